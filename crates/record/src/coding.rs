@@ -1,21 +1,22 @@
-//! Encoding of one value: a head whose first byte determines the length of the whole, then, for texts, the text.
+//! Encoding of one value: a head, and for a text, bytes, a list or a map also a body. The head gives the length of the
+//! whole value.
 //!
 //! ```text
-//!   0nnnnnnn                         the number n, 0..=127
-//!   10llllll  text                   l bytes of text, 0..=63
-//!   110nnnnn nnnnnnnn                a number of 13 bits, with a sign
-//!   1110llll llllllll  text          12 bits of length
-//!   11110bbb  b+2 bytes              a number of 2 to 8 bytes, with a sign, the low byte first (b = 0..=6)
-//!   11110111  length 4  text
-//!   11111000  8 bytes                a number with a point
+//!   0nnnnnnn                         the whole number n, 0..=127
+//!   10llllll  text                   a text of l bytes, 0..=63
+//!   110nnnnn nnnnnnnn                a signed whole number of 13 bits, the high bits first
+//!   1110llll llllllll  text          a text whose length has 12 bits, the high bits first
+//!   11110bbb  b+2 bytes              a signed whole number of 2 to 8 bytes, the low byte first (b = 0..=6)
+//!   11110111  length 4  text         a text whose length has 4 bytes, the low byte first
+//!   11111000  8 bytes                a floating-point number
 //!   11111001, 11111010               false, true
-//!   11111011  length 4  bytes        bytes that are no text
-//!   11111100  length 4  values       a list: values end to end
+//!   11111011  length 4  bytes        bytes that are not text
+//!   11111100  length 4  values       a list: its values, end to end
 //!   11111101  length 4  pairs        a map: keys, each with its value
-//!   11111111                         no value: an expiry precedes the bin (see `read`)
+//!   11111111                         not a value: the marker of an expiry before a bin (see `read`)
 //! ```
 //!
-//! A number has exactly one encoding, the shortest, so equal names have equal bytes.
+//! A value has exactly one encoding, the shortest. So equal names have equal bytes.
 
 use crate::{Damaged, List, Map, Value};
 
@@ -30,13 +31,13 @@ const TRUE: u8 = 0xfa;
 const BYTES: u8 = 0xfb;
 const LIST: u8 = 0xfc;
 const MAP: u8 = 0xfd;
-/// The byte before the name of a bin that has an expiry.
+/// The marker byte with which a bin that has an expiry begins.
 pub(crate) const END: u8 = 0xff;
 
 /// The longest head: a first byte and an eight-byte number.
 const HEAD_MAX: usize = 9;
 
-/// An encoded value, in two parts.
+/// An encoded value: its head, and a tail that borrows the bytes of a text, list or map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coded<'v> {
     head: [u8; HEAD_MAX],
@@ -110,7 +111,7 @@ impl<'v> Coded<'v> {
         usize::from(self.head_len) + self.tail.len()
     }
 
-    /// Returns whether `bytes` begin with this value.
+    /// Returns true if `bytes` begin with this encoded value.
     #[inline]
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
         // In most comparisons the first bytes differ; texts mostly differ in their tails.
@@ -149,7 +150,7 @@ const LENS: [u8; 256] = {
     lens
 };
 
-/// Returns the length in bytes of the value that `bytes` begin with. `bytes` may be shorter than that length.
+/// Returns the length in bytes of the encoded value at the start of `bytes`. `bytes` may be shorter than that length.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
     len_at(bytes, 0)
@@ -185,7 +186,8 @@ pub(crate) fn short_text(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     bytes.get(at + 1..end).filter(|_| is_short).map(|text| (text, end))
 }
 
-/// Decodes the value that `bytes` begin with, and returns it with its length. Checks all parts of a list or a map.
+/// Decodes the value at the start of `bytes`. Returns the value and its encoded length in bytes. Checks all nested
+/// values of a list or a map.
 #[inline]
 pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
     let len = len(bytes)?;
@@ -236,7 +238,7 @@ mod tests {
                 let most = match number {
                     0..128 => 1,
                     -4096..4096 => 2,
-                    // Enough bytes that only sign bits remain above them.
+                    // The smallest number of bytes above which only sign bits remain.
                     _ => 1 + (2..8).find(|bytes| matches!(number >> (bytes * 8 - 1), -1 | 0)).unwrap_or(8),
                 };
                 assert_eq!(bytes.len(), most as usize, "{number}");
@@ -282,8 +284,9 @@ mod tests {
 
     #[test]
     fn coded_name_or_value_is_no_longer_than_in_a_listpack() {
-        // In a listpack, a number takes 1 byte up to 127, 2 bytes within 13 bits, else 3, 4, 5 or 9. A text has 1, 2 or
-        // 5 bytes before it. The length of each entry follows the entry: 1 byte up to 127, 2 bytes below 16384.
+        // In a listpack of Redis, a number takes 1 byte up to 127, 2 bytes within 13 bits, else 3, 4, 5 or 9. A text
+        // has 1, 2 or 5 bytes before it. The length of each entry follows the entry: 1 byte up to 127, 2 bytes below
+        // 16384.
         let listpack = |value: &Value<'_>| {
             let len = match *value {
                 Value::Integer(0..128) => 1,

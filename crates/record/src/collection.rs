@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   list   value value ...
-//!   map    key value, key value ...     a key is a text or a whole number, and is unique
+//!   map    key value, key value ...     a key is a text or a whole number; keys are unique
 //! ```
 //!
 //! Invariant: every byte of a [`List`] or [`Map`] was checked when it was opened, so a walk cannot fail. They nest at
@@ -39,7 +39,7 @@ impl<'v> Iterator for Values<'v> {
     }
 }
 
-/// Returns the body of a nested list or map, and whether it is a map.
+/// Returns the body of an encoded list or map, and true for a map. Returns `None` for any other value.
 fn nested(first: u8, all: &[u8]) -> Option<(&[u8], bool)> {
     matches!(first, 0xfc | 0xfd).then(|| (&all[5..], first == 0xfd))
 }
@@ -132,14 +132,14 @@ impl<'v> Map<'v> {
         std::iter::from_fn(move || Some((values.next()?, values.next()?)))
     }
 
-    /// Returns the value under a key, which is given as text.
+    /// Returns the value under the key whose text form is `key`.
     pub fn find(&self, key: &[u8]) -> Option<Value<'v>> {
         let key = Value::of_text(key);
         self.pairs().find(|(there, _)| *there == key).map(|(_, value)| value)
     }
 
     /// Appends a copy of this map's body to `to`, with `value` under the key, or without the key if `value` is `None`.
-    /// Returns whether the key existed.
+    /// Returns true if the key existed.
     pub fn put(&self, key: &[u8], value: Option<&Value<'_>>, to: &mut Vec<u8>) -> bool {
         let (key, mut found) = (Value::of_text(key), false);
         for (there, old) in self.pairs() {
@@ -167,7 +167,7 @@ pub fn push_value(value: &Value<'_>, to: &mut Vec<u8>) {
     Coded::of(value).push(to);
 }
 
-/// Appends a value as JSON. Bytes that are not valid characters are copied unchanged.
+/// Appends a value as JSON. Bytes that are not valid UTF-8 are copied unchanged.
 pub(crate) fn push_json(value: &Value<'_>, to: &mut Vec<u8>) {
     match value {
         Value::Text(text) | Value::Bytes(text) => push_quoted(text, to),

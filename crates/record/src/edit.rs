@@ -1,11 +1,11 @@
 //! Builds a new record from an old one.
 //!
 //! ```text
-//!   old bytes ──copy, without what has ended──> bytes ──set, remove, set_end──> finish ──> stored in its place
+//!   old bytes ──copy of the unexpired bins──> new bytes ──set, remove, set_end──> finish ──> stored instead of the old
 //! ```
 //!
 //! Existing bins keep their order; a new bin is appended after all others. A caller that sets many bins at once uses
-//! [`Edit::set_all`], whose cost does not grow with the product of new and existing bins.
+//! [`Edit::set_all`], which does not compare every new name with every existing bin.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -122,7 +122,7 @@ impl<'e> Edit<'e> {
         Self::with(revision, old, set, now_ms, to)
     }
 
-    /// Starts a later step of a change that takes several steps: the revision stays.
+    /// Starts a later step of a change that takes several steps. Unlike the first step, it does not raise the revision.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -147,8 +147,8 @@ impl<'e> Edit<'e> {
         Ok(edit)
     }
 
-    /// Starts an edit of a large record that removes expired bins from up to `leaves_max` of its leaves. The revision
-    /// stays.
+    /// Starts an edit of a large record, and removes expired bins from up to `leaves_max` of its leaves. The revision
+    /// does not change.
     ///
     /// # Errors
     /// [`Damaged`], also if the record is not large.
@@ -197,7 +197,8 @@ impl<'e> Edit<'e> {
         self.revision
     }
 
-    /// Returns the bins that hold this name, or would hold it.
+    /// Returns the bins among which a bin with this name is stored or would be stored: those of its leaf, or of the
+    /// record.
     fn body_of(&mut self, name: &Name<'_>) -> Result<BinsUnderEdit<'_>, Damaged> {
         let now_ms = self.now_ms;
         Ok(match &mut self.tree {
@@ -223,8 +224,8 @@ impl<'e> Edit<'e> {
         place.map(|place| place.bin(body, self.set)).transpose()
     }
 
-    /// Sets the value of a bin and returns true if the bin is new. An existing bin keeps its end only if `keep_end` is
-    /// true.
+    /// Sets the value of a bin. Returns true if the bin is new. An existing bin retains its expiry only if `keep_end`
+    /// is true.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -291,7 +292,7 @@ impl<'e> Edit<'e> {
         Ok(added)
     }
 
-    /// Removes the bin and returns whether it existed.
+    /// Removes the bin with this name. Returns true if the bin existed.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -311,8 +312,8 @@ impl<'e> Edit<'e> {
         self.tree = None;
     }
 
-    /// Sets or clears the bin's end, in ms since the epoch and at most [`crate::END_MS_MAX`]. Returns whether the bin
-    /// exists. A bin whose end has passed is dropped the next time the record is written.
+    /// Sets or clears the bin's end (its expiry time), in ms since the epoch and at most [`crate::END_MS_MAX`]. Returns
+    /// true if the bin exists. A bin whose end has passed is dropped the next time the record is written.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -326,7 +327,7 @@ impl<'e> Edit<'e> {
         Ok(is_there)
     }
 
-    /// Completes a record that was not large and must not become large. Returns whether it has any bins.
+    /// Completes a record that was not large and must not become large. Returns true if it has any bins.
     pub fn finish(self) -> bool {
         assert!(self.tree.is_none(), "a large record is written with its parts");
         if self.has_ends {
@@ -335,7 +336,8 @@ impl<'e> Edit<'e> {
         self.to.len() > self.body
     }
 
-    /// Completes the record, in parts if it is large. Returns the type of the bytes; `None` if no bins are left.
+    /// Completes the record, and writes it in parts if it is large. Returns the type of the new bytes, or `None` if no
+    /// bins are left.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -376,7 +378,8 @@ impl<'e> Edit<'e> {
         Ok(Some(large))
     }
 
-    /// Appends set, generation and revision after the first part of a tree's head.
+    /// Appends the fields that follow the entries in the head of a large record: `front` holds the set, the generation
+    /// and the revision.
     fn put_front(&mut self, front: &[u8], first_end: u64) {
         let revision_at = self.to.len() + self.head - self.start;
         self.to.extend_from_slice(front);

@@ -6,7 +6,9 @@
 //!   one     = "not" one | "(" filter ")" | "has" bin | bin compare value | bin "contains" value
 //!   compare = "==" | "!=" | "<" | "<=" | ">" | ">="
 //!   bin     = a word of letters, digits, "_", "-", "." and ":", or a name in double quotes
-//!   value   = a number | "true" | "false" | a text in single quotes; a quote in quotes stands twice
+//!   value   = a number | "true" | "false" | a text in single quotes
+//!
+//! Within quotes, a doubled quote stands for one quote.
 //! ```
 //!
 //! A comparison with a missing bin, or with a bin of another type, is false; `!=` is true then. Whole and
@@ -99,7 +101,7 @@ impl<'f> Filter<'f> {
         Ok(Self(node))
     }
 
-    /// Returns whether the filter holds for the bins that are live at `now_ms`.
+    /// Returns true if the filter holds for the bins that are live at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].

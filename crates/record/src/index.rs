@@ -1,12 +1,13 @@
 //! A secondary index: ordered numbers, each with the hash of a record's key.
 //!
 //! ```text
-//!   directory   page, page, page ...        in the order of their entries
+//!   directory   page, page, page ...        numbers of pages, in the order of the pages' entries
 //!   page        entry entry ... up to 128   order 8 | more 8 | key 8
 //! ```
 //!
-//! An integer's order is its value. A text's order is its first eight bytes, and `more` is its hash. An entry is only a
-//! hint that a matching record may exist: the caller checks the record itself.
+//! The order of an integer is its value, with the sign bit inverted. The order of a text is its first eight bytes, and
+//! `more` is the hash of the text. An entry is only a hint that a matching record may exist: the caller checks the
+//! record itself.
 //!
 //! An index reserves all its memory when it is created, and touches it as it fills. It uses page numbers instead of
 //! pointers.
@@ -15,7 +16,7 @@ use crate::Value;
 
 /// Number of entries in a page.
 const PAGE: usize = 128;
-/// A page with fewer entries is merged with a neighbour if that leaves a quarter of a page free.
+/// A page with fewer entries is merged with a neighbour if the merged page is at most three quarters full.
 const PAGE_MIN: usize = PAGE / 4;
 /// Bytes that one page takes: its entries, its count, its slot in the directory and its slot in the free list.
 const PAGE_BYTES: usize = PAGE * size_of::<IndexPosting>() + 2 + 4 + 4;
@@ -25,7 +26,7 @@ const PAGE_BYTES: usize = PAGE * size_of::<IndexPosting>() + 2 + 4 + 4;
 pub struct IndexPosting {
     /// The sort key of the value.
     pub order: u64,
-    /// A number that distinguishes texts with equal sort keys.
+    /// A number that distinguishes texts with equal sort keys: the text's hash. 0 for an integer.
     pub more: u64,
     /// The hash of the record's key.
     pub key: u64,
@@ -56,7 +57,7 @@ impl IndexType {
         }
     }
 
-    /// Returns the first and the last entry that values from `low` to `high` can have.
+    /// Returns the lowest and the highest possible entry of the values from `low` to `high`.
     pub fn range(self, low: &Value<'_>, high: &Value<'_>) -> Option<(IndexPosting, IndexPosting)> {
         let (low_place, high_place) = (self.place(low)?, self.place(high)?);
         let is_one = low == high;
@@ -102,7 +103,7 @@ impl Index {
         self.len
     }
 
-    /// Returns whether the index has no entries.
+    /// Returns true if the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -130,7 +131,7 @@ impl Index {
         Ok(self.counts.len() as u32 - 1)
     }
 
-    /// Inserts the entry and returns whether it is new.
+    /// Inserts the entry. Returns true if the entry is new.
     ///
     /// # Errors
     /// [`IndexFull`]. The index is unchanged.
@@ -145,7 +146,7 @@ impl Index {
             Err(at) => at,
         };
         if self.page(place).len() == PAGE {
-            // Entries that arrive in order leave full pages behind.
+            // If entries are inserted in ascending order, the full page stays full instead of being split in half.
             let half = if at == PAGE { PAGE } else { PAGE / 2 };
             let number = self.take_page()?;
             let old = self.directory[place] as usize;
@@ -167,7 +168,7 @@ impl Index {
         Ok(true)
     }
 
-    /// Removes the entry and returns whether it existed.
+    /// Removes the entry. Returns true if the entry existed.
     pub fn remove(&mut self, entry: &IndexPosting) -> bool {
         if self.directory.is_empty() {
             return false;
@@ -183,7 +184,7 @@ impl Index {
         true
     }
 
-    /// Frees a page if it is empty, or merges it with a neighbour if both fit into one.
+    /// Frees a page if it is empty, or merges it with a neighbour if the merged page is at most three quarters full.
     fn join(&mut self, place: usize) {
         let count = self.page(place).len();
         if count == 0 {
@@ -215,7 +216,7 @@ impl Index {
             .take_while(move |entry| *entry <= to)
     }
 
-    /// Returns the first entry after `entry`, or the very first entry if there is none.
+    /// Returns the first entry after `entry`, or the lowest entry of the index if no entry follows.
     pub fn next(&self, entry: IndexPosting) -> Option<IndexPosting> {
         let last = IndexPosting { order: u64::MAX, more: u64::MAX, key: u64::MAX };
         let behind = self.range(entry, last).find(|there| *there > entry);

@@ -11,7 +11,8 @@ pub enum Kind {
     Hash = 1,
     /// A record of a set ([`crate::Set`]). Redis clients see it as a hash, too.
     InSet = 2,
-    /// A record outside any set that is stored in parts. The store recognises this by the number.
+    /// A record outside any set, stored in parts. The store recognises a value in parts by the bit `PARTS` of the
+    /// number.
     Large = PARTS | 1,
     /// A record in a set. The record is stored in parts.
     LargeInSet = PARTS | 2,
@@ -29,7 +30,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// Returns whether values of this type are stored in parts.
+    /// Returns true if values of this type are stored in parts.
     pub const fn is_large(self) -> bool {
         self as u8 & PARTS != 0
     }
@@ -49,12 +50,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether a value of this type is empty at `now_ms`: all its parts have expired, or its set was truncated.
+    /// Returns true if a value of this type is empty at `now_ms`: all its bins have expired, or its set was truncated.
     /// Clients do not see an empty value.
     ///
     /// # Errors
-    /// [`Damaged`], also for a large record whose first bin has expired, if only its parts could show whether it is
-    /// empty: this function does not read them.
+    /// [`Damaged`]. A large record also causes this error if a bin has expired and the head does not show whether a
+    /// live bin remains, because this function reads no parts.
     pub fn is_empty(self, bytes: &[u8], sets: &Sets, now_ms: u64) -> Result<bool, Damaged> {
         Record::of(self, bytes, sets, &NoParts)?.map_or(Ok(true), |record| record.is_empty(now_ms))
     }

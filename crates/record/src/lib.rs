@@ -1,7 +1,7 @@
 //! Values with parts, encoded as the bytes of one item.
 //!
 //! ```text
-//!   item of the store    key ──> type byte ──> bytes
+//!   item of the store    key ──> type byte, bytes
 //!                                [`Kind`]      [`Record`] reads them, [`Edit`] writes new ones
 //! ```
 //!
@@ -72,7 +72,7 @@ pub const END_MS_MAX: u64 = (1 << 48) - 1;
 /// The maximum length of a bin's name in record commands, in bytes. A hash field may be as long as its item.
 pub const BIN_NAME_BYTES_MAX: usize = 63;
 
-/// Names hash to numbers below this.
+/// The number of possible hashes of a name. All hashes are lower.
 pub const HASHES: u64 = 1 << 32;
 
 /// Returns the hash that orders a name. Walks over the bins of a record follow this order.
@@ -81,7 +81,7 @@ pub fn hash(name: &[u8]) -> u32 {
 }
 
 fn hash64(text: &[u8]) -> u64 {
-    // FNV-1a with a final mix, because walks go by the high bits.
+    // FNV-1a with a final mix. Walks are ordered by the high bits, which FNV-1a alone mixes badly.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     base::prng::split_mix(text.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   record   head, bins
-//!   head     m e rrrrrr | m rrrrrrr ...    revision, six bits and then seven a byte, the low ones first;
-//!                                          m: more bytes, e: a bin has an end
-//!   bin      name value                    as in `coding`; the name a text or a number
-//!            0xff end 6 name value         it ends then: ms since the epoch, the low byte first
+//!   head     m e rrrrrr | m rrrrrrr ...    r: the revision, six bits and then seven bits per byte, the low bits first
+//!                                          m: more bytes follow; e: a bin has an end (expiry time)
+//!   bin      name value                    encoded as in `coding`; the name is a text or a whole number
+//!            0xff end 6 name value         end: ms since the epoch, the low byte first
 //!
-//!   in a set: set, generation, record     numbers of seven bits a byte, the low ones first; a bin's name is a number,
-//!                                         which the set has a name for, or a text that it has no number for
+//!   in a set: set, generation, record     set and generation: seven bits per byte, the low bits first
+//!                                         a bin's name is its number in the set, or a text if it has no number
 //! ```
 
 use std::ops::Range;
@@ -27,14 +27,14 @@ pub(crate) const END_BYTES: usize = 7;
 /// Maximum length of a record's head in bytes: 6 bits and 4 times 7 bits hold 32 bits.
 pub(crate) const HEAD_BYTES_MAX: usize = 5;
 
-/// Maximum number of reply bytes for one byte of a bin. In a set, one byte can stand for a 63-byte name and the
-/// protocol lines around it, and a one-byte value for a number, or for a boolean with the name of its type.
+/// Maximum number of reply bytes for each byte of a bin. In a set, one byte can stand for a 63-byte name, to which a
+/// reply adds protocol lines. A value of one byte can stand for a number, or for a boolean with the name of its type.
 pub const ANSWER_BYTES_A_BYTE: usize = 80;
 
 /// A record, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'r> {
-    /// The encoded bins alone.
+    /// The encoded bins, without the head.
     pub(crate) body: &'r [u8],
     revision: u32,
     has_ends: bool,
@@ -55,7 +55,7 @@ pub struct Bin<'r> {
 }
 
 impl Bin<'_> {
-    /// Returns whether the bin is live at `now_ms`.
+    /// Returns true if the bin has not expired at `now_ms`.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.end_ms.is_none_or(|end| end > now_ms)
     }
@@ -183,7 +183,8 @@ impl<'r> Record<'r> {
         }
     }
 
-    /// Completes a record whose head was read like that of a plain one. The rest of the tree's head is in `body`.
+    /// Completes a large record whose revision was read as the head of a plain record. `body` holds the rest of the
+    /// tree's head.
     fn with(self, mut tree: Tree<'r>) -> Result<Self, Damaged> {
         let (count, rest) = number(self.body)?;
         tree.count = count.into();
@@ -194,7 +195,8 @@ impl<'r> Record<'r> {
         Ok(Self { body: b"", tree: Some(tree), ..self })
     }
 
-    /// Returns the set number and the generation of the bytes of a [`Kind::InSet`], and the bytes after them.
+    /// Decodes the set number and the generation at the start of a record in a set. Returns them and the bytes after
+    /// them.
     pub(crate) fn set_of(bytes: &[u8]) -> Result<(u16, u32, &[u8]), Damaged> {
         let (set, bytes) = number(bytes)?;
         let (generation, bytes) = number(bytes)?;
@@ -233,7 +235,7 @@ impl<'r> Record<'r> {
         self.set
     }
 
-    /// Returns whether a bin has an end, or had one when the record was written.
+    /// Returns true if a bin had an end (expiry time) when the record was written.
     pub fn has_ends(&self) -> bool {
         self.has_ends
     }
@@ -256,8 +258,8 @@ impl<'r> Record<'r> {
         self.tree.is_none().then_some(self.body.len() * ANSWER_BYTES_A_BYTE)
     }
 
-    /// Returns the end of the range of hashes whose names share a part with those of `from`. Walking in such ranges
-    /// with [`Record::bins_in`] reads no part twice.
+    /// Returns the end of the range of hashes whose names are stored in the same leaf as those of hash `from`. Walking
+    /// in such ranges with [`Record::bins_in`] reads no part twice.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -265,14 +267,14 @@ impl<'r> Record<'r> {
         self.tree.map_or(Ok(crate::HASHES), |tree| tree.leaf_end(from))
     }
 
-    /// Identifies a state of a large record by its parts, its revision and its number of bins. The number of bins is
-    /// needed because a sweep of expired bins keeps the revision. Two visits that see the same identity see the same
-    /// leaves.
+    /// Returns the identity of a large record's state: its object number, its revision and its number of bins. The
+    /// number of bins is needed because a sweep of expired bins does not change the revision. Two walks that see the
+    /// same identity see the same leaves.
     pub fn identity(&self) -> (u64, u32, u64) {
         self.tree.map_or((0, self.revision, 0), |tree| (tree.object(), self.revision, tree.count))
     }
 
-    /// Returns whether the record is stored as a tree of leaves.
+    /// Returns true if the record is stored as a tree of leaves.
     pub fn is_large(&self) -> bool {
         self.tree.is_some()
     }
@@ -285,8 +287,9 @@ impl<'r> Record<'r> {
         self.find_after(&mut 0, name, now_ms)
     }
 
-    /// Finds a bin and starts the search at offset `at`, for callers that look up several names. Start with 0; each hit
-    /// sets `at` to the end of the bin found. Clients mostly ask for names in the order in which they were stored.
+    /// Finds a bin, with a search that begins at offset `at`, for callers that look up several names. `at` is 0 for the
+    /// first name, and each hit sets it to the end of the found bin. This is fast because clients mostly request names
+    /// in the order in which they were stored.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -310,13 +313,13 @@ impl<'r> Record<'r> {
         place.map(|place| place.bin(body, self.set)).transpose()
     }
 
-    /// Returns whether some bins have expired and are still counted; only large records have such bins.
+    /// Returns true if some bins may have expired and are still counted. Only large records have such bins.
     /// [`crate::Edit::swept`] removes them.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.tree.is_some_and(|tree| tree.first_end <= now_ms)
     }
 
-    /// Returns an upper bound for the number of bins that are live at `now_ms`. For a large record this reads no parts.
+    /// Returns an upper bound for the number of bins that are live at `now_ms`. Reads no parts of a large record.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -324,8 +327,8 @@ impl<'r> Record<'r> {
         self.tree.map_or_else(|| self.count(now_ms), |tree| Ok(tree.count as usize))
     }
 
-    /// Returns the number of bins that are live at `now_ms`. For a large record it reads only the leaves with expired
-    /// bins.
+    /// Returns the number of bins that are live at `now_ms`. Of a large record, reads only the leaves that may have
+    /// expired bins.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -355,7 +358,7 @@ impl<'r> Record<'r> {
         Ok(count)
     }
 
-    /// Returns whether no bin is live at `now_ms`.
+    /// Returns true if no bin is live at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -378,7 +381,7 @@ pub struct Bins<'r> {
     at: usize,
     now_ms: u64,
     set: Option<InSet<'r>>,
-    /// The leaves that follow the body.
+    /// The leaves of a large record that are to be read after `body`, which holds the current leaf.
     leaves: Option<Leaves<'r>>,
 }
 
@@ -399,7 +402,7 @@ impl<'r> Iterator for Bins<'r> {
 }
 
 impl<'r> Bins<'r> {
-    /// Returns the next bin, of any form.
+    /// Returns the next live bin, whatever its encoding.
     fn next_of_any(&mut self) -> Option<Result<Bin<'r>, Damaged>> {
         loop {
             if self.at >= self.body.len() {

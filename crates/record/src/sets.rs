@@ -7,12 +7,14 @@
 //! ```
 //!
 //! Invariants:
-//! - An addition keeps its number for the life of the server, because a record may refer to it. Readers take no lock.
-//! - A name that finds no room is refused for ever. So a bin is stored by number in all records of a set, or by text in
-//!   all of them. Limits: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
-//! - Parts refer to each other by number only.
-//! - An addition that must outlive the process is passed to a [`SetStore`] before any record can refer to it, in the
-//!   order of its numbers.
+//! - The number of a set or of a bin name never changes while the server runs, because a record may refer to it.
+//!   Readers take no lock.
+//! - A bin name for which there is no room never gets a number later. So a bin is stored by number in all records of a
+//!   set, or by text in all of them. Limits: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all
+//!   sets; 4 MiB.
+//! - Sets and names refer to each other only by number.
+//! - Additions that must outlive the process are passed to a [`SetStore`] in the order of their numbers, and before any
+//!   record can refer to them.
 
 use std::sync::atomic::{
     AtomicU16, AtomicU32, AtomicUsize,
@@ -33,14 +35,14 @@ pub const SET_NAME_BYTES_MAX: usize = 63;
 
 /// Number of hash chains over which the names of a set, or the sets, are spread.
 const CHAINS: usize = 128;
-/// Names in the first chunk; each further chunk holds twice as many.
+/// The number of names in the first chunk. Each further chunk holds twice as many names as the previous one.
 const CHUNK_FIRST: usize = 16;
 const CHUNKS: usize = 6;
 
 const _: () = assert!(CHUNK_FIRST * ((1 << CHUNKS) - 1) == BIN_NAMES_MAX);
 const _: () = assert!(SET_NAME_BYTES_MAX == BIN_NAME_BYTES_MAX);
 
-/// A name, and the number of the next name in its chain plus one; 0 ends the chain.
+/// A name, and the number plus one of the next name in its hash chain. 0 ends the chain.
 #[derive(Debug)]
 struct Cell {
     next: u16,
@@ -71,12 +73,12 @@ pub struct Set {
     number: u16,
     namespace: u8,
     name: Cell,
-    /// Records with another generation no longer exist.
+    /// The set's generation. Records with another generation count as deleted.
     generation: AtomicU32,
     chains: [AtomicU16; CHAINS],
     chunks: [OnceLock<Box<[OnceLock<Cell>]>>; CHUNKS],
     names: AtomicUsize,
-    /// Changes that the owner of the set's indexes must still process; see [`Set::mark`].
+    /// A number that the owner of the set's indexes stores here: see [`Set::mark`].
     marks: AtomicU32,
 }
 
@@ -109,8 +111,8 @@ impl Set {
         self.namespace
     }
 
-    /// Returns the set's current generation. Records with another generation no longer exist; each truncation changes
-    /// it.
+    /// Returns the set's current generation. Records with another generation count as deleted. Each truncation changes
+    /// the generation.
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
@@ -183,7 +185,7 @@ pub enum Added<'n> {
 
 /// Persists additions that must outlive the process.
 pub trait SetStore: std::fmt::Debug + Send + Sync {
-    /// Persists an addition. Returns false if it fails; the addition is then dropped.
+    /// Persists an addition. Returns false if that fails. The caller then drops the addition.
     fn keep(&self, added: &Added<'_>) -> bool;
 }
 
@@ -233,8 +235,8 @@ impl Sets {
         self.keeper.as_ref().is_none_or(|keeper| keeper.keep(&added))
     }
 
-    /// Restores a persisted addition. Call it in the order in which they were persisted. An addition that does not fit
-    /// is skipped.
+    /// Restores a persisted addition. Callers restore additions in the order in which they were persisted. An addition
+    /// that does not fit is skipped.
     pub fn restore(&self, added: &Added<'_>) {
         match *added {
             Added::Set { namespace, name } if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) => {
@@ -321,7 +323,8 @@ impl Sets {
         Ok(set)
     }
 
-    /// Assigns a number to this bin name if there is room. Call it before writing a record that has the bin.
+    /// Returns the number of a bin name, and assigns one if there is room. Called before a record that has the bin is
+    /// written.
     pub(crate) fn learn(&self, set: &Set, name: &[u8]) -> Option<u16> {
         if let Some(number) = set.number_of(name) {
             return Some(number);
@@ -354,7 +357,7 @@ impl Sets {
     }
 }
 
-/// The set of a record that is read or written, and the collection of all sets, which counts new names.
+/// The set of a record that is read or written, and the collection of all sets, which assigns numbers to new names.
 #[derive(Clone, Copy, Debug)]
 pub struct InSet<'s> {
     pub(crate) sets: &'s Sets,
@@ -373,7 +376,8 @@ impl<'s> InSet<'s> {
     }
 }
 
-/// Encodes a bin's name: its number in the set, or its text if it has no number or the record is in no set.
+/// Encodes a bin's name: its number in the set, or its text if it has no number or the record is in no set. `learns`: a
+/// new name gets a number.
 pub(crate) fn coded<'n>(set: Option<InSet<'_>>, name: &Name<'n>, learns: bool) -> crate::coding::Coded<'n> {
     let Some(InSet { sets, set }) = set else { return name.coded };
     let number = if learns { sets.learn(set, name.text) } else { set.number_of(name.text) };

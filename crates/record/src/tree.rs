@@ -3,18 +3,18 @@
 //! ```text
 //!   head   object 8 | levels 1 | entries 4 | entry ... | set, generation | revision | bins | first end
 //!   page   entry ...                                     (with two levels)
-//!   entry  from 4, part 8, first end 6                   the names whose hashes are from here to the next entry's
-//!   leaf   bin bin ...                                   as in a record
+//!   entry  from 4, part 8, first end 6                   names with hashes at or above `from`, below the next entry's
+//!   leaf   bin bin ...                                   encoded as in a record
 //! ```
 //!
-//! Leaves and pages are parts: byte strings with a number of their own, which the store keeps beside the head
-//! ([`Source`]). A change writes new parts and a new head, and only parts that the head refers to are valid. No bin of
-//! a leaf, or below a page, ends before the end in its entry. So a search for expired bins reads only the parts whose
-//! entries are due.
+//! Leaves and pages are parts: numbered byte strings, which the store keeps as separate items ([`Source`]). A change
+//! writes new parts and a new head. Only parts to which the head refers, directly or through a page, are valid. An
+//! entry's `first end` is a lower bound for the ends (expiry times) of all bins below the entry. So a search for
+//! expired bins reads only the parts whose entries are due.
 //!
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the names of one hash; a page at most [`PAGE_ENTRIES_MAX`]
-//! entries. So up to 65,000 leaves, a lookup reads three parts (the head among them), and a change writes three. Above
-//! that, the head grows by eighteen bytes for each 128 leaves.
+//! entries. Up to 65,000 leaves, a lookup therefore reads the head, a page and a leaf, and a change writes as many.
+//! Above that, the head grows by 18 bytes for each 128 leaves.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,23 +31,23 @@ const LEAF_BYTES_MAX: usize = 1024;
 const LEAF_BYTES: usize = 640;
 /// A changed leaf below this length, in bytes, is merged with the previous one.
 const LEAF_BYTES_MIN: usize = 256;
-/// Maximum number of entries in a page, and the number of entries of a page after a split.
+/// Maximum number of entries in a page. The next constant is the number of entries of a page after a split.
 const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_ENTRIES: usize = 128;
 /// A tree with at most this many bins becomes a plain record again, if they take at most a quarter of [`LARGE_BYTES`].
 const FLAT_AGAIN_BINS: u64 = 32;
 /// Length in bytes of an entry in a head or a page. The part's number follows the first four bytes.
 pub const ENTRY_BYTES: usize = 18;
-/// The value for a tree in which no bin has an end.
+/// The first end of a tree in which no bin has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
-/// The form of [`NO_END`] in an entry: the latest possible end.
+/// The encoding of [`NO_END`] in an entry: the latest possible end.
 const ENTRY_NO_END: u64 = crate::END_MS_MAX;
 
 /// A source of the parts of large records.
 pub trait Source: std::fmt::Debug {
     /// Returns the bytes of a part of a tree; `None` if the part, and with it the record, is lost.
     fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
-    /// Returns a number that no part has or ever had.
+    /// Returns a new number, for a part or an object. The source never returns a number twice.
     fn fresh(&self) -> u64;
 }
 
@@ -132,7 +132,8 @@ impl<'r> Entries<'r> {
     }
 }
 
-/// One entry: the lowest hash of its range, the number of its part, and a lower bound for the first end there.
+/// One entry: the lowest hash of its range, the number of its part, and a lower bound for the ends of the bins below
+/// it.
 #[derive(Clone, Copy, Debug)]
 struct LeafEntry {
     from: u32,
@@ -147,7 +148,7 @@ impl LeafEntry {
         to.extend_from_slice(&self.first_end.min(ENTRY_NO_END).to_le_bytes()[..6]);
     }
 
-    /// Returns whether the leaf may contain expired bins.
+    /// Returns true if the leaf or page may contain expired bins.
     fn is_due(&self, now_ms: u64) -> bool {
         self.first_end <= now_ms
     }
@@ -204,7 +205,8 @@ impl<'r> Tree<'r> {
         self.source.part(self.object, number).ok_or(Damaged)
     }
 
-    /// Returns whether a bin certainly remains that has not expired, as far as the entries of the head show.
+    /// Returns true if the head shows that an unexpired bin remains. Returns false if that can be seen only in the
+    /// parts.
     pub(crate) fn has_lasting(&self, now_ms: u64) -> bool {
         self.root.iter().any(|entry| !entry.is_due(now_ms)) && self.count > 0
     }
@@ -223,7 +225,7 @@ impl<'r> Tree<'r> {
         Ok(ended)
     }
 
-    /// Returns the leaves with expired bins, each with the lowest hash of its range.
+    /// Returns the leaves that may have expired bins, each with the lowest hash of its range.
     fn due(self, now_ms: u64) -> impl Iterator<Item = Result<(u32, &'r [u8]), Damaged>> {
         let is_due = move |page: &usize| self.levels == 1 || self.root.at(*page).is_due(now_ms);
         (0..self.pages()).filter(is_due).flat_map(move |page| {
@@ -310,7 +312,7 @@ impl<'r> Iterator for Leaves<'r> {
     }
 }
 
-/// Returns the ranges of the bins of a body, each with the hash of its name.
+/// Returns the byte range of each bin of a body, with the hash of the bin's name.
 fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
     let (mut at, mut bins, mut digits) = (0, Vec::new(), Digits::new());
     while at < body.len() {
@@ -340,13 +342,15 @@ fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u
     Ok(leaves)
 }
 
-/// A leaf of a page under construction: unchanged, or new.
+/// A leaf of a page under construction: an unchanged leaf, given by its entry, or a new leaf with its lowest hash and
+/// its bins.
 enum Leaf {
     There(LeafEntry),
     New(u32, Vec<u8>),
 }
 
-/// A page under construction: unchanged with its entry in the root, or new with its leaves' entries.
+/// A page under construction: an unchanged page, given by its entry in the root, or a new page with its lowest hash and
+/// the entries of its leaves.
 enum Page {
     There(LeafEntry),
     New(u32, Vec<LeafEntry>),
@@ -367,20 +371,20 @@ impl Leaf {
 
 /// The result of an edit of a tree.
 pub(crate) enum Finished {
-    /// The tree's part of the head was written.
+    /// The tree remains. The part of the head up to the entries was written.
     Tree { count: u64, first_end: u64 },
-    /// All bins, for a plain record that replaces the tree.
+    /// A plain record replaces the tree. Contains all bins.
     Flat(Vec<u8>),
 }
 
-/// The entry that stands for the page of a tree with one level.
+/// A placeholder for the entry of the only page of a tree with one level, which lies in the head.
 const NO_PAGE: LeafEntry = LeafEntry { from: 0, part: 0, first_end: NO_END };
 
 /// A tree under change.
 #[derive(Debug)]
 pub(crate) struct TreeEdit<'e> {
     tree: Tree<'e>,
-    /// Changed leaves, by page and first hash.
+    /// Changed leaves, by the number of their page and their lowest hash.
     changed: BTreeMap<(usize, u32), Vec<u8>>,
     pub(crate) count: u64,
 }
@@ -406,7 +410,7 @@ impl<'e> TreeEdit<'e> {
         }
     }
 
-    /// Returns the leaf of a hash for a change. Expired bins are removed from it.
+    /// Returns the leaf that contains `hash`, to be changed. Expired bins are removed from the leaf.
     pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
         let (page, from, part) = self.place(hash)?;
         if !self.changed.contains_key(&(page, from)) {
@@ -502,7 +506,7 @@ impl<'e> TreeEdit<'e> {
         Ok(leaves)
     }
 
-    /// Writes the changed parts, and the tree's part of the head.
+    /// Writes the changed parts, and the head up to its entries.
     pub(crate) fn finish(
         mut self,
         set: Option<InSet<'_>>,

@@ -6,7 +6,7 @@ use crate::{List, Map};
 /// The value of a bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
-    /// A whole number. A text that is a whole number in canonical form is stored as this.
+    /// A whole number. A text that is a whole number in canonical form is stored as an integer.
     Integer(i64),
     /// A finite floating-point number.
     Float(f64),
@@ -58,7 +58,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the type with this name, in any case.
+    /// Returns the type with this name. Upper and lower case are equivalent.
     pub fn of(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.name().as_bytes()))
     }
@@ -68,7 +68,7 @@ impl<'v> Value<'v> {
     /// Returns the value of a text that a client sent without a type: a number if the text is a whole number in
     /// canonical form, else the text.
     pub fn of_text(text: &'v [u8]) -> Self {
-        // No number is longer than this. The length or the first byte shows for most texts that they are not numbers.
+        // A cheap test first: the length or the first byte shows for most texts that they are not numbers.
         let may_be = matches!(text.first(), Some(b'-' | b'0'..=b'9')) && text.len() <= Digits::MAX;
         match base::decimal::parse_signed(text) {
             Some(number) if may_be => Self::Integer(number),
@@ -97,7 +97,7 @@ impl<'v> Value<'v> {
     {
         match *self {
             Self::Integer(number) => digits.put(format_args!("{number}")),
-            // Negative zero becomes zero, and an integral number has no point.
+            // Negative zero becomes zero. An integral number is written without a decimal point.
             Self::Float(number) => digits.put(format_args!("{}", if number == 0.0 { 0.0 } else { number })),
             Self::Bool(value) => digits.put(format_args!("{}", u8::from(value))),
             Self::Text(text) | Self::Bytes(text) => text,
@@ -119,9 +119,10 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// Maximum number of bytes of a whole number.
+    /// Maximum number of bytes of a whole number's text.
     pub const MAX: usize = 20;
-    /// Maximum number of bytes of a number without an exponent: 309 digits, or 17 digits after 324 zeros.
+    /// Maximum number of bytes of a floating-point number's text without an exponent: 309 digits, or 17 digits after
+    /// 324 zeros.
     pub const FLOAT_MAX: usize = 352;
 
     /// Creates an empty buffer.

@@ -1,5 +1,5 @@
-//! Large records tested against a map: every kind of change, in trees of one and two levels, and the fate of their
-//! parts.
+//! Large records tested against a map: every kind of change, in trees of one and two levels, and the parts that are
+//! added and removed.
 
 use base::prng::Prng;
 use gannet_record::{
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 struct Shelf {
     parts: HashMap<u64, Vec<u8>>,
     last: Cell<u64>,
-    /// Number of parts that were read.
+    /// The number of reads of parts.
     looks: Cell<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Source for Shelf {
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-/// One record with its parts, and its expected contents.
+/// The record under test with its parts, and its expected contents.
 struct Tried {
     sets: Sets,
     in_set: bool,
@@ -88,13 +88,13 @@ impl Tried {
         let was_large = self.record().is_some_and(|old| old.is_large());
         let is_large = kind.is_some_and(|kind| matches!(kind, Kind::Large | Kind::LargeInSet));
         if was_large && is_large && self.object() == object(&next) {
-            // Parts of the same tree stay unless the edit lists them as gone.
+            // Parts of the same tree remain unless the edit lists them as unused (`gone`).
             for gone in &parts.gone {
                 assert!(self.shelf.parts.remove(gone).is_some(), "a part goes once, and was there");
             }
         } else {
             assert!(parts.gone.is_empty());
-            // As in the store, all parts of the old tree go with it.
+            // As in the store, all parts of the old tree are removed with the tree.
             self.shelf.parts.clear();
         }
         for (number, place) in &parts.new {
@@ -104,7 +104,7 @@ impl Tried {
         self.check_parts();
     }
 
-    /// Checks that the head refers to each part exactly once, and that each entry has a lower bound for its first end.
+    /// Checks that the head refers to each part exactly once, and that no bin ends before the end in its entry.
     fn check_parts(&self) {
         let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
             assert!(self.shelf.parts.is_empty());
@@ -240,7 +240,7 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
     assert!(swept > 1000, "{swept} swept");
 }
 
-/// A count reads only leaves with expired bins, and none after they are swept.
+/// A count reads only leaves with expired bins. After a sweep it reads no leaves.
 #[test]
 fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
     let mut tried = Tried::new(false);

@@ -154,7 +154,7 @@ fn record_matches_model_of_stored_unexpired_fields() {
     let sets = Sets::new();
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
-        // Every second record is in a set, most of whose names have numbers.
+        // Every second record is in a set. Most bin names of the set have numbers.
         let set = (seed % 2 == 1).then(|| sets.make(0, &[b's', (seed % 7) as u8]).unwrap());
         let (set, kind) = (set.map(|set| InSet::new(&sets, set)), if set.is_some() { Kind::InSet } else { Kind::Hash });
         let (mut bytes, mut model, mut now_ms): (Option<Vec<u8>>, Model, u64) = (None, Vec::new(), 1_700_000_000_000);
@@ -209,7 +209,7 @@ fn truncated_set_hides_older_records_but_not_later_records() {
         edit.finish();
         bytes
     };
-    // Goes past the boundary at which a generation takes another byte.
+    // Truncates so often that the generation's encoding grows by a byte.
     for _ in 0..200 {
         let bytes = store();
         assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_some());
@@ -301,7 +301,7 @@ fn damaged_record_is_an_error_not_a_panic() {
     for _ in 0..4000 {
         let mut bytes = good.clone();
         for _ in 0..=prng.below(3) {
-            // Damages mostly the heads.
+            // Damages a byte, mostly near the start, where the heads are.
             let most = if prng.below(4) == 0 { bytes.len() } else { 130 };
             bytes[prng.below(most as u64) as usize] = prng.next_u64() as u8;
         }

@@ -10,7 +10,7 @@ pub fn walk(bytes: &[u8]) -> bool {
     let mut edit = Edit::in_set(None, Some(set), 0, &mut one).expect("an empty record");
     edit.set(&Name::new(b"a"), &Value::Text(b"x"), false).expect("an empty record");
     edit.finish();
-    // Arbitrary bytes after the number of an existing set.
+    // Replaces what follows the set's number and generation by arbitrary bytes.
     one.truncate(2);
     one.extend_from_slice(bytes);
     for bytes in [bytes, &one] {
@@ -18,12 +18,12 @@ pub fn walk(bytes: &[u8]) -> bool {
             ask(&record, Kind::InSet, bytes, &sets);
         }
     }
-    // As the head of a large record, all of whose parts are suffixes of the same bytes.
+    // Reads the bytes as the head of a large record. All its parts are suffixes of the same bytes.
     let echo = Echo(&bytes[..bytes.len().min(300)]);
     if let Ok(Some(record)) = Record::of(Kind::Large, bytes, &sets, &echo) {
         change_large(&record, &echo);
     }
-    // As a filter. A valid filter is applied to the record.
+    // Reads the bytes as a filter. A valid filter is applied to a record.
     let filter = Filter::read(bytes);
     let Ok(record) = Record::open(bytes) else { return false };
     if let (Ok(filter), Ok(of)) = (&filter, Record::open(&[1])) {
