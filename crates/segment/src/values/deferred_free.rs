@@ -1,15 +1,16 @@
-//! Values that have lost their head: their pieces or parts are removed, a few at a time if there are many.
+//! Removal of the pieces or parts of values that have lost their head, a few at a time if there are many.
 //!
 //! ```text
-//!   a head ends ──> a deferred free ──the first few at once──> nothing is left        most values
-//!                      └──the others──> the queue ──> the background, a few a slice
+//!   a head ends ──> a deferred free ──removes the first 32 at once──> complete        most values
+//!                      └──the rest──> the queue ──> the background removes a few in each slice
 //! ```
 //!
-//! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
-//!   does all.
-//! - A deferred free names objects and parts by numbers that are never used again, so no later item is taken for a
-//!   removed one. The pieces or parts may be gone already.
-//! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
+//! - A thread that ends a head removes a bounded number of pieces or parts, whatever the value's length. If the queue
+//!   is full, the thread removes all of them.
+//! - A deferred free names objects and parts by numbers that are never reused, so it cannot remove a later item by
+//!   mistake. Some of the pieces or parts may already have been removed.
+//! - The queue does not outlive the process. In a memory file, the pieces and parts that it listed remain until they
+//!   are evicted.
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 
@@ -47,8 +48,8 @@ impl DeferredFree {
         }
     }
 
-    /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
-    /// taken.
+    /// Removes the next pieces or parts, at most `most`. Returns true if all are removed. Returns false if some remain
+    /// or a lock could not be taken.
     pub(crate) fn free_some(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
@@ -89,7 +90,7 @@ pub(crate) fn free_orphan(store: &Store, counters: &Counters, orphan: Orphan) {
     free_deferred(store, counters, DeferredFree::of(store, orphan));
 }
 
-/// Removes the rest of a value, given as a deferred free.
+/// Removes the pieces or parts of a deferred free: the first of them at once, the rest in the background.
 pub(crate) fn free_deferred(store: &Store, counters: &Counters, mut deferred: DeferredFree) {
     if deferred.free_some(store, counters, AT_ONCE) {
         return;
@@ -101,7 +102,7 @@ pub(crate) fn free_deferred(store: &Store, counters: &Counters, mut deferred: De
     store.call_background();
 }
 
-/// Removes a piece or a part, if it is there. Returns `None` if its lock could not be taken.
+/// Removes a piece or a part, if it exists. Returns `None` if its lock could not be taken.
 pub(crate) fn remove_hidden(store: &Store, counters: &Counters, key: &Key<'_>) -> Option<()> {
     let locked = store.index.lock(key.hash)?;
     if let Some(seen) = find_locked(store, &locked, key) {
@@ -112,7 +113,7 @@ pub(crate) fn remove_hidden(store: &Store, counters: &Counters, key: &Key<'_>) -
 }
 
 impl Orphan {
-    /// Returns the object whose parts they are.
+    /// Returns the number of the object to which the pieces or parts belong.
     pub(crate) fn object(&self, store: &Store) -> Option<u64> {
         match self {
             Self::Pieces { large, .. } => Some(large.object),
@@ -124,8 +125,8 @@ impl Orphan {
 }
 
 impl Commits<'_, '_> {
-    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
-    /// go later, in the background.
+    /// Removes the pieces or parts of a value that has lost its head, except if they belong to `kept`, an object that
+    /// still has a head. If there are many, the background removes the rest later.
     pub(crate) fn free_orphan(self, orphan: Option<Orphan>, kept: Option<u64>) {
         if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.guard.store) != kept) {
             let deferred = DeferredFree::of(self.guard.store, orphan);
@@ -133,7 +134,7 @@ impl Commits<'_, '_> {
         }
     }
 
-    /// Removes the rest of a value, given as a deferred free.
+    /// Removes the pieces or parts of a deferred free, or stores it until the open group of changes ends.
     pub(crate) fn free_deferred(self, deferred: DeferredFree) {
         if let Some(deferred) = self.guard.locks_mut().store_deferred(deferred) {
             free_deferred(self.guard.store, self.guard.counters(), deferred);

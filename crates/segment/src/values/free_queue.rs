@@ -1,14 +1,14 @@
-//! The queue of values that wait to be freed: see [`crate::values::deferred_free`].
+//! The queue of deferred frees that wait for the background: see [`crate::values::deferred_free`].
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::raw::{Mutex, MutexGuard};
 
-/// Most memory that the queue takes, in bytes: the parts of some 50,000,000 fields of hashes.
+/// The maximum memory of the queue, in bytes: enough for the parts of about 50,000,000 hash fields.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
-/// The rest of one value.
+/// The pieces or parts of one value that still have to be removed.
 #[derive(Debug)]
 pub(crate) struct DeferredFree {
     pub(super) namespace: u8,
@@ -18,12 +18,12 @@ pub(crate) struct DeferredFree {
 
 #[derive(Debug)]
 pub(super) enum Remaining {
-    /// Pieces from `next` to `end`.
+    /// The pieces `next..end`.
     Pieces { next: u32, end: u32 },
-    /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
-    /// gone.
+    /// The parts that the head named, or its pages of parts if `paged`, from index `next` on. The first `within` parts
+    /// of the page at `next` are already removed.
     Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
-    /// Parts of a value that continues without them.
+    /// Parts that a value no longer uses; the value itself lives on.
     Loose { parts: Vec<u64> },
 }
 
@@ -31,14 +31,14 @@ pub(super) enum Remaining {
 #[derive(Debug, Default)]
 pub(crate) struct FreeQueue {
     pub(super) queue: Mutex<WaitingFrees>,
-    /// The bytes that they take.
+    /// The memory that the waiting and reserved deferred frees take, in bytes.
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct WaitingFrees {
     pub(super) deferred: VecDeque<DeferredFree>,
-    /// The objects that they belong to.
+    /// The objects whose pieces or parts are all to be removed, including reserved ones.
     pub(super) objects: HashSet<u64>,
 }
 
@@ -53,7 +53,7 @@ impl DeferredFree {
         Self { namespace, object, left: Remaining::Loose { parts } }
     }
 
-    /// Returns the object that is removed completely, if it is.
+    /// Returns the object's number if all its pieces or parts are removed, or `None` for loose parts.
     pub(crate) fn ends(&self) -> Option<u64> {
         (!matches!(self.left, Remaining::Loose { .. })).then_some(self.object)
     }
@@ -64,13 +64,13 @@ impl DeferredFree {
             Remaining::Parts { root, .. } => root.len(),
             Remaining::Loose { parts } => parts.capacity(),
         };
-        // Its object is in a set, too.
+        // The object's number also takes memory in `WaitingFrees::objects`.
         (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
     }
 }
 
 impl FreeQueue {
-    /// Adds one to the queue, or returns it if the queue is full.
+    /// Adds a deferred free to the queue, or returns it as the error if the queue is full.
     pub(super) fn push(&self, deferred: DeferredFree) -> Result<(), DeferredFree> {
         if !self.reserve(&deferred) {
             return Err(deferred);
@@ -79,8 +79,8 @@ impl FreeQueue {
         Ok(())
     }
 
-    /// Reserves room in the queue for a deferred free that is to come. Returns false if the queue is full. From here on
-    /// it waits.
+    /// Reserves room in the queue for a deferred free that is pushed later. Returns false if the queue is full. After
+    /// a reservation, [`FreeQueue::ends`] already returns true for its object.
     pub(crate) fn reserve(&self, deferred: &DeferredFree) -> bool {
         let bytes = deferred.bytes();
         if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
@@ -107,7 +107,7 @@ impl FreeQueue {
         Some(deferred)
     }
 
-    /// Returns true if all remaining pieces or parts of an object wait to be removed.
+    /// Returns true if a deferred free that waits or is reserved removes all pieces or parts of this object.
     pub(crate) fn ends(&self, object: u64) -> bool {
         self.bytes.load(Relaxed) > 0 && self.lock().objects.contains(&object)
     }

@@ -37,21 +37,21 @@ use crate::values::source::Source;
 use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
 use crate::values::writer::LargeWriter;
 
-/// The progress of putting a joined value together.
+/// The result of a call of [`feed`], which writes the pieces of a joined value.
 enum Fed {
     All,
     /// The present item has lost a piece.
     ItemBroken(LargeRef),
-    /// The value that was to be joined to it has lost a piece.
+    /// The value that was to be joined to the present item has lost a piece.
     PartLost,
-    /// The other key's item has lost a piece.
+    /// The other key's item, from which the value is copied, has lost a piece.
     CopiedLost,
     /// The iteration's share is used up.
     Paused,
 }
 
-/// Returns the identity of the join of these sources. A large value never changes under its object's number; for a
-/// short value the item has to be the same.
+/// Returns the identity of the join of these sources. The object's number identifies a large value, which never
+/// changes. A short value is identified by its item.
 fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Source<'_>]) -> JoinOf {
     let mut of = [(0, 0); SOURCES_MAX];
     for (of, source) in of.iter_mut().zip(sources) {
@@ -62,11 +62,12 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
     JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: of }
 }
 
-/// Source that zeros are copied from.
+/// Zero bytes, from which [`Source::Zeros`] is copied.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Returns true if the free segments have room for a large value of `bytes` bytes. If not, asks the background once to
-/// free enough segments. Requests of two handles at the same time are not added up: the later handle asks again.
+/// free enough segments. The requests of two handles at the same time are not added up; a handle for which too little
+/// was freed asks again.
 fn request_eviction(store: &Store, namespace: u8, bytes: u64) -> bool {
     call_for_segments(store, namespace, segments_for(store, bytes))
 }
@@ -75,25 +76,25 @@ pub(crate) fn piece_count(store: &Store, bytes: u64) -> u32 {
     bytes.div_ceil(store.geometry.piece_bytes as u64) as u32
 }
 
-/// Removes a piece, if it is there. Returns `None` if its lock could not be taken.
+/// Removes a piece, if it exists. Returns `None` if its lock could not be taken.
 pub(crate) fn remove_piece(store: &Store, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
     let name = piece_name(object, number);
     remove_hidden(store, counters, &store.hasher.piece(namespace, &name))
 }
 
 impl Sizes<'_, '_> {
-    /// Returns the longest value that is stored whole under this key, in bytes.
+    /// Returns the maximum length of a value that fits in one item with this key, in bytes.
     pub(crate) fn whole_max(self, key: &Key<'_>) -> u64 {
         self.whole_max_of(key.bytes.len())
     }
 
-    /// Returns the longest value that is stored whole under a key of `key_bytes` bytes, in bytes.
+    /// Returns the maximum length of a value that fits in one item with a key of `key_bytes` bytes, in bytes.
     pub(crate) fn whole_max_of(self, key_bytes: usize) -> u64 {
         (self.guard.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
-    /// Returns the length above which values may be stored in pieces: give them to [`LargeValues::begin`] as they come
-    /// in.
+    /// Returns the length in bytes above which a value may be stored in pieces. For such a value, call
+    /// [`LargeValues::begin`] and write its pieces while they are received.
     pub fn large_threshold(self) -> u64 {
         self.guard.store.geometry.value_whole_max as u64
     }
@@ -110,8 +111,8 @@ impl Sizes<'_, '_> {
 }
 
 impl LargeValues<'_, '_> {
-    /// Begins a value of `value_bytes`, to be stored under `key`. For a value that will be appended or prepended, pass
-    /// [`Expire::Never`]: the pieces have to last until they are joined to the present item.
+    /// Begins a value of `value_bytes` bytes, to be stored under `key`. For a value that will be appended or prepended,
+    /// pass [`Expire::Never`], because the pieces must not expire before they are joined to the present item.
     ///
     /// # Errors
     /// [`OpError::TooLarge`].
@@ -139,11 +140,11 @@ impl LargeValues<'_, '_> {
         Ok(())
     }
 
-    /// Stores the head as `put` requests; the value in `put` is ignored. Any outcome except `Stored` removes the
-    /// pieces.
+    /// Stores the head as `put` requests; the value in `put` is ignored. Removes the pieces if the outcome is not
+    /// `Stored`, or if they were copied into a joined value.
     ///
     /// # Errors
-    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
+    /// Returns the writer with the error. After [`OpError::Parked`], call again with this writer in a later iteration.
     pub fn commit(
         self,
         writer: LargeWriter,
@@ -162,7 +163,7 @@ impl LargeValues<'_, '_> {
         Ok(outcome)
     }
 
-    /// Gives up a value that is being written, and removes its pieces.
+    /// Aborts a value that is being written, and removes its pieces.
     pub fn abort(self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
         free_orphan(self.guard.store, self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
@@ -184,7 +185,7 @@ impl LargeValues<'_, '_> {
         })
     }
 
-    /// Stores the sources end to end as a large value, which replaces the expected item.
+    /// Concatenates the sources into a large value, which replaces the expected item.
     pub(crate) fn commit_joined(
         self,
         key: &Key<'_>,
@@ -223,7 +224,8 @@ impl LargeValues<'_, '_> {
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
-                // The written pieces stay for the next guard, unless memory is short: see above.
+                // The written pieces are retained for the next guard. If memory was short, `feed` failed instead, and
+                // they are removed: see the module.
                 self.guard.own.unfinished.retain_join(of, writer);
                 self.guard.own.unfinished.pause();
                 return Err(self.guard.parked());
@@ -247,17 +249,17 @@ impl LargeValues<'_, '_> {
         }
     }
 
-    /// Copies the large value of `from` to `to`, with its flags and its expiry, over as many iterations as it takes.
-    /// `None`: `from` has none, or it has lost a piece.
+    /// Copies the large value of `from` to `to`, with its flags and its expiry. Repeated calls continue the copy.
+    /// Returns `None` if `from` has no large value, or the value has lost a piece.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (again in a later iteration), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`]: call again in a later iteration. [`OpError::TooLarge`], [`OpError::OutOfMemory`].
     pub fn copy(self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
         self.guard.commits().retry(|guard| try_copy_large(guard, from, to))
     }
 
-    /// Pins the pieces of the large value that `key`'s item named in this guard. `None`: a piece is lost; the item is
-    /// deleted, and the read is a miss.
+    /// Pins the pieces of a large value that was read from `key`'s item in this guard. Returns `None` if a piece is
+    /// lost: the item is then deleted, and the read is a miss.
     ///
     /// # Errors
     /// [`OpError::Parked`] if the broken item's lock could not be taken.
@@ -265,8 +267,8 @@ impl LargeValues<'_, '_> {
         self.guard.large().pin_range(key, large, 0..large.bytes)
     }
 
-    /// Pins the pieces that contain a range of the value's bytes. Only the range counts as pinned. `None` as with
-    /// [`LargeValues::pin`].
+    /// Pins the pieces that contain a range of the value's bytes. Only the bytes of the range count as pinned. Returns
+    /// `None` if a piece is lost, as [`LargeValues::pin`] does.
     ///
     /// # Errors
     /// [`OpError::Parked`] if the broken item's lock could not be taken.
@@ -278,7 +280,7 @@ impl LargeValues<'_, '_> {
     ) -> Result<Option<Pinned>, OpError> {
         assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
         let bytes = range.end - range.start;
-        // A range may begin within a piece, and so lie in one more than it is long.
+        // A range that begins within a piece may extend over one more piece than its length requires.
         let mut pin = Pinned::of_large(bytes, piece_count(self.guard.store, bytes) + 1);
         self.guard.store.pins.fetch_add(1, Relaxed);
         let mut at = range.start;
@@ -294,8 +296,9 @@ impl LargeValues<'_, '_> {
         Ok(Some(pin))
     }
 
-    /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
-    /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
+    /// Gives the pieces of a head a later expiry before the head gets that expiry, because a head must never outlive
+    /// its pieces. If the head's new expiry is not later, the pieces remain unchanged. After an error, some pieces may
+    /// have the new expiry; another call completes the change.
     pub(crate) fn touch_pieces(self, seen: &FoundItem<'_>, to: Option<Expire>) -> Result<(), OpError> {
         let Some(expire) = to.filter(|_| seen.layout.kind() == ItemKind::Head) else { return Ok(()) };
         if can_touch_in_place(self.guard.store, seen, expire, self.guard.now) {
@@ -326,8 +329,8 @@ impl LargeValues<'_, '_> {
 }
 
 impl Pieces<'_, '_> {
-    /// Calls `each` with the bytes of a range of the value of `key`'s item in this guard, piece by piece, in order.
-    /// Returns false if a piece is lost, so that the bytes were incomplete.
+    /// Calls `each` with the bytes of a range of a value that was read from `key`'s item in this guard, piece by piece,
+    /// in order. Returns false if a piece is lost: `each` then did not receive all bytes of the range.
     pub fn copy_range(
         self,
         key: &Key<'_>,
@@ -346,7 +349,7 @@ impl Pieces<'_, '_> {
     }
 }
 
-/// Cuts the sources into pieces.
+/// Concatenates the sources and writes them as pieces, until the iteration's share is used up.
 fn feed(
     guard: &mut Guard<'_>,
     writer: &mut LargeWriter,
@@ -354,7 +357,7 @@ fn feed(
     namespace: u8,
     sources: &[Source<'_>],
 ) -> Result<Fed, OpError> {
-    // Bytes that an earlier guard has written are not read again: it ended with a whole piece.
+    // Skips the bytes that earlier guards have written, which are whole pieces.
     let (mut filled, mut skip) = (0, writer.written);
     for source in sources {
         let mut at = skip.min(source.len());
@@ -407,12 +410,13 @@ fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result
     let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
     match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
         Some(_) => Ok(Some(Some(()))),
-        // It is another one by now, or has lost a piece and goes.
+        // The item of `to` was changed meanwhile, or a piece of the source was not found. A source that has lost a
+        // piece is deleted.
         None => delete_broken_if_lost(guard, from, large).map(|()| None),
     }
 }
 
-/// Deletes the item that names a large value, if that has lost a piece.
+/// Deletes the item that names a large value, if the value has lost a piece.
 fn delete_broken_if_lost(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
     let pieces = piece_count(guard.store, large.bytes);
     let is_lost = (0..pieces).any(|number| piece(guard, key.namespace, large.object, number).is_none());
@@ -436,13 +440,14 @@ fn copy_pieces(
     true
 }
 
-/// Returns the first bytes of a range of a large value that lie in one piece; `None` if that is lost.
+/// Returns the bytes from the start of a range to the end of the range or of its first piece, whichever is earlier.
+/// Returns `None` if that piece is lost.
 fn piece_from<'l>(guard: &Guard<'l>, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
     let (address, bytes) = place_of(guard, namespace, large, range)?;
     Some(guard.store.segments.heap.bytes(address, bytes as usize))
 }
 
-/// Returns the address and the length of the first bytes of a range that lie in one piece.
+/// Returns the address and the length of the bytes that [`piece_from`] returns.
 fn place_of(guard: &Guard<'_>, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
     let piece_bytes = guard.store.geometry.piece_bytes as u64;
     let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
@@ -480,7 +485,8 @@ fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Resul
     Ok(())
 }
 
-/// Gives a piece an expiry after that of its head, if it has none. Returns the piece's expiry.
+/// Gives a piece a later expiry than its head's, unless its present expiry outlasts the head. Returns the piece's
+/// expiry.
 fn touch_piece(
     guard: &mut Guard<'_>,
     namespace: u8,
@@ -504,8 +510,9 @@ fn touch_piece(
     })
 }
 
-/// The number of bytes of an iteration's share that the examination of a piece counts for.
+/// The number of bytes of an iteration's share that the examination of one piece uses.
 const EXAMINED_BYTES: u64 = 512;
 
-/// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.
+/// The maximum size of an item without its key and value: header, extended lengths, META, flags, expiry, CAS and
+/// padding, in bytes.
 const ITEM_OVERHEAD: usize = 40;

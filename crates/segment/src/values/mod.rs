@@ -1,4 +1,4 @@
-//! Values of several items: large values in pieces, records in parts, and their removal a few at a time.
+//! Values that consist of several items: large values in pieces, records in parts, and their deferred removal.
 
 pub(crate) mod deferred_free;
 pub(crate) mod free_queue;

@@ -1,20 +1,20 @@
-//! Removal of pieces and parts that no head names: a process was killed while it wrote or removed them.
+//! Removal of pieces and parts that no head names, because a process was killed while it wrote or removed them.
 //!
 //! ```text
-//!   walk 1   every head of an earlier process marks its object, and the parts that it names     (the scrub's own walk)
-//!            a head that is written meanwhile, by a rename or a change, marks its object first
-//!   walk 2   a piece or part of an earlier process that is not marked goes
+//!   walk 1   marks the object of each head of an earlier process, and the parts that the head names (the scrub's walk)
+//!            a thread that writes a head meanwhile, for a rename or a change, marks the head's object first
+//!   walk 2   removes the pieces and parts of earlier processes that are not marked
 //! ```
 //!
 //! - Marks are bits by the hash of a number. Two numbers may share a bit, so an orphan may stay. A named piece or part
 //!   is never removed.
-//! - A head stands where it is through the whole first walk, or it is written again and marks its object by that. So a
-//!   rename cannot evade the walk by moving a head from a segment still to be walked to one that was. All parts of such
-//!   an object stay this time.
-//! - After the first walk the marks hold for good: a later head is made of one that was there, or of numbers that no
-//!   earlier process gave out.
+//! - A head either stays in its place during the whole first walk, or a thread writes it again and so marks its object.
+//!   So the walk cannot miss a head that a rename moves from a segment not yet walked to one that was walked. All parts
+//!   of an object marked by a writing thread stay, even those that no head names.
+//! - After the first walk the marks are final: a later head takes its numbers from an existing head, or from this
+//!   process, which assigns only new numbers.
 //!
-//! Bounds: [`BITS_MAX`] bits, of a store that was opened after a crash.
+//! Bounds: at most [`BITS_MAX`] bits, and only in a store that was opened after a crash.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -30,14 +30,14 @@ const BYTES_A_BIT: u64 = 512;
 const MARKING: u32 = 0;
 const MARKED: u32 = 1;
 
-/// Sets the marks of objects whose parts all stay apart from the others.
+/// A constant that is XORed with an object's number. If the result is marked, all parts of the object stay.
 const WHOLE: u64 = 0x5ca1_ab1e_0000_0000;
 
-/// The objects and parts of earlier processes that heads name.
+/// The marks of the objects and parts of earlier processes that heads name.
 #[derive(Debug)]
 pub(crate) struct Named {
     bits: Box<[AtomicU64]>,
-    /// Numbers from here on belong to this process.
+    /// The first number of this process. Smaller numbers were assigned by earlier processes.
     before: u64,
     state: Word32,
 }
@@ -65,7 +65,7 @@ impl Named {
         word.load(Relaxed) & bit != 0
     }
 
-    /// Records that a head is about to be written.
+    /// Marks the object of a head that is about to be written, so that all its parts stay.
     #[cold]
     pub(crate) fn note_unpublished(&self, object: Option<u64>) {
         if let Some(object) = object.filter(|_| self.state.load(Relaxed) == MARKING) {
@@ -78,7 +78,7 @@ impl Named {
         self.state.load(Acquire) == MARKED
     }
 
-    /// Ends the marking: every head has marked what it names.
+    /// Ends the marking. The objects and parts of all heads are marked.
     pub(crate) fn end_marking(&self) {
         self.state.store(MARKED, Release);
     }

@@ -1,25 +1,26 @@
-//! Values in parts: a typed value too long for one item, as a tree of hidden items that its head names.
+//! Values in parts: a typed value too long for one item is stored as a tree of hidden items that its head names.
 //!
 //! ```text
-//!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | entries 4 | entry ... | what the caller makes of it
-//!            hidden key (part, object)  ->  a page: entry ...           with two levels
-//!            hidden key (part, object)  ->  what the caller makes of it
-//!            hidden key (0, object)     ->  the anchor: the hash of the key, a number
-//!   entry    4 of the caller's | part 8 | 6 of the caller's
+//!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | entries 4 | entry ... | bytes of the caller
+//!            hidden key (part, object)  ->  a page: entry ...           only with two levels
+//!            hidden key (part, object)  ->  a part: bytes of the caller
+//!            hidden key (0, object)     ->  the anchor: the hash of the key, as a number
+//!   entry    4 bytes of the caller | part 8 | 6 bytes of the caller
+//!   (all figures are lengths in bytes)
 //! ```
 //!
-//! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
-//!   not at all. If its namespace is flushed between the two, the change is stale and nothing is stored. Afterwards the
-//!   parts that nothing names any more are removed. If a head ends, all its parts end with it, unless its successor is
-//!   of the same object. Many parts are removed a few at a time, in the background
+//! - A change first writes new parts, which no head names yet. It then writes the head under the key's lock, which
+//!   publishes the whole change at once. If the namespace is flushed between the two steps, nothing is stored.
+//!   Afterwards the parts that the new head no longer names are removed. If a head ends, all its parts are removed,
+//!   unless its successor has the same object. Many parts are removed a few at a time, in the background
 //!   ([`crate::values::deferred_free`]).
-//! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
-//!   value is renamed by its head and its anchor alone ([`crate::Renames::share`]).
-//! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
-//!   anchor leads to the head. A head goes with the first of its parts that does, and all others with it. Parts have no
-//!   end of their own: they go with the head.
-//! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
-//!   reader looks again ([`PartWrites::end_broken`]).
+//! - Part numbers are never reused, so a part cannot be mistaken for another. Parts belong to an object, not to a key.
+//!   So a rename changes only the head and the anchor ([`crate::Renames::share`]).
+//! - A part lives as long as its head. When a part's segment is evicted, reads of the head count as reads of the part
+//!   ([`freq_with_head`]); the anchor leads to the head. If a part is evicted, the head and all other parts are
+//!   removed. Parts have no expiry of their own.
+//! - If a reader does not find a part, a change has replaced the value meanwhile, or the part was displaced from the
+//!   index. The reader calls [`PartWrites::end_broken`] and then reads the value again.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -51,14 +52,14 @@ pub(crate) fn part_bytes(store: &Store, namespace: u8, object: u64, part: u64) -
     find_part(store, namespace, object, part).map(|seen| seen.layout.value(&store.segments.heap, seen.address))
 }
 
-/// Removes a part, if it is there. Returns `None` if its lock could not be taken.
+/// Removes a part, if it exists. Returns `None` if its lock could not be taken.
 pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
     let name = name(part, object);
     remove_hidden(store, counters, &store.hasher.piece(namespace, &name))
 }
 
-/// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
-/// false in that case, or if a page is lost.
+/// Calls `each` with the number of every part that a head names, until `each` returns false. A page comes after the
+/// parts that it names. Returns false if `each` did, or if a page is lost.
 pub(crate) fn each_part(store: &Store, namespace: u8, head: PartsHead<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
     let mut whole = true;
     for entry in entries(head.root) {
@@ -76,8 +77,8 @@ pub(crate) fn each_part(store: &Store, namespace: u8, head: PartsHead<'_>, each:
     whole
 }
 
-/// Lets the head of a value in parts mark its object and the parts that it names, for the next entry of the root.
-/// Returns the entry behind it, if there is one.
+/// Marks the object of a head of a value in parts, and parts that it names. With one level, marks all parts. With two
+/// levels, marks the page at index `next` of the root and its parts; returns the index of the next page, if any.
 pub(crate) fn mark_parts(
     store: &Store,
     named: &Named,
@@ -98,18 +99,19 @@ pub(crate) fn mark_parts(
     entry_at(head.root, next + 1).map(|_| next + 1)
 }
 
-/// Returns true if nothing names this hidden key, nor ever will: see [`crate::values::orphans`].
+/// Returns true if no head names this hidden key, now or later: see [`crate::values::orphans`].
 pub(crate) fn is_orphan(store: &Store, key: &Key<'_>) -> bool {
     store.named.as_ref().is_some_and(|named| named.is_orphan(key))
 }
 
-/// Returns the hash of the key whose value an object is.
+/// Returns the hash of the key to which an object belongs, as its anchor records it.
 pub(crate) fn owner_of(store: &Store, namespace: u8, object: u64) -> Option<Hash> {
     let seen = find_part(store, namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
     Some(Hash(seen.layout.number(&store.segments.heap, seen.address).load(Acquire)))
 }
 
-/// Returns the item's address and layout if it is the head of this object and its key has this hash.
+/// Returns the address and layout of the item that a slot names, if it is the head of this object and its key has this
+/// hash.
 pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
     let (address, layout) = item_of_hash(store, slot, namespace, false, owner)?;
     let is_head = layout.is(ItemKind::Typed)
@@ -117,8 +119,8 @@ pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, own
     is_head.then_some((address, layout))
 }
 
-/// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
-/// A part whose head is gone counts 0.
+/// Returns the number of reads of a part by which eviction judges it: the greater of its head's and its own. Returns 0
+/// if the head no longer exists.
 pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &FoundItem<'_>) -> u64 {
     let owner = part_of(key).and_then(|(_, object)| Some((object, owner_of(store, key.namespace, object)?)));
     let Some((object, owner)) = owner else { return seen.slot.freq() };
@@ -127,8 +129,8 @@ pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &FoundItem<'_>)
 }
 
 impl<'g> PartReads<'g, '_> {
-    /// Returns the bytes of a part of the value that `key`'s item has in this guard, which is of this object; counts as
-    /// an access of it. `None`: it is lost, or the value was changed since the item was looked at: see
+    /// Returns the bytes of a part of this object, which `key`'s item named in this guard, and counts an access of the
+    /// part. Returns `None` if the part is lost, or if the value was changed since the item was read: see
     /// [`PartReads::take_lost`].
     pub fn part(self, key: &Key<'_>, object: u64, part: u64) -> Option<&'g [u8]> {
         let name = name(part, object);
@@ -142,18 +144,18 @@ impl<'g> PartReads<'g, '_> {
         })
     }
 
-    /// Returns a number for a new part, or a new object.
+    /// Assigns a number to a new part or a new object, and returns it.
     pub fn part_number(self) -> u64 {
         self.guard.store.persistent.objects.fetch_add(1, Relaxed)
     }
 
-    /// Returns whether a part was looked for in this guard and not found, since the last call.
+    /// Returns true if [`PartReads::part`] did not find a part in this guard since the last call.
     pub fn take_lost(self) -> bool {
         self.guard.lost.replace(false)
     }
 
-    /// Returns the bytes of an item's parts in the store, header and padding included: of those from number `from` on,
-    /// and at most `parts_max`. Also returns the number to continue at; `None`: those were all parts.
+    /// Returns the bytes that parts of an item take in the store, headers and padding included: the parts from index
+    /// `from` on, at most `parts_max` of them. Also returns the index to continue at, or `None` after the last part.
     pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
@@ -175,14 +177,14 @@ impl<'g> PartReads<'g, '_> {
 }
 
 impl Sizes<'_, '_> {
-    /// Returns the longest part, in bytes.
+    /// Returns the maximum length of a part, in bytes.
     pub fn part_bytes_max(self) -> usize {
         self.whole_max_of(NAME_BYTES) as usize
     }
 }
 
 impl PartWrites<'_, '_> {
-    /// Writes new parts of an object, all or none; of one that is new its anchor too.
+    /// Writes new parts of an object, all or none. If the object is new, also writes its anchor.
     pub(crate) fn write_parts(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
         if longest > self.guard.sizes().part_bytes_max() {
@@ -207,12 +209,13 @@ impl PartWrites<'_, '_> {
         write_hidden(self.guard, key, object, part, Content::Bytes(bytes, &[]))
     }
 
-    /// Sets the key that the parts of an object belong to from now on.
+    /// Writes the anchor of an object: the parts of the object belong to this key from now on.
     pub(crate) fn set_owner(self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
         write_hidden(self.guard, key, object, ANCHOR, Content::Number(key.hash.0))
     }
 
-    /// Removes the parts that a change has written and not published: a repeated decision gets numbers of its own.
+    /// Removes the parts that a change has written but not published. If the change is tried again, its parts get new
+    /// numbers.
     pub(crate) fn take_parts_back(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
         let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
@@ -220,7 +223,8 @@ impl PartWrites<'_, '_> {
         free_later(self.guard, key, object, left);
     }
 
-    /// Removes parts that a head does not name any more. Those whose locks cannot be taken are removed later.
+    /// Removes parts that a head no longer names. While a group of changes is open, all are removed later; otherwise
+    /// only those whose locks cannot be taken.
     pub(crate) fn end_parts(self, key: &Key<'_>, object: u64, gone: &[u64]) {
         let left: Vec<u64> = match self.guard.own.group.get_mut().is_open() {
             true => gone.to_vec(),
@@ -229,9 +233,9 @@ impl PartWrites<'_, '_> {
         free_later(self.guard, key, object, left);
     }
 
-    /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
-    /// ([`PartReads::take_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it
-    /// again.
+    /// Ends the key's value if it has lost a part, as if it had been evicted, and returns true. Called after a part was
+    /// not found ([`PartReads::take_lost`]). Returns false if no part is lost: the value was changed meanwhile, and the
+    /// caller reads it again.
     ///
     /// # Errors
     /// [`OpError::Parked`].
@@ -276,7 +280,7 @@ fn free_later(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>
     }
 }
 
-/// Removes parts, and returns those whose locks could not be taken.
+/// Removes parts as the iterator is consumed, and returns those whose locks could not be taken.
 fn not_removed(
     guard: &Guard<'_>,
     key: &Key<'_>,

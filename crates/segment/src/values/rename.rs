@@ -1,14 +1,14 @@
 //! Renames and copies of large values. A rename moves only the head. A copy writes many parts, under many guards.
 //!
 //! ```text
-//!   rename   share:      store the head under the new key too ──> let the anchor name the new key
-//!            unshare:    remove the head under the old key, but not the parts
-//!   copy     copy_part:  copy one part or page; repeat ──> finish_copy: store the anchor and the head
+//!   rename   share:      stores the head also under the new key ──> sets the anchor to the new key
+//!            unshare:    removes the head under the old key, but not the parts
+//!   copy     copy_part:  copies one part or page; repeated ──> finish_copy: stores the anchor and the head
 //! ```
 //!
-//! The caller has locked both keys, so that no other client sees the states between. After a crash during a rename,
-//! the value is under one of the two keys ([`crate::locks::undo`]). Key locks do not stop the background: if it evicts
-//! the value under one key, the value is removed under the other key too.
+//! The caller has locked both keys, so no other client sees an intermediate state. After a crash during a rename, the
+//! value is under one of the two keys ([`crate::locks::undo`]). Key locks do not stop the background: if it evicts the
+//! value under one key, `unshare` also removes the value under the other key.
 
 use crate::core::facets::{PartReads, Renames};
 use crate::core::handle::Guard;
@@ -29,14 +29,14 @@ use crate::values::parts::part_bytes;
 /// fails.
 #[derive(Debug)]
 pub struct PartsCopy {
-    /// Object that is copied; `object` is the copy.
+    /// The number of the object that is copied. `object` is the number of the copy.
     from: u64,
     object: u64,
     flushed_before: u64,
-    /// The page that is being copied, and the entry of it that comes next.
+    /// The index of the page that is being copied, and the index of the next entry in that page.
     page: usize,
     next: usize,
-    /// The new entries of that page, and of the root.
+    /// The copy's entries for that page, and the copy's root.
     entries: Vec<u8>,
     root: Vec<u8>,
 }
@@ -54,22 +54,22 @@ pub enum CopyStep {
 
 impl<'l> Renames<'_, 'l> {
     /// Stores the value of `from` also under `to`, if it is in pieces or in parts. Both keys share it from then on,
-    /// until the caller calls [`Renames::unshare`]. Returns false if `from` has no such value. The end and the client's
-    /// flags are those of `from`.
+    /// until the caller calls [`Renames::unshare`]. Returns false if `from` has no such value. The expiry and the
+    /// client flags are those of `from`.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later iteration; it may be done in part. [`OpError::OutOfMemory`].
-    /// [`OpError::TooLarge`]: the new key is longer than one may be.
+    /// [`OpError::Parked`]: call again in a later iteration; the head may already be stored. [`OpError::OutOfMemory`].
+    /// [`OpError::TooLarge`]: the head does not fit in one item with the new key.
     pub fn share(self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
         self.guard.commits().retry(|guard| try_adopt(guard, from, to))
     }
 
-    /// Removes the value under `from`, but not its parts if `to` has them: the second step of a rename. If the
-    /// background has removed one of the two meanwhile, the other is removed too, with its parts. Returns false in that
-    /// case.
+    /// Removes the value under `from`, but not its pieces or parts if `to` shares them: the second step of a rename. If
+    /// the background has removed the head under one key meanwhile, removes the head under the other key and the pieces
+    /// or parts, and returns false.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later iteration.
+    /// [`OpError::Parked`]: call again in a later iteration.
     pub fn unshare(self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
         let object_at =
             |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| seen.object_at(self.guard.store));
@@ -83,10 +83,10 @@ impl<'l> Renames<'_, 'l> {
         Ok(both)
     }
 
-    /// Copies one more part for the new value under `to`.
+    /// Copies the next part or page for the new value under `to`.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`]: call again in a later iteration. [`OpError::OutOfMemory`].
     pub fn copy_part(self, from: &Key<'_>, to: &Key<'_>, copy: &mut PartsCopy) -> Result<CopyStep, OpError> {
         let (store, namespace) = (self.guard.store, from.namespace);
         let Some((_, head)) = copied_head(self.guard, from, copy) else { return Ok(CopyStep::Lost) };
@@ -120,19 +120,20 @@ impl<'l> Renames<'_, 'l> {
         Ok(CopyStep::More)
     }
 
-    /// Stores the complete copy under `to`. Returns false if the value was lost since. The caller then has to abort the
-    /// copy.
+    /// Stores the complete copy under `to`. Returns false if the value under `from` was changed or lost meanwhile. The
+    /// caller then has to abort the copy.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the new key is
-    /// longer than one may be.
+    /// [`OpError::Parked`]: call again in a later iteration. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the head
+    /// does not fit in one item with the new key.
     pub fn finish_copy(self, from: &Key<'_>, to: &Key<'_>, copy: &PartsCopy) -> Result<bool, OpError> {
         self.guard.commits().retry(|guard| try_finish_copy(guard, from, to, copy))
     }
 
-    /// Gives up a copy, and removes the parts that it has written.
+    /// Aborts a copy, and removes the parts that it has written.
     pub fn abort_copy(self, to: &Key<'_>, copy: &PartsCopy) {
-        // What a page holds that was written is named by no head: it is looked for in the page.
+        // The parts of the page in progress are removed by their entries, because that page is not written yet. The
+        // parts of each written page are found by reading the page.
         let parts: Vec<u64> = entries(&copy.entries).collect();
         free_deferred(
             self.guard.store,
@@ -168,14 +169,14 @@ fn try_adopt(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Opti
     Ok(Some(true))
 }
 
-/// Checks that the head that was seen fits under another key, in one piece.
+/// Checks that a head fits in one item with another key.
 fn check_head(guard: &Guard<'_>, to: &Key<'_>, seen: &FoundItem) -> Result<(), OpError> {
     let bytes = seen.layout.value(&guard.store.segments.heap, seen.address).len() as u64;
     guard.sizes().check_size(to, bytes)?;
     if bytes > guard.sizes().whole_max(to) { Err(OpError::TooLarge) } else { Ok(()) }
 }
 
-/// Removes the item of a key if it is the head of this object; the parts of `kept` stay.
+/// Removes the item of a key if it is the head of this object, with its pieces or parts unless they belong to `kept`.
 fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u64>) -> Result<(), OpError> {
     let (store, counters) = (guard.store, guard.counters());
     if store.is_rebuilding() {
@@ -195,8 +196,8 @@ fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u
     Ok(())
 }
 
-/// Returns the head that is being copied, if it is still under the key and no flush has ended what was copied of
-/// it.
+/// Returns the head that is being copied, if it is still the key's item and its namespace was not flushed since the
+/// copy began.
 fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(FoundItem<'l>, PartsHead<'l>)> {
     let seen = guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
     let head = PartsHead::of(seen.layout.value(&guard.store.segments.heap, seen.address))?;
@@ -230,12 +231,12 @@ fn try_finish_copy(
     Ok(guard.commits().commit(to, &plan, Some(expect))?.map(|_| true))
 }
 
-/// Returns the number of a part in its entry.
+/// Returns the part number that an entry contains.
 fn part_in(entry: &[u8]) -> u64 {
     u64::from_le_bytes(entry[4..12].try_into().expect("eight bytes"))
 }
 
-/// Appends the same entry for another part.
+/// Appends a copy of an entry, with another part's number.
 fn push_entry(entry: &[u8], part: u64, to: &mut Vec<u8>) {
     to.extend_from_slice(&entry[..4]);
     to.extend_from_slice(&part.to_le_bytes());
@@ -243,14 +244,14 @@ fn push_entry(entry: &[u8], part: u64, to: &mut Vec<u8>) {
 }
 
 impl PartReads<'_, '_> {
-    /// Returns true if both keys have the same pieces or parts: one is being renamed to the other.
+    /// Returns true if both keys have the same pieces or parts, because one key is being renamed to the other.
     pub fn shares(self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let object_of =
             |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| seen.object_at(self.guard.store));
         object_of(from).is_some_and(|object| object_of(to) == Some(object))
     }
 
-    /// Begins a copy of the value in parts that is under `from`; `None`: there is none.
+    /// Begins a copy of the value in parts that is under `from`. Returns `None` if `from` has no such value.
     pub fn begin_copy(self, from: &Key<'_>) -> Option<PartsCopy> {
         let flushed_before = self.guard.store.flushed_before(from.namespace);
         let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;

@@ -1,14 +1,14 @@
-//! The source of the bytes of a joined value.
+//! The sources from which a joined value is concatenated.
 
 use crate::core::op::LargeRef;
 
-/// The source of the bytes of a joined value.
+/// One source of bytes of a joined value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'v> {
     Bytes(&'v [u8]),
     /// This number of zero bytes.
     Zeros(u64),
-    /// The bytes from `from` to `to` of the large value of the present item.
+    /// The bytes `from..to` of the present item's large value.
     Item {
         large: LargeRef,
         from: u64,
@@ -40,7 +40,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the bytes from `from` to `to` of it, which is an item's value.
+    /// Returns a source with the bytes `from..to` of this source, which must be an item's value.
     pub(crate) fn cut(self, from: u64, to: u64) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),

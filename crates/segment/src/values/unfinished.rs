@@ -1,11 +1,11 @@
-//! Operations on large values that take several iterations, so that no guard copies more than its share. A join writes
-//! a new value from several sources (an append, a splice or a copy). A work is an unfinished join or an unfinished
-//! change of expiry, with its position.
+//! Operations on large values that take several iterations, so that no guard copies more bytes than its share. A join
+//! writes a new value from several sources (an append, a splice or a copy). In this module, a *work* is the state of an
+//! unfinished join or of an unfinished change of expiry.
 //!
 //! ```text
 //!   append, splice, copy   writes pieces until the iteration's share is used up, records them here ──> Parked
 //!                          the same request in a later iteration continues after these pieces
-//!                          at the end the head is written, if the old item is still the one at the beginning
+//!                          at the end the head is written, if the key's item has not changed since the beginning
 //!   later expiry           sets the expiry of some pieces, records the position here ──> Parked
 //!                          at the end the head gets the expiry
 //! ```
@@ -16,8 +16,9 @@
 //! head ([`outlasting`]). So a request whose time to live is counted from a later iteration need not change finished
 //! pieces.
 //!
-//! Bounds: [`WORKS_MAX`] for each per-thread handle. If there are that many, a new request waits until another is
-//! complete. A work is dropped if its requester has not returned within two calls of [`crate::ThreadHandle::tidy`].
+//! Bounds: at most [`WORKS_MAX`] works for each per-thread handle. If a handle has that many, a new join waits until
+//! another work is complete. A work is dropped if its requester has not repeated the request within two calls of
+//! [`crate::ThreadHandle::tidy`].
 
 use base::clock::UnixMillis;
 
@@ -33,8 +34,7 @@ pub(crate) const SOURCES_MAX: usize = 4;
 const OUTLAST_MS: u64 = 2000;
 const OUTLAST_PART: u64 = 8;
 
-/// Returns the expiry of the pieces under a head that expires at `head`: the head's, plus more time than a request can
-/// take.
+/// Returns the expiry of the pieces of a head that expires at `head`: later by more time than a request can take.
 pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
     match head {
         Expire::Never => Expire::Never,
@@ -70,7 +70,8 @@ pub(crate) struct JoinOf {
     pub(crate) expire: Expire,
     /// The present item.
     pub(crate) there: Option<Snap>,
-    /// Per source its length in bytes, and its identity: the object number of a large value, the hash of bytes.
+    /// For each source: its length in bytes, and its identity, which is a large value's object number or a hash of the
+    /// bytes.
     pub(crate) sources: [(u64, u64); SOURCES_MAX],
 }
 
@@ -92,7 +93,7 @@ enum Work {
         of: JoinOf,
         writer: LargeWriter,
     },
-    /// The pieces of an object before `next` end at `lasts` or later.
+    /// A change of expiry. The pieces of `object` before piece `next` already expire at `lasts` or later.
     Touch {
         object: u64,
         next: u32,
@@ -113,7 +114,7 @@ impl Work {
 struct UnfinishedValue {
     requester: u64,
     work: Work,
-    /// The number of calls of `tidy` since its requester last returned.
+    /// The number of calls of `tidy` since its requester last sent the request.
     idle: u32,
 }
 
@@ -129,7 +130,7 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates an empty list. Requests have no share but do all at once until [`Unfinished::begin`] is called.
+    /// Creates an empty list. Until [`Unfinished::begin`] is called, requests may copy any number of bytes at once.
     pub(crate) fn new() -> Self {
         Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
     }
@@ -140,7 +141,7 @@ impl Unfinished {
         (self.requester, self.left, self.paused) = (requester, bytes, false);
     }
 
-    /// Counts bytes that are copied. Returns false if the share is used up.
+    /// Subtracts copied bytes from the share. Returns false if the share is used up.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.left != u64::MAX {
             self.left = self.left.saturating_sub(bytes);
@@ -158,13 +159,13 @@ impl Unfinished {
         self.paused = true;
     }
 
-    /// Returns whether the last request was postponed because it had used its share.
+    /// Returns true if the last request was postponed because it had used its share.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Returns whether the current request can continue in a later iteration: it has no share, or its work can be
-    /// retained. Call this after [`Unfinished::take_join`], which removes the request's own entry.
+    /// Returns true if the current request needs no later iteration because its share is unlimited, or if there is room
+    /// to retain its work. Call this after [`Unfinished::take_join`], which removes the request's previous entry.
     pub(crate) fn can_retain(&self) -> bool {
         self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }
@@ -185,8 +186,8 @@ impl Unfinished {
         }
     }
 
-    /// Returns the first piece of an object that may still need a later expiry, and the expiry of those before it. The
-    /// second value is a join of the same requester, if there is one.
+    /// Returns the number of the first piece of an object that may still need a later expiry, and the earliest expiry
+    /// of the pieces before it. The second value is a join of the same requester, if there is one.
     pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
         let start = (0, Expire::Never);
         match self.take() {
@@ -197,13 +198,13 @@ impl Unfinished {
         }
     }
 
-    /// Retains a join until its requester returns. [`Unfinished::can_retain`] must have returned true.
+    /// Retains a join until its requester repeats the request. [`Unfinished::can_retain`] must have returned true.
     pub(crate) fn retain_join(&mut self, of: JoinOf, writer: LargeWriter) {
         self.retain(Work::Join { of, writer });
     }
 
     /// Retains the progress of a change of an object's expiry, if there is room: the pieces before `next` already
-    /// expire at `lasts` or later. If it is not retained, all pieces are examined again.
+    /// expire at `lasts` or later. If there is no room, the next request examines all pieces again.
     pub(crate) fn retain_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
         self.retain(Work::Touch { object, next, lasts });
     }
@@ -214,13 +215,14 @@ impl Unfinished {
         }
     }
 
-    /// Takes a work whose requester has not returned for two calls.
+    /// Removes a work whose requester has not repeated the request during two calls of `tidy`. Returns `Some(None)` if
+    /// that work has no writer, and `None` if there is no such work.
     pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
         let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
         Some(self.begun.remove(at).work.into_writer())
     }
 
-    /// Counts another call of `tidy`.
+    /// Counts another call of `tidy` for every work.
     pub(crate) fn grow_older(&mut self) {
         self.begun.iter_mut().for_each(|begun| begun.idle += 1);
     }

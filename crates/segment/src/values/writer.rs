@@ -7,10 +7,10 @@ use crate::layout::header::EvictionQueue;
 use crate::layout::hidden_key::piece_name;
 use crate::layout::item::ItemKind;
 
-/// A large value that is being written, piece by piece, over as many iterations as it takes.
+/// A large value that is being written, piece by piece, possibly over several iterations.
 ///
-/// Give it to [`crate::LargeValues::commit`] or [`crate::LargeValues::abort`]; one that is dropped leaves its pieces to
-/// eviction.
+/// Pass it to [`crate::LargeValues::commit`] or [`crate::LargeValues::abort`]. If it is dropped instead, its pieces
+/// remain in the store until they are evicted.
 #[derive(Debug)]
 pub struct LargeWriter {
     pub(crate) namespace: u8,
@@ -36,7 +36,7 @@ impl LargeWriter {
         self.written
     }
 
-    /// Returns the value, all of whose pieces are written.
+    /// Returns a reference to the complete value. Panics if not all pieces are written.
     pub(crate) fn whole(&self) -> LargeRef {
         assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
         LargeRef { object: self.object, bytes: self.bytes }
@@ -47,7 +47,7 @@ impl LargeWriter {
         piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
     }
 
-    /// Returns the next piece, as an item.
+    /// Returns the plan of the item that stores the next piece, with this content.
     pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
         Plan {
             kind: ItemKind::Piece,
