@@ -1,9 +1,9 @@
 //! Matches the devices with the table when a process starts.
 //!
 //! ```text
-//!   the table's number ──on a device──> Known: what the table has of its regions is there
-//!                      └──on none─────> Exchanged: they are forgotten, the device gets another number
-//!   no table ─────────────────────────> New
+//!   the table's number ──on a device──> Known: the regions that the table describes are on the device
+//!                      └──on none─────> Exchanged: the regions are forgotten, the device gets a new number
+//!   no table ─────────────────────────> New: the device gets a number
 //! ```
 //!
 //! Devices are recognised by their numbers, so the order in which the operator lists them does not matter.
@@ -30,17 +30,17 @@ pub(crate) enum StartedFlash {
     Unread(String),
     /// Writing a new number to the device failed.
     Unwritten(String),
-    /// The device is opened as a view, and its contents are not those that the table describes.
+    /// The device is opened read-only (as a view), and its contents are not those that the table describes.
     Strange,
 }
 
 impl StartedFlash {
-    /// Returns whether the data that the table describes is no longer on the device.
+    /// Returns true if the data that the table describes is no longer on the device.
     pub(crate) fn forgets(&self) -> bool {
         !matches!(self, Self::Known | Self::Unread(_))
     }
 
-    /// Returns why the device cannot be used; `None` if it can.
+    /// Returns the reason why the device cannot be used, or `None` if it can be used.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
             Self::Unread(error) => Some(format!("the first read failed: {error}")),
@@ -65,7 +65,8 @@ struct Candidate {
     number: io::Result<Option<u64>>,
 }
 
-/// Puts the devices into the order of the table. For a view, writes to none of them.
+/// Puts the devices into the order of the table, and gives new numbers to devices that are new or exchanged. For a
+/// view, writes to no device.
 pub(crate) fn devices(
     devices: Vec<Box<dyn Device>>,
     sizes: Sizes,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!                  empty                    half                    full
-//!   bytes left     |------------------------|------------------------|   refilled evenly, up to an hour's bytes
-//!   read items     no | yes ................................................
-//!   others         no | probability: fill / half              | yes .......
+//!   bytes left     |------------------------|------------------------|   refilled evenly, up to one hour's share
+//!   read items     no | accepted ...........................................
+//!   other items    no | with probability: bytes left / half   | accepted ..
 //! ```
 //!
 //! An item counts as read if it was read while in memory. An item also counts as read if its key had been evicted and

@@ -1,4 +1,4 @@
-//! The device interface: regions lie on devices.
+//! The interface of the devices on which the tier's regions lie.
 
 use std::io;
 

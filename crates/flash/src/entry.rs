@@ -6,10 +6,11 @@
 //!  | check  | hash  | length  | key len | ns | bits |  sequence   | [flags]  | [expire]  | [token] | key | value |
 //!  |   4    |   4   |    4    |    2    | 1  |  1   |      8      |    4     |     8     |    8    |     |       |
 //!  +--------+-------+---------+---------+----+------+-------------+----------+-----------+---------+-----+-------+
-//!  bits: kept 2 (bytes, number, typed) | flags | expire | token
+//!  bits: type 2 (bytes, number, typed value) | which optional fields exist: flags | expire | token
 //! ```
 //!
-//! - `length` counts the whole entry; the next one begins at the next multiple of 8. All numbers are little-endian.
+//! - `length` is that of the whole entry. The next entry begins at the next multiple of 8. All numbers are
+//!   little-endian.
 //! - `check` is the checksum of all bytes of the entry after `check`. Its seed is derived from the entry's position and
 //!   from the region's current life.
 //! - A slot stores only the 512-byte block in which an item begins. A search tries the block's 64 positions, finds the
@@ -62,8 +63,8 @@ impl Seed {
     }
 }
 
-/// Returns the 32 bits that searches compare in place of a key's hash. They mix both halves of the hash, because keys
-/// that are confused by their slots already agree in the part of the hash that chose the slot.
+/// Returns the 32 bits that searches compare in place of a key's hash. They mix both halves of the hash: two keys whose
+/// slots look alike already agree in the part of the hash that selects the slot.
 fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
@@ -279,8 +280,8 @@ fn search_at(bytes: &[u8], base: usize, is: impl Fn(usize) -> Is, seed: Seed) ->
     if let Some(more) = more.or(cut) {
         return Search::More(more);
     }
-    // The caller may have followed another key's slot. Then the block holds that key's item, which may be longer than
-    // the bytes read.
+    // If the caller followed another key's slot, the block holds that key's item, which may be longer than the bytes
+    // read.
     let plausible = |at| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_) | Entry::Filler(_));
     if !seems && places(bytes).any(plausible) { Search::Other } else { Search::Broken }
 }

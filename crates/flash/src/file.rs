@@ -154,13 +154,13 @@ impl FileDevice {
         Arc::clone(&self.file)
     }
 
-    /// Returns whether reads and writes bypass the page cache.
+    /// Returns true if reads and writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 }
 
-/// Returns whether `path` names the open file: the same file, or the same block device under any name.
+/// Returns true if `path` names the open file: the same file, or the same block device under any name.
 ///
 /// # Errors
 /// If `stat` fails.
@@ -198,7 +198,7 @@ const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// A block size that all devices and files accept.
 const BLOCK_BYTES: usize = 4096;
 
-/// The use of a device after it was opened.
+/// The way in which a device is opened and used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// Read and written, if it is empty or belongs to a tier.
@@ -224,8 +224,8 @@ fn take_contents(file: &File, bytes: u64, is_file: bool, to: Use) -> Result<(), 
     }
 }
 
-/// Returns whether a file created at `path` would lie in memory, on devtmpfs. Then a device name is misspelt, or the
-/// device is gone.
+/// Returns true if a file created at `path` would lie in memory, on devtmpfs. In that case the device name is misspelt,
+/// or the device is missing.
 fn is_missing_device(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
     let shared_memory = ["/dev/shm", "/dev/hugepages", "/dev/mqueue"];
@@ -235,7 +235,7 @@ fn is_missing_device(path: &Path) -> bool {
         })
 }
 
-/// Opens the device so that reads and writes bypass the page cache, if possible. The second result is whether they do.
+/// Opens the device so that reads and writes bypass the page cache, if possible. The second value is true if they do.
 fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
     // Checks the type without opening, because opening a terminal or a watchdog has side effects.
     if let Ok(metadata) = std::fs::metadata(path) {
@@ -290,8 +290,7 @@ fn open(path: &Path, direct: bool, is_view: bool) -> io::Result<File> {
 /// Reserves space for the whole file, so that no later write fails for lack of space.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // If the file system cannot reserve space, a later write may fail because the file system is full. Then the
-        // device is lost.
+        // This file system cannot reserve space. If it is full later, a write fails, and the device counts as lost.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             if file.metadata()?.len() < bytes {
                 file.set_len(bytes)?;

@@ -4,7 +4,7 @@
 //!   ask ──> reads ──┐                               ┌──> done, a queue for each handle ──> collect
 //!   offer ──> log ──┼──> Flash::work, on any thread ┤
 //!   reclaim ──> job ┘                               └──> the job's chunk
-//!   find ──> finder ─── where the index is not in the file
+//!   find ──> finder        only if the index is not in the memory file
 //! ```
 //!
 //! All waits for a device happen in [`Flash::work`] and [`Flash::write`], one piece of work at a time. The threads of
@@ -51,7 +51,7 @@ pub struct Lost {
 /// Callback for a lost device. It runs on the thread that detected the failure.
 pub type OnLost = Box<dyn Fn(&Lost) + Send + Sync>;
 
-/// Callback that runs when work is ready for a handle, or for the background (`None`).
+/// Callback that runs when a handle can collect reads (its number), or when the background has work (`None`).
 pub type Wake = Box<dyn Fn(Option<usize>) + Send + Sync>;
 
 /// Configuration of a tier.
@@ -64,8 +64,8 @@ pub struct FlashConfig {
     pub handles: usize,
     /// Memory for the tier's state, of the size that [`Sizes::plan`] returns.
     pub room: TierRoom,
-    /// Seed for the numbers of devices and the salts of checksums. The seed must differ in each process, so that data
-    /// of an earlier process is not taken for an item of this process.
+    /// Seed for the numbers of devices and the salts of checksums. The seed must differ in each process. Otherwise data
+    /// of an earlier process could pass for an item of this process.
     pub seed: u64,
     /// Maximum number of bytes that all devices together may write per day; 0 for no limit.
     pub writes_a_day_bytes: u64,
@@ -106,7 +106,7 @@ pub struct Flash {
     now_ms: AtomicU64,
     /// Time of the last check for devices that do not answer.
     watched_ms: AtomicU64,
-    /// Time of the first check after this process had been stopped.
+    /// Time of the first check after this process was stopped for a while.
     resumed_ms: AtomicU64,
     writes: Condvar,
     /// The reads that each handle's thread has submitted itself.
@@ -130,8 +130,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time limit for one request to a device, in milliseconds. A busy device answers much sooner, and the kernel gives up
-/// later.
+/// Time limit for one request to a device, in milliseconds. Even a busy device answers much sooner. The kernel's own
+/// time limits are longer.
 const SLOW_MS: u64 = 10_000;
 /// Minimum time between two checks for slow devices, in milliseconds.
 const WATCH_MS: u64 = 500;
@@ -194,7 +194,7 @@ impl Flash {
         all.filter(|(_, begun)| **begun == StartedFlash::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Returns the names of devices that are not as an earlier process left them, or that cannot be read.
+    /// Returns the names of devices whose contents are not those that an earlier process left, or that cannot be read.
     pub fn strangers(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun != StartedFlash::Known).map(|(part, _)| part.device.name()).collect()
@@ -272,8 +272,8 @@ impl Flash {
         (0..self.queues.len()).any(|device| self.work_at(device, 0, scratch))
     }
 
-    /// Does the work at position `place` of a device's queue, so that reads can complete in any order. Returns false if
-    /// there is none.
+    /// Does the work at position `place` of a device's queue. A test can thus complete reads in any order. Returns
+    /// false if that position holds no work.
     pub fn work_at(&self, device: usize, place: usize, scratch: &mut Scratch) -> bool {
         let work = lock(&self.queues[device].work).remove(place);
         match work {

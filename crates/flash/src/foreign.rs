@@ -238,7 +238,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Returns whether a regular file contains only zeros. Holes and unwritten space are not read.
+/// Returns true if a regular file contains only zeros. Holes and unwritten space are not read.
 fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
     let mut window = Aligned::new(WINDOW_BYTES as usize);
     let mut at = 0;

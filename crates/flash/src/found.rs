@@ -2,19 +2,19 @@
 //! and reads each chunk's footer ([`crate::footer`]).
 //!
 //! ```text
-//!   regions, the newest first   waiting ──> asked for, a chunk each ──read──> at hand ──shown to the store──> done
-//!                                  └──regions are short: the oldest is free at once, unread
+//!   regions, newest first   waiting ──> requested chunk by chunk ──read──> in memory ──shown to the store──> done
+//!                                  └──free regions are short: the oldest region is freed at once, unread
 //! ```
 //!
 //! - The search runs while the store serves. A request for an item that is not found yet is a miss.
-//! - At any instant, a key has at most one live copy on flash: the old copy is dead before the new one is live
+//! - At any instant, a key has at most one live copy on flash: the old copy is dead before the new copy is live
 //!   ([`segment::Tier`]). So the order in which chunks are read does not matter.
 //! - If a key is changed during the search, a tombstone records the key's hash ([`mod@crate::marks`]). From then on, no
 //!   item with that hash is accepted from regions that were opened before this process started. The tombstones remain
 //!   until the search is complete. If the process is killed before that, the next process adds its own tombstones to
-//!   them. All of them apply to every region that was opened before the next process started. So a key that was changed
-//!   during the search and then written to flash may be a miss after such a kill. But the key's outdated item is never
-//!   returned.
+//!   them. All these tombstones apply to every region that was opened before the next process started. So after such a
+//!   kill, a key that was changed during the search and whose item was then written to flash may be a miss. The key's
+//!   outdated item is never returned.
 //! - An item that the store rejects is marked as dead. Tombstones are valid until the search ends. A mark is valid as
 //!   long as its item is on flash.
 //! - No slot references a region that was not yet searched. So such a region may be freed without reading its items.
@@ -142,12 +142,12 @@ impl Finder {
         place.map(|place| self.under_way.swap_remove(place)).is_some()
     }
 
-    /// Returns whether the region is still to be searched. If so, no slot references any of the region's items.
+    /// Returns true if the region is still to be searched. If so, no slot references any of the region's items.
     pub(crate) fn waits(&self, region: u32) -> bool {
         self.unseen.get(region as usize).is_some_and(|unseen| *unseen)
     }
 
-    /// Returns whether the region is being searched.
+    /// Returns true if the region is being searched.
     pub(crate) fn is_at(&self, region: u32) -> bool {
         let is_it = |(other, _): &(u32, usize)| *other == region;
         self.under_way.contains(&region)

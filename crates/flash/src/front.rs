@@ -43,7 +43,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Returns whether the first bytes of a device are a tier's front, of any version and any region size.
+/// Returns true if the first bytes of a device are a tier's front, of any version and any region size.
 pub(crate) fn is_tier(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }

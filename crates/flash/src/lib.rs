@@ -1,11 +1,11 @@
-//! The second storage tier. Items evicted from memory are written to flash. A slot of the index references each of them
-//! there, and a request reads the item back.
+//! The second storage tier. Items evicted from memory are written to flash. A slot of the index references each item on
+//! flash, and a request reads the item from there.
 //!
 //! ```text
 //!   background ──offer──> open regions, in chunks of memory ──full──> write queue ──> device      Flash, log
-//!                              │ until it is written, a chunk is read where it is
-//!   worker ──────ask────> device (its ring, or a thread), or the chunk ──> found, verified ──> collect   Flash, ring
-//!   background <─reclaim─ items of the region that goes next, chunk by chunk <── device           reclaim
+//!                              │ until a chunk is written, its items are read from memory
+//!   worker ──────ask────> device (through a ring or a thread), or chunk ──> verified item ──> collect   Flash, ring
+//!   background <─reclaim─ items of the region to be freed next, chunk by chunk <── device         reclaim
 //! ```
 //!
 //! A device is cut into regions of 16 MiB. A region is written once, from its first chunk to its last, with items of
@@ -16,14 +16,14 @@
 //!   Free ──offer──> Open ──last chunk full──> Sealed ──chosen──> Reclaimed ──every item shown──> Free
 //! ```
 //!
-//! - An item's checksum is seeded with its region and with a number that the region got when it was opened. So bytes
-//!   from an earlier life or another position never pass for an item ([`mod@entry`]).
-//! - The state of the log, the regions and the devices is stored in words, and unwritten data in chunks. Both lie with
-//!   the store's memory ([`table`]). If that is a file, they outlive the process, and the next process continues with
-//!   them.
+//! - An item's checksum is seeded with its region and with a random number (salt) that the region gets whenever it is
+//!   opened. So bytes from an earlier life or another position never pass for an item ([`mod@entry`]).
+//! - The state of the log, the regions and the devices is stored in words, and unwritten data in chunks. Both lie in
+//!   the store's memory ([`table`]). If that is a memory file, they outlive the process, and the next process continues
+//!   with them.
 //! - Only the threads of this crate wait for devices ([`Flash::spawn`]). Workers and the background leave requests and
-//!   collect results. Each device has its own threads, so a slow device delays no other. A worker with io_uring submits
-//!   its reads itself, and the kernel notifies it ([`mod@ring`]).
+//!   collect results. Each device has its own threads, so a slow device does not delay the others. A worker with
+//!   io_uring submits its reads itself, and the kernel notifies it ([`mod@ring`]).
 //! - A device that fails, or does not answer for ten seconds, is no longer used. Its items are misses ([`Lost`]).
 //!
 //! Memory beyond the store's own: [`Flash::memory_bytes`], all of it allocated at start.

@@ -49,14 +49,14 @@ fn group_of(class: u8, ends: bool) -> usize {
 
 #[derive(Debug)]
 struct Chunk {
-    /// The region and the position at which the chunk will be written; `None` if the chunk is free.
+    /// The region and the position to which the chunk will be written; `None` if the chunk is free.
     word: Option<ChunkWord>,
     used: usize,
     /// Number of items in the footer, if the chunk has one.
     items: usize,
     /// Tags of the items that begin in the current block.
     tags: Tags,
-    /// The reference is unique while the chunk is filled.
+    /// The chunk's bytes. No other thread has a reference to them while the chunk is filled.
     bytes: Arc<TierChunk>,
 }
 
@@ -80,7 +80,7 @@ impl Tags {
         Self { block: used / FlashAddress::BLOCK_BYTES, unknown, ..Self::default() }
     }
 
-    /// Returns whether another item that begins in this block may have the same tag.
+    /// Returns true if another item that begins in this block has the same tag, or may have it.
     fn has(&self, at: usize, tag: u16) -> bool {
         let same = at / FlashAddress::BLOCK_BYTES == self.block;
         same && (self.unknown || self.tags[..self.count].contains(&tag))
@@ -282,7 +282,7 @@ impl Log {
         self.open.iter().flatten().any(|open| open.region == region)
     }
 
-    /// Returns whether the region is complete on its device.
+    /// Returns true if the region is complete on its device.
     pub(crate) fn is_whole(&self, region: u32) -> bool {
         !self.chunks.iter().any(|chunk| chunk.is_of(region))
     }
@@ -331,7 +331,7 @@ impl Log {
     /// Marks that a slot will reference the item at `at`, which must be the last accepted item.
     pub(crate) fn name(&mut self, at: FlashAddress) {
         let Some(Unnamed { chunk, number, .. }) = self.unnamed.take_if(|unnamed| unnamed.at == at) else {
-            // The device was lost meanwhile. A read of the item will detect that.
+            // The device was lost meanwhile, which a read of the item detects.
             return;
         };
         let bytes = &mut self.chunks[chunk].bytes;
@@ -341,7 +341,8 @@ impl Log {
         );
     }
 
-    /// Returns an open chunk with room for an item of `bytes` bytes, and whether another chunk now waits to be written.
+    /// Returns an open chunk with room for an item of `bytes` bytes. The second value is true if another chunk now
+    /// waits to be written.
     fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
         let group = group_of(item.class, item.expire_at.is_some());
         let fits = |open: Open| {
@@ -407,7 +408,7 @@ impl Log {
     }
 
     /// Seals the footer of a chunk. Without a footer, zeroes the unused end of the chunk, so that data of an earlier
-    /// use is not taken for items.
+    /// use does not pass for items.
     fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
         let (from, word) = (chunk.from(), chunk.word);
@@ -419,7 +420,7 @@ impl Log {
         }
     }
 
-    /// Returns whether a chunk waits to be written to the device with the regions `of`, and the device is not writing
+    /// Returns true if a chunk waits to be written to the device with the regions `of`, and the device is not writing
     /// another chunk.
     pub(crate) fn write_waits(&self, device: usize, of: &std::ops::Range<u32>) -> bool {
         !self.writing[device] && self.place_for(of).is_some()
@@ -443,7 +444,7 @@ impl Log {
         Some(Write { chunk: number, device, region, from: chunk.from(), bytes: Arc::clone(&chunk.bytes) })
     }
 
-    /// Records the end of a chunk's write, and frees the chunk. `ok` is whether the write succeeded.
+    /// Records the end of a chunk's write, and frees the chunk. `ok` is true if the write succeeded.
     pub(crate) fn end_write(&mut self, regions: &Regions, write: Write, ok: bool) {
         let Write { chunk, device, region, from, bytes } = write;
         drop(bytes);

@@ -3,17 +3,16 @@
 //! being searched.
 //!
 //! ```text
-//!   table ... | tombstones: one bit for each block, 2^20 at least    | marks: 16 bits for each block of 512 bytes
-//!             |   chosen by a key's hash                         |   one of a block's chosen by an item's tag
+//!   table ... | tombstones: one bit per block, at least 2^20;    | marks: 16 bits for each block of 512 bytes;
+//!             |   a key's hash selects its bit                 |   an item's tag selects one of its block's bits
 //! ```
 //!
 //! - A mark is set before its item's slot changes. The marks of a region are cleared before the region starts another
-//!   life. If a live item shares the block and the bit of a dead item, the live item is lost too, but only at the next
-//!   start.
+//!   life. If a live item shares the block and the bit of a dead item, the next start treats the live item as dead too.
 //! - A tombstone is set before a key is changed, as long as the search is not complete. An item that is found later and
-//!   whose hash has a tombstone is dead. Tombstones are cleared when the next search starts. Their number of bits is
-//!   fixed, so they need no more room as keys change. But several keys share a bit: the more bits are set, the more
-//!   items of unchanged keys are lost.
+//!   whose hash has a tombstone is dead. Tombstones are cleared when the next search starts. The number of tombstone
+//!   bits is fixed, so changed keys need no additional memory. Several keys share a bit, however: the more bits are
+//!   set, the more items of unchanged keys are lost.
 
 use segment::FlashAddress;
 

@@ -1,12 +1,12 @@
 //! The waiting work for each device's threads, and the state of these threads.
 //!
 //! ```text
-//!   thread:   Idle ──takes off──> Out ──the device answers──> Idle
-//!                                  └──no answer for too long──> Given up ──the device answers late──> Idle
+//!   thread:   Idle ──starts a request──> Out ──the device answers──> Idle
+//!                                  └──no answer for too long──> GivenUp ──the device answers late──> Idle
 //! ```
 //!
-//! Each device has its own threads, so a device that does not answer delays no other. A request that is given up is
-//! reported to its caller as failed. If the device answers later, the answer is discarded.
+//! Each device has its own threads, so a device that does not answer does not delay the others. A request that is given
+//! up is reported to its caller as failed. If the device answers later, the answer is discarded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -73,7 +73,7 @@ pub(crate) struct DeviceQueue {
 
 impl DeviceQueue {
     pub(crate) fn new(reads_max: usize) -> Self {
-        // One more place is for the reclaim job.
+        // One additional place is for the reclaim job.
         let work = Mutex::new(VecDeque::with_capacity(reads_max + 1));
         Self { work, wakes: Condvar::new(), reads_max, flights: Mutex::default() }
     }

@@ -1,8 +1,8 @@
 //! Finds an item at an address: determines the bytes to read, and searches them for the item.
 //!
 //! ```text
-//!   address ──> Finding ──from a chunk in memory, or the device──> bytes ──looked at──> found
-//!                  └────────────────── more of them are needed ──────┘
+//!   address ──> Finding ──read from a chunk in memory, or from the device──> bytes ──searched──> found
+//!                  └────────────────────── more bytes are needed ───────────┘
 //! ```
 
 use std::sync::atomic::Ordering::Relaxed;

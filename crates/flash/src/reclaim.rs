@@ -2,17 +2,17 @@
 //! Then the region is freed.
 //!
 //! ```text
-//!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ...
-//!                              all of the region shown ──> freeing ──discarded on device──> (none)
+//!   (no job) ──few free regions──> Wanted ──chunk read──> AtHand ──all items of the chunk shown──> Wanted ...
+//!                              all items of the region shown ──> Freeing ──region discarded on device──> (no job)
 //! ```
 //!
 //! After a start without an index, no slot references a region until the search has reached it ([`crate::found`]). Such
 //! a region is freed at once, without being read.
 //!
-//! The next region to reclaim is one whose items have all expired. If there is none, it is a region of which at most
-//! [`SPARSE_PER_MILLE`] is referenced; otherwise the one that became full first. Items that clients have read on flash
-//! are written once more, to another region. At most [`AGAIN_PERCENT`] of a region is written again, so devices write
-//! less than 1.4 times the accepted bytes.
+//! The next region to reclaim is one whose items have all expired. If there is none, it is a region of which slots
+//! reference at most [`SPARSE_PER_MILLE`]. Otherwise it is the region that became full first. Items that clients have
+//! read on flash are written once more, to another region. At most [`AGAIN_PERCENT`] percent of a region is written
+//! again, so devices write less than 1.4 times the accepted bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 

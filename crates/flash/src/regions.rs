@@ -109,7 +109,7 @@ pub(crate) struct Region<'t> {
     number: u32,
 }
 
-/// Index, among a region's words, of its life and the number of bytes written, 32 bits each.
+/// Index, among a region's words, of the number of its current life and the number of bytes written, 32 bits each.
 const LIFE: usize = 0;
 /// Index of the counts of blocks: of all items, and of the items that slots reference, 32 bits each.
 const BLOCKS: usize = 1;
@@ -221,7 +221,7 @@ impl Region<'_> {
         self.word(ITEMS)
     }
 
-    /// Returns whether all items have expired.
+    /// Returns true if all items have expired.
     pub(crate) fn is_past(self, now: UnixMillis) -> bool {
         self.word(ENDS) <= now.0
     }
@@ -321,7 +321,7 @@ impl Regions {
         self.count
     }
 
-    /// Returns whether chunks have footers. They do if the index does not outlive the process.
+    /// Returns true if chunks have footers. They do if the index does not outlive the process.
     pub(crate) fn has_footers(&self) -> bool {
         self.table.marks.is_some()
     }

@@ -2,8 +2,8 @@
 //! registered with the kernel.
 //!
 //! ```text
-//!   asked for ──> slot ──read──> device ──the bell of the handle's thread──> collected, looked at ──> the handle
-//!                        └─ longer than a slot ──> a thread that waits for the device
+//!   requested ──> slot ──read──> device ──rings the bell of the handle's thread──> collected, searched ──> the handle
+//!                        └─ item longer than a slot ──> a thread that waits for the device
 //! ```
 //!
 //! No other thread is involved. On a machine with few CPUs, a thread switch takes longer than a read takes on many
@@ -55,8 +55,8 @@ struct Reads {
 }
 
 impl HandleReads {
-    /// Gives the handle's thread a ring. From now on, the thread submits its own reads, and the ring's bell wakes the
-    /// thread when a read completes.
+    /// Sets the ring of the handle's thread. From now on, the thread submits its own reads, and the ring's bell wakes
+    /// the thread when a read completes.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
         let _ =
@@ -68,7 +68,7 @@ impl HandleReads {
         if self.ring.get().is_some() { usize::from(SLOTS) * SLOT_BYTES } else { 0 }
     }
 
-    /// Starts a read. Returns an error if there is no ring, or if all its slots are in use.
+    /// Starts a read. Returns an error if the handle has no ring, or if all slots of the ring are in use.
     pub(crate) fn ask(&self, flash: &Flash, read: TierRead) -> Result<(), Unasked> {
         let Some(reads) = self.ring.get() else { return Err(Unasked::NoRing(read)) };
         let (handle, mut reads) = (read.handle, lock(reads));

@@ -4,7 +4,7 @@
 //! - The disk can vanish: every later request fails.
 //! - The disk can lose power: any sector written since the last sync may return to its previous contents
 //!   ([`SimHand::copy_cut_off`]).
-//! - The caller controls how long a request takes: it completes waiting requests in any order
+//! - The test controls how long a request takes: it completes waiting requests in any order
 //!   ([`crate::Flash::work_at`]).
 
 use std::io;

@@ -2,20 +2,20 @@
 //! lies in the memory file, the words outlive the process.
 //!
 //! ```text
-//!     0   magic | next sequence | devices | bytes that may be written | finding | 0 ...
-//!     8   for each device (16): its number, its regions
-//!    64   for each chunk (12):  used 1 | full 1 | group 4 | region 24 | chunk of the region 32,
-//!                               items 32 | bytes in it 32
-//!   128   for each region:      life 32 | bytes written 32,  blocks of all items 32 | of those named 32,
-//!                               when its last item ends,  sequence (0: free),  items named,  salt
-//!         tombstones, marks           where the index is not in the file: see [`crate::marks`]
+//!     0   magic | next sequence | number of devices | bytes left of the write budget | finding | 0 ...
+//!     8   for each device (16):   its number,  its number of regions
+//!    64   for each chunk (12):    used 1 | full 1 | 0 2 | group 4 | region 24 | number of the chunk in its region 32,
+//!                                items 32 | bytes used 32
+//!   128   for each region:        life 32 | bytes written 32,  blocks of all items 32 | blocks of referenced items 32,
+//!                               expiry of its last item,  sequence (0: free),  number of referenced items,  salt
+//!         tombstones, marks       only if the index is not in the file: see [`crate::marks`]
 //! ```
 //!
-//! - The table counts the items of a chunk only if the chunk has a footer ([`crate::footer`]). `finding` is used only
-//!   then, too. It is 1 while the items of an earlier process are still being searched ([`crate::found`]). If that
-//!   process ends early, the next process then retains the tombstones.
-//! - The word that validates others is stored last: a chunk's first word, a region's sequence.
-//! - Every change needs the log's lock, except changes of a region's counts, which any thread may make.
+//! - The table counts the items of a chunk only if chunks have footers ([`crate::footer`]). `finding` is used only in
+//!   that case, too. It is 1 while a process searches for the items of an earlier process ([`crate::found`]). If the
+//!   searching process ends early, the next process retains the tombstones.
+//! - The word that makes a record valid is stored last: a chunk's first word, or a region's sequence.
+//! - Every change of the table needs the log's lock, except changes of a region's counts, which any thread may make.
 
 use segment::TierRoom;
 
@@ -81,7 +81,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns whether an earlier process has left a table.
+    /// Returns true if an earlier process has left a table.
     pub(crate) fn is_found(&self) -> bool {
         self.room.is_found() && self.room.load(0) == MAGIC
     }
@@ -124,7 +124,7 @@ impl Table {
         self.room.store(2, devices.len() as u64);
     }
 
-    /// Returns whether the earlier process ended before the search was complete.
+    /// Returns true if the earlier process ended before the search was complete.
     pub(crate) fn is_finding(&self) -> bool {
         self.room.load(4) != 0
     }

@@ -14,8 +14,8 @@ use crate::flash::{Flash, lock};
 use crate::queues::{Flight, Scratch};
 use crate::ring::{SLOT_BYTES, SLOTS};
 
-/// The threads of a tier. Dropping this value stops them, and queued work is not done. A thread whose device does not
-/// answer is not waited for.
+/// The threads of a tier. Dropping this value stops the threads, and queued work is not done. The drop does not wait
+/// for a thread whose device does not answer.
 #[derive(Debug)]
 pub struct Threads {
     flash: Arc<Flash>,
@@ -60,7 +60,7 @@ impl Flash {
 }
 
 impl Threads {
-    /// Returns why io_uring cannot be used for these devices, if it was tried and failed.
+    /// Returns the reason why io_uring cannot be used for these devices, if opening a ring was tried and failed.
     pub fn refused(&self) -> Option<&Unavailable> {
         self.refused.as_ref()
     }

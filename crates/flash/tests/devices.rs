@@ -35,7 +35,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-/// Returns a value; some are longer than most.
+/// Returns the value of an item: 1,000 bytes, or 12,000 bytes for every 300th item.
 fn value_of(number: u64) -> Vec<u8> {
     vec![number as u8; if number % 300 == 99 { 12_000 } else { 1000 }]
 }
@@ -95,7 +95,7 @@ fn is_item(read: &TierRead) -> bool {
 struct Stuck {
     disk: SimDisk,
     gate: Gate,
-    /// A descriptor that never has data, which the kernel is asked to read instead.
+    /// A descriptor that never has data. The ring reads from it instead of from the disk.
     silent: Option<OwnedFd>,
 }
 
@@ -117,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// Waits until this number of requests wait at the gate.
+    /// Waits until `waiting` requests wait at the gate.
     fn wait_for(&self, waiting: u64) {
         let mut state = self.0.0.lock().expect("nobody panics");
         while state.1 < waiting {
@@ -174,7 +174,7 @@ fn hung_device_is_abandoned_and_the_other_device_continues() {
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
     let threads = flash.spawn(&[]).expect("threads");
     gate.close(true);
-    // More reads than the device has threads: the rest waits in its queue.
+    // Requests more reads than the device has threads. The remaining reads wait in its queue.
     let readers = Flash::readers(2) as u64;
     (0..readers + 3).for_each(|n| ask(&flash, on_slow + n, taken[(on_slow + n) as usize]));
     gate.wait_for(readers);
@@ -256,7 +256,7 @@ fn a_lanes_own_thread_reads_files_and_hears_of_each_item() {
     let threads = flash.spawn(std::slice::from_ref(&bell)).expect("threads");
     let (mut asked, mut there) = (0, 0);
     while there < taken.len() {
-        // Submits as many as are accepted now; the rest follows later.
+        // Submits as many reads as the ring accepts now. The next round submits more.
         while asked < taken.len() && flash.ask(read_of(asked as u64, taken[asked])).is_ok() {
             asked += 1;
         }

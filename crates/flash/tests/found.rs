@@ -72,7 +72,7 @@ fn offer(flash: &Flash, number: u64) -> Option<FlashAddress> {
     flash.offer(&item)
 }
 
-/// Offers items until no more are accepted; returns those that were named.
+/// Offers items until no more are accepted. Returns the items that were named: those that a slot is said to reference.
 fn fill(flash: &Flash, numbers: std::ops::Range<u64>) -> Vec<(u64, FlashAddress)> {
     let (mut scratch, mut named) = (flash.scratch(), Vec::new());
     for number in numbers {
@@ -86,7 +86,7 @@ fn fill(flash: &Flash, numbers: std::ops::Range<u64>) -> Vec<(u64, FlashAddress)
     named
 }
 
-/// Runs the search to its end; returns each live item.
+/// Runs the search to its end. Returns each live item.
 fn find(flash: &Flash) -> BTreeSet<(u64, u32, u16)> {
     let (mut scratch, mut found) = (flash.scratch(), BTreeSet::new());
     loop {
@@ -149,7 +149,7 @@ fn unscanned_region_is_freed_without_reading_if_regions_are_short() {
     let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
     let named = fill(&first, 0..2000);
     assert!(first.regions().0 == 0, "all are full");
-    // The next life of these regions has none of these marks.
+    // The marks set here are cleared when these regions start their next life.
     named.iter().filter(|(_, at)| at.region() < 3).for_each(|(_, at)| first.kill(*at, 0));
     drop((first, store, background));
     let (second, _ground, hand) = next(&hand, &file);
@@ -200,7 +200,7 @@ fn item_unreadable_in_a_recovery_is_not_found_by_a_later_recovery() {
     let is_there = |at: &FlashAddress| at.region() == 0 && (32..64).contains(&at.block());
     let lost = named.iter().filter(|(_, at)| is_there(at)).count();
     assert!(lost > 5 && found.len() + lost == named.len(), "{lost} are lost, {} are found", found.len());
-    // While that process served, keys may have been changed that it did not know of.
+    // While that process served, keys of lost items may have been changed. So the items must stay lost.
     drop(second);
     let (third, _ground, _) = next(&hand, &file);
     assert_eq!(find(&third), found);
@@ -218,7 +218,7 @@ fn item_stored_after_recovery_is_not_hidden_by_an_earlier_change() {
     let changed = named[7];
     second.change(changed.0);
     assert!(!find(&second).contains(&(changed.0, changed.1.region(), changed.1.block())));
-    // In the store, the item is dead then; its key is stored again and goes to flash.
+    // As the store does: marks the old item dead, stores its key again, and writes the new item to flash.
     second.kill(changed.1, 1);
     let at = offer(&second, 9).expect("there is room");
     assert_eq!(hash_of(9), changed.0, "the same key");

@@ -1,5 +1,5 @@
-//! The memory that an item on flash takes: at most 10 bytes, also for items of 64 bytes. Measured by the figures of the
-//! store and the tier, and by the memory of the process.
+//! Tests that an item on flash takes at most 10 bytes of memory, even an item of 64 bytes. Measures the figures of the
+//! store and the tier, and the memory of the process.
 //!
 //! The same store runs with a small device and with a large one. Memory that does not depend on the device is equal in
 //! both. So the difference is the memory of the large device's additional items.
@@ -12,7 +12,7 @@ use gannet_flash::{FileDevice, Flash, FlashConfig, Sizes};
 use segment::{IndexPlace, Namespace, Put, StoreConfig, TierBacking};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
-/// Gives so many regions that the share of free and open ones is the same as on large devices.
+/// Small regions, so that the share of free and open regions is the same as on large devices.
 const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 const MEMORY_BYTES: u64 = 4 << 20;
 /// Length of key and value together.
@@ -28,7 +28,7 @@ struct Taken {
     percent: u64,
     index_bytes: u64,
     table_bytes: u64,
-    /// Memory beyond the segments, which were all written to at some time.
+    /// Anonymous memory of the process, less that of the segments, all of which were written to.
     process_bytes: u64,
 }
 

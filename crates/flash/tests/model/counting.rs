@@ -17,7 +17,7 @@ fn put(world: &mut World, namespace: Namespace, number: u64) {
     });
 }
 
-/// Returns the number of keys that a walk reports, and the number that the store counts.
+/// Returns the number of keys that a walk reports, and the number of keys that the store counts.
 fn told_and_counted(world: &mut World, namespace: Namespace) -> (u64, u64) {
     let (mut told, mut cursor, mut stride) = (HashSet::new(), Some(0), Stride::default());
     while let Some(from) = cursor {

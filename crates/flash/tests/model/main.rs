@@ -1,8 +1,8 @@
 //! A store with a second tier, compared with a plain map and a clock: all operations, with device answers in any order,
 //! on disks that work, that tear writes and that vanish.
 //!
-//! If the store has lost an item, the read is a miss and the model forgets the item. If the store has it, it must be
-//! the value that was stored last. An item that ended for any reason never comes back.
+//! If the store has lost an item, the read is a miss and the model forgets the item. If the store has the item, its
+//! value must be the one that was stored last. An item that ended for any reason never reappears.
 
 mod counting;
 mod cutting;
@@ -16,7 +16,7 @@ use gannet_flash::Faults;
 use segment::IndexPlace;
 use world::{Seen, World};
 
-/// Operations of one run.
+/// The number of operations of one run.
 const OPS: u64 = 120_000;
 
 fn run(seed: u64, mut at: impl FnMut(&mut World, u64)) -> World {
@@ -102,7 +102,7 @@ fn repeated_eviction_into_a_block_never_returns_a_stale_value() {
     (0..20_000).for_each(|_| drop(world.step()));
     let mut from_flash = 0;
     for number in 0..20u8 {
-        // No other item ends so late, so evicted items of this class lie together.
+        // No other item expires as late, so evicted items of this TTL class lie together.
         let before = world.seen.from_flash;
         world.set_late(b"lonely", &[number; 20]);
         (0..3000).for_each(|_| drop(world.step()));

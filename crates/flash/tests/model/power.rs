@@ -1,5 +1,5 @@
-//! Power loss with checkpoints of the memory file. After a power loss, nothing on flash remains; after a kill or an
-//! orderly end, everything does.
+//! Power loss with checkpoints of the memory file. After a power loss, all items on flash are lost. After a kill or a
+//! clean end, all of them remain.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,12 +19,12 @@ use crate::world::{Live, SLOTS, World};
 pub struct Synced {
     /// The file at the last checkpoint.
     pub file: Option<Arc<MapFile>>,
-    /// Each key's values at that checkpoint and since.
+    /// The values that each key had at that checkpoint or had since.
     pub told: HashMap<Vec<u8>, Vec<Live>>,
 }
 
-/// Randomly reverts changed pages of `late` to their state in `early`. Of ten such pages, `late_of_ten` keep their new
-/// state on average.
+/// Randomly reverts changed pages of `late` to their state in `early`. On average, `late_of_ten` of ten changed pages
+/// keep their new state.
 fn mix(early: &MapFile, late: &MapFile, late_of_ten: u64, random: &mut Prng) {
     let open = |file: &MapFile| File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
     let (early_file, late_file) = (open(early), open(late));
@@ -91,7 +91,7 @@ impl World {
         self.model.len()
     }
 
-    /// Ends the process in order, then restarts the machine. The disk keeps its synced writes.
+    /// Ends the process cleanly, then restarts the machine. The disk keeps its synced writes.
     pub fn stop_and_start(&mut self) {
         let _ = self.store.leave();
         self.power.boot += 1;

@@ -19,7 +19,7 @@ use crate::power::Synced;
 
 const KEYS: u64 = 9000;
 const DISK_BYTES: u64 = 2 << 20;
-/// Number of slots of the index: more than there are keys.
+/// Number of slots of the index: more than the number of keys.
 pub const SLOTS: u64 = 16 << 10;
 
 /// Counts of the events of a run.
@@ -38,7 +38,7 @@ pub struct Live {
     pub value: Vec<u8>,
     pub expire: Expire,
     pub flags: u32,
-    /// The token that a client received, while it is still the item's.
+    /// The token that a client received, as long as it is still the item's token.
     pub token: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub struct World {
     pub random: Prng,
     pub now: UnixMillis,
     pub model: HashMap<Vec<u8>, Live>,
-    /// True if everything is flushed now and then.
+    /// True if a step may flush everything.
     pub flushes: bool,
     lost: Arc<AtomicU64>,
     pub power: Power,
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// Kills the process. Another one starts with the current memory file and disk.
+    /// Kills the process, and starts another process with the current memory file and disk.
     pub fn kill(&mut self) {
         let seed = self.random.next_u64();
         self.begin_with(self.hand.copy(seed), seed);
@@ -191,7 +191,8 @@ impl World {
         (worlds.collect(), key)
     }
 
-    /// Checks as [`World::check`] does, except the given key and its number, whose present values are accepted.
+    /// Checks as [`World::check`] does, but accepts any present value of the given key and of the number under `n:`
+    /// with that key.
     pub fn check_but(&mut self, key: &[u8]) -> usize {
         for key in [key.to_vec(), [b"n:", key].concat()] {
             // Any present value of the key is right.
@@ -483,7 +484,7 @@ impl World {
         }
     }
 
-    /// Records a miss in the model. The key is gone for good, unless the search of flash may still find it.
+    /// Records a miss in the model: removes the key, unless the search of flash may still find the item.
     fn forget(&mut self, key: &[u8]) {
         if !self.store.is_finding() {
             self.model.remove(key);
@@ -579,7 +580,8 @@ impl World {
         self.note(&key, value.to_string().as_bytes(), Expire::Never, 0);
     }
 
-    /// Obtains a token now and uses it in a later call, when the item may have been on flash and back.
+    /// Obtains a token in one call and uses it in a later call. In between, the item may have been moved to flash and
+    /// back.
     fn compare_and_set(&mut self, key: &[u8]) {
         let live = self.live(key);
         if let Some(token) = live.as_ref().and_then(|live| live.token) {
