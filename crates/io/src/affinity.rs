@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Upper bound of CPU numbers: all are less than this.
+/// Upper bound of CPU numbers: every CPU number is lower.
 pub const CPU_NUMBER_END: usize = 1024;
 
 /// The reason why CPUs cannot be used.
@@ -46,13 +46,13 @@ pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Added niceness of a thread that gives way to the workers. With it, the scheduler runs a worker as soon as the worker
-/// wakes up. If the thread and a worker compete for a CPU all the time, the thread gets a tenth of it.
+/// Added niceness of a thread that gives way to the workers. The scheduler then runs a worker as soon as the worker
+/// wakes up. If both compete for a CPU all the time, the thread gets a tenth of the CPU's time.
 const NICENESS: i32 = 10;
 
 /// Lets the workers run before the calling thread if they share a CPU. On Linux, niceness applies to one thread.
 pub fn give_way() {
-    // Only a system-call filter refuses this. Then the thread keeps the workers' priority.
+    // The call fails only if a system-call filter refuses it. The thread then keeps the workers' priority.
     let _ = rustix::process::nice(NICENESS);
 }
 

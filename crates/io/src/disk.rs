@@ -1,16 +1,17 @@
 //! Reads of files through io_uring, into buffers that are registered with the kernel.
 //!
 //! ```text
-//!   slot:  Free ──take──> Mine ──read, submit──> Flying ──the bell rings; reap──> Mine ──read, or give──> ...
+//!   slot:  Free ──take──> Mine ──read, submit──> Flying ──bell rings, reap──> Mine ──give──> Free
+//!                                                                              └──read, submit──> Flying ...
 //! ```
 //!
 //! A slot is a buffer with at most one read in flight. The ring's owner reads a slot's bytes only while no read is in
 //! flight there, which is asserted. No method blocks. The kernel rings the bell for each completed read; the thread
 //! that waits for the bell then reaps the completions.
 //!
-//! The owner opens files past the page cache (O_DIRECT), and reads begin and end at block boundaries. So a submitted
-//! read waits for the device only, and one thread can have many in flight. The kernel does its deferred work for the
-//! submitting thread whenever that thread waits, for example for its bell.
+//! The owner opens files with O_DIRECT, which bypasses the page cache, and reads begin and end at block boundaries. So
+//! a submitted read waits for the device only, and one thread can have many in flight. The kernel does its deferred
+//! work for the submitting thread whenever that thread waits, for example for its bell.
 #![allow(unsafe_code)]
 
 use std::io;

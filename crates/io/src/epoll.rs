@@ -1,8 +1,8 @@
 //! Sockets through epoll, edge-triggered.
 //!
 //! A stream is registered once, for input only. The registration changes only when a send was blocked. So a served
-//! request costs one receive and one send, and a short receive shows without a further call that the socket is empty
-//! (epoll(7), "Questions and answers", 9).
+//! request costs one receive and one send. A receive that does not fill its buffer shows that the socket is empty,
+//! without a further call (epoll(7), "Questions and answers", 9).
 
 use crate::listen::AcceptedStream;
 use crate::waker::Waker;

@@ -8,7 +8,7 @@
 //!            wait(timeout) -> events            one system call for all connections
 //!   worker   receive(stream, lent buffer)       only for streams with an event: idle connections need no buffer
 //!            send(stream, parts)                once per session and event-loop iteration
-//!            submit()                           end of a batch: io_uring may enter the kernel here
+//!            submit()                           at the end of a batch: io_uring may enter the kernel here
 //! ```
 //!
 //! Invariants: a back end holds a bounded number of bytes per connection. It blocks only in `wait`, and allocates
@@ -35,7 +35,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Identifies a connection to its owner: 32 bits of slot index, 32 bits of generation.
+/// The identity of a connection for its owner: 32 bits of slot index, 32 bits of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
@@ -129,8 +129,8 @@ pub trait Backend {
     fn close(&mut self, stream: Self::Stream);
 
     /// Stops reporting for each of `streams` and leaves them open, for another reactor or process. The result has the
-    /// same order; `None` stands for a broken stream, which is closed. For the end of a reactor's work only: it may
-    /// wait, and it allocates.
+    /// same order; `None` stands for a broken stream, which is closed. Called only at the end of a reactor's work,
+    /// because it may wait, and it allocates.
     fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<Detached<Self::Stream>>>;
 
     /// Waits until a stream is ready, a [`waker::Waker`] was rung or `timeout` has passed (`None`: no timeout). Fills

@@ -2,14 +2,14 @@
 //! open files.
 //!
 //! ```text
-//!   PassListener::bind(name)  <── connect ──  Pass::connect(name)       a name in the abstract namespace: no file is
-//!          accept ──> Pass  <── messages, each with descriptors ──> Pass    left behind, gone with the process
+//!   PassListener::bind(name)  <── connect ──  Pass::connect(name)       The name is in the abstract namespace of unix
+//!          accept ──> Pass  <── messages, each with descriptors ──> Pass    sockets: no file remains afterwards.
 //! ```
 //!
 //! Invariants:
 //! - The peer belongs to this process's user or to the superuser; all other peers are refused. A process of the
-//!   superuser refuses other users too. Otherwise it could hand them files that they may not access, or accept replies
-//!   from the wrong process.
+//!   superuser accepts only the superuser. Otherwise it could hand other users files that they may not access, or
+//!   accept replies from the wrong process.
 //! - A message arrives whole with its descriptors, or not at all. It has at most [`MESSAGE_BYTES_MAX`] bytes and
 //!   [`DESCRIPTORS_MAX`] descriptors.
 //! - Received descriptors that the caller does not take are closed.
@@ -36,7 +36,7 @@ pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
 pub const DESCRIPTORS_MAX: usize = 64;
 /// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 107;
-/// Pause after a send for which the socket had no room, or while too many descriptors of this user are in transit.
+/// Pause before a send is retried because the socket had no room or too many descriptors of this user were in transit.
 const CROWDED_REST: Duration = Duration::from_millis(1);
 
 /// A listener for processes of the same user.

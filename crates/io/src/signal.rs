@@ -1,4 +1,4 @@
-//! The signals that a server handles, as a blocking queue for a dedicated thread; and the handler for SIGBUS, which
+//! The signals that a server handles, as a blocking queue for a dedicated thread. Also the handler for SIGBUS, which
 //! ends the process if mapped memory has no storage behind it.
 
 use std::io;
@@ -21,7 +21,7 @@ pub struct Signals {
     queue: Queue,
 }
 
-/// Ends a [`Signals::wait`] from another thread.
+/// A handle with which another thread ends a [`Signals::wait`].
 #[derive(Clone, Debug)]
 pub struct SignalsHandle(Handle);
 

@@ -1,8 +1,8 @@
 //! Connections in memory whose faults follow from a seed.
 //!
 //! ```text
-//!   SimClient ── send: cut into fragments, each arrives later ──> arrived ── receive ──> worker
-//!   SimClient <── take ── a window of bytes in flight <── send: cut short, or blocked ── worker
+//!   SimClient ── send: cut into fragments, each with a delay ──> arrived ── receive ──> worker
+//!   SimClient <── take ── bytes in flight, within a window <── send: may be cut short or blocked ── worker
 //! ```
 //!
 //! The back end has the guarantees of a real back end. Events are edges, one for each arrival. A receive that does not
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The faults of the simulated network.
+/// The rates and limits of the simulated network's faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Maximum length of a fragment in which bytes arrive.
+    /// Maximum length in bytes of the fragments in which bytes arrive.
     pub fragment_bytes_max: usize,
-    /// Maximum delay of a fragment.
+    /// Maximum delay of a fragment, in nanoseconds.
     pub delay_ns_max: u64,
     /// Maximum number of bytes in flight to a client. Further sends are blocked.
     pub window_bytes: usize,
@@ -50,7 +50,8 @@ impl Faults {
 #[derive(Default)]
 struct SimWire {
     token: Option<Token>,
-    /// Fragments in flight to the server, with their times of arrival. An empty fragment is the end of the stream.
+    /// Fragments in flight to the server, with their times of arrival in ns. An empty fragment is the end of the
+    /// stream.
     coming: VecDeque<(u64, Vec<u8>)>,
     arrived: VecDeque<u8>,
     ended: bool,
@@ -100,7 +101,7 @@ impl Sim {
     }
 }
 
-/// Opens connections.
+/// An object that opens connections.
 pub struct SimDialler {
     net: Rc<RefCell<Net>>,
 }

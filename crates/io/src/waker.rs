@@ -1,4 +1,4 @@
-//! Ends another thread's [`crate::Backend::wait`] (eventfd).
+//! The waker (an eventfd), which ends another thread's [`crate::Backend::wait`].
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A bell for one waiting thread. All clones ring the same bell.
 ///
-/// Ringing adds 1 to a counter in the kernel, which would take centuries to fill. A waiter that watches for edges need
-/// not reset the counter to notice the next ring.
+/// Ringing adds 1 to a 64-bit counter in the kernel, which does not overflow in practice. A waiter that watches for
+/// edges (epoll) need not reset the counter to notice the next ring.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,

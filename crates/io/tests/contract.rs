@@ -1,4 +1,4 @@
-//! The contract of all back ends for real sockets, checked on each of them by the same tests.
+//! Tests of the contract that every back end for real sockets has to fulfil. The same tests run on each back end.
 
 use base::prng::Prng;
 use gannet_io::epoll::{self, Epoll};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
-/// Maximum time that a test waits for anything.
+/// Maximum time for which a test waits for any one event.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Option<Duration> = Some(Duration::from_millis(20));
 
@@ -29,7 +29,7 @@ struct Bench<B: Backend<Stream = AcceptedStream>> {
 trait Kind: Backend<Stream = AcceptedStream> + Sized {
     const NAME: &'static str;
     fn make(waker: &Waker, streams_max: usize) -> Self;
-    /// Checks that the test reached its intended path, on a back end that has this path.
+    /// Checks that the test left the fast path as intended. Does nothing for a back end without a fast path.
     fn check_detours(&self, reached: fn(Detours) -> bool);
 }
 
@@ -166,7 +166,8 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     let (mut client, stream) = first.connect(ONE);
     let (mut silent, other) = first.connect(TWO);
     let (gone, broken) = first.connect(Token::new(3, 1));
-    // Some bytes are taken, some have arrived and are not taken, and the rest arrives while the stream has no owner.
+    // The owner takes some bytes. Other bytes have arrived but are not taken, and the rest arrives while the stream has
+    // no owner.
     let all = pattern(9000, 5);
     client.write_all(&all[..100]).unwrap();
     assert_eq!(first.collect(&stream, ONE, 100, 100), all[..100]);
@@ -181,7 +182,7 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     assert!(unsent.is_empty());
     let Detached { stream: other, received, .. } = detached.next().unwrap().expect("it is whole");
     assert!(received.is_empty());
-    // A reactor that asks the kernel each time does not know that a connection is broken.
+    // The result for the broken stream depends on the back end: epoll does not know that the connection is broken.
     drop(detached.next().unwrap());
     client.write_all(&all[6000..]).unwrap();
     let begun = std::mem::replace(&mut first, second);
@@ -202,7 +203,7 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     silent.read_exact(&mut answer[..5]).unwrap();
     first.io.close(stream);
     first.io.close(other);
-    // The former reactor again has room for as many streams as before.
+    // The reactor that detached the streams again has room for as many streams as before.
     for number in 0..4 {
         let (_, stream) = second.connect(Token::new(number, 9));
         second.io.close(stream);
@@ -362,7 +363,7 @@ fn parts_arrive_in_order_over_many_sends_of_any_size<B: Kind>() {
     bench.io.close(stream);
 }
 
-/// Sends until the peer's window and ours are full; returns the number of bytes taken over.
+/// Sends until the peer's window and the socket's send buffer are full. Returns the number of bytes taken over.
 fn fill<B: Kind>(bench: &mut Bench<B>, stream: &AcceptedStream, piece: &[u8]) -> usize {
     let mut taken = 0;
     loop {
@@ -385,7 +386,7 @@ fn a_peer_that_does_not_read_blocks_and_its_reading_makes_an_event<B: Kind>() {
         // The peer's window may have grown meanwhile.
         taken += fill(&mut bench, &stream, &piece);
         for _ in 0..20 {
-            // More bytes are left than a back end holds, so only an event can move them on.
+            // More bytes remain than a back end holds, so progress requires a `writable` event.
             let read = taken - taken / 4;
             client.read_exact(&mut vec![0; read]).unwrap();
             bench.until("writable", |event| event.token == ONE && event.writable);
@@ -578,7 +579,7 @@ fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {
         client.write_all(&bytes).unwrap();
         assert_eq!(bench.collect(&stream, ONE, 500, 600), bytes, "round {round}");
     }
-    // Bytes that were not read for so long are still complete.
+    // The bytes that the owner left unread are still complete.
     for (index, (_, stream, written)) in held.into_iter().enumerate() {
         assert!(written > 100_000, "only {written} bytes were written");
         let got = bench.collect(&stream, Token::new(10 + index as u32, 0), written, 10_000);

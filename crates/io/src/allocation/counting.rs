@@ -1,7 +1,7 @@
 //! An allocator that counts the calls of one thread. Tests use it to prove that a warmed-up data thread never
 //! allocates.
 //!
-//! Counts one thread at a time. While counting, every call of any thread makes one more system call.
+//! It counts one thread at a time. While it counts, each call of any thread makes one additional system call.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};

@@ -1,21 +1,22 @@
 //! An allocator that maps each long block separately, so that a free returns its memory to the kernel at once.
 //!
 //! ```text
-//!   block          shorter than LONG_BYTES_MIN     from it on                 more than MAPS_MAX, or no map
-//!   lies in        a heap of the system            a map of its own           a heap, behind 16 or 32 bytes
+//!   block          below LONG_BYTES_MIN            LONG_BYTES_MIN or more     at MAPS_MAX, or if mmap fails
+//!   lies in        a heap of the system            a separate map             a heap, after 16 or 32 skipped bytes
 //!   address        any                             a multiple of PAGE_BYTES   never a multiple of PAGE_BYTES
 //!   when freed     stays resident, until the       unmapped                   as a short block
 //!                  heap's end is free or `trim`
 //! ```
 //!
 //! With glibc alone, freed memory below a live block of a heap stays resident, and a long block is mapped only if no
-//! heap has room for it. If clients fill heaps with one kind of memory and then need another kind, the memory of both
-//! kinds would stay resident, although only the second kind counts against the clients' limit.
+//! heap has room for it. Without this allocator, if clients fill heaps with one kind of memory and then need another
+//! kind, both would stay resident. Only the second kind would count against the clients' limit.
 //!
 //! Invariants:
 //! - The layout's length and the block's address show how a block was allocated. This needs no table and no lock.
-//! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel allows a process. Unmapping
-//!   from the middle of maps that the kernel has merged takes one more map, and the margin allows for it.
+//! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel allows a process. The kernel
+//!   may merge adjacent maps; unmapping from the middle of a merged map then needs one more map. The remaining three
+//!   quarters allow for that.
 //! - A mapped block grows by moving pages, never by copying.
 
 use rustix::mm::{self, MapFlags, MremapFlags, ProtFlags};
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub const LONG_BYTES_MIN: usize = 128 << 10;
 /// Maximum number of mapped blocks: a quarter of the default `vm.max_map_count`, 65,530.
 const MAPS_MAX: usize = 16_384;
-/// Alignment of maps in bytes, whatever the machine's page size.
+/// Alignment in bytes that every map has at least, whatever the machine's page size.
 const PAGE_BYTES: usize = 4096;
 /// Alignment of a heap block that replaces a map, and of the word before it.
 const HEAP_ALIGN: usize = 16;

@@ -60,8 +60,8 @@ impl Uring {
         false
     }
 
-    /// Starts to watch the waker, unless it is watched already. If that fails, the next wait retries. Until then, the
-    /// waker does not end a wait.
+    /// Starts to watch the waker, unless the kernel watches it already. If that fails, the next wait retries. Until
+    /// then, the waker does not end a wait.
     pub(super) fn arm_waker(&mut self) {
         if !self.watches_waker {
             let events = u32::from(PollFlags::IN.bits());

@@ -1,5 +1,5 @@
-//! Detaches streams without closing them. Ends all their operations, and returns the received bytes that the owner has
-//! not taken and the bytes that the peers have not taken.
+//! Detaches streams without closing them: ends all their operations, and returns the received bytes that the owner has
+//! not taken and the bytes that the kernel has not sent.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   Inbound   [ ring: count x 16 B | buffer 0 | buffer 1 | ... ]     4 KiB each
-//!     kernel's ──(completion)──> held by one stream, in a chain ──(received)──> kernel's, through the ring's tail
+//!     kernel's ──(completion)──> held by one stream, in a chain ──(bytes taken)──> kernel's, through the ring's tail
 //!   Outbound  [ block 0 | block 1 | ... ]                            16 KiB each
-//!     free ──(send)──> one stream's, until the kernel has taken all of it ──> free
+//!     free ──(send)──> one stream's ──(the kernel has sent all of it)──> free
 //! ```
 //!
 //! Invariants: a buffer belongs to the kernel or is held by one stream, never both; a block is free or belongs to one
@@ -26,7 +26,7 @@ const INBOUND_MIN: usize = 64;
 pub const OUTBOUND_BYTES: usize = 16 << 10;
 /// Maximum number of send blocks.
 pub const OUTBOUND_MAX: usize = 128;
-/// The number that stands for no buffer or no block.
+/// The number that means no buffer or no block.
 pub(super) const NONE: u16 = u16::MAX;
 
 const PAGE: usize = arena::PAGE_BYTES;
@@ -44,7 +44,7 @@ pub(super) struct Inbound {
     next: Box<[u16]>,
     /// Number of bytes in each held buffer; 0 for a buffer that belongs to the kernel.
     len: Box<[u16]>,
-    /// Number of buffers that the kernel may fill.
+    /// Number of buffers that belong to the kernel, which may fill them.
     lent: u16,
 }
 

@@ -6,15 +6,16 @@
 //!                                                               │
 //!   a multishot receive for each stream fills provided buffers (4 KiB each, at most 1024)
 //!   receive: the stream's buffers, oldest first ──copied──> the lent buffer; emptied ones go back to the kernel
-//!            into 64 KiB and more: the multishot is ended, and the rest received by calls, without that copy
-//!   send:    up to 16 KiB ──copied──> a block of the reactor (at most 128), sent by the next entry into the kernel
-//!            more, or no block free: sendmsg at once, as epoll does
+//!            if the lent buffer has 64 KiB or more: the multishot receive is cancelled, and `recv` calls receive
+//!            the remaining bytes without that copy
+//!   send:    up to 16 KiB ──copied──> a block of the reactor (at most 128), which the next entry into the kernel sends
+//!            more than that, or no block free: sendmsg at once, as with epoll
 //! ```
 //!
-//! A ring's sends ask the kernel not to wait: it cuts a send short if the peer's window is full. Their completions are
-//! available when the entry returns, so a wait asks for one completion more than there are sends. A block belongs to
-//! the kernel until its send has completed, whenever that is. The rest of a send that was cut short goes out after a
-//! poll reports room. Until then, every further send of that stream is blocked.
+//! A ring's sends ask the kernel not to wait: the kernel cuts a send short if the peer's window is full. Their
+//! completions are available when the entry returns, so a wait asks for one completion more than there are sends. A
+//! block belongs to the kernel until its send has completed, however long that takes. The rest of a send that was cut
+//! short goes out after a poll reports room. Until then, every further send of that stream is blocked.
 //!
 //! Invariants:
 //! - A reactor holds at most [`BYTES_MAX`] bytes, whatever the peers do. If its owner does not read a stream, the
@@ -58,7 +59,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Maximum number of bytes of received and unsent data that one reactor holds.
+/// Maximum number of bytes, received or unsent, that one reactor holds.
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
 /// Number of unread buffers, held for longer than an iteration, at which a stream's receive is cancelled.
 pub const HELD_MAX: u16 = 8;
@@ -155,7 +156,7 @@ impl Uring {
         stream.slot().expect("a stream that was attached")
     }
 
-    /// Records an event for the owner.
+    /// Records a pending event of a stream, for [`Backend::wait`] to report.
     fn note(&mut self, index: u32, what: impl FnOnce(&mut Due)) {
         let slot = &mut self.slots[index as usize];
         what(&mut slot.due);
@@ -179,7 +180,8 @@ impl Uring {
         self.has_news() && self.enter(Until::Now).is_ok()
     }
 
-    /// Takes held bytes, then bytes from the socket if the stream is received from by calls.
+    /// Takes bytes from the stream's buffers. Then, if the stream is read with `recv` calls, takes bytes from the
+    /// socket.
     fn take(&mut self, index: u32, into: &mut [u8]) -> Received {
         let slot = &mut self.slots[index as usize];
         slot.bulk = into.len() > SHORT_BYTES_MAX;
@@ -206,7 +208,7 @@ impl Uring {
         }
     }
 
-    /// Receives once by a call, and returns the number of bytes.
+    /// Receives with one `recv` call. Returns the number of bytes.
     fn take_direct(&mut self, index: u32, into: &mut [u8]) -> usize {
         self.detours.received_by_call += 1;
         let fd = self.slots[index as usize].fd;
@@ -251,7 +253,7 @@ impl Uring {
         true
     }
 
-    /// Sends by a call.
+    /// Sends with a `sendmsg` call.
     fn send_direct(&mut self, index: u32, parts: &[IoSlice<'_>], bytes: usize) -> Sent {
         self.detours.sent_by_call += 1;
         let fd = self.slots[index as usize].fd;

@@ -120,7 +120,8 @@ fn probe(ring: &IoUring) -> Result<(), Unavailable> {
         opcode::Send::CODE,
         opcode::PollAdd::CODE,
         opcode::AsyncCancel::CODE,
-        // Not used. It appeared in the same kernel version as multishot receives, for which there is no query.
+        // This operation is not used. It appeared in the same kernel version as multishot receives, which cannot be
+        // queried.
         opcode::SendZc::CODE,
     ];
     let features = params.is_feature_ext_arg() && params.is_feature_nodrop() && params.is_feature_skip_cqe_on_success();

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
-//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, direct: `recv` calls until empty
+//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, and `direct`: `recv` calls until it is empty
 //!   outgoing  None ──send──> Queued ──submit──> Flying ──completed──> None
 //!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
 //!                              └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Two transitions are missing on purpose: Closing never returns to Open, and a slot with an operation in the kernel is
-//! never Free. So a slot is never reused while a completion for its earlier connection can arrive. The generation in
-//! `user_data` is a second check.
+//! Two transitions are deliberately impossible: Closing never returns to Open, and a slot with an operation in the
+//! kernel is never Free. So a slot is never reused while a completion for its earlier connection can arrive. The
+//! generation in `user_data` is a second check.
 
 use super::memory::{Chain, NONE};
 use crate::Token;
@@ -139,7 +139,7 @@ pub(super) struct UringSlot {
     pub(super) listed: bool,
 }
 
-/// Limits the memory of a connection beyond the shared buffers and the lists.
+// Limits the memory of a connection besides the shared buffers and the lists.
 const _: () = assert!(size_of::<UringSlot>() <= 120);
 
 impl UringSlot {
