@@ -19,9 +19,9 @@
 //!   heap        segments, memory limits, quotas, memory obtained ahead of its use
 //!   core        the store's state and lookup; per-thread handle, epochs, pins, open segments
 //!   items       reads, changes, walks; items that are not published yet
-//!   tier        the second tier: its interface, reads from it, items that go there and back
-//!   values      large values in pieces, records in parts, their removal a few at a time
-//!   locks       several keys as one operation: key locks, undo log, snapshots
+//!   tier        the second tier: its interface, reads from it, moves of items to it and back
+//!   values      large values in pieces, records in parts, and deferred frees of both
+//!   locks       atomic operations on several keys: key locks, undo log, snapshots
 //!   durable     the memory file: format, checkpoints, opening, rebuild of the index
 //!   background  eviction, expiry, compaction, growth, scrubbing; statistics
 //!   store       assembly: a store is created, opened and closed

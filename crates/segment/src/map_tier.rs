@@ -65,7 +65,7 @@ impl MapTier {
         self.state.lock().expect("no thread panics")
     }
 
-    /// Continues with the contents of the room, which an earlier store has written.
+    /// Continues with the contents of `room` that an earlier store wrote.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models use no file"))]
     pub(crate) fn go_on(&self, room: TierRoom) {
         let mut state = self.state();

@@ -192,13 +192,13 @@ impl Store {
         settled.map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: FileFault::Io(error) })
     }
 
-    /// Returns the findings of opening the store's file, or `None` if the store is not in a file.
+    /// Returns what the opening of the store's file found, or `None` if the store is not in a file.
     pub fn reopened(&self) -> Option<&Reopened> {
         self.reopened.as_ref()
     }
 
-    /// Closes the store's file in an orderly way and returns the file for another store. This store no longer writes to
-    /// the file. No thread may use the store any more. Returns `None` if the store is not in a file.
+    /// Closes the store's file cleanly and returns the file for another store. This store no longer writes to the file.
+    /// No thread may use the store any more. Returns `None` if the store is not in a file.
     pub fn leave(&self) -> Option<Arc<MapFile>> {
         self.close();
         self.held.as_ref().map(|held| Arc::clone(&held.file))

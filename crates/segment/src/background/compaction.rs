@@ -1,11 +1,12 @@
-//! Selects the segments to compact. While memory is short, these are the segments that are at least half dead. At any
-//! time, these are as many of the deadest segments as are needed to keep the store's dead bytes under a bound.
+//! Selects the segments to compact. While memory is short, the background compacts every segment that is at least half
+//! dead. At any time, it compacts as many of the deadest segments as are needed to keep the store's dead bytes under a
+//! bound.
 //!
 //! ```text
 //!   the scan passes every header:   histogram of dead bytes by dead share       |..:.:|||:.....|
-//!   at the end of a round:          is the sum above DEAD_PERCENT_MAX?                ^
-//!                                   then the threshold for the next round             threshold: all to the right
-//!                                   frees the excess, from the deadest down           together is the excess
+//!   at the end of a round:          excess = sum - DEAD_PERCENT_MAX                   ^
+//!                                   the next round compacts all segments              threshold: the classes to the
+//!                                   from the threshold up                             right hold at least the excess
 //! ```
 //!
 //! Compacting a segment copies its live bytes and frees its dead bytes, so the deadest segments are the cheapest. In a

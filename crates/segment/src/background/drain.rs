@@ -63,13 +63,13 @@ pub(super) struct Drain {
     end: usize,
     /// Mean size in bytes of the items of the segment's namespace when the walk began.
     mean_bytes: usize,
-    /// True if the walk stopped at an item that must not be removed and for whose copy no segment is free.
+    /// True if the walk stopped at an item that has to be copied and for whose copy no segment is free.
     pub(super) lacks_room: bool,
 }
 
-/// The size, in multiples of the mean item size, for which an item needs one read to be promoted. An item needs one
-/// read for each such part of its size, and at least [`PROMOTE_FREQ`] reads. The value is not 1, because then items
-/// slightly below and slightly above the mean size would need different numbers of reads.
+/// The number of mean item sizes for which an item needs one read to be promoted: an item of n times that length needs
+/// n reads, rounded up, and at least [`PROMOTE_FREQ`]. The value is not 1, because then items slightly below and
+/// slightly above the mean size would need different numbers of reads.
 const MEANS_A_READ: usize = 2;
 
 /// Returns the number of reads after which an item of `bytes` bytes is promoted from the small queue to the main queue,
@@ -172,8 +172,8 @@ pub(super) fn run_drain(
         }
     }
     if header.live_items() != 0 && !counts_may_be_off(store, header) {
-        // A thread has cleared an item's slot but has not counted the removal yet. It will do so before its guard ends,
-        // so the next slice checks again.
+        // A thread has cleared an item's slot but has not counted the removal yet. The thread counts the removal before
+        // its guard ends, so the next slice checks again.
         return Some(drain);
     }
     header.go(SegmentState::Quarantine);
@@ -192,8 +192,8 @@ fn drain_item(
     let header = store.segments.header(drain.id);
     let key = key_at(store, header.namespace(), address, layout);
     let Some(seen) = find(store, &key).filter(|seen| seen.address == address) else {
-        // The item was replaced after its header was read. The thread that replaces it marks it dead, unless that
-        // process was killed first.
+        // The item was replaced after its header was read. The replacing thread marks it dead, unless its process was
+        // killed before.
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
     let freq = freq_with_head(store, &key, &seen);
@@ -390,7 +390,7 @@ impl Background {
         self.begin(id, Why::Compact);
     }
 
-    /// Returns whether the current drain lacks free memory for the items that it copies out.
+    /// Returns true if the current drain lacks free memory for the items that it copies out.
     pub(crate) fn lacks_room(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| drain.lacks_room)
     }

@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
-//!   slice ---+-- index nearly full? --------> grow it, a group at a time
-//!            +-- a segment expired, flushed -> drain it
+//!   slice ---+-- index nearly full? --------> grow the index, a group at a time
+//!            +-- a segment expired, flushed -> drain the segment
 //!            |   or dead enough?
 //!            +-- segments too many, -------> decommit some, or recommit some
 //!            |   or too few?
-//!            +-- no index in the file? -----> rebuild it; of the jobs above, only growth runs meanwhile
+//!            +-- index being rebuilt? ------> rebuild it; of the jobs above, the rebuild runs growth itself
 //!            +-- in a file? ----------------> check each slot of the persisted index, then compare each segment's
 //!            |                                items with their checksums and counts
 //!            +-- else ----------------------> populate memory ahead of use

@@ -1,8 +1,8 @@
 //! Resizes the store: the number of segments follows from the requested memory, less the memory of the index.
 //!
 //! ```text
-//!   too many:  cut those never taken ──> decommit free ones as the eviction makes them, giving their memory back
-//!   too few:   let fresh ones be taken; those that are decommitted come back one by one, with memory
+//!   too many segments:  give up those never allocated ──> decommit free segments, as eviction frees them
+//!   too few segments:   allow new segments; recommit decommitted segments one by one
 //! ```
 //!
 //! Any free segment may be decommitted. So the eviction policy alone chooses the items to evict, and no item is moved.
@@ -137,8 +137,8 @@ pub(super) fn run_resize(background: &mut Background, store: &Store, over: &mut 
     worked | store.ahead.add_fresh(&store.segments)
 }
 
-/// Takes segments out of use: segments that were never taken, or else one free segment, whose memory is returned to the
-/// kernel. Returns false if no such segment is available.
+/// Takes segments out of use: segments that were never allocated, or else one free segment, whose memory is returned to
+/// the kernel. Returns false if no such segment is available.
 fn decommit(background: &mut Background, store: &Store) -> bool {
     let segments = &store.segments;
     if segments.cut_fresh(segments_over(background, store)) > 0 {

@@ -5,9 +5,9 @@
 //!   each sealed segment, in order, a few items a slice:
 //!     walk    items with a wrong checksum are removed; items without a slot are marked dead; live items are
 //!             counted; heads mark their pieces and parts
-//!     same?   counts equal those of the header: next segment
-//!     else    wait until all current guards have ended, walk again; if the difference is the same: correct it
-//!   each once more, after a crash:
+//!     same?   the counts equal those of the header: next segment
+//!     else    wait until all current guards have ended, walk again; if the difference is the same: correct the header
+//!   after a crash, each segment once more:
 //!     walk    unreferenced pieces and parts are removed (crate::values::orphans)
 //! ```
 //!

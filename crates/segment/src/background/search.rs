@@ -1,5 +1,5 @@
-//! The background's side of [`crate::heap::back_pressure`]: records whether a round of the header scan found memory to
-//! free for a thread that waits for room.
+//! The background's side of [`crate::heap::back_pressure`]: records whether a round of the header scan found memory
+//! that can be freed for a waiting thread.
 
 use super::{Background, SCAN_HEADERS, of_pool};
 use crate::core::capacity::alive_or_free;

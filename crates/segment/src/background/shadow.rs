@@ -33,13 +33,14 @@ const ONE_ROUND_PERCENT: u8 = 50;
 const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
-/// The number of reads in a round is the number of a shadow's items, divided by this number.
+/// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
 const ROUND_PARTS: usize = 4;
 /// Another share replaces the present share if its misses are below this percentage of the present share's misses.
 const BETTER_PERCENT: f64 = 99.0;
 /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
 const DECAY: f64 = 0.93;
-/// The maximum number of counted reads of an item, as in an index slot.
+/// The maximum number of counted reads of an item in a shadow. An index slot counts at most
+/// [`crate::layout::slot::FREQ_MAX`].
 const FREQ_MAX: u8 = 7;
 
 /// Returns the number of reads that an item retains when it begins another round in the main queue. `freq` is its

@@ -60,12 +60,12 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Of those, items that were never read.
     pub evicted_unread: u64,
-    /// Evicted items that had a TTL.
+    /// Of the evicted items, those that had a TTL.
     pub evicted_with_ttl: u64,
     /// Evicted items that were pushed out of an overfull index bucket.
     pub evicted_by_index: u64,
     /// Time between the last read and the eviction of the most recently evicted item, in milliseconds. If its last read
-    /// is not recorded, the age of the item.
+    /// is not recorded: the age of the item.
     pub evicted_idle_ms: u64,
     /// Items removed because they had expired.
     pub expired: u64,

@@ -114,8 +114,8 @@ impl Store {
     }
 }
 
-/// Returns the largest quota that is possible in a memory of `memory_bytes` bytes, given the quotas of all namespaces
-/// except `but`.
+/// Returns the largest quota in bytes that fits into a memory of `memory_bytes` bytes beside the quotas of all
+/// namespaces except `but`.
 fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -> u64 {
     let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
     let most = most.min(memory_bytes.saturating_sub(store.geometry.least_resize_bytes()));
@@ -141,7 +141,7 @@ pub(crate) fn follow_quota(store: &Store, namespace: u8) {
     } else {
         let index = space_totals(store, namespace).items() * INDEX_BYTES_AN_ITEM;
         let segment = store.geometry.segment_bytes as u64 + HEADER_BYTES;
-        // The open segments need a minimum of room, however many items the namespace has.
+        // The open segments need a minimum number of segments, however much index space the items take.
         ((bytes.saturating_sub(index) / segment) as usize).max(store.geometry.quota_segments_min() / 2)
     };
     space.limit.store(limit, Relaxed);

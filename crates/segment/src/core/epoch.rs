@@ -1,6 +1,6 @@
 //! Epochs, by which the background knows when no thread reads a segment any more.
 //!
-//! A handle enters the current epoch once an iteration, when a guard begins, and leaves the epoch when the guard ends.
+//! A handle enters the current epoch when a guard begins, once per iteration, and leaves the epoch when the guard ends.
 //! The global epoch advances only when every handle that is inside an epoch has entered the current epoch. If a
 //! segment's last slot is cleared in epoch `e`, only handles that entered epoch `e` or an earlier one can still read
 //! the segment. When the global epoch reaches `e + 2`, all of them have left:
@@ -8,7 +8,7 @@
 //! ```text
 //!   epoch      e            e + 1           e + 2
 //!   reader   |--- guard ---|                           entered e, may hold bytes of the segment
-//!   segment     unlinked                    reused     the step to e + 2 needs every handle out of e
+//!   segment     unlinked                    reused     advances to e + 2 after every handle has left e
 //! ```
 //!
 //! **Memory orders.** The handle stores its epoch, passes a `SeqCst` fence, and then loads slots. The background clears
@@ -41,7 +41,7 @@ struct Padded(Word64);
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct HandleWords {
-    /// The epoch that the handle has entered, or 0 if it is outside.
+    /// The epoch that the handle has entered, or 0 if the handle is outside every epoch.
     entered: Word64,
     /// The number of guards that the handle has ended.
     guards: Word64,

@@ -161,7 +161,7 @@ pub struct Fetch {
     pub touch: Option<Expire>,
     /// On a miss, store an empty item with this expiry and win the right to fill it.
     pub vivify: Option<Expire>,
-    /// Win the right to refill if the item ends sooner than this many milliseconds from now.
+    /// Win the right to refill if the item expires in less than this number of milliseconds.
     pub recache_below_ms: Option<u64>,
     /// The CAS token of an item that `vivify` creates.
     pub token: Option<u64>,
@@ -173,7 +173,7 @@ pub struct Fetch {
     pub no_bump: bool,
 }
 
-/// The state of the right to fill an item that is missing, stale or about to end.
+/// The state of the right to fill an item that is missing, stale or about to expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// No caller has the right to fill the item.
@@ -216,7 +216,7 @@ pub enum Value<'t> {
     },
 }
 
-/// Names a large value: an object of pieces.
+/// A reference to a large value, which is stored as an object of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeRef {
     /// The object number, with which the pieces' hidden keys begin.

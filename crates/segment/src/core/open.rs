@@ -1,9 +1,9 @@
 //! The open segments of one thread, which receive its new items.
 //!
-//! There is one open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum.
-//! When that maximum, or the maximum for a namespace with a quota, is reached, neighbouring classes share a segment. A
-//! segment is sealed when the next item does not fit, when the segment has been open for an eighth of its class's
-//! length of time, or when its namespace was flushed after it was opened.
+//! There is one open segment for each (namespace, TTL class, queue) that the thread writes to, up to a maximum for all
+//! and a maximum for each namespace with a quota. When a maximum is reached, neighbouring classes share a segment. A
+//! segment is sealed when the next item does not fit, when the segment has been open for an eighth of its class's TTL,
+//! or when its namespace was flushed after it was opened.
 //!
 //! Only the thread that owns the table writes to the end of its open segments. Therefore a reserved range
 //! ([`Reserved`]) belongs to one writer.

@@ -1,4 +1,4 @@
-//! Everything about an item that a change may have relied on.
+//! Snapshots of items: a change compares two snapshots to detect that another thread changed the item meanwhile.
 
 use crate::core::lookup::FoundItem;
 use crate::core::op::Expire;
@@ -6,7 +6,7 @@ use crate::core::store::Store;
 use crate::layout::item::{EXPIRY, META_STALE, META_WON, NUM};
 use crate::layout::slot::Slot;
 
-/// Everything about an item that a change may have relied on.
+/// A snapshot of an item: all words that a change may depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snap {
     slot: Slot,

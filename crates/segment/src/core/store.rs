@@ -55,7 +55,7 @@ pub struct Store {
     /// True if a thread needs the background soon, for example because segments are short. The next slice clears the
     /// flag.
     pub(crate) background_called: AtomicBool,
-    /// Words that outlive the process.
+    /// The persistent header, whose words outlive the process.
     pub(crate) persistent: PersistentPage,
     /// The memory file that holds the store, if there is one.
     pub(crate) held: Option<Held>,
@@ -86,7 +86,7 @@ pub struct Store {
     pub(crate) settled: [Word64; Namespace::MAX],
     /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
-    /// Objects that wait to be removed.
+    /// Deferred frees: objects whose pieces or parts are still to be removed.
     pub(crate) deferred: FreeQueue,
     /// Undo log of a store in a file: the state before changes that must be applied together.
     pub(crate) undo: Option<UndoLog>,

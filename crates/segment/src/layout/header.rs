@@ -97,21 +97,22 @@ pub(crate) struct SegmentHeader {
     kind: Word32,
     /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
     pub(crate) link: Word32,
-    /// The latest expiry of the segment's items, in ms since 1970; `u64::MAX` if an item never ends.
+    /// The latest expiry of the segment's items, in ms since 1970; `u64::MAX` if an item never expires.
     latest_ms: Word64,
     cold_pad: [Word64; 3],
     /// The write offset: the number of bytes reserved, from the segment's start.
     pub(crate) written: Word32,
-    /// The number of items published in the segment since it was opened. Only the segment's owner writes this word.
+    /// The number of items published in the segment since it was opened. Only the thread that has the segment open
+    /// writes this word.
     pub(crate) items: Word32,
     /// The number of published items that are dead.
     dead_items: Word32,
     /// The number of bytes of dead items and fillers.
     dead_bytes: Word32,
-    /// The number of readers that use bytes of the segment after their epoch has ended.
+    /// The number of pins: uses of the segment's bytes that outlast the epoch in which they began.
     pub(crate) pins: Word32,
     /// The number of in-place receives into the segment. The segment is not drained until they have ended. Only the
-    /// owner increments this word, and only while the segment is open.
+    /// thread that has the segment open increments this word.
     pub(crate) arrivals: Word32,
     /// The number of hidden items, which are pieces and parts, among the published items. Only the segment's owner
     /// writes this word.

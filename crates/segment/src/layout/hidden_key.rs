@@ -7,7 +7,7 @@ pub(crate) const PIECE_NAME_BYTES: usize = 12;
 
 /// The length of the hidden key of a part, in bytes. The length differs from that of a piece's key.
 pub(crate) const NAME_BYTES: usize = 16;
-/// The number of the part that names the key of an object's parts.
+/// The number of the anchor: the part that names the record's key.
 pub(crate) const ANCHOR: u64 = 0;
 pub(crate) fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];

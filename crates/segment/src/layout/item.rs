@@ -15,7 +15,7 @@
 //! - The checksum covers the frozen fields: see [`Layout::frozen`] and [`crate::heap::checksums`].
 //! - DEAD, CAS_TAKEN, expiry, META, the CAS field and the number change in place. All other fields are frozen at
 //!   publication.
-//! - META: `last access, s 26 | stale 1 | won 1 | fetched 1 | kind 3`, from the high bit down.
+//! - META: `last access, s 26 | stale 1 | won 1 | fetched 1 | kind 3 (always 0)`, from the high bit down.
 
 use std::sync::atomic::Ordering;
 

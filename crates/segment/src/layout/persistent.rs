@@ -25,7 +25,7 @@ pub(crate) struct PersistentHeader {
     pub(crate) growth: Word64,
     /// The number of groups after the growth or shrink in progress.
     pub(crate) groups_next: Word64,
-    /// One past the highest segment that may be taken.
+    /// The number of the highest segment that may be allocated, plus 1.
     pub(crate) end: Word64,
     /// The latest time, by the store's clock, at which a background slice ran, in ms since 1970.
     pub(crate) clock_ms: Word64,

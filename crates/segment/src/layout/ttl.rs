@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An item's expiry is a u32 relative to its segment's creation, in milliseconds in classes up to 24 days, and in
-//! seconds in longer classes, whose segments are created at a whole second. A relative 0 is written as 1, and a segment
-//! counts from one unit before it was opened, so that such an item has ended.
+//! seconds in longer classes, whose segments are created at a whole second. A relative expiry of 0 is written as 1. A
+//! segment's creation time is one unit before its opening, so an item with expiry 1 has already expired.
 
 use base::clock::UnixMillis;
 
@@ -52,7 +52,7 @@ pub(crate) fn same_unit(a: u8, b: u8) -> bool {
 }
 
 /// Returns the creation time for a segment of `class` that is opened now: one unit before now. So an item whose expiry
-/// is already past, and is stored as 1, has ended from the beginning.
+/// has passed, and is stored as 1, has expired from the beginning.
 pub(crate) fn creation(class: u8, now: UnixMillis) -> UnixMillis {
     UnixMillis((now.0 / unit_ms(class)).saturating_sub(1) * unit_ms(class))
 }

@@ -29,8 +29,7 @@
 //!   new item is marked live before it has a slot ([`crate::items::unpublished`]).
 //! - A rebuild that is interrupted at any instant can start again, with the same result.
 //!
-//! Bounds: 24 bytes per segment;
-//!   [`BATCH`] items per thread; [`REBUILDERS_MAX`] threads besides the background.
+//! Bounds: 24 bytes per segment; [`BATCH`] items per thread; [`REBUILDERS_MAX`] threads besides the background.
 
 pub(crate) mod flash;
 pub(crate) mod latest;

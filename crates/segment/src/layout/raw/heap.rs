@@ -129,8 +129,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Creates a reservation. The caller is the owner of the open segment that `offset .. offset + bytes` lies in, and
-    /// that range was not handed out since the segment was opened (or was handed back).
+    /// Creates a reservation. The caller is the thread that has open the segment of `offset .. offset + bytes`. Since
+    /// the segment was opened, that range was not reserved, or its reservation was cancelled.
     pub(crate) fn new(offset: usize, bytes: usize) -> Self {
         debug_assert!(offset.is_multiple_of(4) && bytes.is_multiple_of(4));
         Self { offset, bytes }

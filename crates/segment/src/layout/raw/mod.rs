@@ -5,7 +5,7 @@
 //!
 //! 1. **Words** (item header, expiry, META, CAS field, integer, index slot) are only ever read and written as
 //!    atomics of one width, through [`Word32`] and [`Word64`].
-//! 2. **Bytes** (key and value) are written once, through a [`Reserved`] that its handle alone holds, before the index
+//! 2. **Bytes** (key and value) are written once, through a [`Reserved`] that only one handle holds, before the index
 //!    slot that names the item is stored with `Release`. After that they are frozen. A segment is not drained while a
 //!    reservation in it outlives its guard (`SegmentHeader::arrivals`).
 //! 3. A reader loads a slot with `Acquire` inside an epoch, and uses no byte slice after the end of the epoch (the
