@@ -1,24 +1,24 @@
-//! Atomic execution over several keys: a transaction, or one command, from the acquisition of its key lock set to its
-//! last reply.
+//! Atomic execution over several keys. This module executes a transaction, or a command with several keys, from the
+//! acquisition of its key lock set to its last reply.
 //!
 //! ```text
 //!   EXEC, or a command over several keys that cannot be executed at once
 //!     obtain   the key lock set of all keys (park until it is acquired)                       segment::KeyLocks
 //!     run      the queued requests, in order, over as many visits as they need; replies go into a separate buffer
-//!     reply    the key lock set is released; the replies are sent as fast as the client reads them
+//!     reply    release the key lock set, then send the replies as fast as the client reads them
 //! ```
 //!
 //! A command that only reads, and has at most [`KEYS_UNCLAIMED_MAX`] keys, needs no key lock set. It succeeds if no
 //! other client changed one of the keys during the read (segment::Snapshot).
 //!
-//! Each queued command is sent to monitoring clients, counted and timed when it is executed. `EXEC` follows, with the
-//! total time of the commands.
+//! Each queued command is sent to monitoring clients, counted and timed when it is executed. After the last of them,
+//! `EXEC` is sent and counted, with the total time of the transaction.
 //!
 //! Invariants:
 //! - The server never waits for a client while a key lock set is held. All bytes of the requests are received before
 //!   the key lock set is acquired, and the replies are sent after it is released.
-//! - A transaction that has begun is always completed. If its connection ends first, the connection retains its slot
-//!   until the transaction is complete.
+//! - A transaction whose execution has begun is always completed, unless it only reads. If its connection ends first,
+//!   the connection retains its slot until the transaction is complete.
 //! - Queued requests and collected replies use client memory ([`crate::memory::budget`]), which is reserved before it
 //!   is allocated. Other limits: see `QUEUE_BYTES_MAX`, `ANSWER_BYTES_MAX`, [`KEYS_AS_ONE_MAX`] and
 //!   [`segment::KEY_LOCKS_MAX`].
@@ -49,9 +49,9 @@ use segment::{Guard, KeyHash};
 pub const KEYS_AS_ONE_MAX: usize = 4096;
 /// The maximum number of keys that a command reads atomically without a key lock set.
 const KEYS_UNCLAIMED_MAX: usize = 64;
-/// The maximum number of bytes by which short replies may exceed the limit on replies. Short replies are errors of
-/// refused requests, and replies to requests that change keys. If a transaction exceeds this maximum, its connection is
-/// closed when the transaction is complete.
+/// The maximum number of bytes by which short replies may exceed the limit on replies of a transaction. Short replies
+/// are errors of refused requests, and replies to requests that change keys. If the replies exceed both limits, they
+/// are discarded, and the connection is closed when the transaction is complete.
 const LINES_BYTES_MAX: usize = 4 << 20;
 
 /// Returns true if a command has too many keys to access them atomically, and therefore accesses them one after
@@ -69,8 +69,9 @@ pub(super) fn is_blocked_by_locks<'c>(call: &mut Call<'c, '_>, entry: &catalog::
     away
 }
 
-/// Returns true if the command must wait until keys are read from flash, and starts these reads. Commands that process
-/// one key at a time wait for each key themselves. Commands that only store do not wait.
+/// Returns true if the command must wait until items of its keys are read from flash, and starts these reads. Returns
+/// false for commands that process one key at a time, because they wait for each key themselves, and for commands that
+/// only store or delete.
 #[cold]
 pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::CommandSpec, args: Args<'c>) -> bool {
     if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
@@ -81,9 +82,9 @@ pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Command
     entry.keys_of(args).fold(false, away)
 }
 
-/// Executes a command that only reads several keys, without locking them. To detect changes by other clients, checks
-/// each key's stripe before and after the read, which costs much less than a key lock set. Returns `None`, without a
-/// reply, if another client may have changed a key meanwhile.
+/// Executes a command that only reads several keys, without locking them. To detect changes by other clients, compares
+/// the state of each key's stripe before and after the read, which costs much less than a key lock set. Returns `None`,
+/// without a reply, if another client may have changed a key during the read.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
     entry: &'static catalog::CommandSpec,
@@ -108,8 +109,8 @@ pub(super) fn run_unchanged<'c>(
     call.out.truncate(mark);
     call.session.end_request();
     match ran {
-        // The command starts over with an empty output, or with a longer output. A restart costs less than a
-        // transaction of its own.
+        // The reply does not fit into the output. The command starts over when the output is empty, or with a longer
+        // output. A restart costs less than a transaction of its own.
         Err(Interrupt::State(SessionWait::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
             let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
             Some(Err(SessionWait::OutputFull { want }.into()))
@@ -250,7 +251,8 @@ fn send_replies(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
     Ok(())
 }
 
-/// Executes the queued requests that are not yet executed. The caller has acquired the key lock set.
+/// Executes the queued requests that have not been executed yet. If they need a key lock set, the caller has acquired
+/// it.
 pub(super) fn run(
     guard: &mut Guard<'_>,
     transaction: &mut Transaction,
@@ -338,9 +340,9 @@ enum Room {
     Cut,
 }
 
-/// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Long
-/// replies may fill at most `bytes_max`. Single lines may exceed that limit, so that a request can still be refused
-/// with an error.
+/// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Replies
+/// longer than one line may fill `out` up to `bytes_max` bytes. Single lines may exceed that limit, so that there is
+/// room for the error reply to a refused request.
 fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: usize) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
@@ -359,8 +361,8 @@ fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: u
     if is_replied { Room::Refused(fault) } else { Room::Cut }
 }
 
-/// Executes one request and appends its reply. `buf` begins with the request. `queued` is the arrival time of `EXEC`,
-/// if the request was queued. The reply begins at `answer_at`.
+/// Executes one request and appends its reply, which begins at `answer_at`. `buf` begins with the request. `queued` is
+/// the arrival time of `EXEC` if the request was queued, and `None` for a single command.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Position),
@@ -396,7 +398,7 @@ fn run_one<'c>(
             Err(call.retry_after_lost_part(entry.keys_of(args)))
         }
         Err(Interrupt::Fault(fault)) => {
-            // The parts that earlier visits wrote are discarded too.
+            // The whole reply is discarded, including the parts that earlier visits wrote.
             call.out.cut_to_spot(answer_at);
             call.session.abandon_request();
             call.out.force_room(LINE_ROOM);
@@ -431,8 +433,9 @@ fn account_queued(
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
 }
 
-/// Ends the transaction of a connection that ends. Completes a transaction that has begun, a slice at a time, and
-/// discards any other. Returns `Some` if the caller must call again in a later iteration.
+/// Ends the transaction of a connection that ends. If its execution has begun, completes it, one slice per call.
+/// Otherwise discards it. Returns the unfinished transaction if the caller must call this function again in a later
+/// iteration.
 pub(super) fn end(
     mut transaction: Box<Transaction>,
     guard: &mut Guard<'_>,

@@ -57,9 +57,9 @@ pub struct CommandSpec {
     pub arity: i8,
     /// Properties of the command.
     pub flags: &'static [Flag],
-    /// The positions of the first and last key, from 1, and the step between keys. A negative position is counted from
-    /// the end, and 0 means that the command has no keys. If the step is negative, it is one more than the number of
-    /// bins in the first argument.
+    /// The positions of the first and last key among the arguments, counted from 1, and the step between keys. A
+    /// negative position is counted from the end, and 0 means that the command has no keys. If the step is negative,
+    /// the actual step is one more than the number of bins in the first argument.
     pub keys: (i8, i8, i8),
     /// The command's access categories.
     pub categories: &'static [&'static str],
@@ -84,8 +84,8 @@ impl CommandSpec {
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns where the keys are among the `args` arguments of a request: the number of arguments before the first
-    /// key, and the number of arguments from the first key to the last, both included.
+    /// Returns the position of the keys in a request with `args` arguments: the number of arguments before the first
+    /// key, and the number of arguments from the first key to the last, including both.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -127,7 +127,7 @@ impl CommandSpec {
 /// The maximum length of the name of a command or an option, in bytes.
 const NAME_MAX: usize = 16;
 
-/// Returns a word in lower case, or an empty word if it is too long for a name.
+/// Returns a word in lower case. Returns an empty word if it is longer than every name.
 pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     let mut lower = ArrayVec::new();
     if word.len() <= NAME_MAX {
@@ -136,8 +136,8 @@ pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     lower
 }
 
-/// Converts a name of at most [`NAME_MAX`] bytes to a number that contains the bytes in order, the first byte highest.
-/// Numbers therefore sort in the same order as names.
+/// Converts a name of at most [`NAME_MAX`] bytes to lower case and then to a number, in which the first byte is the
+/// most significant. Numbers therefore sort in the same order as names.
 const fn name_as_number(name: &[u8]) -> u128 {
     let mut word = [0; NAME_MAX];
     word.split_at_mut(name.len()).0.copy_from_slice(name);
@@ -145,7 +145,7 @@ const fn name_as_number(name: &[u8]) -> u128 {
     u128::from_be_bytes(word)
 }
 
-/// The names of all commands, in the order of [`COMMANDS`].
+/// The names of all commands as numbers (see [`name_as_number`]), in the order of [`COMMANDS`].
 static PACKED: [u128; COMMAND_COUNT] = {
     let mut all = [0; COMMAND_COUNT];
     let mut at = 0;
@@ -158,9 +158,9 @@ static PACKED: [u128; COMMAND_COUNT] = {
     all
 };
 
-/// The hash table of names. The place at a name's hash, or one of the next places, contains the name's index in
-/// [`COMMANDS`] plus one. An empty place contains 0. At most half of the places are used, so that each search ends at
-/// an empty place.
+/// A hash table of the names, with linear probing. The place at a name's hash, or one of the next places, contains the
+/// command's index in [`COMMANDS`] plus one. An empty place contains 0. At most half of the places are used, so that
+/// each search for an unknown name ends at an empty place.
 static PLACES: [u8; PLACE_COUNT] = {
     assert!(COMMAND_COUNT <= PLACE_COUNT / 2 && COMMAND_COUNT < u8::MAX as usize);
     let mut places = [0; PLACE_COUNT];
@@ -178,8 +178,8 @@ static PLACES: [u8; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// Returns the place at which a search for a name begins. The place is a hash: the upper bits of the product of the
-/// folded name and 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Returns the place at which a search for a name begins, which is a multiplicative hash of the name: the upper bits of
+/// the folded name times (2^64 / the golden ratio) (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 #[inline]
 const fn first_place(packed: u128) -> usize {
     let folded = (packed >> 64) as u64 ^ packed as u64;
@@ -191,7 +191,7 @@ pub(super) fn entry(name: &'static str) -> &'static CommandSpec {
     find(name.as_bytes()).expect("a command of the table")
 }
 
-/// Returns the command with this name, in any case.
+/// Returns the command with this name, in upper or lower case.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     if name.len() > NAME_MAX || name.is_empty() {
@@ -652,7 +652,8 @@ mod tests {
     fn a_search_for_a_name_that_no_command_has_ends_within_eight_places() {
         let full = PLACES.split(|place| *place == 0).map(<[u8]>::len).max();
         assert!(full.is_some_and(|longest| longest < 8), "{full:?}");
-        // A run of used places that begins at the last place continues at the first one.
+        // A group of used places would continue from the last place to the first one, which `split` does not see.
+        // Therefore, not both of these places may be used.
         assert!(PLACES[0] == 0 || PLACES[PLACE_COUNT - 1] == 0);
     }
 

@@ -1,8 +1,8 @@
 //! `CLIENT LIST`, `INFO`, `KILL` and `PAUSE`: list, close and pause the connections of Redis clients on all workers.
 //!
-//! For a connection of another worker, a command reports the data that this worker last recorded. Names and
-//! subscriptions are current. The last command and the time of the last received bytes are at most two seconds out of
-//! date.
+//! For a connection of another worker, a command reports the data that the other worker last recorded in its connection
+//! table. Names and subscriptions are current. The last command and the time of the last received bytes are at most two
+//! seconds out of date.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -18,7 +18,7 @@ use crate::resp::state::listing::Listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
-/// The cost of writing one line of a list. The unit is the cost of examining one entry of a connection table.
+/// The cost of writing one line of a list, relative to the cost of examining one entry of a connection table.
 const WORK_A_LINE: usize = 7;
 
 /// The maximum duration of a pause, one day, in ms.
@@ -48,7 +48,7 @@ impl ClientType {
     }
 }
 
-/// The condition that selects connections. A connection must meet all parts that are set.
+/// A filter that selects connections. A connection must meet all conditions that are set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filter<'c> {
     ids: Option<&'c BTreeSet<u64>>,
@@ -85,7 +85,8 @@ fn name_of(client_info: &ClientInfo) -> &[u8] {
     if client_info.user.is_empty() { b"default" } else { &client_info.user }
 }
 
-/// Writes a connection's line in Redis's form. The fields for buffers are 0, because idle connections have no buffers.
+/// Writes a connection's line in the form of Redis's `CLIENT LIST`. The fields for buffers are 0, because idle
+/// connections have no buffers.
 fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let flags = match (client_info.monitors, client_info.is_subscribed()) {
@@ -116,8 +117,9 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
     written.expect("a string takes all text");
 }
 
-/// Calls `each` for the next selected connections. One call examines up to [`LISTING_WORK`] entries. `each` returns the
-/// additional cost of a selected connection, in entries. Returns true at the end of all connections.
+/// Calls `each` for the connections that `filter` selects, from the position `(worker, number)` on. One call examines
+/// at most [`LISTING_WORK`] entries of connection tables. `each` returns the additional cost of a selected connection,
+/// in entries. Returns true if no connections are left.
 fn next_clients(
     call: &Call<'_, '_>,
     filter: &Filter<'_>,
@@ -216,8 +218,9 @@ pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
     listing.closes_me
 }
 
-/// Closes the connections of the next selected clients, and counts them in `listing`. If the calling client is selected
-/// too, the caller must close its connection. Returns true at the end of all connections.
+/// Closes selected connections, from the position in `listing` on, and counts them in `listing`. If the calling
+/// client's own connection is selected, only sets [`Listing::closes_me`], and the caller must close it. Returns true if
+/// no connections are left.
 fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut Listing) -> bool {
     let me = call.id();
     let mut killed = Vec::new();

@@ -1,4 +1,5 @@
-//! Error replies to requests that cannot be executed, in Redis's words, because clients compare them.
+//! Error replies to requests that cannot be executed. They have the same text as in Redis if Redis has such an error,
+//! because clients compare the texts.
 
 use super::catalog;
 use super::support::{Support, absent_of};
@@ -16,7 +17,7 @@ pub(super) enum ErrorReply {
     NoAuth,
     /// The name or the password is wrong.
     WrongPassword,
-    /// The client's user may not run the command of this number.
+    /// The client's user may not run the command or subcommand with this number.
     NoPermission(usize),
     /// The client's user may not read or write one of the keys.
     NoKeyPermission,
@@ -24,8 +25,8 @@ pub(super) enum ErrorReply {
     NoChannelPermission,
     /// The client's user may not use keys of this namespace.
     NoNamespacePermission,
-    /// The client's user had the right to execute the request when it was queued, but does not have that right now. The
-    /// text is the kind of the missing right.
+    /// The client's user had the right to execute the request when it was queued, but has lost it since. The text names
+    /// the missing right.
     PermissionRevoked(&'static str),
     /// No users are configured.
     NoUsers,
@@ -35,11 +36,11 @@ pub(super) enum ErrorReply {
     NotInteger,
     /// An argument is not a floating-point number, which the command requires.
     NotFloat,
-    /// The sum does not fit into 64 bits.
+    /// The result of an increment or decrement does not fit into a signed 64-bit integer.
     Overflow,
     /// The decrement cannot be negated.
     NotNegatable,
-    /// The sum is not a finite number.
+    /// The result of a floating-point increment is not finite.
     NotFinite,
     /// An invalid time to live, for this command.
     ExpireTime(&'static str),
@@ -59,7 +60,7 @@ pub(super) enum ErrorReply {
     DatabaseFull,
     /// The namespace's quota of operations per second is used up.
     TooManyOps,
-    /// The protocol has no such version.
+    /// `HELLO` requests a version of the protocol that is not supported.
     Version,
     /// A negative offset.
     Offset,
@@ -71,9 +72,9 @@ pub(super) enum ErrorReply {
     ExpireOptions,
     /// `GT` and `LT` together.
     ExpireOrder,
-    /// A subscriber of version 2 may not call this command.
+    /// A subscriber that uses version 2 of the protocol may not call this command.
     Subscribed(&'static str),
-    /// The name of a channel is longer than the longest notification channel of a key.
+    /// The name of a channel is too long.
     ChannelTooLong,
     /// Too many patterns for one `CONFIG GET`.
     TooManyPatterns,
@@ -85,11 +86,11 @@ pub(super) enum ErrorReply {
     NoMessageMemory,
     /// The limit on clients that monitor is reached.
     TooManyMonitors,
-    /// The client is on another host and unknown (protected mode).
+    /// The client is on another host, and the server does not require authentication (protected mode).
     Protected,
     /// A word that is not a mode of `CLIENT PAUSE`.
     PauseMode,
-    /// A word that is not a client number, in a list of them.
+    /// A word in a list of client numbers that is not a client number.
     ClientId,
     /// A word that is not a client number above 0.
     ClientIdAbove0,
@@ -117,11 +118,11 @@ pub(super) enum ErrorReply {
     FieldsMissing,
     /// A number of fields below 1.
     FieldsCount,
-    /// The number of fields differs from the stated one.
+    /// The number of fields differs from the number that the request states.
     FieldCountDiffers,
     /// A bin would not fit into one item.
     RecordTooLarge,
-    /// A reply that is longer than the longest output buffer.
+    /// A reply that is longer than the maximum.
     AnswerTooLong,
     /// A value whose bytes are damaged.
     Damaged,
@@ -133,13 +134,13 @@ pub(super) enum ErrorReply {
     NestedMulti,
     /// `WATCH` after `MULTI`.
     WatchInMulti,
-    /// A command that needs an earlier `MULTI`.
+    /// This command requires an earlier `MULTI`.
     WithoutMulti(&'static str),
-    /// A request of the transaction was refused when it should have been queued.
+    /// A request of the transaction was refused instead of being queued.
     ExecAbort,
     /// `EXEC` itself was refused.
     ExecRefused,
-    /// The limit of queued requests or watched keys, of one connection or of all, is reached.
+    /// The connection's limit of queued requests or watched keys is reached.
     QueueTooLong,
     /// Client memory is used up.
     ClientMemory,
@@ -147,7 +148,7 @@ pub(super) enum ErrorReply {
     NoKey,
     /// Source and target are the same key.
     SameKey,
-    /// More keys match than one reply may list.
+    /// More keys match the pattern than one reply may list.
     TooManyKeys,
     /// A reply, or all replies that wait for the client, would exceed the limit on replies.
     RepliesTooLong,
@@ -283,12 +284,12 @@ impl ErrorReply {
 
 pub(super) type Line = Fixed<512>;
 
-/// The maximum length of the part of a word that an error reply quotes, in bytes; also the maximum for all quoted
-/// arguments together.
+/// The maximum number of bytes of one word that an error reply quotes. It is also the maximum for all quoted arguments
+/// together.
 const SHOWN_MAX: usize = 128;
-/// The number of bytes (quotes and a space) that surround a repeated word.
+/// The number of bytes around a quoted word: two quotes and a space.
 const QUOTES_BYTES: usize = 3;
-/// The maximum offset in the error line of [`unknown`] at which the quoted words of a request end, in bytes. The line
+/// The maximum offset, in bytes, at which the quoted words of a request end in the error line of [`unknown`]. The line
 /// has enough room for the text after them.
 const ARGS_END_MAX: usize = 384;
 

@@ -1,5 +1,5 @@
-//! Expiry of keys: deadlines in arguments, the commands that set an expiry time (`EXPIRE` and its variants), and those
-//! that return it (`TTL` and its variants).
+//! Expiry of keys: the parsing of deadlines in arguments, the commands that set an expiry time (`EXPIRE` and its
+//! variants), and the commands that return it (`TTL` and its variants).
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -14,7 +14,7 @@ use base::clock::UnixMillis;
 use protocol::resp::Args;
 use segment::{Attempts, Expire, Loaded, Replaced, Replacement};
 
-/// The unit and base of a deadline in an argument.
+/// The unit of a deadline in an argument, and the instant from which the deadline counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Seconds from now.
@@ -201,8 +201,8 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Replies with the result of `show` for the key's expiry time and the current time, both in ms by the wall clock.
-/// Replies -1 if the key never expires, and -2 if it does not exist.
+/// Calls `show` with the key's expiry time and the current time, both in ms since the Unix epoch by the wall clock, and
+/// replies with its result. Replies -1 if the key never expires, and -2 if it does not exist.
 fn reply_expiry(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     typed::is_there(call, &key)?;

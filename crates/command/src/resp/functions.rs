@@ -1,8 +1,7 @@
-//! The function of each command, in the order of the catalog ([`super::catalog`]).
+//! The table of the functions of all commands, in the order of the catalog ([`super::catalog`]).
 //!
-//! Only the protocol's entry point refers to this table by name. Some modules execute commands within another command,
-//! for example within a transaction. These modules obtain the table from their [`super::call::Call`], so that they need
-//! not import every command.
+//! Some modules execute commands within another command, for example within a transaction. These modules obtain the
+//! table from their [`super::call::Call`], so that they need not import this module, which imports every command.
 
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS};
@@ -33,7 +32,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// The functions, each with the name of its command.
+/// The functions of all commands, each with the name of its command.
 #[rustfmt::skip]
 const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("acl", acl::acl),

@@ -1,4 +1,4 @@
-//! Reports about the server: `INFO`, `ROLE`, `WAIT`, `TIME`, `COMMAND`, `DEBUG`.
+//! Commands that report on the server: `INFO`, `ROLE`, `WAIT`, `TIME` and `COMMAND`; and `DEBUG`.
 
 use super::REDIS_VERSION;
 use super::catalog::{COMMANDS, CommandSpec, find, lower};
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The maximum length of a reply to `INFO` with all sections, in bytes.
 const INFO_BYTES: usize = 12 << 10;
 
-/// Text with a maximum length.
+/// The text of an `INFO` reply, in a buffer of fixed size.
 struct Text(Fixed<INFO_BYTES>);
 
 impl std::fmt::Write for Text {
@@ -27,10 +27,10 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// A function that writes a section. Its last argument is the current time, in seconds since the Unix epoch.
+/// A function that writes a section of `INFO`. Its last argument is the current time, in seconds since the Unix epoch.
 type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
 
-/// The sections, in order, each with its function.
+/// The names and functions of the sections of `INFO`, in the order of the reply.
 const SECTIONS: [(&str, Section); 7] = [
     ("Server", server),
     ("Clients", clients),
@@ -41,7 +41,7 @@ const SECTIONS: [(&str, Section); 7] = [
     (EXTRA, namespaces),
 ];
 
-/// The section that a reply contains only if a client requests it by name, or requests `all`.
+/// The section that `INFO` returns only if the client requests it by name, or requests all sections.
 const EXTRA: &str = "Namespaces";
 
 /// Executes `ROLE`: replies that the server is a primary without replicas.
@@ -239,7 +239,7 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// The part of a command's catalog entry that a reply contains.
+/// The part of a command's catalog entry that a reply to `COMMAND` contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommandReply {
     Name,

@@ -18,7 +18,7 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use segment::{Attempts, CopyStep, Delete, Expire, Item, Loaded, PartsCopy, PutMode, Replaced, Replacement, Value};
 
-/// The treatment of an existing target key.
+/// The effect of a command on an existing target key: the target is replaced, or kept unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Replaced,
@@ -34,7 +34,7 @@ const MOVED: u32 = 2;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
     Done,
-    /// Both keys hold the value and share its parts.
+    /// The head of the value was copied, and both keys now share the value's parts.
     Moved,
     NoSource,
     TargetKept,
@@ -156,7 +156,7 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
     Ok(true)
 }
 
-/// Calls `store`, which stores a value under `to`, and adds a stored record to the indexes.
+/// Calls `store`, which stores a value under `to`. If the value is a record, adds it to the indexes of its set.
 fn store_under<'c, 'l>(
     call: &mut Call<'c, 'l>,
     to: &[u8],
@@ -171,7 +171,7 @@ fn store_under<'c, 'l>(
     if matches!(stored, Copied::Done | Copied::Moved) {
         string::note_store(call);
         if stripe.is_some() {
-            // Indexing fails if the record has lost a part. Such a record counts as missing.
+            // Indexing fails if a part of the record is lost. Such a record counts as missing.
             let _ = index::enter_in(call, to, &mut |set| shared.indexes.of(set));
         }
     }
@@ -191,14 +191,14 @@ fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target)
     copy_whole(call, from, to, target)
 }
 
-/// Returns the result of a copy that is refused, or `None` if the copy may proceed.
+/// Returns the reason for which a copy is refused, or `None` if the copy may proceed.
 fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
     let is_there = |key: &[u8]| live(call.guard.items().peek(&call.key(key)), call.ctx.view()).is_some();
     if !is_there(from) {
         return Some(Copied::NoSource);
     }
     let is_kept = target == Target::Kept && is_there(to);
-    // A target that shares parts with the source was stored by an earlier visit of the same rename.
+    // If the target shares parts with the source, an earlier visit of the same rename has stored it.
     (is_kept && !call.guard.parts().shares(&call.key(from), &call.key(to))).then_some(Copied::TargetKept)
 }
 
@@ -240,7 +240,7 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
         call.ops += 1;
         match call.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
             CopyStep::More => {}
-            // The value has lost a part, so the key counts as missing.
+            // A part of the value is lost, so the key counts as missing.
             CopyStep::Lost => return Ok(Copied::NoSource),
             CopyStep::All => break,
         }
@@ -274,7 +274,7 @@ fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
         bytes.reserve_exact(item.value_len() as usize);
         let range = 0..item.value_len();
         if !call.guard.pieces().copy_range(&from, item.value, range, &mut |part| bytes.extend_from_slice(part)) {
-            // The value has lost a piece, so the key counts as missing.
+            // A piece of the value is lost, so the key counts as missing.
             return Ok(Copied::NoSource);
         }
         let Item { expire, client_flags, .. } = item;

@@ -1,8 +1,9 @@
 //! Publishing and subscribing: `SUBSCRIBE` and its variants, `PUBLISH`, `PUBSUB`, and `MONITOR`.
 //!
-//! Messages go through [`crate::push::outbox`]. A subscriber reads them in the order in which they were published. The
-//! reply to `SUBSCRIBE` precedes all its messages, and the reply to `UNSUBSCRIBE` follows them. In version 2 of the
-//! protocol, a subscriber may only execute a few commands. In version 3, messages are sent as pushes between replies.
+//! Messages go through [`crate::push::outbox`]. A subscriber receives them in the order in which they were published.
+//! The reply to `SUBSCRIBE` precedes all messages of the subscription, and the reply to `UNSUBSCRIBE` follows them. In
+//! version 2 of the protocol, a subscriber may only execute a few commands. In version 3, messages are sent as push
+//! messages between replies.
 
 use super::catalog::{CommandSpec, lower};
 use super::error::{ErrorReply, subcommand};
@@ -20,23 +21,25 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
-/// The maximum length of a channel's name, in bytes. The longest channel name is that of the notifications of a key
-/// with the maximum length.
+/// The maximum length of a channel's name, in bytes. It suffices for the notification channel of a key with the maximum
+/// length.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
 
-/// The number of filled outboxes that count as one operation.
+/// The number of outboxes into which a message is written at the cost of one operation.
 const WORK_AN_OP: usize = 16;
 
-/// The cost of a lookup of a name, or of a subscription to it, in filled outboxes.
+/// The cost of looking up a channel's name or subscribing to it. The unit is the cost of writing a message into one
+/// outbox.
 const WORK_A_NAME: usize = 4;
 
-/// The maximum number of names that are copied under one lock for a list.
+/// The maximum number of channel names that are copied for a list while the lock is held once.
 const NAMES_A_LOCK: usize = 32;
 
-/// Copying this number of bytes, or this number of steps of a pattern match, costs as much work as one entry of a list.
+/// The number of copied bytes, or of steps of a pattern match, that cost as much as examining one entry of a list.
 const BYTES_AN_ENTRY: usize = 256;
 
-/// The maximum number of bytes of a command that are sent to monitoring clients.
+/// The approximate maximum length of the line that monitoring clients receive for one command, in bytes. Longer
+/// commands are truncated.
 const MONITORED_BYTES_MAX: usize = 16 << 10;
 
 /// Returns the first word of the reply to a subscription, or to the end of a subscription.
@@ -143,7 +146,8 @@ fn end_subscriber(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Returns the number of subscriptions that a reply for this kind of channel contains.
+/// Returns the number of subscriptions for the reply to a change: those to shard channels, or those to channels and
+/// patterns together.
 fn subscriptions(call: &Call<'_, '_>, kind: ChannelKind) -> i64 {
     let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
     if kind == ChannelKind::Shard { count(kind) } else { count(ChannelKind::Channel) + count(ChannelKind::Pattern) }
@@ -185,9 +189,9 @@ fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) 
     subscribed
 }
 
-/// Ends subscriptions. Each name takes two steps, which [`super::SessionState::done`] counts. First the subscription is
-/// ended in the channels, so that no further message is queued for it. Then, when all queued messages are written, the
-/// reply is written.
+/// Ends subscriptions. Each name takes two steps, which [`super::SessionState::done`] counts. The first step ends the
+/// subscription in the channels, so that no further message is queued for it. The second step writes all queued
+/// messages, and then the reply.
 fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'c>) -> Run {
     let named = args.len();
     let mut left = call.args_after(args, call.session.done / 2);
@@ -301,8 +305,8 @@ fn reply_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<
     })
 }
 
-/// Refuses the commands that a subscriber of version 2 may not execute, because its client could not distinguish their
-/// replies from messages.
+/// Refuses the commands that a subscriber may not execute in version 2 of the protocol, in which a client cannot
+/// distinguish replies from messages.
 pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &CommandSpec) -> Result<(), ErrorReply> {
     let subscribed = is_subscribed_in_2(call);
     let may = matches!(
@@ -320,7 +324,7 @@ pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &CommandSpec) -> 
     if subscribed && !may { Err(ErrorReply::Subscribed(entry.name)) } else { Ok(()) }
 }
 
-/// Returns true if the client uses version 2 and has a subscription.
+/// Returns true if the client uses version 2 of the protocol and has a subscription.
 pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
     call.session.version == Version::Resp2 && call.session.subscriber().is_some_and(Subscriber::is_subscribed)
 }

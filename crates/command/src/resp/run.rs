@@ -1,4 +1,5 @@
-//! Plain `GET` and `SET` requests. Consecutive requests are looked up together, by [`crate::lookup::run`].
+//! Plain `GET` and `SET` requests, which have no options. Consecutive requests form a run, and [`crate::lookup::run`]
+//! looks up their keys together.
 
 use crate::context::WorkerContext;
 use crate::lookup::flash;
@@ -112,8 +113,8 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
     lone(buf, IN_PLACE_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
 }
 
-/// Returns true if plain requests may be executed in runs. This is the case if no client monitors requests and no
-/// request can be refused.
+/// Returns true if plain requests may be executed in runs. This is the case if no client monitors requests and no plain
+/// request of this client can be refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     let restrained = call.ctx.admission.restrained || call.session.is_restricted;
@@ -129,7 +130,8 @@ fn is_free(call: &Call<'_, '_>) -> bool {
     !others && !call.session.is_restricted && call.session.all_rights_at == call.ctx.admission.user_changes
 }
 
-/// Executes the plain requests at the start of the input. Returns `None` if the first request is not plain.
+/// Executes the plain requests at the start of the input. Returns `None` if the first request is not plain, or if plain
+/// requests may not be executed in runs.
 #[inline]
 pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
     if !call.session.is_plain() || !runs_plain(call) {
@@ -184,8 +186,8 @@ fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Prefetched<'_>) -> 
     }
 }
 
-/// Replies with a copied value or null. Returns true if the key existed. Returns `None`, without a reply, if the value
-/// is sent from its place in the store, or is not a string.
+/// Replies with a copy of a key's value, or with null. Returns true if the key existed. Returns `None`, without a
+/// reply, if the value is too long to be copied, or is not a string.
 #[inline(always)]
 pub(super) fn answer_short(
     call: &mut Call<'_, '_>,
@@ -215,7 +217,8 @@ pub(super) fn answer_short(
     }
 }
 
-/// Replies with the value of a key that is not in memory, or null. Returns true if the key existed.
+/// Replies with the value of a key that is not in memory, after it was read from flash, or with null. Returns true if
+/// the key existed.
 #[cold]
 #[inline(never)]
 fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWait> {
@@ -238,7 +241,7 @@ fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Sess
     Ok(replied)
 }
 
-/// Replies with a value that is sent from its place in the store, or with an error if the value is not a string.
+/// Replies with a long value, which is sent directly from the store, or with an error if the value is not a string.
 #[cold]
 fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWait> {
     call.room(0)?;
@@ -258,7 +261,7 @@ fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWa
     }
 }
 
-/// Replies to a `SET`, after storing the value.
+/// Stores the value of a `SET`, and replies.
 #[inline(always)]
 fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, SessionWait> {
     if call.out.room() < LINE_ROOM {

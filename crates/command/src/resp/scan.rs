@@ -27,7 +27,7 @@ use segment::Item;
 const COUNT: i64 = 10;
 /// The maximum number of steps of the walk in one `SCAN` command.
 const STEPS_MAX: usize = 1024;
-/// The maximum length of the part of a reply before the first key, in bytes. This part includes the cursor.
+/// The maximum length of the start of a reply, before the first key, in bytes. It includes the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
 /// The condition that a key must meet to be listed.
@@ -82,8 +82,8 @@ impl Filter<'_> {
     }
 }
 
-/// Starts or continues the walk of a `SCAN`. The walk takes several visits if its count is too high for one slice, or
-/// if it has to wait for items that are read from flash.
+/// Starts or continues the walk of a `SCAN`. The walk takes several visits if `count` is too high for one slice, or if
+/// it has to wait for items that are read from flash.
 fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
@@ -119,9 +119,9 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     Ok(())
 }
 
-/// Executes `RANDOMKEY`. Walks from a random position to the first step that meets keys, and replies with one of these
-/// keys. The walk takes several visits if the namespace has few keys among many items of other namespaces. The walk
-/// wraps around at most once.
+/// Executes `RANDOMKEY`. Walks from a random position to the first step that finds keys, and replies with a random key
+/// of this step. The walk takes several visits if the namespace has few keys among many items of other namespaces. The
+/// walk wraps around at most once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();

@@ -1,4 +1,4 @@
-//! The state of a connection that the protocol retains between two visits to the session.
+//! The state of a Redis connection between two visits to its session.
 
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::Publishing;
@@ -19,7 +19,7 @@ use protocol::resp::Args;
 use protocol::resp::{Parser, Version};
 use segment::Namespace;
 
-/// The state of a connection that the protocol retains between two visits.
+/// The state of a Redis connection between two visits.
 #[derive(Default)]
 pub struct SessionState {
     /// The namespace in which the connection's requests access keys.
@@ -33,12 +33,14 @@ pub struct SessionState {
     pub(super) answers: Answers,
     /// True if the client has authenticated.
     pub(super) known: bool,
-    /// The number of keys or lines of the current request that are answered.
+    /// The number of parts of the current request that are done, such as keys or lines of the reply. Each command
+    /// defines its own parts.
     pub(super) done: u32,
-    /// The number of arguments of the current request that are processed, and their length in bytes: see
-    /// `Call::args_after`.
+    /// The number of arguments of the current request that are processed, and their length in bytes (see
+    /// `Call::args_after`).
     pub(super) passed: (u32, usize),
-    /// The sum of the results of the keys or fields that the current request has processed.
+    /// The sum of the results of the keys or fields that the current request has processed. Some commands store their
+    /// stage here instead.
     pub(super) sum: i64,
     /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,
@@ -48,9 +50,9 @@ pub struct SessionState {
     pub(super) moment: Moment,
     /// True if all names and values that the current request stores were checked, and none is too long.
     pub(super) fits: bool,
-    /// True if the value being read changes so often that its key must be locked.
+    /// True if other clients change the value that the request reads so often that its key must be locked.
     pub(super) wants_key_locks: bool,
-    /// The user as which the client acts.
+    /// The user whose rights the client has.
     pub(super) user: ClientUser,
     /// The number of changes of users, since the server's start, at the last check of `user`.
     pub(super) seen_changes: u64,
@@ -60,11 +62,12 @@ pub struct SessionState {
     pub(super) long: Option<Long>,
     /// The last command that the client called.
     pub(super) last: &'static str,
-    /// True if the client is on another host and unknown (protected mode).
+    /// True if the client may execute only a few commands, because it is on another host and the server does not
+    /// require authentication (protected mode).
     pub(super) is_restricted: bool,
-    /// The end of the current `DEBUG SLEEP`, in Unix ms; 0: none is in progress.
+    /// The end of the current `DEBUG SLEEP`, in Unix ms. 0 if there is none.
     pub(super) sleeps_until_ms: u64,
-    /// Messages and long replies that are sent in addition to replies, if any.
+    /// Messages for a subscriber, and the rest of a long reply that did not fit into the output.
     pub(super) aside: Option<Box<PendingOutput>>,
     /// Watched keys and queued commands.
     pub(super) transaction: Option<Box<Transaction>>,
@@ -108,7 +111,7 @@ impl SessionState {
         self.done > 0 || self.copying.is_some()
     }
 
-    /// Returns true if the current request takes many visits.
+    /// Returns true if the current request is unfinished and may take many more visits.
     pub(crate) fn is_long(&self) -> bool {
         self.under_way.is_some() || self.walk.is_some() || self.listing.is_some() || self.done > 0
     }
@@ -124,7 +127,7 @@ impl SessionState {
         (!self.last.is_empty()).then_some(self.last)
     }
 
-    /// Restricts an unknown client on another host to a few commands (protected mode).
+    /// Restricts the client to a few commands (protected mode).
     pub(crate) fn restrict(&mut self) {
         self.is_restricted = true;
     }
@@ -156,8 +159,8 @@ impl SessionState {
             || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
     }
 
-    /// Returns the instant since which a reply is held for the client, and its length in bytes; `None` if no reply is
-    /// held.
+    /// Returns the instant at which the request or transaction whose reply is held for the client began, and the
+    /// memory of the reply in bytes. Returns `None` if no reply is held.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
         if let Some(transaction) = &self.under_way {
             return transaction.answer_held();
@@ -216,7 +219,7 @@ impl SessionState {
         self.long.is_some()
     }
 
-    /// Returns true if a request is partly consumed, or a transaction is in progress.
+    /// Returns true if a request is partly consumed, or a transaction is being executed.
     pub(crate) fn is_receiving(&self) -> bool {
         self.long.is_some() || self.is_under_way()
     }
@@ -236,7 +239,8 @@ impl SessionState {
         true
     }
 
-    /// Returns true if nothing is unfinished or unusual, so that plain requests may be executed in runs.
+    /// Returns true if no request is unfinished, and the connection has no subscription, transaction or suppressed
+    /// replies, so that plain requests may be executed in runs.
     #[inline(always)]
     pub(in crate::resp) fn is_plain(&self) -> bool {
         let whole = self.long.is_none() && self.parser.is_at_start() && self.done == 0;

@@ -1,9 +1,10 @@
-//! Requests that take several visits: their progress, and the consistency of their reads.
+//! Requests on one key that take several visits: their progress, and the consistency of their reads.
 //!
 //! ```text
-//!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> reply
+//!   more than a slice ──> a transaction of its own (`atomic`), which stores the words ──visit, visit ...──> reply
 //!                           a change: the key is locked, so other clients see the whole change or nothing
-//!                           a read:   if the value changes between visits, the read restarts, finally with a key lock
+//!                           a read:   if the value changes between visits, the read restarts; after several restarts,
+//!                                     the key is locked
 //! ```
 //!
 //! Invariants: the cost of a visit depends only on the visit's own work. Words that were processed are never parsed
@@ -28,8 +29,8 @@ use record::{Record, bin_bytes_max};
 
 /// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
-/// The number of fields that one edit of the value changes, if a request takes several visits. Each edit may copy a
-/// part of the value.
+/// The number of fields that one edit of the value changes, if a request has too many fields for one visit. Each edit
+/// may copy a part of the value.
 const FIELDS_AN_EDIT: u32 = 16;
 /// The cost of changing one field in such an edit, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
@@ -50,7 +51,8 @@ pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     call.session.passed = (call.session.done, before + bytes);
 }
 
-/// The words of a command that changes one value, divided into slices. The fields of a slice are changed together.
+/// The words of a command that changes fields of one value, divided into slices. One edit of the value changes the
+/// fields of one slice.
 pub(super) struct Slices<'c> {
     left: Args<'c>,
     /// The number of words of one field.
@@ -63,8 +65,8 @@ pub(super) struct Slices<'c> {
 
 impl<'c> Slices<'c> {
     /// Begins a visit for the command `name` with the arguments `all`. `words` are those arguments that describe
-    /// fields. If there are too many fields for one visit, the command becomes its own transaction, which locks the
-    /// key. `stores` is true if the command may store the words.
+    /// fields, with `field_words` words for each field. If there are too many fields for one visit, the command becomes
+    /// a transaction of its own, which locks the key. `stores` is true if the command may store the words.
     #[inline]
     pub(super) fn begin(
         call: &mut Call<'c, '_>,
@@ -117,7 +119,8 @@ impl<'c> Slices<'c> {
         Ok(Some((slice, call.session.done == 0)))
     }
 
-    /// Records that a slice of a request over several visits is done.
+    /// Records that a slice is done, for a request that takes several visits. Returns [`SessionWait::Yield`] if this
+    /// visit is used up and more slices follow.
     fn slice_done(&self, call: &mut Call<'_, '_>, done: Args<'_>, fields: usize) -> Run {
         words_done(call, done.len() as u32, done.wire_bytes());
         call.ops += OPS_AN_EDITED_FIELD * fields;
@@ -136,7 +139,8 @@ impl<'c> Slices<'c> {
     }
 }
 
-/// Checks the lengths of names and values before the first is stored. If one is too long, none is stored.
+/// Checks the lengths of all names and values before the first of them is stored. Returns an error if any of them is
+/// too long.
 fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     let most = call.guard.sizes().part_bytes_max();
     let mut left = words_left(call, words);
@@ -156,12 +160,14 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Continues a command that changes one value over several visits, atomically.
+/// Turns a command that changes one value into a transaction of its own, which locks the key and may take several
+/// visits.
 fn run_locked<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
-/// Continues a command that reads one value over several visits.
+/// Turns a command that reads one value into a transaction of its own, which may take several visits. The key is not
+/// locked.
 pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
     Err(run_over(call, name, args, key, Stage::Running))
 }
@@ -215,8 +221,9 @@ fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     SessionWait::Yield.into()
 }
 
-/// Ends a visit of a walk whose reply is collected in a buffer, behind the space for its header. Retains the collected
-/// part of the reply if another visit continues the walk. Discards that part if the request restarts or fails.
+/// Ends a visit of a walk whose reply is collected in a buffer, after reserved space for the reply's header. If another
+/// visit continues the walk, retains the walk and the collected part of the reply. If the request restarts or fails,
+/// discards that part.
 pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
     if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
         ran = Err(ErrorReply::ClientMemory.into());
@@ -246,7 +253,7 @@ pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: R
     }
 }
 
-/// Returns an error unless the collected reply has room for `bytes` more.
+/// Returns an error unless the collected reply has room for `bytes` more bytes.
 pub(super) fn collect_room(out: &OutBuffer, bytes: usize) -> Run {
     let want = bytes + LINE_ROOM;
     if out.collected() + want > ANSWER_BYTES_MAX {

@@ -1,5 +1,6 @@
 //! The support of each Redis command: supported, with its differences from Redis, or not supported, with the reason.
-//! [`super::catalog`] describes the supported ones. The table of `docs/protocol/resp.md` is generated from this module.
+//! [`super::catalog`] describes the supported commands. The table in `docs/protocol/resp.md` is generated from both
+//! modules.
 
 use super::catalog::{COMMANDS, CommandSpec};
 use std::fmt::Write as _;
@@ -7,11 +8,11 @@ use std::fmt::Write as _;
 /// The degree to which a Redis command is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// As in Redis.
+    /// Supported, as in Redis.
     Yes,
     /// Supported, with this difference.
     Differs(&'static str),
-    /// Not supported yet: this feature is missing.
+    /// Not supported yet, because this feature is missing.
     NotYet(&'static str),
     /// Not supported, for this reason.
     No(&'static str),
@@ -44,12 +45,13 @@ impl CommandSpec {
     }
 }
 
-/// Returns the unsupported Redis command with this name, in any case.
+/// Returns the unsupported Redis command with this name, in upper or lower case.
 pub(super) fn absent_of(name: &[u8]) -> Option<&'static Absent> {
     ABSENT.iter().find(|absent| absent.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Returns the table of all commands as Markdown, by name: the supported ones, and those of Redis 7.2 that are not.
+/// Returns a table of commands as Markdown, in the order of their names: all supported commands, and the commands of
+/// Redis 7.2 that are not supported.
 pub fn page() -> String {
     let mut rows: Vec<(&str, i8, &str, &str, Support)> =
         COMMANDS.iter().map(|entry| (entry.name, entry.arity, entry.group, entry.summary, entry.support())).collect();
@@ -70,7 +72,7 @@ pub fn page() -> String {
     page
 }
 
-/// Differences of supported commands from Redis, by name.
+/// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str)] = &[
     (
@@ -194,7 +196,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
 ];
 
-/// The commands of Redis 7.2 that are not supported, by name.
+/// The commands of Redis 7.2 that are not supported, in the order of their names.
 #[rustfmt::skip]
 pub const ABSENT: &[Absent] = &[
     absent("asking", 1, "cluster", NotYet("clusters")),
@@ -365,7 +367,8 @@ mod tests {
 
     #[test]
     fn every_command_of_redis_7_2_has_its_row() {
-        // 7.2 has 241 commands. Commands of later versions and those that Redis does not have are not counted.
+        // Redis 7.2 has 241 commands. Commands of later versions, and commands that Redis does not have, are not
+        // counted.
         let later = ["7.4.0", "8.0.0", ""];
         let here = COMMANDS.iter().filter(|entry| !later.contains(&entry.since)).count();
         assert_eq!(here + ABSENT.len(), 241);

@@ -1,9 +1,9 @@
 //! The commands `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`. This module queues the requests of a transaction and
-//! stores its watched keys; `atomic` executes the transaction.
+//! stores its watched keys. The module `atomic` executes the transaction.
 //!
 //! ```text
 //!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Replying ──> none     see `atomic`
-//!                                      └─DISCARD, EXEC of a refused request, RESET──> none
+//!                                      └─DISCARD, RESET, or EXEC after a request was refused──> none
 //! ```
 //!
 //! A watched key counts as changed if its item was replaced or removed, or has another expiry. A key that was missing
@@ -65,7 +65,8 @@ pub(super) fn queues<'c>(
     Ok(true)
 }
 
-/// Restores a transaction whose queued requests are in this call's buffer. Returns false if client memory is used up.
+/// Restores a transaction that was handed over, whose queued requests are in this call's buffer. Returns false if
+/// client memory is used up.
 pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) -> bool {
     let mut transaction = own_transaction::take_empty(call);
     for HandoverWatch { namespace, key, version } in &carried.watched {

@@ -1,5 +1,5 @@
-//! Functions that look up a key and write its value into a reply. If this is cheaper than a copy, the value is sent
-//! directly from its place in the store.
+//! Functions that look up a key and write its value into a reply. A long value is pinned and sent directly from the
+//! store, because that is cheaper than a copy.
 //!
 //! Invariant: if a value cannot be sent completely, no part of it remains in the output.
 
@@ -25,8 +25,8 @@ const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
 /// The cost of copying [`COPIED_AT_ONCE_BYTES`] bytes, in operations.
 const COPIED_AT_ONCE_OPS: usize = 16;
 
-/// The rest of a value whose beginning is already in the reply. It consists of the bytes that are sent from the store,
-/// if there are any, and the line end.
+/// The rest of a value whose beginning is already in the reply. It consists of the bytes that are sent directly from
+/// the store, if there are any, and the line end.
 pub(super) struct ValueReply {
     pub(super) identity: Identity,
     pub(super) pinned: Option<Pinned>,
@@ -44,8 +44,8 @@ pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, In
     Ok(hit)
 }
 
-/// Looks up a key. Writes null if the key does not exist; otherwise, writes the beginning of its value. The caller
-/// writes the rest with [`push_rest`]. Writes nothing if the function fails.
+/// Looks up a key. If the key does not exist, writes null. Otherwise, writes the beginning of its value, and the caller
+/// writes the returned rest with [`push_rest`].
 pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<ValueReply>, Interrupt> {
     let Some(item) = call.guard.items().get(key) else {
         if call.guard.tier().is_false_miss(key) {
@@ -97,7 +97,7 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
         Value::Large(large) => {
             replied.pinned = pin_long(call, key, large)?;
             if replied.pinned.is_none() {
-                // The value has lost a piece, so the key counts as missing.
+                // A piece of the value is lost, so the key counts as missing.
                 reply::null(call.out, call.session.version);
                 return Ok(None);
             }
@@ -125,7 +125,8 @@ pub(super) fn is_copying(call: &Call<'_, '_>) -> bool {
     call.session.copying.is_some()
 }
 
-/// Discards the part of a value that earlier visits copied, because the value is gone. The request starts over.
+/// Forgets the part of a value that earlier visits copied, because the value no longer exists. Returns the wait state
+/// after which the request starts over.
 pub(super) fn copy_again(call: &mut Call<'_, '_>) -> Interrupt {
     call.session.copying = None;
     SessionWait::Yield.into()
@@ -228,13 +229,13 @@ fn replace_replied(
     }
 }
 
-/// Returns true if the value in the reply is that of `item`, or if both are missing.
+/// Returns true if the value in the reply is the value of `item`, or if the reply is null and there is no item.
 pub(super) fn is_replied(item: Option<&Item<'_>>, replied: Option<&ValueReply>) -> bool {
     item.map(Identity::of) == replied.map(|replied| replied.identity)
 }
 
-/// Writes the rest of a value, or removes its written part if the change failed. Returns true if the key had an item,
-/// and the result of the change.
+/// Writes the rest of a value if `changed`, the result of a change, is `Ok`. Otherwise, removes the written part of the
+/// value. Returns true if the reply contains a value, and the result of the change.
 pub(super) fn finish_or_take_back<T>(
     call: &mut Call<'_, '_>,
     replied: Option<ValueReply>,
@@ -256,8 +257,8 @@ pub(super) fn finish_or_take_back<T>(
     }
 }
 
-/// Removes the part of a value that an earlier visit copied, unless the key still has the same value. `value` is the
-/// key's current value.
+/// Removes the part of a value that earlier visits copied into the reply, unless the key still has the same value.
+/// `value` is the key's current value.
 #[inline]
 pub(super) fn continue_copy(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {

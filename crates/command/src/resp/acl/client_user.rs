@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// The user as whom a client is authenticated.
 #[derive(Clone, Debug, Default)]
 pub(in crate::resp) enum ClientUser {
-    /// The default user, as whom a client acts before it authenticates.
+    /// The default user, whose rights a client has before it authenticates.
     #[default]
     Default,
     /// A user of `listen.auth_file`, with all rights.
@@ -26,7 +26,8 @@ impl ClientUser {
         }
     }
 
-    /// Returns the session's user in this process. A user that was deleted meanwhile becomes the default user.
+    /// Returns this process's user for a session that was handed over. If the user no longer exists, returns the
+    /// default user.
     pub(in crate::resp) fn of(carried: &HandoverUser, users: &Users) -> Self {
         match carried {
             HandoverUser::Anonymous => Self::Default,

@@ -1,13 +1,14 @@
-//! Users with rights: the command `ACL`, and the checks of each request from a client that does not have all rights.
+//! Users and their rights: the command `ACL`, and the check whether a client's user may execute a request.
 //!
 //! ```text
-//!   request ──> is there any user other than the original default user?  no: no further check
-//!                 yes ──> the client's user, looked up again if users changed ──> has it all rights? ──> continue
-//!                     └─no─> command ──> keys ──> channels ──> namespace ──> continue, or NOPERM and a log entry
+//!   request ──> is there only the default user, unchanged?  yes: execute
+//!                 └─no─> look up the client's user again if users changed ──> has the user all rights?  yes: execute
+//!                          └─no─> check command ──> keys or channels ──> namespace ──> execute, or NOPERM, log entry
 //! ```
 //! Rights are checked when a request is executed or queued. A queued request is checked again when it is executed.
 //! `crates/command/src/resp/admit.rs` calls the checks before a command is executed.
-//! memcached clients have no rights of their own: `listen.auth_file` admits them, or all of them are admitted.
+//! memcached clients have no rights of their own: if `listen.auth_file` is set, it admits them, otherwise all of them
+//! are admitted.
 
 use crate::resp::aside;
 use crate::resp::clients;
@@ -35,7 +36,7 @@ use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 /// The keys of a request, as far as they are known when the client's rights to execute the request are checked.
 #[derive(Clone, Copy)]
 pub(super) enum KnownKeys<'k, 'c> {
-    /// All arguments are known.
+    /// All keys are known, from these arguments of the request.
     All(Args<'c>),
     /// The request has only this key.
     One(&'k [u8]),
@@ -43,8 +44,8 @@ pub(super) enum KnownKeys<'k, 'c> {
     Some,
 }
 
-/// Returns the kinds of access, [`READ`] and [`WRITE`], of a command to its key number `place`; 0 for a command that
-/// reads no value, such as `EXISTS`.
+/// Returns the kinds of access, [`READ`] and [`WRITE`], that a command needs to its key number `place`. Returns 0 for a
+/// command that neither returns nor changes a value, such as `EXISTS`.
 fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
     match entry.name {
         "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
@@ -75,7 +76,8 @@ impl Denied {
     }
 }
 
-/// Returns the reason why `rights` refuse request number `number` in any namespace; `None` if they allow it.
+/// Returns the reason why `rights` refuse a request of the command or subcommand `number`, regardless of the namespace.
+/// Returns `None` if they allow it.
 fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: KnownKeys<'_, '_>) -> Option<Denied> {
     if !rights.allows(number) {
         return Some(Denied {
@@ -143,7 +145,8 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     Err(denied.fault.into())
 }
 
-/// Returns the reason why `rights` refuse a request in the client's namespace, or in the namespace that it selects.
+/// Returns the reason why `rights` refuse a request in the client's namespace, or in the namespace that the request
+/// selects. Returns `None` if they allow it.
 fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, first: Option<&[u8]>) -> Option<Denied> {
     if rights.all_namespaces() {
         return None;
@@ -161,8 +164,8 @@ fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, f
     (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
 }
 
-/// Checks the rights of a queued request again: users may have changed since it was queued, even by an earlier request
-/// of the same transaction.
+/// Checks the client's rights to a queued request again, because users may have changed since it was queued, even by an
+/// earlier request of the same transaction.
 pub(super) fn permit_queued(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -186,7 +189,7 @@ pub(super) fn permit_queued(
     Err(ErrorReply::PermissionRevoked(reason))
 }
 
-/// Looks up the client's user again after users were changed. Returns false if the user was removed.
+/// Looks up the client's user again, because users have changed. Returns false if the user no longer exists.
 fn refresh_user(call: &mut Call<'_, '_>) -> bool {
     if let ClientUser::User(user) = &call.session.user {
         match call.ctx.shared.users.find(&user.name) {
@@ -204,7 +207,8 @@ fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, u
     call.ctx.shared.users.refused(Refusal { reason, context, object, user }, call.ctx.now, client);
 }
 
-/// Authenticates the client as `name`, if the password is right.
+/// Authenticates the client as the user `name` if the password is right. Otherwise, logs the refusal and returns an
+/// error.
 pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
     let shared = &call.ctx.shared;
     let file = shared.auth.as_ref();
@@ -239,7 +243,7 @@ fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
     }
 }
 
-/// `ACL CAT | DELUSER | DRYRUN | GENPASS | GETUSER | LIST | LOAD | LOG | SAVE | SETUSER | USERS | WHOAMI`
+/// Executes `ACL CAT | DELUSER | DRYRUN | GENPASS | GETUSER | LIST | LOAD | LOG | SAVE | SETUSER | USERS | WHOAMI`.
 pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
@@ -427,7 +431,7 @@ fn reply_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Replies whether another user may execute a request (`ACL DRYRUN`).
+/// Executes `ACL DRYRUN`: replies whether a named user may execute a request. Does not check the namespace.
 fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let Some(user) = call.ctx.shared.users.find(name) else {

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 /// The maximum number of commands and subcommands.
 const NUMBERS_MAX: usize = 256;
-/// The maximum number of all patterns, namespaces and rules for commands of one user together.
+/// The maximum number of rules of one user: patterns, namespaces and rules for commands together.
 pub const RULES_MAX: usize = 1000;
 
 const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
@@ -186,7 +186,7 @@ impl Rights {
         self.commands.has(number)
     }
 
-    /// Returns true if all kinds of `access` to a key are allowed.
+    /// Returns true if the user has all kinds of access to `key` that `access` contains.
     pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }

@@ -1,6 +1,6 @@
-//! Commands whose first argument is a subcommand. Each subcommand has its own categories.
+//! The subcommands of commands whose first argument is a subcommand. Each subcommand has its own access categories.
 
-/// Command, subcommand and categories, in the order of their names.
+/// All subcommands: the command, the subcommand and its categories, in the order of the names.
 #[rustfmt::skip]
 pub(super) const SUBCOMMANDS: &[(&str, &str, &[&str])] = &[
     ("acl", "cat", &["slow"]),

@@ -28,14 +28,14 @@ const LOG_MAX: usize = 128;
 /// The maximum length of a key, channel or command name in a log entry, in bytes. Longer names are truncated, because a
 /// client can choose their length.
 const LOG_OBJECT_BYTES_MAX: usize = 1024;
-/// The time in ms during which a repeated refusal does not get its own log entry, but is counted in the entry of the
-/// earlier refusal.
+/// The time in ms after a refusal, or after its last repetition, during which an equal refusal is counted in the same
+/// log entry.
 const LOG_SAME_MS: u64 = 60_000;
 /// The maximum size of a file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The approximate overhead of each allocated block of memory, in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
-/// The name of the user as whom a client acts before it authenticates.
+/// The name of the user whose rights a client has before it authenticates.
 pub const DEFAULT: &[u8] = b"default";
 
 const SYNTAX: RuleError = "Syntax error";
@@ -43,7 +43,7 @@ const NO_PASSWORD: RuleError = "The password you are trying to remove from the u
 const BAD_HASH: RuleError =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 const TOO_MANY: RuleError = "The user has the maximum number of passwords";
-/// The error that a change needs more client memory than users may occupy.
+/// The error for a change that needs more client memory than is available for users.
 pub(super) const NO_MEMORY: RuleError =
     "users and their rules have reached their memory limit: raise limits.client_memory";
 
@@ -54,8 +54,8 @@ pub struct User {
     pub(super) no_password: bool,
     passwords: Vec<[u8; 32]>,
     pub(super) rights: Rights,
-    /// The user's share of client memory, reserved when the user is added to the server's users. When the user is
-    /// changed, the old version keeps its share as long as a connection refers to that version.
+    /// The user's share of client memory, which is reserved when the user is added to the server's users. When the user
+    /// is changed, the old version retains its share until no connection refers to that version.
     held: Option<Grant>,
 }
 
@@ -96,7 +96,7 @@ impl User {
         Self { is_on: is_open, no_password: is_open, rights: Rights::all(), ..Self::new(DEFAULT) }
     }
 
-    /// Applies a rule.
+    /// Applies a rule to the user, such as `on`, `>password` or `+get`.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         if self.rights.apply(rule)?.is_some() {
             return Ok(());
@@ -142,7 +142,7 @@ impl User {
         self.is_on && (self.no_password || any)
     }
 
-    /// Returns the user's flags, without those that are about rights.
+    /// Returns the user's flags, without the flags about rights.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let first = if self.is_on { "on" } else { "off" };
         [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
@@ -196,19 +196,19 @@ fn unhex(text: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// The reason for a refusal, and its object.
+/// A refused request or a failed authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// `auth`, `command`, `key`, `channel` or `namespace`.
     pub(super) reason: &'static str,
     /// `toplevel` or `multi`.
     pub(super) context: &'static str,
-    /// The command, key or channel.
+    /// The name of the refused command, key, channel or namespace.
     pub(super) object: Vec<u8>,
     pub(super) user: Vec<u8>,
 }
 
-/// A refusal in the log.
+/// An entry of the log of refusals.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) refusal: Refusal,
@@ -233,7 +233,7 @@ pub struct Users {
     by_name: RwLock<Arc<ByName>>,
     /// The number of changes of the users. 0 means that there is only the default user, unchanged.
     changes: AtomicU64,
-    /// True if a client must authenticate before it may execute other commands.
+    /// True if the default user cannot be used without a password, so that clients must authenticate.
     asks: AtomicBool,
     /// True if a command has changed users since the file was read or written.
     unsaved: AtomicBool,
@@ -250,7 +250,7 @@ impl std::fmt::Debug for Users {
 /// The reason why a file of users cannot be loaded or saved.
 #[derive(Debug)]
 pub enum FileError {
-    /// No file was named.
+    /// The configuration names no file.
     None,
     /// The file could not be read or written, for this reason.
     Io(std::io::Error),
@@ -283,7 +283,8 @@ impl Users {
         Ok(users)
     }
 
-    /// Creates the users of `lines`, which have the format of the file. The file is not read.
+    /// Creates the default user and the users in `lines`, which have the format of the file. Does not read the file at
+    /// `path`.
     ///
     /// # Errors
     /// If the lines are malformed.
@@ -402,17 +403,17 @@ impl Users {
         self.replace(&text, false)
     }
 
-    /// Returns all users as lines of a file, if a command has changed them since the file was read or written.
+    /// Returns all users in the format of the file, if a command has changed them since the file was read or written.
     pub fn unsaved(&self) -> Option<Vec<u8>> {
         self.unsaved.load(Relaxed).then(|| self.lines())
     }
 
-    /// Returns all users as lines of a file.
+    /// Returns all users in the format of the file.
     pub fn lines(&self) -> Vec<u8> {
         self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect()
     }
 
-    /// Replaces all users with the users that [`Users::unsaved`] returned in the process that hands over.
+    /// Replaces all users with `lines`, which [`Users::unsaved`] returned in the process that handed over.
     ///
     /// # Errors
     /// If the lines are malformed.
@@ -433,7 +434,7 @@ impl Users {
         })
     }
 
-    /// Writes the file completely or not at all.
+    /// Writes all users to the file. If the write fails, the old file remains unchanged.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -450,7 +451,7 @@ impl Users {
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
-        // The mark is cleared before the write. A change during the write sets it again, because the written file may
+        // `unsaved` is cleared before the write. A change during the write sets it again, because the written file may
         // not contain that change.
         self.unsaved.store(false, Relaxed);
         write().map_err(|error| {

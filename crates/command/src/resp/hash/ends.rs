@@ -23,8 +23,8 @@ const NONE: i64 = -2;
 /// The number that a command replies for a field without an expiry.
 const NO_EXPIRY: i64 = -1;
 
-/// Parses `FIELDS`, the number of fields, and the words of these fields; returns the words of the fields. Fails unless
-/// there are exactly `each` words for each field.
+/// Parses the word `FIELDS`, the number of fields, and the words of these fields, with `each` words for each field.
+/// Returns the words of the fields. Returns an error if their number differs.
 fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, ErrorReply> {
     if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
         return Err(ErrorReply::FieldsMissing);
@@ -39,7 +39,8 @@ fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Ar
     Ok(args)
 }
 
-/// Returns the instant of a deadline as the expiry of a field, in milliseconds since the epoch.
+/// Returns the instant of a deadline as the expiry of a field, in milliseconds since the epoch. Returns an error if a
+/// field cannot have an expiry that late.
 fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, ErrorReply> {
     let Expire::At(at) = deadline.expire() else { return Err(ErrorReply::ExpireTime(command)) };
     if at.0 > record::END_MS_MAX { Err(ErrorReply::ExpireTime(command)) } else { Ok(at.0) }
@@ -58,15 +59,15 @@ fn option_end(
     end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
-/// Writes the header of an array of `fields` elements, if the command has not yet written an element.
+/// Writes the header of an array of `fields` elements, if no earlier visit has written it.
 fn fields_head(call: &mut Call<'_, '_>, fields: usize) {
     if call.session.done == 0 {
         reply::array(call.out, fields as u64);
     }
 }
 
-/// Calls `each` for each of the fields `names`, and replies with an array of the returned numbers. `all` contains all
-/// arguments of the command, and ends with `names`.
+/// Calls `each` to change each of the fields `names`, and replies with an array of the returned numbers. `all` contains
+/// all arguments of the command, and ends with `names`.
 fn change_each_and_reply<'c>(
     call: &mut Call<'c, '_>,
     (name, event): (&'static str, KeyEvent),
@@ -170,7 +171,7 @@ fn reply_values_and_change<'c>(
                     }
                 }
             }
-            // If the reply does not fit in the output buffer, the record is left unchanged.
+            // If the reply does not fit into the output buffer, the record is left unchanged.
             let fits = replied.len() + LINE_ROOM <= room;
             Ok(if fits && changed { Edited::Store(replied) } else { Edited::Keep(replied) })
         })?;
@@ -275,8 +276,9 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// The stages of `HSETEX`, which are stored in [`super::super::SessionState::sum`]: the command checks the fields,
-/// stores the fields, or was refused because a field does not meet the condition.
+/// The stages of `HSETEX`, which [`super::super::SessionState::sum`] contains. In the first stage, the command checks
+/// the condition for each field. In the second stage, it stores the fields. In the third stage, it was refused, because
+/// a field does not meet the condition.
 const CHECKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;

@@ -1,5 +1,5 @@
-//! Hash commands. A hash is a record whose bins are returned as text. The commands read a record in place, without
-//! copying it first.
+//! Hash commands. A hash is a record, and a field is a bin, whose value is returned as text. The commands read a record
+//! in place, without copying it first.
 
 use crate::resp::state::walk::Walk;
 mod change;
@@ -23,7 +23,7 @@ use protocol::sink::Fixed;
 use record::{Bin, Damaged, HASHES, Kind, Name, Record};
 use segment::{Item, Value};
 
-/// The parts of a field that a reply contains: its name, its value, or both.
+/// The parts of each field that a reply contains: its name, its value, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyParts {
     Names,
@@ -40,8 +40,8 @@ impl ReplyParts {
         })
     }
 
-    /// Writes the parts of one field that the reply contains. This function is always inlined, because it runs for each
-    /// field of a hash. Without the attribute, unrelated changes could stop the compiler from inlining it.
+    /// Writes the selected parts of one field. This function is always inlined, because it runs for each field of a
+    /// hash. Without the attribute, unrelated changes of the code could stop the compiler from inlining it.
     #[inline(always)]
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
         if self != Self::Values {
@@ -56,8 +56,8 @@ impl ReplyParts {
 /// The number of copied bytes that count as one operation of a visit.
 const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
-/// Calls `look` with the record of a key and replies with the number that `look` returns, or with 0 if the key does not
-/// exist. Counts the read.
+/// Calls `look` with the record of a key, and replies with the number that `look` returns. Replies with 0 if the key
+/// does not exist. Counts the read in the metrics.
 pub(super) fn number_of(
     call: &mut Call<'_, '_>,
     bytes: &[u8],
@@ -89,7 +89,7 @@ fn reply_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, te
     }
 }
 
-/// Replies with all fields of a record, leaf by leaf.
+/// Replies with all fields of a large record, leaf by leaf, over several visits.
 fn reply_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: ReplyParts) -> Run {
     let mut walk = call.session.walk.take().unwrap_or_default();
     let ran = reply_leaves_over_visits(call, key, telling, &mut walk);
@@ -203,8 +203,8 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     reply_some(call, key, args)
 }
 
-/// Replies with an array that has one element for each field in `names`, over several visits. `args` begins with the
-/// key and ends with `names`.
+/// Replies with an array that has one element for each field in `names`, over several visits. `each` writes one
+/// element. `args` begins with the key and ends with `names`.
 pub(super) fn reply_each<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,

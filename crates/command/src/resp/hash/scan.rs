@@ -24,7 +24,7 @@ use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{Bin, Digits, HASHES};
 
-/// The maximum number of fields of a hash that one call returns completely, even if `COUNT` is lower.
+/// The maximum number of fields of a hash that one `HSCAN` returns completely, even if `COUNT` is lower.
 const WHOLE_MAX: usize = 128;
 /// The default of `COUNT`, in fields.
 const COUNT: i64 = 10;
@@ -59,8 +59,8 @@ impl<'c> Scan<'c> {
         Ok(scan)
     }
 
-    /// Returns the end of the range of hashes that one step covers, from `from`. The record must be stored as one item
-    /// and have about `fields` fields.
+    /// Returns the end of the range of hashes that one step covers. The range begins at `from`. The record must be
+    /// stored as one item. `fields` is the approximate number of its fields.
     fn to(&self, from: u64, fields: usize) -> u64 {
         if fields <= WHOLE_MAX {
             return HASHES;
@@ -86,8 +86,8 @@ impl<'c> Scan<'c> {
     }
 }
 
-/// Executes `HSCAN`. If one visit cannot complete the scan, or the reply may not fit in the output buffer, runs the
-/// command as its own transaction.
+/// Executes `HSCAN`. If one visit cannot complete the scan, or the reply may not fit into the output buffer, turns the
+/// command into a transaction of its own.
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
@@ -152,7 +152,7 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
     Ok(())
 }
 
-/// Scans over several visits.
+/// Continues a scan that takes several visits.
 fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     // Changes by other clients do not restart the scan.
@@ -250,8 +250,8 @@ impl Drawing {
         Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
     }
 
-    /// Refuses a negative count whose fields cannot fit in a reply of `bytes_max` bytes. Each field needs at least five
-    /// bytes.
+    /// Refuses a negative count whose fields cannot fit into a reply of `bytes_max` bytes. Each field needs at least
+    /// five bytes.
     fn check(self, bytes_max: usize) -> Result<(), ErrorReply> {
         let most = bytes_max as u64 / 5;
         if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
@@ -315,7 +315,7 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
         drawing.check(call.ctx.request_bytes_max)?;
         if !call.collects_replies {
-            // The caller reacts to this error by running the command again as its own transaction.
+            // After this error, the caller turns the command into a transaction of its own.
             return Err(ErrorReply::AnswerTooLong.into());
         }
         let mut walk = call.session.walk.take().unwrap_or_default();
@@ -372,7 +372,7 @@ fn draw_over_visits(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk:
     Ok(())
 }
 
-/// Draws random fields from the next part of the record. Returns false after the last part.
+/// Selects random fields from the next part of the record, and writes them. Returns false after the last part.
 fn draw_by_walk(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -405,8 +405,8 @@ fn draw_by_walk(
     Ok(to < HASHES)
 }
 
-/// Tries to draw one field from a random part of the record, or from the next part if the previous part had no fields.
-/// Returns false if the record has no fields.
+/// Tries to draw one field from a random part of the record, and writes it. If the previous part had no fields, tries
+/// the part after it instead. Returns false if no part has fields.
 fn draw_one(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -414,7 +414,7 @@ fn draw_one(
     walk: &mut Walk,
     prng: &mut Prng,
 ) -> Result<bool, Interrupt> {
-    // If the previous part had no fields, this call tries the part after it.
+    // `steps` is the number of consecutive parts without fields.
     let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
     let distinct = drawing.count.is_some_and(|count| count > 0);
     let met = &walk.found_hashes;
@@ -452,7 +452,7 @@ fn draw_one(
             }
         }
     }
-    // After a pass over all parts without a field, returns false.
+    // Gives up after so many consecutive parts without fields that they must have been all parts.
     Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 
@@ -466,8 +466,8 @@ fn hash_of(bin: &Bin<'_>) -> u64 {
 /// The maximum number of random fields, which may repeat, that one visit draws.
 const DRAWN_AT_ONCE_MAX: u64 = 256;
 
-/// The inverse of a share. If at least `1 / WALKED_SHARE` of the fields is requested without repetition, the command
-/// walks over all fields.
+/// The inverse of a share. If a request for distinct fields asks for at least `1 / WALKED_SHARE` of the fields, the
+/// command walks over all fields instead of drawing them one by one.
 const WALKED_SHARE: u64 = 8;
 
 /// Returns `count` distinct random fields, in stored order. If `count` is negative, returns `-count` random fields,

@@ -1,4 +1,5 @@
-//! Requests with any number of keys, which are processed one after another, and the reply at the end.
+//! Requests with more keys than fit into the receive buffer. The keys are processed one after another while they are
+//! received.
 
 use super::super::catalog::CommandSpec;
 use super::super::error::ErrorReply;
@@ -14,7 +15,7 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Argument, Limits, argument, reply};
 use segment::{Delete, DeleteOutcome, Expire, PutMode};
 
-/// Processes the received arguments one after another.
+/// Processes the received arguments one after another, and completes the reply after the last of them.
 pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec, mut left: u32, each: Each) -> Step {
     let mark = call.out.mark();
     let hush = call.session.answers != Answers::All;
@@ -30,7 +31,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
             Argument::Whole { bytes, consumed } => (bytes, consumed),
             Argument::Incomplete { want } => break Err(SessionWait::NeedInput { want }),
             Argument::Long { len, consumed } if each != Each::Set => {
-                // The argument is longer than the maximum length of a key, so no item has this key.
+                // The argument is longer than any key, so no item has this key.
                 if each == Each::Get && !hush {
                     call.null();
                 }
@@ -82,7 +83,7 @@ pub(super) fn continue_keys(call: &mut Call<'_, '_>, entry: &'static CommandSpec
     Ok(())
 }
 
-/// Returns an error if the output buffer has no room for the next part of a reply, or if this visit has used up its
+/// Returns a wait state if the output buffer has no room for the next part of a reply, or if this visit has used up its
 /// slice.
 fn check_room_and_slice(call: &Call<'_, '_>) -> Step {
     call.room(0)?;
@@ -122,8 +123,8 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
     Ok(())
 }
 
-/// Stores the value that follows `key` in the request. The key took `consumed` bytes. Returns false if the request
-/// continues in another stage, because the value is still being received or was refused.
+/// Stores the value that follows `key` in the request. The key's argument has `consumed` bytes. Returns false if the
+/// request is now in another stage, because the value is long and is being received, or because it was refused.
 fn pair(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,

@@ -2,13 +2,13 @@
 //! store while it is received, or many keys, which are processed one after another.
 //!
 //! ```text
-//!   head of SET k <100 MiB> EX 9 ──> Value: into the store ──> the words after it ──> stored with these options
+//!   head of SET k <100 MiB> EX 9 ──> Value: written to the store ──> the words after it ──> stored with these options
 //!   first 256 KiB of DEL, MGET, MSET ... ──> Each: an argument, its part of the reply, the next argument
-//!   anything else, or an error ──> the error ──> Skipped: the rest is received and discarded
+//!   any other long request, or an error ──> error reply ──> Skipped: the rest is received and discarded
 //! ```
 //!
-//! - A long request is consumed while it is received, so it does not occupy a buffer while its client sends slowly. A
-//!   long request with many keys is not atomic: other requests are executed between its keys.
+//! - A long request is consumed while it is received, so a client that sends slowly does not occupy a buffer. A long
+//!   request with many keys is not atomic: other requests are executed between its keys.
 //! - A long value becomes visible only after the complete request, including the words after the value, was received.
 //!   If the client stops sending before that, nothing is stored.
 
@@ -35,8 +35,8 @@ use segment::Guard;
 /// options of `SET` together.
 const TAIL_MAX: usize = 16;
 
-/// Returns the effect of a command on the value that follows `args`, which begin with the command's name. Returns
-/// `None` if the command does not store the value.
+/// Returns the effect that a command has with the value that follows `args`, which begin with the command's name.
+/// Returns `None` if the command does not store this argument as a value.
 fn effect_of(entry: &CommandSpec, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<ValueEffect>, ErrorReply> {
     let words = args.len();
     // `word` is the word after the name and the key.
@@ -90,9 +90,10 @@ pub(super) fn head<'c>(
         Err(fault) => return refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
     };
     let whole = u64::from(value_len) <= call.guard.sizes().large_threshold();
-    // A value whose command has a condition is not received in place, because the result of the condition is known only
-    // when the whole value has been received. While the server drains before a handover, a value is not received in
-    // place either, because such a receive cannot be handed over.
+    // A value that is stored as one item is received in place only if it is the last argument and is stored
+    // unconditionally. Otherwise, the effect of the command is known only when the whole request has been received.
+    // While the server drains before a handover, no value is received in place, because an unfinished receive cannot be
+    // handed over.
     let drains = call.ctx.shared.host.is_draining();
     if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
         return Ok(false);
@@ -111,8 +112,8 @@ pub(super) fn head<'c>(
     }
 }
 
-/// Begins a request that is longer than the buffer. `args` are the arguments in the first `consumed` bytes, which were
-/// received; `left` more arguments follow.
+/// Begins a request that is longer than the buffer. `args` are the arguments in the first `consumed` bytes, which have
+/// been received. `left` more arguments follow.
 #[cold]
 pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
     if call.ctx.shared.host.is_draining() {
@@ -161,7 +162,7 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// Ends a long request whose reply is in the output.
+/// Ends a long request whose reply is in the output: counts the request, and sends it to the monitoring clients.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
     call.remove_unwanted_reply(mark, answers);

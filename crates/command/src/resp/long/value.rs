@@ -1,4 +1,5 @@
-//! A value that is written to the store while it is received: its beginning, its parts, and the options after it.
+//! The receive of a long value, which is written to the store while it is received: its begin, its parts, and the
+//! options after the value.
 
 use super::super::acl::KnownKeys;
 use super::super::catalog::CommandSpec;
@@ -18,7 +19,7 @@ use arrayvec::ArrayVec;
 use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 
-/// Checks all conditions for storing a value that can be checked before the value is received.
+/// Checks the conditions for storing a value that can be checked before the value is received.
 pub(super) fn may_begin(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,
@@ -77,8 +78,8 @@ pub(super) fn pieces_begin(
     (value_len, left): (u32, u32),
     consumed: usize,
 ) -> Step {
-    // An option after the value may still set the expiry, which is therefore not known yet. The pieces may have a later
-    // expiry than their head, because they are removed together with the head.
+    // The expiry is not known yet if an option after the value may set it. The pieces may expire later than their head,
+    // because they are removed together with it.
     let expire = if let ValueEffect::Until(expire) = rule { expire } else { Expire::Never };
     let name = call.guard.key(call.session.namespace, key);
     let begun = call.guard.large().begin(&name, value_len.into(), expire);
@@ -137,7 +138,8 @@ pub(super) fn continue_value(
     }
 }
 
-/// Completes a value, whose last `held` bytes are in the input. Parses the words after the value, and stores the value.
+/// Completes a value whose last `held` bytes are still in the input. Parses the words after the value, and stores the
+/// value when all of them have been received.
 fn value_complete(
     call: &mut Call<'_, '_>,
     entry: &'static CommandSpec,

@@ -1,5 +1,5 @@
-//! The commands `REC.MGET` and `REC.MPUT`, which read or store several records at once. Both are atomic: other commands
-//! see either all changes of a `REC.MPUT` or none of them (see `atomic`).
+//! The commands `REC.MGET` and `REC.MPUT`, which read or store several records at once. Both are atomic, up to the
+//! maximum number of keys (see `atomic`): other commands see either all changes of a `REC.MPUT` or none of them.
 
 use super::given::Given;
 use super::ops::Op;

@@ -1,4 +1,4 @@
-//! Parsing of values in requests. A value is given by the words that follow a bin's name, a list index or a map key.
+//! Parsing of typed values in requests. The words of a value follow a bin's name, a list index or a map key.
 
 use super::{Bad, Refusal, bin_name, typed};
 use crate::resp::error::ErrorReply;
@@ -23,8 +23,9 @@ impl<'c> Given<'c> {
         }
     }
 
-    /// Parses a type and a value. After its type, a list has the number of its values, and then a type and a value for
-    /// each. A map has the number of its keys, and then each key with the type and the value that belong to it.
+    /// Parses a type and a value. For a list, the number of its values follows the type, and then the type and value of
+    /// each. For a map, the number of its keys follows the type, and then each key with the type and value that belong
+    /// to it.
     pub(super) fn read(bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
         Self::read_at(bin, args, 1)
     }

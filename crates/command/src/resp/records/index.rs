@@ -1,5 +1,5 @@
-//! The command `REC.INDEX`, which manages secondary indexes of record sets; and the insertion of existing records into
-//! a new or recreated index.
+//! The command `REC.INDEX`, which manages secondary indexes of record sets, and the insertion of existing records into
+//! new or recreated indexes.
 
 use super::{Bad, bin_name, set_name};
 use crate::keyspace::indexes::{IndexFault, IndexState, SetIndex};
@@ -29,8 +29,8 @@ use std::time::Duration;
 const MEMORY_PART: u64 = 32;
 /// The minimum memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
-/// The pause between two checks whether the store has found all items of an earlier process. Before that, the indexing
-/// thread inserts no records.
+/// The pause between two checks whether the store has found all items of an earlier process. Only then does the
+/// indexing thread begin to insert records.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
 /// The pause between two checks whether reads from flash have completed.
 const READ_SLEEP: Duration = Duration::from_micros(200);
@@ -165,7 +165,7 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-    // The store only regains memory that it had before the index was created, so resizing the store cannot fail.
+    // The store only grows by the memory that it had before the index was created, so resizing it cannot fail.
     shared.indexes.drop_index(set, bin, |bytes| {
         let _ = shared.resize_store(whole.saturating_sub(bytes));
     })
@@ -177,7 +177,7 @@ fn has_memory_for(shared: &Shared, whole: u64, bytes: u64) -> bool {
     whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
 
-/// Recreates the persisted indexes without entries. [`insert_persisted`] inserts the entries later.
+/// Recreates the persisted indexes `kept`, without entries. [`insert_persisted`] inserts the entries later.
 pub fn recreate_persisted(shared: &Shared, kept: &[PersistedIndex]) {
     let whole = shared.store.memory_bytes();
     for PersistedIndex { set, kind, bytes, bin } in kept {
@@ -238,8 +238,8 @@ fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes
         return false;
     }
     let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
-    // If the record has lost a part, removes the record. If another thread has changed the record meanwhile, returns
-    // false, so that the caller retries.
+    // If a part of the record is lost, the record is removed. If another thread has changed the record meanwhile,
+    // returns false, so that the caller retries.
     entered.is_ok() || !guard.parts().take_lost() || guard.parts_mut().end_broken(&key).is_ok_and(|ended| ended)
 }
 
@@ -268,7 +268,7 @@ fn list(call: &mut Call<'_, '_>) -> Run {
     Ok(())
 }
 
-/// Inserts the record of a key into an index that was created after the record.
+/// Inserts the existing record of a key into a new index.
 fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Interrupt> {
     let shared = Arc::clone(&call.ctx.shared);
     let key = call.key(bytes);
@@ -284,8 +284,8 @@ fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result
     }
 }
 
-/// Inserts the record of a key into the indexes that `of` returns for the record's set. The caller has locked the key's
-/// stripe.
+/// Inserts the record of a key into the indexes that `of` returns for the number of the record's set. The caller holds
+/// the lock of the key's stripe.
 pub(in crate::resp) fn enter_in(
     call: &Call<'_, '_>,
     bytes: &[u8],
@@ -294,7 +294,7 @@ pub(in crate::resp) fn enter_in(
     enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
 }
 
-/// Inserts a record like [`enter_in`], for a caller that has no [`Call`].
+/// Inserts a record as [`enter_in`] does, for a caller that has no [`Call`].
 fn enter_record(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -305,7 +305,7 @@ fn enter_record(
 }
 
 /// Inserts a record that was read from flash. Returns false if the record is no longer at the place from which it was
-/// read, or if another thread is changing the record.
+/// read, if another thread is changing the record, or if the record is damaged.
 fn enter_on_flash(
     guard: &Guard<'_>,
     view: View<'_>,
@@ -315,7 +315,6 @@ fn enter_on_flash(
 ) -> bool {
     let key = guard.key(namespace, item.key);
     let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
-    // A damaged record has no value to insert.
     guard.walks().is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
 }
 

@@ -1,9 +1,9 @@
-//! Records with typed bins: the commands `REC.*`. These commands store items in the same format as hash commands. In
-//! addition, they return the types of bins and the revisions of records, and their error replies contain the names of
-//! the key and the bin.
+//! The commands `REC.*`, which access records with typed bins. They store items in the same format as hash commands. In
+//! addition, they return the types of bins and the revisions of records, and their error replies contain the key and
+//! the name of the bin.
 //!
 //! ```text
-//!   request ──> key, Options (conditions), Op, Op (operations) ──> a change of one item, or an error and no change
+//!   request ──> key, Options (conditions), list of Op (operations) ──> a change of one item, or an error and no change
 //! ```
 
 mod batch;
@@ -58,7 +58,7 @@ enum Refusal<'c> {
     UnknownType(&'c [u8], &'c [u8]),
     /// A bin name or map key that is empty or too long.
     BinName(&'c [u8]),
-    /// The number of the record's set, or `None` if the record is in no set; and the number of the requested set.
+    /// The number of the record's set (`None` if the record is in no set), and the number of the requested set.
     OtherSet(Option<u16>, u16),
     /// The record does not match the filter.
     Filtered,
@@ -174,7 +174,7 @@ impl Refusal<'_> {
 const _: () = assert!(BIN_NAME_BYTES_MAX == 63 && SET_NAME_BYTES_MAX == 63, "the error says so");
 const _: () = assert!(record::DEPTH_MAX == 8 && record::SETS_MAX == 1023, "the error says so");
 
-/// The reason why a request fails.
+/// The reason why a request fails. Each kind of reason has its own form of error reply.
 enum Bad<'c> {
     Refusal(Refusal<'c>),
     Fault(ErrorReply),

@@ -35,7 +35,7 @@ pub(super) fn do_all<'c>(
     if ops.iter().any(Op::writes) {
         typed::room_to_store(call, 0)?;
     }
-    // The record is left unchanged if the reply does not fit in the output buffer.
+    // If the reply does not fit into the output buffer, the record is left unchanged.
     let (room, version, now) = (call.out.room(), call.session.version, call.ctx.now);
     let set = make_set(call, options)?;
     let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
@@ -93,7 +93,7 @@ fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, E
     Ok(Some(made.number()))
 }
 
-/// Executes the operation `word` on each bin that the request names, and replies with the record's revision.
+/// Executes the operation `word` on each bin that the request names, and replies with the record's new revision.
 fn do_to_bins<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
     let key = args.next().unwrap_or_default();
     let read = Options::read(&mut args, b"bins", call.moment(), name);

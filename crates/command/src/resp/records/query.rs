@@ -1,17 +1,17 @@
-//! `REC.QUERY`: finds the records of a set by the value of an indexed bin, in memory and on flash.
+//! The command `REC.QUERY`, which finds the records of a set by the value of an indexed bin, in memory and on flash.
 //!
 //! ```text
-//!   index ──entries from the cursor on──> each in order: examine its record, under its key's stripe if that is free
-//!                           │ in memory, or read from flash: the request parks, later records are read ahead
+//!   index ──entries from the cursor on──> examine the record of each entry, under the lock of its key's stripe if free
+//!                           │ a record on flash: the request parks during the read, and later records are read ahead
 //!                           ├─ has the entry's value ──filter──> returned
-//!                           ├─ has another value, and is being or was just changed ──filter──> returned
+//!                           ├─ has another value, and is being or was just changed ──range, filter──> returned
 //!                           └─ otherwise (another value, or no record of the set) ──> the entry is removed
 //! ```
 //!
 //! - An index entry is only a hint, so the query checks the record of each entry. A record is returned with the values
 //!   that it had when the query read it. One command returns each record at most once.
-//! - If a record's indexed value changes within the queried range during a query, the record is returned for its old
-//!   entry, because the query may have passed the new entry already.
+//! - If a record's indexed value changes during a query, but stays within the queried range, the record is returned for
+//!   its old entry, because the query may have passed the new entry already.
 //! - Results are retained between the visits of a command (in [`QueryProgress`]). Their size is bounded by the maximum
 //!   number of returned records and by the maximum length of a reply.
 
@@ -170,7 +170,7 @@ impl<'c> Query<'c> {
         Ok(going.last.filter(is_more))
     }
 
-    /// Examines the record of the next entry.
+    /// Examines the record of the next entry. Removes the entry from the index if it is stale.
     fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut QueryProgress) -> Result<(), Interrupt> {
         let shared = Arc::clone(&call.ctx.shared);
         let QueryProgress { entries, at, swept, replied, bytes, .. } = going;
@@ -211,7 +211,8 @@ impl<'c> Query<'c> {
         Ok(())
     }
 
-    /// Writes the record of an item, if the record matches the query.
+    /// Writes the record of an item to `bytes` if the record matches the query. `is_moving` returns true if another
+    /// thread is changing the record, or has just changed it.
     fn reply_records(
         &self,
         index: &SetIndex,

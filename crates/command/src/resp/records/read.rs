@@ -36,8 +36,8 @@ impl<'c> Names<'c> {
     }
 }
 
-/// The options of a command that reads records. They select the records and bins in the reply, and whether the reply
-/// contains the types of values.
+/// The options of a command that reads records. They select the records and bins in the reply, and determine whether
+/// the reply contains the types of values.
 #[derive(Default)]
 pub(super) struct ReadOptions<'c> {
     pub(super) with_types: bool,
@@ -168,7 +168,7 @@ impl<'c> ReadOptions<'c> {
     }
 }
 
-/// Writes the record of an item. Writes null instead if there is no item, or if its record does not match the filter.
+/// Writes the record of an item. If there is no item, or its record does not match the filter, writes null instead.
 /// Returns true if a record was written.
 pub(super) fn reply_record(
     out: &mut OutBuffer,

@@ -1,6 +1,7 @@
-//! Walks over the records of a set (`REC.SCAN`, `REC.TRUNCATE`), and the list of sets (`REC.SETS`).
+//! The commands `REC.SCAN` and `REC.TRUNCATE`, which walk over the records of a set, and `REC.SETS`, which lists the
+//! sets.
 //!
-//! A `REC.SCAN` visits the keys in the order of their hashes, like `SCAN`, and a cursor is a position in that order. A
+//! `REC.SCAN` visits the keys in the order of their hashes, as `SCAN` does, and a cursor is a position in that order. A
 //! record that exists from the first command of an iteration to the last is returned at least once, and may be returned
 //! twice.
 
@@ -114,15 +115,15 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         call.out.push(&replied.bytes[range.clone()]);
     }
     if let Some(rate) = rate {
-        // At the requested rate, in records per second, examining these records should take this long. The session's
-        // next command waits until this time has passed.
+        // The client's next `REC.SCAN` with a rate waits until the time has passed that examining these records takes
+        // at the requested rate, in records per second.
         call.session.paced_until_ms = now_ms + (replied.of_set as u64 * 1000).div_ceil(rate);
     }
     Ok(())
 }
 
-/// Walks until it has found enough records. Returns the cursor for the client's next command, or `None` at the end of
-/// the walk.
+/// Walks until enough records are found. Returns the cursor for the client's next command, or `None` at the end of the
+/// walk.
 fn walk(
     call: &mut Call<'_, '_>,
     scan: &Scan<'_>,

@@ -8,24 +8,24 @@ use crate::resp::error::ErrorReply;
 use crate::visit::clock::Ticks;
 use protocol::sink::Sink;
 use std::sync::Arc;
-/// The state of a connection in addition to its requests.
+/// A connection's output in addition to the replies to its current requests.
 #[derive(Default)]
 pub(in crate::resp) struct PendingOutput {
     pub(in crate::resp) subscriber: Option<Subscriber>,
-    /// A reply whose first `sent` bytes are in the output.
+    /// A long reply, whose first `sent` bytes are already in the output. Empty if there is none.
     pub(in crate::resp) long: Vec<u8>,
     pub(in crate::resp) sent: usize,
-    /// The reply's share of client memory, and the instant since which it is held.
+    /// The long reply's share of client memory, and the instant at which its request began.
     pub(in crate::resp) held: Option<(Grant, Ticks)>,
 }
 
-/// The maximum number of bytes of one reply that is collected outside the output buffer.
+/// The maximum length of a reply that is collected outside the output buffer, in bytes.
 pub(in crate::resp) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
-/// Initial capacity of a [`LongReply`], in bytes.
+/// The minimum capacity of a non-empty [`LongReply`], in bytes.
 pub(in crate::resp) const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 
-/// A reply of any length that is collected outside the output buffer. Its bytes are reserved before they are allocated.
+/// A reply that is collected outside the output buffer. Its client memory is reserved before it is allocated.
 pub(in crate::resp) struct LongReply {
     pub(in crate::resp) bytes: Vec<u8>,
     pub(in crate::resp) grant: Grant,
@@ -37,7 +37,8 @@ impl LongReply {
         Self { bytes: Vec::new(), grant: Grant::none(budget, budget::MemoryUse::Replies), refused: None }
     }
 
-    /// Makes room for `more` bytes. After a refusal, it always returns false.
+    /// Makes room for `more` bytes. Returns false if the reply would be too long or client memory is used up. After
+    /// such a refusal, always returns false.
     pub(in crate::resp) fn make_room(&mut self, more: usize) -> bool {
         let need = self.bytes.len() + more;
         let capacity = self.bytes.capacity();

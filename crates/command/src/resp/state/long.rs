@@ -1,14 +1,14 @@
-//! A request that is partly consumed before the rest is received.
+//! The state of a request that is partly consumed while the rest is still being received.
 
 use crate::lookup::large::LargeSet;
 use crate::resp::catalog::CommandSpec;
 use segment::Expire;
 use segment::Put;
 use segment::PutMode;
-/// A request that is partly consumed.
+/// A request that is partly consumed while the rest is still being received.
 pub(in crate::resp) struct Long {
     pub(in crate::resp) entry: &'static CommandSpec,
-    /// The number of arguments still to be received, without the value that is being received.
+    /// The number of arguments that are still to be received, not counting the value that is being received.
     pub(in crate::resp) left: u32,
     pub(in crate::resp) stage: LongStage,
 }
@@ -17,16 +17,17 @@ pub(in crate::resp) struct Long {
 pub(in crate::resp) enum LongStage {
     /// A value is being received.
     Value { large: LargeSet, rule: ValueEffect },
-    /// Keys, or keys and values, are processed one after another.
+    /// The keys of the request, or its pairs of a key and a value, are processed one after another.
     Each(Each),
-    /// The next `bytes` bytes are discarded, and then the remaining arguments.
+    /// The next `bytes` bytes are discarded. Then the remaining arguments are processed as `then` states, or discarded
+    /// if `then` is `None`.
     Skipped { bytes: u64, then: Option<Each> },
 }
 
-/// The effect of a value that was received completely.
+/// The effect on the store of a value that was received completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum ValueEffect {
-    /// `SET`: the words after the value determine it.
+    /// `SET`: the words after the value determine the effect.
     Set,
     /// `SETEX` and `PSETEX`.
     Until(Expire),
@@ -41,14 +42,14 @@ pub(in crate::resp) enum ValueEffect {
     Pair,
 }
 
-/// The operation on each argument.
+/// The operation that a request with many keys executes on each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum Each {
     Get,
     Delete,
     Exists,
     Touch,
-    /// A key and a value together.
+    /// Stores the value that follows the key.
     Set,
 }
 
@@ -66,7 +67,7 @@ impl Each {
 }
 
 impl ValueEffect {
-    /// Returns the [`Put`] with which a value of this effect is written to the store.
+    /// Returns the [`Put`] that writes a value with this effect to the store.
     pub(in crate::resp) fn put(self) -> Put<'static> {
         match self {
             Self::Until(expire) => Put { expire, ..Put::set(b"") },
@@ -76,7 +77,7 @@ impl ValueEffect {
         }
     }
 
-    /// Returns true if the value is stored whatever the existing item.
+    /// Returns true if the value is stored regardless of the existing item.
     pub(in crate::resp) fn replaces(self) -> bool {
         matches!(self, Self::Set | Self::Until(_) | Self::Pair)
     }

@@ -1,4 +1,4 @@
-//! The state of a request between two visits. Nothing here executes a command.
+//! The types that hold the state of a request between two visits. Other modules execute the requests.
 
 pub(super) mod aside;
 pub(super) mod copying;

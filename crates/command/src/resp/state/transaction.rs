@@ -1,4 +1,4 @@
-//! The state of a transaction: watched keys, queued commands, and the replies so far.
+//! The state of a transaction: its watched keys, its queued requests, and the replies that were collected so far.
 
 use crate::config::Config;
 use crate::handover::HandoverTransaction;
@@ -27,10 +27,11 @@ use std::sync::Arc;
 /// The maximum number of keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
 
-/// The number of bytes of a short reply. `EXEC` ensures this room for each request before it begins.
+/// The number of bytes that `EXEC` reserves for the reply to each request before it executes the first one. Short
+/// replies fit into them.
 pub(in crate::resp) const SHORT_ANSWER_BYTES: usize = 16;
 
-/// Returns the new capacity of a buffer of `capacity` that must hold `need`.
+/// Returns the new capacity of a buffer whose capacity is `capacity`, and which must hold `need` bytes or elements.
 pub(in crate::resp) fn grown(capacity: usize, need: usize) -> usize {
     if need <= capacity { capacity } else { need.max(capacity + capacity / 2) }
 }
@@ -41,7 +42,7 @@ pub(in crate::resp) const HASH_BYTES: usize = 18;
 /// The stage of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::resp) enum Stage {
-    /// Keys are watched; requests are executed at once.
+    /// The client watches keys. Requests are executed at once.
     Watching,
     /// Requests are queued.
     Queueing,
@@ -49,11 +50,11 @@ pub(in crate::resp) enum Stage {
     Obtaining,
     /// The queued requests are being executed.
     Running,
-    /// All requests are done; the replies are being sent to the client.
+    /// All requests have been executed. The replies are being sent to the client.
     Replying,
 }
 
-/// A watched key, and its version.
+/// A watched key, with the version that it had when the client began to watch it.
 pub(in crate::resp) struct Watched {
     /// The offset at which the key ends in the bytes of all watched keys. The key begins where the previous key ends.
     pub(in crate::resp) end: usize,
@@ -64,10 +65,11 @@ pub(in crate::resp) struct Watched {
 /// A parsed request of a queue. It is stored so that another visit can continue the request without parsing it again.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resp) struct Current {
-    /// Offset of its arguments in the queue, and their number.
+    /// The offset of the request's arguments in the queue, in bytes.
     pub(in crate::resp) first: usize,
+    /// The number of the request's arguments.
     pub(in crate::resp) args: u32,
-    /// Offset of the next request.
+    /// The offset of the next request in the queue, in bytes.
     pub(in crate::resp) end: usize,
     /// The instant at which the request began. Relative times to live count from this instant, even if the request
     /// takes several visits.
@@ -86,13 +88,13 @@ pub(in crate::resp) struct Transaction {
     /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
     pub(in crate::resp) kind: Command,
-    /// The requests, as they were received.
+    /// The bytes of the queued requests, as they were received.
     pub(in crate::resp) queue: Vec<u8>,
-    /// Number of the queued commands.
+    /// The number of queued commands.
     pub(in crate::resp) commands: u32,
-    /// The transaction's share of client memory, without its replies: see [`Transaction::cost`].
+    /// The transaction's share of client memory, without the memory of its replies (see [`Transaction::cost`]).
     pub(in crate::resp) held: Grant,
-    /// The number of bytes of the queue whose requests are done.
+    /// The offset in the queue of the first request that is not done, in bytes.
     pub(in crate::resp) at: usize,
     /// The current request, if it has begun.
     pub(in crate::resp) current: Option<Current>,
@@ -103,13 +105,14 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) watched_bytes: Vec<u8>,
     /// The hashes of the watched keys.
     pub(in crate::resp) watched_hashes: HashSet<u64>,
-    /// The number of watched keys that were compared with their versions, and the start of the next one's bytes.
+    /// The number of watched keys whose current versions were compared with the stored ones, and the offset of the next
+    /// key in `watched_bytes`.
     pub(in crate::resp) compared: (usize, usize),
     pub(in crate::resp) key_locks: KeyLocks,
     pub(in crate::resp) out: OutBuffer,
-    /// Start of the reply to the current request in the replies of all requests.
+    /// The start of the current request's reply in `out`, the replies to all requests.
     pub(in crate::resp) answer_at: Position,
-    /// The number of bytes of the first block of the replies that were sent.
+    /// The number of bytes of the first block of `out` that are already in the connection's output.
     pub(in crate::resp) sent: usize,
     /// The replies that the client wants.
     pub(in crate::resp) answers: Answers,
@@ -148,8 +151,8 @@ impl Transaction {
         }
     }
 
-    /// Resets the transaction: retains at most `bytes` in any buffer, and holds no client memory until it is used
-    /// again.
+    /// Resets the transaction for reuse. Each of its buffers retains at most `bytes` bytes. The transaction holds no
+    /// client memory until it is used again.
     pub(in crate::resp) fn reset(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
         (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
@@ -170,7 +173,8 @@ impl Transaction {
         self.held.shrink(0);
     }
 
-    /// Returns the memory of a transaction whose buffers have these capacities, in bytes.
+    /// Returns the memory of a transaction in bytes, without its replies. The arguments are the capacities of its
+    /// buffers.
     pub(in crate::resp) fn cost(queue: usize, watched: usize, watched_bytes: usize) -> u64 {
         (size_of::<Self>() + queue + watched * (size_of::<Watched>() + HASH_BYTES) + watched_bytes) as u64
     }
@@ -204,7 +208,7 @@ impl Transaction {
     }
 
     /// Makes room for `more` bytes of requests and for a short reply, even if client memory is used up. Used for a
-    /// command that has already changed an item.
+    /// command whose execution has already begun, and which must therefore be completed.
     pub(in crate::resp) fn force_room(&mut self, more: usize) {
         self.held.force(Self::cost(
             self.queue.capacity().max(self.queue.len() + more),
@@ -214,13 +218,13 @@ impl Transaction {
         self.out.force_room(ANSWER_BYTES);
     }
 
-    /// Stores the part of the reply that is written so far.
+    /// Appends `answer`, the part of the reply that was written before the command became a transaction.
     pub(in crate::resp) fn store_reply(&mut self, answer: &[u8]) {
         self.out.force_room(answer.len());
         self.out.push(answer);
     }
 
-    /// Returns the instant at which the transaction began, and the number of bytes of its replies. Returns `None`
+    /// Returns the instant at which the first request began, and the memory of the replies in bytes. Returns `None`
     /// unless the replies are being sent.
     pub(in crate::resp) fn answer_held(&self) -> Option<(Ticks, u64)> {
         (self.stage == Stage::Replying).then(|| (self.begun, self.out.held()))
@@ -272,8 +276,8 @@ impl Transaction {
     /// Returns true if a watched key has changed. The caller has acquired the key lock set.
     ///
     /// # Errors
-    /// [`SessionWait::Yield`] if there are more keys than a visit has room for; [`SessionWait::Parked`] if a key must
-    /// be checked later.
+    /// [`SessionWait::Yield`] if there are too many keys for one visit. [`SessionWait::Parked`] if a key's version
+    /// cannot be read now.
     pub(in crate::resp) fn is_watched_changed(
         &mut self,
         guard: &mut Guard<'_>,
@@ -295,15 +299,15 @@ impl Transaction {
 }
 
 impl Transaction {
-    /// Starts the transaction over: no request is done, and its key lock set must be acquired.
+    /// Resets the progress of the transaction, so that it acquires its key lock set and executes all requests again.
     pub(in crate::resp) fn restart(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
         self.answer_at = Position::default();
         self.out.discard();
     }
 
-    /// Stores one request as the whole transaction. Returns false if client memory is used up, unless the request has
-    /// begun.
+    /// Queues one request as the only request of the transaction. Returns false if client memory is used up. If
+    /// `is_begun` is true, the request has already begun, and the function cannot fail.
     pub(in crate::resp) fn set_single_request(
         &mut self,
         entry: &catalog::CommandSpec,
@@ -326,7 +330,7 @@ impl Transaction {
     }
 }
 
-/// Ended transactions, for reuse.
+/// Ended transactions whose memory a worker retains for reuse.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
 pub struct RetiredTransactions(pub(in crate::resp) Vec<Box<Transaction>>);
@@ -340,14 +344,16 @@ pub(in crate::resp) const ANSWER_BYTES: usize = 16 << 10;
 /// The maximum number of bytes of requests that one connection queues.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// The maximum number of bytes of replies that one transaction retains until its client reads them, unless a value is
-/// longer. A request whose reply does not fit is not executed and gets an error.
+/// The maximum number of bytes of replies that one transaction retains until its client reads them. If a storable value
+/// may be longer, the limit is higher (see [`answers_bytes_max`]). A request whose reply does not fit is not executed,
+/// and its reply is an error.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Returns the maximum number of bytes of retained replies, which has room for every value that can be stored now.
+/// Returns the maximum number of bytes of replies that one transaction retains. It has room for a value of the maximum
+/// length.
 pub(in crate::resp) fn answers_bytes_max(config: &Config) -> usize {
     ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
 }
 
-/// The kind under which a request over several keys that became a transaction is counted until its own kind is known.
+/// The kind of command under which a transaction is counted, unless it consists of a single command with its own kind.
 pub(in crate::resp) const KIND: Command = Command::Other;

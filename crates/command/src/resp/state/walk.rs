@@ -1,4 +1,4 @@
-//! A walk over keys, over the records of a set, or over one long value, that takes several visits.
+//! The state of a walk that takes several visits: over keys, over the records of a set, or over one long value.
 
 use crate::memory::budget;
 use crate::memory::budget::Budget;
@@ -15,13 +15,15 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) cursor: u64,
     /// The items on flash that the current step waits for.
     pub(in crate::resp) stride: Stride,
-    /// Start of the reply, if the reply is collected.
+    /// The place of the reply's header in the output, if the reply is collected.
     pub(in crate::resp) head: Option<HeadPlace>,
-    /// The value that is read, if the walk is over one value.
+    /// The state of the read, if the walk is over one value.
     pub(in crate::resp) reading: Reading,
-    /// The number of fields that are still wanted, and the number of fields that have not been examined yet. Some
-    /// commands count finished fields and bytes here instead.
+    /// The number of fields that are still to be selected. Commands with named fields store the number of finished
+    /// bytes of the request instead.
     pub(in crate::resp) wanted: u64,
+    /// The number of fields that have not been examined yet. Commands with named fields store the number of finished
+    /// fields instead.
     pub(in crate::resp) left: u64,
     /// The hashes of the keys that the current step has found. They prevent a key whose item moves during the step from
     /// being reported twice.
@@ -32,12 +34,13 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) keys: u64,
     /// The number of examined keys.
     pub(in crate::resp) examined: usize,
-    /// The number of counted steps.
+    /// The number of steps, of those kinds that the command limits.
     pub(in crate::resp) steps: usize,
-    /// The position at which a walk began that wraps around at the end of all keys, and true if it has wrapped around.
+    /// The position at which the walk began; and in `has_wrapped`, true if the walk has continued at the first key
+    /// after the last key. Commands on hashes use `has_wrapped` as a flag of their own.
     pub(in crate::resp) start: u64,
     pub(in crate::resp) has_wrapped: bool,
-    /// The cursor to return, if the step is complete.
+    /// The cursor after the completed step or walk. `None` while it is not complete.
     pub(in crate::resp) ended: Option<u64>,
     /// Records that were found and are not in the reply yet.
     pub(in crate::resp) records: FoundRecords,
@@ -53,7 +56,8 @@ impl Walk {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
 
-    /// Returns the number of bytes that the walk holds. A set of hashes is copied when it grows.
+    /// Returns the number of bytes that the walk holds. Counts half of the set of hashes in addition, because the set
+    /// is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
@@ -76,7 +80,7 @@ pub(in crate::resp) const HASH_BYTES: usize = 10;
 /// The number of bytes that a walk may hold without a reservation.
 pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;
 
-/// The results of a walk: encoded records, each with its position in the walk's order.
+/// The results of a walk over records: the encoded records, each with its position in the order of the walk.
 #[derive(Default)]
 pub(in crate::resp) struct FoundRecords {
     pub(in crate::resp) bytes: Vec<u8>,
@@ -89,7 +93,7 @@ pub(in crate::resp) struct FoundRecords {
     pub(in crate::resp) fault: Option<ErrorReply>,
     /// The key of a large record with a missing part.
     pub(in crate::resp) broken: Option<Vec<u8>>,
-    /// The number of records of the earlier steps.
+    /// The number of records that earlier steps of the walk have found.
     pub(in crate::resp) before: usize,
 }
 
@@ -103,17 +107,21 @@ impl FoundRecords {
 /// The progress of an index query.
 #[derive(Default)]
 pub(in crate::resp) struct QueryProgress {
-    /// Entries to examine, and the number of those that were examined.
+    /// The fetched index entries.
     pub(in crate::resp) entries: Vec<IndexPosting>,
+    /// The number of fetched entries that have been examined.
     pub(in crate::resp) at: usize,
-    /// The number of stale entries that were removed since the last fetch.
+    /// The number of stale entries that were removed from the index since the last fetch of entries.
     pub(in crate::resp) swept: usize,
+    /// The number of times that entries were fetched.
     pub(in crate::resp) fills: usize,
     /// The last examined entry.
     pub(in crate::resp) last: Option<IndexPosting>,
-    /// The hashes of the keys in the reply, and the bytes of the reply.
+    /// The hashes of the keys whose records are in the reply.
     pub(in crate::resp) replied: HashSet<u64>,
+    /// The encoded records of the reply.
     pub(in crate::resp) bytes: Vec<u8>,
+    /// True if the reply is complete.
     pub(in crate::resp) is_whole: bool,
 }
 
@@ -129,13 +137,13 @@ impl QueryProgress {
 /// A read of one value that takes several visits.
 #[derive(Debug, Default)]
 pub(in crate::resp) struct Reading {
-    /// The value's identity when it was first seen.
+    /// The value's identity when it was first read. `None` if nothing was read yet.
     pub(in crate::resp) identity: Option<(u64, u32, u64)>,
     pub(in crate::resp) restarts: u32,
 }
 
 impl Reading {
-    /// Allows the value to change between visits.
+    /// Allows the value to change between visits without a restart of the read.
     pub(in crate::resp) fn allow_changes(&mut self) {
         self.identity = Some(MISSING);
     }
