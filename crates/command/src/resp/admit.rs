@@ -74,7 +74,8 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     Ok(())
 }
 
-/// Applies the effect of a refused request to the session's transaction, and returns the error reply.
+/// Returns the error reply to a refused request. If the session has an open transaction, first marks it as aborted, or
+/// discards it if the refused request is `EXEC`.
 #[cold]
 pub(super) fn refusal(call: &mut Call<'_, '_>, entry: &catalog::CommandSpec, fault: ErrorReply) -> Interrupt {
     if entry.name == "exec" && matches!(fault, ErrorReply::Arity(_)) {

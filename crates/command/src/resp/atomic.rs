@@ -83,8 +83,8 @@ pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Command
 }
 
 /// Executes a command that only reads several keys, without locking them. To detect changes by other clients, compares
-/// the state of each key's stripe before and after the read, which costs much less than a key lock set. Returns `None`,
-/// without a reply, if another client may have changed a key during the read.
+/// snapshots of the keys before and after the read ([`segment::Snapshot`]), which costs much less than a key lock set.
+/// Returns `None`, without a reply, if another client may have changed a key during the read.
 pub(super) fn run_unchanged<'c>(
     call: &mut Call<'c, '_>,
     entry: &'static catalog::CommandSpec,
@@ -98,7 +98,7 @@ pub(super) fn run_unchanged<'c>(
     let snapshot = call.guard.locks().snapshot(&keys)?;
     let mark = call.out.mark();
     call.copies = true;
-    // The move of an item to or from flash counts as a change of the key's stripe.
+    // If an item moves to or from flash during the read, the snapshot becomes invalid too.
     let ran = (call.functions[entry.number])(call, args);
     call.copies = false;
     let (reads, hits) = std::mem::take(&mut call.reads);
@@ -110,7 +110,7 @@ pub(super) fn run_unchanged<'c>(
     call.session.end_request();
     match ran {
         // The reply does not fit into the output. The command starts over when the output is empty, or with a longer
-        // output. A restart costs less than a transaction of its own.
+        // output. A restart costs less than a single-command transaction.
         Err(Interrupt::State(SessionWait::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
             let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
             Some(Err(SessionWait::OutputFull { want }.into()))
@@ -119,7 +119,8 @@ pub(super) fn run_unchanged<'c>(
     }
 }
 
-/// Executes a command over several keys atomically: at once if possible, otherwise as a transaction of its own.
+/// Executes a command over several keys atomically. If it cannot be completed in this visit, turns it into a
+/// single-command transaction.
 pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
     let mut one = own_transaction::take_empty(call);
     entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
@@ -332,8 +333,8 @@ fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
 enum Room {
     /// The output has room now. The request is executed again.
     Grown,
-    /// The reply cannot be written, for this reason. The part written so far is discarded, and the output has room for
-    /// the error.
+    /// The reply cannot be written, for this reason. The part that was already written is discarded, and the output has
+    /// room for the error.
     Refused(ErrorReply),
     /// The output has no room even for a line. The replies are discarded, the remaining requests are still executed,
     /// and the connection is closed after the last of them.

@@ -16,8 +16,9 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Limits, reply};
 use segment::{Guard, Key, OpError};
-/// One call of [`super::serve`], which is one visit to a session. A step that cannot continue returns a
-/// [`SessionWait`], which ends the call.
+/// The state of one call of [`super::serve`]. Such a call is one visit to a session: the worker executes requests of
+/// the session until it must wait or its share of work is used up. A step that cannot continue returns a
+/// [`SessionWait`], which ends the visit.
 pub(super) struct Call<'c, 'l> {
     pub(super) guard: &'c mut Guard<'l>,
     pub(super) buf: &'c [u8],

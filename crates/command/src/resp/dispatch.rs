@@ -185,8 +185,8 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             return Err(call.retry_after_lost_part(keys.into_iter().flatten()));
         }
         Err(Interrupt::Fault(fault)) => {
-            // The partial reply of the failed request is discarded. This can only be a reply from this call: a request
-            // that was partly answered in an earlier call cannot fail here.
+            // The partial reply of the failed request is discarded. This visit has written all of it, because a request
+            // whose reply was begun in an earlier visit cannot fail here.
             call.out.truncate(mark);
             call.session.abandon_request();
             call.fault(fault);

@@ -49,8 +49,8 @@ pub(super) fn sweep(
     guard.parts().take_lost();
 }
 
-/// Returns the current position in the index of the record that an entry refers to. If the record cannot be read now,
-/// returns the position of the entry itself.
+/// Returns the position that the record of `entry` should have in the index now, or `None` if it should have none. If
+/// the record cannot be read now, returns the position of the entry itself.
 fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: IndexPosting) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
     let Some(item) = guard.walks().by_hash(namespace, entry.key) else {

@@ -1,5 +1,6 @@
-//! Single commands that are executed as a transaction, because they take several visits or change several keys
-//! atomically. A worker retains the memory of some ended transactions, so that the next transaction allocates nothing.
+//! Single-command transactions: commands that are executed as a transaction, because they take several visits or change
+//! several keys atomically. A worker retains the memory of some ended transactions, so that the next transaction
+//! allocates nothing.
 
 use crate::context::WorkerContext;
 use crate::resp::call::Call;
@@ -28,8 +29,8 @@ pub(super) fn recycle(mut transaction: Box<Transaction>, ctx: &mut WorkerContext
     }
 }
 
-/// Turns the command into a transaction of its own, which collects the reply outside the output buffer, over as many
-/// visits as necessary. Locks no keys.
+/// Turns the command into a single-command transaction, which collects the reply outside the output buffer, over as
+/// many visits as necessary. Locks no keys.
 pub(super) fn run_collected<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
     let mut one = take_empty(call);
     if !one.set_single_request(entry, args, false) {

@@ -115,7 +115,7 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns this connection's subscriber. If there is none, creates it without subscriptions.
+/// Returns this connection's subscriber. If the connection has none, creates it, without subscriptions.
 fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
     let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.push.watch.connection);
     let aside = call.session.aside.get_or_insert_default();

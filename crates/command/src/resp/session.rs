@@ -39,8 +39,8 @@ pub struct SessionState {
     /// The number of arguments of the current request that are processed, and their length in bytes (see
     /// `Call::args_after`).
     pub(super) passed: (u32, usize),
-    /// The sum of the results of the keys or fields that the current request has processed. Some commands store their
-    /// stage here instead.
+    /// The sum of the results for the keys or fields that the current request has processed. Some commands store their
+    /// current stage in this field instead.
     pub(super) sum: i64,
     /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,

@@ -1,7 +1,7 @@
 //! Requests on one key that take several visits: their progress, and the consistency of their reads.
 //!
 //! ```text
-//!   more than a slice ──> a transaction of its own (`atomic`), which stores the words ──visit, visit ...──> reply
+//!   more than a slice ──> a single-command transaction (`atomic`), which stores the words ──visit, visit ...──> reply
 //!                           a change: the key is locked, so other clients see the whole change or nothing
 //!                           a read:   if the value changes between visits, the read restarts; after several restarts,
 //!                                     the key is locked
@@ -66,7 +66,7 @@ pub(super) struct Slices<'c> {
 impl<'c> Slices<'c> {
     /// Begins a visit for the command `name` with the arguments `all`. `words` are those arguments that describe
     /// fields, with `field_words` words for each field. If there are too many fields for one visit, the command becomes
-    /// a transaction of its own, which locks the key. `stores` is true if the command may store the words.
+    /// a single-command transaction, which locks the key. `stores` is true if the command may store the words.
     #[inline]
     pub(super) fn begin(
         call: &mut Call<'c, '_>,
@@ -130,7 +130,8 @@ impl<'c> Slices<'c> {
         Ok(())
     }
 
-    /// Restarts the command, because the value that an earlier visit changed no longer exists.
+    /// Resets the progress of the command, because the value that an earlier visit changed no longer exists. Returns
+    /// the wait state after which the command starts over.
     pub(super) fn restart(call: &mut Call<'_, '_>) -> Interrupt {
         if call.collects_replies {
             call.session.end_request();
@@ -160,14 +161,14 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Turns a command that changes one value into a transaction of its own, which locks the key and may take several
+/// Turns a command that changes one value into a single-command transaction, which locks the key and may take several
 /// visits.
 fn run_locked<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
-/// Turns a command that reads one value into a transaction of its own, which may take several visits. The key is not
-/// locked.
+/// Turns a command that reads one value into a single-command transaction, which may take several visits. The key is
+/// not locked.
 pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
     Err(run_over(call, name, args, key, Stage::Running))
 }
@@ -211,8 +212,8 @@ pub(super) fn read_consistently<T>(
     look(call.out, record.as_ref(), view.now_ms)
 }
 
-/// Restarts the request, because another client has changed the value. After several restarts, arranges for the request
-/// to lock the key.
+/// Resets the progress of the request, because another client has changed the value. Returns the wait state after which
+/// the request starts over. After several restarts, arranges for the request to lock the key.
 fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     call.session.end_request();
     reading.restarts += 1;

@@ -91,7 +91,8 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
             return Ok(is_whole.then_some(ValueReply { identity, pinned: None, tail: b"\r\n" }));
         }
         Value::Large(large) if call.copies || call.guard.locks().is_attached() => {
-            // The value is copied over several visits, in a transaction of its own.
+            // After this result, the command becomes a single-command transaction, which copies the value over several
+            // visits.
             return Err(SessionWait::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
         }
         Value::Large(large) => {
@@ -120,7 +121,8 @@ fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<O
     Ok(pinned?)
 }
 
-/// Returns true if an earlier visit has written a part of the value, and everything before it in the reply.
+/// Returns true if an earlier visit has written a part of the value that the request is replying with. Everything
+/// before that value is then in the reply already.
 pub(super) fn is_copying(call: &Call<'_, '_>) -> bool {
     call.session.copying.is_some()
 }
@@ -176,7 +178,7 @@ pub(super) fn put_pieces(
     Ok(true)
 }
 
-/// Writes the rest of a value.
+/// Writes the rest of a value whose beginning [`reply_value`] has written.
 pub(super) fn push_rest(call: &mut Call<'_, '_>, replied: ValueReply) {
     if let Some(pinned) = replied.pinned {
         call.out.push_pinned(pinned);

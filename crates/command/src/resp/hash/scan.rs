@@ -87,7 +87,7 @@ impl<'c> Scan<'c> {
 }
 
 /// Executes `HSCAN`. If one visit cannot complete the scan, or the reply may not fit into the output buffer, turns the
-/// command into a transaction of its own.
+/// command into a single-command transaction.
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
@@ -315,7 +315,7 @@ fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run
     if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
         drawing.check(call.ctx.request_bytes_max)?;
         if !call.collects_replies {
-            // After this error, the caller turns the command into a transaction of its own.
+            // After this error, the caller turns the command into a single-command transaction.
             return Err(ErrorReply::AnswerTooLong.into());
         }
         let mut walk = call.session.walk.take().unwrap_or_default();

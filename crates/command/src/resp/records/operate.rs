@@ -1,4 +1,5 @@
-//! Commands that change records. A command consists of a list of operations. It executes either all of them or none.
+//! Commands that change records. A command consists of a list of operations on one record. It executes either all of
+//! them or none.
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};

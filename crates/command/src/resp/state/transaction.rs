@@ -81,9 +81,9 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) stage: Stage,
     /// True if a request was refused. Then `EXEC` executes nothing.
     pub(in crate::resp) is_aborted: bool,
-    /// True for a command that has become a transaction of its own. Its reply is not wrapped in an array.
+    /// True for a single-command transaction, whose reply is not wrapped in an array. False for `MULTI` ... `EXEC`.
     pub(in crate::resp) is_single_command: bool,
-    /// True for a single command that changes nothing.
+    /// True for a single-command transaction that changes nothing.
     pub(in crate::resp) only_reads: bool,
     /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
