@@ -54,9 +54,10 @@ struct Page {
 /// The regions and chunks that are still to be searched.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
-    /// Regions that existed at the start, the newest last.
+    /// Regions that were in use at the start and whose search has not begun, the newest last. Regions that were dropped
+    /// unread remain in this list; `unseen` excludes them.
     waiting: Vec<u32>,
-    /// For each region, whether it is still to be searched.
+    /// For each region, true if it is still to be searched.
     unseen: Vec<bool>,
     /// Number of regions that are still to be searched.
     unseen_count: usize,

@@ -176,7 +176,7 @@ pub(crate) struct Log {
     /// Full regions, in the order in which they became full.
     sealed: VecDeque<u32>,
     queue: VecDeque<usize>,
-    /// For each device, whether a thread is writing a chunk. Further chunks wait, so that a region is written in order.
+    /// For each device, true if a thread is writing a chunk. Further chunks wait, so that a region is written in order.
     writing: Vec<bool>,
     unnamed: Option<Unnamed>,
     /// Generates the salts of regions.

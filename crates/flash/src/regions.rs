@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Minimum number of regions on all devices together: the open regions, some free regions, and some full ones to read
 /// from.
 const REGIONS_MIN: usize = 12;
-/// The desired number of regions. On small devices, regions are shorter to reach this number.
+/// The desired number of regions. On small devices, regions are shorter so that there are as many.
 const REGIONS_WANTED: u64 = 32;
 
 /// Sizes of the regions and chunks into which devices are cut. All are powers of two.

@@ -41,7 +41,7 @@ struct Flying {
 #[derive(Debug, Default)]
 pub(crate) struct HandleReads {
     ring: OnceLock<Mutex<Reads>>,
-    /// Number of reads in flight. It can be read without the lock.
+    /// Number of reads in flight, which other threads read without the ring's lock.
     flying: AtomicUsize,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!     0   magic | next sequence | number of devices | bytes left of the write budget | finding | 0 ...
-//!     8   for each device (16):   its number,  its number of regions
+//!     8   for each device (16):   its number,  the number of its regions
 //!    64   for each chunk (12):    used 1 | full 1 | 0 2 | group 4 | region 24 | number of the chunk in its region 32,
 //!                                items 32 | bytes used 32
 //!   128   for each region:        life 32 | bytes written 32,  blocks of all items 32 | blocks of referenced items 32,

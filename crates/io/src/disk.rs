@@ -142,8 +142,8 @@ impl DiskRing {
         self.slots[number] = DiskSlot::Flying;
         self.flying += 1;
         // SAFETY: 1. the read names bytes of a slot that is Flying until the read has completed: no code reads or frees
-        // them before; 2. the map lives as long as the ring, and both for ever while a read is in flight (see drop); 3.
-        // everything else in an entry is numbers.
+        // them before; 2. the map lives as long as the ring, and both are leaked if a read is still in flight (see
+        // drop); 3. everything else in an entry is numbers.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         // A slot has at most one entry, and the ring has at least as many entries as slots.
         assert!(pushed.is_ok(), "a ring of {} entries is full", self.slots.len());

@@ -301,7 +301,7 @@ impl Store {
     /// Opens a data thread's handle of the store.
     ///
     /// # Errors
-    /// If `handles_max` handles were opened already. A handle belongs to its thread for life and is not reused.
+    /// If `handles_max` handles were opened already. A dropped handle cannot be replaced by a new one.
     pub fn handle(self: &Arc<Self>) -> Result<ThreadHandle, HandleError> {
         let handles_max = self.geometry.handles_max;
         let id = self.handles_opened.fetch_add(1, Relaxed);
@@ -343,12 +343,12 @@ impl Store {
         crate::durable::reopen::persist_wall_lead(self, ahead_ms)
     }
 
-    /// Returns the buffer for all bytes that are still to be received.
+    /// Returns the buffer for the bytes that an in-place receive is still to receive.
     pub fn room_of<'a>(&'a self, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
         crate::items::receive::room_of(self, arriving)
     }
 
-    /// Returns the bytes that were received so far.
+    /// Returns the bytes that an in-place receive has received so far.
     pub fn received_of<'a>(&'a self, arriving: &'a InPlaceReceive) -> &'a [u8] {
         crate::items::receive::received_of(self, arriving)
     }

@@ -172,7 +172,7 @@ impl UringSlot {
         }
     }
 
-    /// Starts the slot's next life, for a stream.
+    /// Resets the slot for a new stream. The slot's generation is retained.
     pub(super) fn open(&mut self, fd: RawFd, token: Token) {
         assert!(self.life == Life::Free && self.is_quiet(), "a slot is reused while the kernel has an operation of it");
         let (generation, listed) = (self.generation, self.listed);

@@ -113,9 +113,9 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
-/// Returns true if an expired item must stay because it hides older versions of its key. While the index is rebuilt, an
-/// older version may still be found and would become visible. So a compaction moves an expired item instead of removing
-/// it. Flushed items need no such care, because the flush also ended the older versions.
+/// Returns true if an expired item must stay because it supersedes (hides) older versions of its key. While the index
+/// is rebuilt, an older version may still be found and would become visible. So a compaction moves an expired item
+/// instead of removing it. Flushed items need no such care, because the flush also ended the older versions.
 fn hides_older(store: &Store, why: Why) -> bool {
     why == Why::Compact && store.is_rebuilding()
 }

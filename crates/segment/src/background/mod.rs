@@ -11,7 +11,7 @@
 //!            |   or dead enough?
 //!            +-- segments too many, -------> decommit some, or recommit some
 //!            |   or too few?
-//!            +-- index being rebuilt? ------> rebuild it; of the jobs above, the rebuild runs growth itself
+//!            +-- index being rebuilt? ------> rebuild it; of the jobs above, only compaction and growth run meanwhile
 //!            +-- in a file? ----------------> check each slot of the persisted index, then compare each segment's
 //!            |                                items with their checksums and counts
 //!            +-- else ----------------------> populate memory ahead of use
@@ -147,7 +147,7 @@ pub struct Background {
     /// The number of headers scanned since the scan last found a segment to drain.
     scanned: usize,
     search: Search,
-    /// The memory size in force, in bytes.
+    /// The memory size that the background works towards, in bytes.
     memory_bytes: u64,
     /// True if a [`Populator`] obtains memory from the kernel ahead of use, so that slices do not.
     populates_elsewhere: bool,

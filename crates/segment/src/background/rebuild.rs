@@ -85,7 +85,7 @@ impl Background {
     }
 
     /// Returns a segment that is at least half dead and may be compacted. Only segments without expired or flushed
-    /// items qualify: such an item may hide an older version of its key, and must stay.
+    /// items qualify: such an item may supersede an older version of its key that is not found yet, so it must stay.
     fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
         let rebuild = store.rebuild.as_ref()?;
         if store.segments.free_count() == 0 {

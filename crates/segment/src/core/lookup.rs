@@ -210,8 +210,8 @@ impl FoundItem<'_> {
     }
 }
 
-/// Returns true if the item was ever read, and the time of its last access. If the item has no META word, the creation
-/// time of its segment is returned as the last access.
+/// Returns two values: true if the item was ever read, and the time of its last access. If the item has no META word,
+/// the creation time of its segment is returned as the last access.
 #[inline(always)]
 pub(crate) fn access(store: &Store, slot: Slot, address: usize, meta: Option<u32>) -> (bool, UnixMillis) {
     match meta {

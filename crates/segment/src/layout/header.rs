@@ -226,8 +226,8 @@ impl SegmentHeader {
         }
     }
 
-    /// Resets the state that an earlier process left: it counts no readers or in-place receives any more, and an
-    /// interrupted walk starts again.
+    /// Resets the state that an earlier process left: clears the counts of pins and in-place receives, and lets an
+    /// interrupted walk start again.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);

@@ -6,7 +6,7 @@
 //!   sum, zeros                                  |            |                          | namespace, hidden
 //! ```
 //!
-//! The intact copy with the higher number is in force. The next record is written over the other copy. The checksum is
+//! The intact copy with the higher number is valid. The next record is written over the other copy. The checksum is
 //! XXH3 over all words except itself.
 
 use std::io;
@@ -132,12 +132,12 @@ impl Records {
         [0, 1].into_iter().filter_map(|copy| self.whole(copy)).max_by_key(|(number, _)| *number)
     }
 
-    /// Returns the record in force, if any copy is intact.
+    /// Returns the valid record: the intact copy with the higher number, if any copy is intact.
     pub(crate) fn latest(&self) -> Option<Record> {
         self.latest_words().map(|(_, words)| Record::of_words(&words, self.segments))
     }
 
-    /// Writes a record over the copy that is not in force.
+    /// Writes a record over the copy that is not valid.
     pub(crate) fn write(&self, record: &Record) {
         assert!(record.sequences.len() == self.segments && record.keys.len() <= RECORDS_MAX, "it fits");
         let number = self.latest_words().map_or(0, |(number, _)| number + 1);

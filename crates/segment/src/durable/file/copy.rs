@@ -24,7 +24,7 @@ use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{KIND_IN_PARTS, PartsHead};
 use crate::values::parts::{each_part, part_bytes};
 
-/// The result of a copy, by item counts.
+/// The result of a copy, as numbers of items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Items that were stored.

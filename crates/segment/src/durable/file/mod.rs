@@ -209,8 +209,8 @@ fn begin(held: &mut Held, ground: &Backing, index_left: Option<&Arc<MapFile>>) -
     if held.lost.is_none() {
         held.superblocks.write(&held.block);
         if held.has_checkpoints() {
-            // The superblock must be on the disk before any later change. Otherwise such a change could be mistaken for
-            // part of a cleanly closed file.
+            // The superblock must be on the disk before any later change. Otherwise a change could reach the disk while
+            // the superblock there still marks the file as cleanly closed.
             held.sync()?;
         }
     }

@@ -50,7 +50,7 @@ fn sum_of(note: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64(note) as u32
 }
 
-/// The word that names the half in force and the length of its notes.
+/// The word that names the valid half and the length of its notes.
 #[derive(Clone, Copy)]
 struct Word(u64);
 

@@ -86,8 +86,8 @@ fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
     }
 }
 
-/// Marks as live the previous items of keys that open groups have changed. Returns, by key hash, which item of each key
-/// counts.
+/// Marks as live the previous items of keys that open groups have changed. Returns, by key hash, the only item of each
+/// of these keys that the rebuild may find.
 fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
     let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
     let Some(log) = &store.undo else { return all };

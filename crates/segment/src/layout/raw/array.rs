@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use arena::Map;
 
-/// Types whose all-zero bytes are a valid value, and that are shared as they are.
+/// Types for which all-zero bytes are a valid value, and which threads share without a lock.
 ///
 /// # Safety
 /// 1. All-zero bytes must be a valid value. 2. The type must be `Sync` through atomics alone, made of nothing but
@@ -45,10 +45,10 @@ impl<T: ZeroValid> Array<T> {
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "index {index} of {}", self.len);
-        // SAFETY: 1. index < len, and the map holds len values; 2. the map is zero when made, or a file's that shared
-        // words were written to, and both are valid (ZeroValid 1, 2); 3. only shared references are ever made, and T is
-        // Sync through atomics (ZeroValid 2); 4. the map's start is aligned to a page (ZeroValid 4); 5. the
-        // reference cannot outlive the map that self owns.
+        // SAFETY: 1. index < len, and the map holds len values; 2. a new map is zero, and a map of a file holds shared
+        // words that were written earlier; both are valid values (ZeroValid 1, 2); 3. only shared references are ever
+        // made, and T is Sync through atomics (ZeroValid 2); 4. the map's start is aligned to a page (ZeroValid 4); 5.
+        // the reference cannot outlive the map that self owns.
         unsafe { &*self.map.start().as_ptr().cast::<T>().add(index) }
     }
 

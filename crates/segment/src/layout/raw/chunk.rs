@@ -2,16 +2,16 @@
 
 use arena::Map;
 
-/// Page-aligned bytes, which their owner reads and writes like those of a `Vec`. The bytes of a file outlive the
-/// process.
+/// Page-aligned bytes, which their owner reads and writes like those of a `Vec`. If they lie in a memory file, they
+/// outlive the process.
 #[derive(Debug)]
 pub struct TierChunk {
     map: Map,
 }
 
 impl TierChunk {
-    /// Creates a chunk. The caller gives the only map of these bytes: private memory, or a part of a file that is this
-    /// process's alone and that nothing else maps.
+    /// Creates a chunk. `map` must be the only map of these bytes: private memory, or a part of a file that only this
+    /// process uses and that no other code maps.
     pub(crate) fn of_map(map: Map) -> Self {
         Self { map }
     }

@@ -156,9 +156,9 @@ impl Reserved {
         assert!(at <= self.bytes && bytes <= self.bytes - at, "{at}+{bytes} outside the item");
         let address = heap.address(self.offset + at, bytes);
         // SAFETY: 1. inside the map and inside this reservation (asserted); 2. u8 has no invalid values and the map is
-        // initialised (zero, or an earlier life's bytes); 3. no other thread reads or writes it (this type's contract),
-        // and no second slice of it is made while this one lives, which borrows the reservation; 4. the map outlives
-        // it.
+        // initialised (zero, or bytes from before the segment was reused); 3. no other thread reads or writes it (this
+        // type's contract), and no second slice of it exists at the same time, because the slice borrows the
+        // reservation; 4. the map outlives it.
         unsafe { std::slice::from_raw_parts_mut(address, bytes) }
     }
 
@@ -169,8 +169,8 @@ impl Reserved {
         super::words::crash_point();
         let address = heap.address(self.offset + at, from.len());
         // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. no other thread reads or
-        // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is outside the heap,
-        // or published bytes, or another reservation's: no two ranges are handed out that overlap.
+        // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap the target, because it lies
+        // outside the heap, in published bytes or in another reservation, and reservations do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address, from.len()) };
     }
 }
