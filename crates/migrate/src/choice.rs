@@ -17,7 +17,7 @@ impl Choice {
     }
 }
 
-/// A sample of keys: `per_million` of a million, chosen by a hash of the key, so that it is the same at each read.
+/// A sample of `per_million` keys per million. A hash of the key decides, so repeated reads choose the same keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Keys in the sample per million keys, from 0 to 1,000,000.
@@ -30,7 +30,7 @@ impl Sample {
 
     /// Returns whether `key` is in the sample.
     pub fn takes(self, key: &[u8]) -> bool {
-        // FNV-1a with a final mix, because its upper bits depend too closely on the last bytes.
+        // FNV-1a with a final mix. Without the mix, the last bytes of the key dominate the upper bits of the hash.
         let hash = key
             .iter()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3));

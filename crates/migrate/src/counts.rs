@@ -22,7 +22,7 @@ pub struct KeyCounts {
     pub gone: u64,
     /// Keys that expired during the copy.
     pub expired: u64,
-    /// Keys excluded by prefix, exclusion or database.
+    /// Keys excluded by the selection of prefixes. Keys of other databases count as `skipped`.
     pub not_chosen: u64,
     /// Keys that the target cannot store, by reason.
     pub skipped: BTreeMap<String, u64>,

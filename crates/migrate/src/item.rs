@@ -52,12 +52,12 @@ pub struct Item {
     pub key: Vec<u8>,
     /// The value.
     pub value: KeyValue,
-    /// Flags that memcached's client stored with the value; 0 if the source has no flags.
+    /// Flags that a memcached client stored with the value; 0 if the source has no flags.
     pub client_flags: u32,
     /// Time at which the item expires, by this host's clock.
     pub expire_at: Option<UnixMillis>,
     /// Maximum delay from `expire_at` to the actual expiry, in milliseconds. If the source reported a time to live,
-    /// this is the time from the request to that reply.
+    /// the delay is the time from the request to its reply.
     pub expire_slack_ms: u64,
 }
 
@@ -75,6 +75,6 @@ pub enum Lookup {
     Item(Item),
     /// The key was evicted, was deleted or has expired since it was listed.
     Gone,
-    /// The other side cannot store the key, for this reason.
+    /// The key's value cannot be read or copied, for this reason.
     Unfit(String),
 }

@@ -2,7 +2,7 @@
 //! killed.
 //!
 //! The journal is never ahead of the target: a position is written only after every item before it got a reply. A
-//! resumed process copies the items since the last write again, and finds them present.
+//! resumed process copies the items since the last write of the journal again, and counts them as already present.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -17,7 +17,7 @@ use super::{CopyJob, MigrateError};
 /// The version of the file's format.
 const VERSION: u32 = 1;
 
-/// The content of the file.
+/// The content of the journal file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
@@ -70,7 +70,7 @@ impl Journal {
     fn differs(&self, job: &CopyJob) -> Option<String> {
         let own = Self::new(job);
         let pairs = [
-            ("has another format version", self.version.to_string(), own.version.to_string()),
+            ("has the format version", self.version.to_string(), own.version.to_string()),
             ("copies from", self.from.clone(), own.from),
             ("copies to", self.to.clone(), own.to),
             ("has --prefix", self.prefixes.join(" "), own.prefixes.join(" ")),
@@ -95,7 +95,7 @@ impl JournalFile {
             Err(error) => return Err(refused(error.to_string())),
             Ok(bytes) => {
                 let mut journal: Journal = serde_json::from_slice(&bytes).map_err(|error| {
-                    refused(format!("this is not a journal of a copy ({error}); pass another file"))
+                    refused(format!("this is not the journal of a copy ({error}); pass another file"))
                 })?;
                 if let Some(what) = journal.differs(job) {
                     return Err(refused(format!(
@@ -118,7 +118,7 @@ impl JournalFile {
     }
 }
 
-/// Replaces the file at `path` by one with the content `bytes`.
+/// Replaces the file at `path` by a new file with the content `bytes`.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

@@ -1,5 +1,5 @@
-//! The list of a memcached server's keys, in a file. A dump blocks the server's crawler while it runs, so it is read as
-//! fast as possible, and the list may not fit in memory.
+//! The list of a memcached server's keys, in a file. A dump blocks the server's LRU crawler while it runs, so
+//! the dump is read as fast as possible. The list is in a file because it may not fit in memory.
 //!
 //! ```text
 //!  key length 1 | item's bytes 4 | expiry 8 (seconds since 1970, 0: none) | key      numbers are little-endian

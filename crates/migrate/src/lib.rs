@@ -108,14 +108,14 @@ pub struct CopyJob {
     pub retries: RetryPolicy,
 }
 
-/// The reason why a copy cannot continue: a sentence with the place and the remedy.
+/// The reason why a copy cannot continue: a sentence with the server or file, the cause and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MigrateError {
     /// A server, a file or an existing journal prevents the copy.
     Refused(String),
     /// The connection to a server was lost and could not be reopened.
     Lost(String),
-    /// A file is invalid from a certain byte on.
+    /// A file cannot be parsed beyond a certain byte.
     Damaged(String),
     /// The user has stopped the copy.
     Stopped,

@@ -123,10 +123,10 @@ impl CopyOutcome {
         for (what, count, more) in [
             ("gone", counts.gone, "evicted, deleted or expired at the source before they were read"),
             ("expired", counts.expired, "during the copy"),
-            ("not chosen", counts.not_chosen, "by --prefix and --exclude"),
-            ("not reached", counts.seen.saturating_sub(counts.done()), "before the copy ended"),
+            ("not chosen", counts.not_chosen, "excluded by --prefix or --exclude"),
+            ("not reached", counts.seen.saturating_sub(counts.done()), "seen, but not processed before the copy ended"),
             ("without flags", counts.without_flags, "of the copied keys: the target does not store client flags"),
-            ("field expiries", counts.field_ttls, "dropped: expiries of single hash fields"),
+            ("field expiries", counts.field_ttls, "expiries of single hash fields, which were not copied"),
         ] {
             if count > 0 {
                 row(what, count, more);

@@ -48,7 +48,8 @@ impl CopyPace {
             })
         };
         let span_ns = span(keys, self.keys_per_s).max(span(bytes, self.bytes_per_s));
-        // A batch begins when the previous one is paid for, or later. The next due time counts from its beginning.
+        // A batch begins at the due time after the previous batch, or later. The next due time counts from that
+        // beginning.
         self.due_ns = self.due_ns.saturating_add(span_ns);
         if self.due_ns <= now_ns {
             self.due_ns = now_ns;
@@ -67,7 +68,7 @@ impl CopyPace {
 mod tests {
     use super::*;
 
-    /// Copies `batches`, each of which takes `work_ns`, and gives how long that takes, waits included.
+    /// Simulates the copy of `batches`, each of which takes `work_ns`. Returns the total time, waits included.
     fn simulated(pace: &mut CopyPace, work_ns: u64, batches: &[(u64, u64)]) -> u64 {
         let mut now_ns = 7 * SECOND_NS;
         let begin_ns = now_ns;
@@ -95,7 +96,7 @@ mod tests {
     fn feasible_copy_rate_is_reached() {
         let mut pace = CopyPace::new(Some(10_000), None);
         let spent_ns = simulated(&mut pace, 2_000_000, &[(100, 0); 100]);
-        assert_eq!(spent_ns, SECOND_NS, "10,000 keys in a second, whatever part of it is work");
+        assert_eq!(spent_ns, SECOND_NS, "10,000 keys in a second, however much of it is work");
     }
 
     #[test]
@@ -104,8 +105,8 @@ mod tests {
         pace.begin(0);
         assert_eq!(pace.after(0, 10, 0), SECOND_NS / 10);
         let late_ns = 60 * SECOND_NS;
-        assert_eq!(pace.after(late_ns, 10, 0), 0, "it was slower than asked for");
-        assert_eq!(pace.after(late_ns, 10, 0), SECOND_NS / 10, "a minute of rest earns nothing");
+        assert_eq!(pace.after(late_ns, 10, 0), 0, "a copy slower than the rate does not wait");
+        assert_eq!(pace.after(late_ns, 10, 0), SECOND_NS / 10, "a pause of a minute does not raise the rate");
     }
 
     #[test]

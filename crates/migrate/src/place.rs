@@ -139,7 +139,7 @@ fn server(protocol: Protocol, rest: &str, port: u16) -> Result<ServerAddress, St
     } else {
         let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
         if !path.is_empty() && db.replace(path).is_some() {
-            return Err("the database is given twice".to_owned());
+            return Err("the database is specified twice".to_owned());
         }
         let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
@@ -207,7 +207,7 @@ mod tests {
             ("/var/lib/redis/dump", "/var/lib/redis/dump"),
         ] {
             assert_eq!(shown(text), expected);
-            assert_eq!(shown(&shown(text)), expected, "what is written reads back");
+            assert_eq!(shown(&shown(text)), expected, "the text form parses to the same value");
         }
         let Ok(CopyEndpoint::Server(server)) = "redis://bo:a%40b:c@h".parse() else { panic!("a server") };
         assert_eq!(server.login, Some(Login { user: "bo".into(), password: "a@b:c".into() }));

@@ -73,7 +73,11 @@ pub(super) fn persist<S: Reconnecting, T>(
             return Err(MigrateError::Lost(format!("{}: {lost}; check that the server is running", side.name())));
         }
         if attempt == context.retries.attempts {
-            return Err(MigrateError::Lost(format!("{}: {lost}; {} further attempts failed", side.name(), attempt)));
+            return Err(MigrateError::Lost(format!(
+                "{}: {lost}; {} attempts to reconnect failed",
+                side.name(),
+                attempt
+            )));
         }
         let pause = context.retries.pause(attempt);
         attempt += 1;
@@ -133,7 +137,7 @@ impl From<io::Error> for RequestError {
             return Self::Refused(failure.to_string());
         }
         Self::Lost(match error.kind() {
-            ErrorKind::TimedOut => "it does not reply".to_owned(),
+            ErrorKind::TimedOut => "the server does not reply".to_owned(),
             _ => error.to_string(),
         })
     }

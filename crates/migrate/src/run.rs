@@ -52,7 +52,10 @@ pub fn run(job: &CopyJob, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) ->
         rates: Rates::new(kept.journal.counts.done()),
     };
     let result = if kept.journal.is_complete {
-        keep("the journal is of a complete copy: nothing was copied".to_owned());
+        keep(
+            "the journal shows that this copy is complete: nothing was copied; delete the journal to copy again"
+                .to_owned(),
+        );
         Ok(())
     } else {
         copy.all(&mut source, &mut target, &mut kept, &view)
@@ -61,7 +64,7 @@ pub fn run(job: &CopyJob, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) ->
     let result = result.and_then(|()| {
         let Some(sample) = sample(job.verify, &source, &kept.journal.counts) else { return Ok(()) };
         if !kept.journal.is_complete {
-            keep("nothing was compared, because --limit left keys uncopied".to_owned());
+            keep("the keys were not compared, because --limit ended the copy early".to_owned());
             return Ok(());
         }
         copy.compare(&mut source, &mut target, sample, &view, verified.insert(Verified::default()))
@@ -96,7 +99,7 @@ fn sample(verify: Verify, source: &ItemSource, counts: &KeyCounts) -> Option<Sam
     }
 }
 
-/// Recent rates.
+/// The recent rates of the copy, in keys and bytes per second.
 struct Rates {
     since: Instant,
     keys: u64,
@@ -201,7 +204,7 @@ impl Copy<'_> {
             kept.journal.is_complete = true;
         }
         kept.write()?;
-        // Keys copied since the last resumable position are counted, although a resumed copy will check them again.
+        // Unlike the written journal, the reported counts include keys copied after the last resumable position.
         kept.journal.counts = counts;
         result.map(drop)
     }

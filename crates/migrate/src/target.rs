@@ -103,7 +103,8 @@ impl CopyTarget {
     pub fn read(&mut self, items: &[Item], context: &Context<'_>) -> Result<Vec<Lookup>, MigrateError> {
         match self {
             Self::Memcached(memcached) => {
-                // The copies at the target have about the same size.
+                // Divides the keys into reads by the items' sizes, because the values at the target have about the same
+                // sizes.
                 let mut found = Vec::with_capacity(items.len());
                 let mut rest = items;
                 while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Compares copied keys at both ends.
+//! Compares copied keys at the source and the target.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,16 +54,19 @@ impl Verified {
         self.looked_for += 1;
         let (count, how) = match found {
             Lookup::Gone => (&mut self.missing, "the key is missing at the target".to_owned()),
-            Lookup::Unfit(why) => (&mut self.value_differs, format!("the target has another type ({why})")),
+            Lookup::Unfit(why) => (&mut self.value_differs, format!("the target's value cannot be compared ({why})")),
             Lookup::Item(there) if !there.value.is_same(&item.value) => {
                 let (own, other) = (item.value.bytes(), there.value.bytes());
                 (
                     &mut self.value_differs,
-                    format!("the target has another value of {other} bytes, not the source's of {own} bytes"),
+                    format!("the values differ: {own} bytes at the source, {other} bytes at the target"),
                 )
             }
             Lookup::Item(there) if measure.flags && there.client_flags != item.client_flags => {
-                let what = format!("the flags are {} at the target, not {}", there.client_flags, item.client_flags);
+                let what = format!(
+                    "the client flags differ: {} at the target, {} at the source",
+                    there.client_flags, item.client_flags
+                );
                 (&mut self.flags_differ, what)
             }
             Lookup::Item(there) if measure.expiry => match apart(item, there) {
@@ -75,7 +78,7 @@ impl Verified {
                     self.same += 1;
                     return;
                 }
-                Some(Ok(ms)) => (&mut self.expiry_differs, format!("the expiries differ by {ms} ms")),
+                Some(Ok(ms)) => (&mut self.expiry_differs, format!("the expiries differ by at least {ms} ms")),
                 Some(Err(what)) => (&mut self.expiry_differs, what.to_owned()),
             },
             Lookup::Item(_) => {

@@ -20,8 +20,8 @@ pub(crate) struct ListedKey {
 
 impl Memcached {
     /// Lists all items with `lru_crawler metadump`. The walk over the hash table lists each item once, even while items
-    /// change. If the server does not support that walk, the list is by age, which may miss a few items that are in use
-    /// at that moment.
+    /// change. If the server does not support that walk, the server lists the items by age, and may omit a few items
+    /// that other threads use at that moment.
     pub fn list(&mut self, mut each: impl FnMut(&ListedKey) -> Result<(), RequestError>) -> Result<(), RequestError> {
         for walk in ["hash", "all"] {
             self.link.out().extend_from_slice(format!("lru_crawler metadump {walk}\r\n").as_bytes());
@@ -29,10 +29,12 @@ impl Memcached {
                 return Ok(());
             }
         }
-        Err(RequestError::Refused("the server cannot list all its items (lru_crawler metadump all)".to_owned()))
+        Err(RequestError::Refused(
+            "cannot list the keys: the server does not support lru_crawler metadump all".to_owned(),
+        ))
     }
 
-    /// Lists the items by one walk. Returns whether the server supports it.
+    /// Lists the items by the given walk. Returns whether the server supports it.
     fn listing(&mut self, each: &mut impl FnMut(&ListedKey) -> Result<(), RequestError>) -> Result<bool, RequestError> {
         enum Next {
             More,
@@ -69,7 +71,9 @@ impl Memcached {
                     ))
                 }
                 Reply::Error(error) => Err(refused(error)),
-                _ => Err(RequestError::Refused("it sent an unexpected reply to a dump".to_owned())),
+                _ => {
+                    Err(RequestError::Refused("the server sent an unexpected reply to lru_crawler metadump".to_owned()))
+                }
             })?;
             match next {
                 Next::More => {}

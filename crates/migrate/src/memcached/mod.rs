@@ -1,7 +1,7 @@
 //! A server that speaks the memcached protocol, as source or target: memcached, Gannet and others.
 //!
 //! Reads and writes are meta commands, which support any key, the flags and the time to live. For servers without them,
-//! the older text commands are used. Keys are then limited to text, and only the dump has an item's expiry.
+//! the older text commands are used. Keys are then limited to text, and only the dump reports an item's expiry.
 
 mod dump;
 mod read;
@@ -60,12 +60,12 @@ impl Memcached {
                     continue;
                 }
                 ParsedReply::Garbage(garbage) => {
-                    return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
+                    return Err(RequestError::Refused(format!("the server sent an invalid reply: {garbage}")));
                 }
             };
             if expect.place(&reply) == ReplyPosition::Foreign {
                 let garbage = client::Garbage::Unexpected;
-                return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
+                return Err(RequestError::Refused(format!("the server sent an invalid reply: {garbage}")));
             }
             let len = match reply {
                 Reply::Value(header) => header.len as usize + 2,
@@ -80,7 +80,12 @@ impl Memcached {
             let value = match (len, value) {
                 (0, _) => value,
                 (_, [value @ .., b'\r', b'\n']) => value,
-                _ => return Err(RequestError::Refused(format!("it replied: {}", client::Garbage::ValueEnd))),
+                _ => {
+                    return Err(RequestError::Refused(format!(
+                        "the server sent an invalid reply: {}",
+                        client::Garbage::ValueEnd
+                    )));
+                }
             };
             let taken = take(reply, value)?;
             self.link.take(consumed + len);
@@ -88,7 +93,7 @@ impl Memcached {
         }
     }
 
-    /// Requests the general statistic `name`.
+    /// Requests the value of `name` in the server's general statistics (`stats`).
     fn statistic(&mut self, name: &[u8]) -> Result<Option<u64>, RequestError> {
         client::stats(self.link.out(), b"");
         let mut found = None;
@@ -128,7 +133,7 @@ impl Reconnecting for Memcached {
             Reply::MetaNoop => Ok(true),
             Reply::Error(ServerError::Command(_)) => Ok(false),
             Reply::Error(error) => Err(refused(error)),
-            _ => Err(RequestError::Refused("it sent an unexpected reply to mn".to_owned())),
+            _ => Err(RequestError::Refused("the server sent an unexpected reply to mn".to_owned())),
         })?;
         if let Some(time_s) = self.statistic(b"time")? {
             let skew_s = time_s as i64 - UnixMillis::now().secs() as i64;

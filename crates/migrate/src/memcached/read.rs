@@ -7,13 +7,12 @@ use super::{Memcached, refused, text};
 use crate::item::{Item, KeyValue, Lookup};
 use crate::reconnect::RequestError;
 
-/// Largest difference between two reported expiries of the same item, in milliseconds. Both reports count whole
-/// seconds.
+/// Largest difference in milliseconds at which two reported expiries count as equal. Both reports are in whole seconds.
 const SAME_MS: u64 = 2_000;
 
 impl Memcached {
-    /// Reads `keys` in one exchange, each with its expiry from the dump. This read does not count as a use of the
-    /// items.
+    /// Reads `keys` in one exchange, each with its expiry from the dump. The server does not count this read as a use
+    /// of the items.
     pub fn read<'k>(
         &mut self,
         keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
@@ -33,7 +32,7 @@ impl Memcached {
                     let client_flags = flags.number(b'f').and_then(|flags| u32::try_from(flags).ok());
                     let (Some(ttl_s), Some(client_flags)) = (ttl_s, client_flags) else {
                         return Err(RequestError::Refused(
-                            "it replied to a read without flags or time to live".to_owned(),
+                            "the server replied to a read without flags or time to live".to_owned(),
                         ));
                     };
                     let expiry = u64::try_from(ttl_s).ok().map(|ttl_s| expiry(sent, ttl_s, reported_s, skew_s));
@@ -41,9 +40,9 @@ impl Memcached {
                 }
                 Reply::Meta { code: MetaCode::Miss, .. } => Ok(Lookup::Gone),
                 Reply::Error(error) => {
-                    Ok(Lookup::Unfit(format!("the server cannot return it: {}", text(error.line()))))
+                    Ok(Lookup::Unfit(format!("the server cannot return the value: {}", text(error.line()))))
                 }
-                _ => Err(RequestError::Refused("it sent an unexpected reply to a read".to_owned())),
+                _ => Err(RequestError::Refused("the server sent an unexpected reply to a read".to_owned())),
             })?);
         }
         Ok(found)
@@ -62,7 +61,7 @@ impl Memcached {
         for (key, reported_s) in keys {
             if !is_text_key(key) {
                 found.push(Lookup::Unfit(
-                    "the source has no meta commands, and text commands cannot carry the key".to_owned(),
+                    "the source does not support meta commands, and text commands cannot contain this key".to_owned(),
                 ));
                 continue;
             }
@@ -95,7 +94,7 @@ fn by_own_clock(reported_s: u64, skew_s: i64) -> UnixMillis {
 
 /// Returns the expiry of an item, and the largest error of that expiry in milliseconds. `ttl_s` is the remaining time
 /// to live that the server reported for a request sent at `sent`. `reported_s` is the expiry from the dump, which is
-/// exact unless the item was touched since.
+/// exact unless a client has changed the time to live since.
 fn expiry(sent: UnixMillis, ttl_s: u64, reported_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));

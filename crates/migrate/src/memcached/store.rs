@@ -34,8 +34,9 @@ impl Memcached {
                 continue;
             }
             let KeyValue::Bytes(value) = &item.value else {
-                outcomes[at] =
-                    Some(StoreOutcome::Unfit("the target speaks memcached, which supports only strings".to_owned()));
+                outcomes[at] = Some(StoreOutcome::Unfit(
+                    "the target uses the memcached protocol, which supports only strings".to_owned(),
+                ));
                 continue;
             };
             outcomes[at] = self.unfit(item, value, now);
@@ -55,7 +56,9 @@ impl Memcached {
                         StoreOutcome::Unfit("the item is larger than the target allows".to_owned())
                     }
                     Reply::Error(error) => StoreOutcome::Refused(text(error.line())),
-                    _ => return Err(RequestError::Refused("it sent an unexpected reply to a store".to_owned())),
+                    _ => {
+                        return Err(RequestError::Refused("the server sent an unexpected reply to a store".to_owned()));
+                    }
                 })
             })?);
         }
@@ -71,7 +74,9 @@ impl Memcached {
                 return Some("the item is larger than the target allows".to_owned());
             }
             let plain = self.has_meta || is_text_key(&item.key);
-            (!plain).then(|| "the target has no meta commands, and text commands cannot carry the key".to_owned())
+            (!plain).then(|| {
+                "the target does not support meta commands, and text commands cannot contain this key".to_owned()
+            })
         });
         why.map(StoreOutcome::Unfit)
     }
@@ -112,6 +117,10 @@ mod tests {
         assert_eq!(exptime(UnixMillis(1_800_000_100_499), now, 0), 1_800_000_100);
         assert_eq!(exptime(UnixMillis(1_800_000_100_500), now, 0), 1_800_000_101);
         assert_eq!(exptime(UnixMillis(1_800_000_100_000), now, -40), 1_800_000_060);
-        assert_eq!(exptime(UnixMillis(1_800_000_000_251), now, 0), 1_800_000_001, "what lives for 1 ms still lives");
+        assert_eq!(
+            exptime(UnixMillis(1_800_000_000_251), now, 0),
+            1_800_000_001,
+            "an item with 1 ms to live has not expired"
+        );
     }
 }

@@ -224,7 +224,7 @@ fn version(head: &[u8; HEAD_BYTES as usize]) -> Result<u32, Damage> {
     let (magic, digits) = head.split_at(5);
     if magic != b"REDIS" {
         let hint = if head.starts_with(b"VALKEY") {
-            ": Valkey writes this format from version 9 on; copy from the server"
+            "; Valkey 9 and later write such files, so copy from the server instead"
         } else {
             ""
         };

@@ -63,7 +63,7 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     }
     if sum != own {
         let what = format!(
-            "the file has the checksum {sum:#018x}, but its bytes have {own:#018x}: the file is damaged or truncated"
+            "the stored checksum is {sum:#018x}, the computed one {own:#018x}: the file is damaged or truncated"
         );
         return Err(malformed(len - SUM_BYTES, what));
     }

@@ -1,5 +1,4 @@
-//! Files that a real server saved, files in forms that older and newer ones save, and what is left of them when they
-//! are damaged.
+//! Tests with files that a real server saved, with files in formats of older and newer servers, and with damaged files.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -109,7 +108,7 @@ fn fields_with_an_expiry_of_their_own_are_counted() {
     assert_eq!(
         found["after"].content,
         Content::Bytes(b"kept".to_vec()),
-        "what is passed over ends where the next begins"
+        "a skipped value ends where the next entry begins"
     );
 }
 
@@ -217,7 +216,7 @@ fn rdb_reader_resumes_from_every_mark() {
             assert_eq!(rest, whole[from..], "{name} from entry {from}");
             let unwanted = reader.next(|_, _| false).unwrap();
             let passed = unwanted.is_none_or(|entry| matches!(entry.content, Content::Passed(_)));
-            assert!(passed, "{name}: what is not wanted is not kept");
+            assert!(passed, "{name}: values that are not wanted are skipped");
         }
     }
 }
@@ -257,13 +256,16 @@ fn foreign_file_is_distinguished_from_newer_rdb_version() {
 
 #[test]
 fn a_compressed_string_may_overlap_itself_and_never_reaches_before_its_start() {
-    // One byte as it is, then a copy of 100 bytes from one byte back.
+    // A literal run of one byte, then a copy of 100 bytes that begins one byte back.
     assert_eq!(expand(&[0, b'a', 0b1110_0000, 91, 0], 101), Some(vec![b'a'; 101]));
     assert_eq!(expand(&[0, b'a', 0b0010_0000, 0], 4), Some(b"aaaa".to_vec()));
     assert_eq!(expand(&[0, b'a', 0b0010_0000, 1], 4), None, "before the start");
-    assert_eq!(expand(&[0, b'a', 0b0010_0000, 0], 3), None, "longer than it says");
-    assert_eq!(expand(&[0, b'a'], 2), None, "shorter than it says");
+    assert_eq!(expand(&[0, b'a', 0b0010_0000, 0], 3), None, "longer than the stated length");
+    assert_eq!(expand(&[0, b'a'], 2), None, "shorter than the stated length");
     assert_eq!(expand(&[5, b'a'], 6), None, "truncated");
     let claims = [&b"REDIS0010\x00\x01k\xc3\x02\x80\x7f\xff\xff\xff"[..], b"aa"].concat();
-    assert!(entries(&claims).unwrap_err().to_string().contains("cannot expand to"), "nothing is reserved on a claim");
+    assert!(
+        entries(&claims).unwrap_err().to_string().contains("cannot expand to"),
+        "no memory is reserved for a claimed length"
+    );
 }

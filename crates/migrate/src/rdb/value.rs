@@ -18,7 +18,7 @@ enum Layout {
     Nodes,
     /// A stream, in its first, second or third form.
     Stream(u32),
-    /// A module's value, with marks by which it can be skipped.
+    /// A module's value in which an opcode precedes each element, so that the value can be skipped.
     Module,
     /// A hash of strings.
     Hash,
@@ -66,8 +66,10 @@ fn layout(kind: u8) -> Option<(&'static str, Layout)> {
 pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, wanted: bool, at: u64) -> Result<Content, Damage> {
     let Some((name, layout)) = layout(kind) else {
         let what = match kind {
-            6 => "the value of a module has an early form that only the module can skip".to_owned(),
-            _ => format!("the type of value {kind} is unknown"),
+            6 => {
+                "the value of a module is in the old format without opcodes, which only the module can parse".to_owned()
+            }
+            _ => format!("unknown value type {kind}"),
         };
         return Err(malformed(at, what));
     };
@@ -153,7 +155,7 @@ fn skip_scored<R: Read>(input: &mut Input<R>, binary: bool) -> Result<(), Damage
     for _ in 0..input.length()? {
         input.skip_string()?;
         let len = if binary { 8 } else { input.byte()?.into() };
-        // In text form, the three largest lengths stand for values that are not numbers.
+        // In text form, the lengths 253 to 255 represent the scores NaN and plus and minus infinity.
         if binary || len < 253 {
             input.skip(len)?;
         }

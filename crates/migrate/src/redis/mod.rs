@@ -79,7 +79,7 @@ impl Redis {
                     continue;
                 }
                 ParsedValue::Garbage(garbage) => {
-                    return Err(RequestError::Refused(format!("it sent an invalid reply: {garbage}")));
+                    return Err(RequestError::Refused(format!("the server sent an invalid reply: {garbage}")));
                 }
             };
             let taken = take(answer)?;
@@ -184,10 +184,10 @@ fn time_ms(answer: &Value<'_>) -> Option<i64> {
 
 /// Returns the error for an unexpected kind of reply.
 fn odd(verb: &str) -> RequestError {
-    RequestError::Refused(format!("it sent an unexpected reply to {verb}"))
+    RequestError::Refused(format!("the server sent an unexpected reply to {verb}"))
 }
 
-/// Returns what an error means for the connection, with a remedy if one is known.
+/// Converts an error reply to an error, with a remedy if one is known.
 fn trouble(error: &[u8]) -> RequestError {
     let words = text(error);
     if error.starts_with(b"LOADING") || error.starts_with(b"BUSY ") || error.starts_with(b"MASTERDOWN") {

@@ -1,7 +1,7 @@
 //! Stores items and returns their outcomes.
 //!
-//! A hash must appear as a whole, and must not change a hash that live traffic has created in the meantime. So it is
-//! built under a temporary name and renamed when it is complete:
+//! A hash must appear as a whole, and must not change a hash that live traffic has created in the meantime. So the
+//! hash is built under a temporary name and renamed when it is complete:
 //!
 //! ```text
 //!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
@@ -21,7 +21,7 @@ use crate::target::StoreOutcome;
 const BUILT: &[u8] = b"gannet:warm:";
 /// Highest number of fields in one `HSET`.
 const FIELDS_AT_ONCE_MAX: usize = 1_000;
-/// Time to live in milliseconds of an incomplete hash after a broken connection.
+/// Time to live in milliseconds of an incomplete temporary hash, in case the connection breaks.
 const LEFT_MS: u64 = 600_000;
 
 /// Number of replies to a key's requests, and the reply that decides the key's outcome.

@@ -124,7 +124,7 @@ impl Entries {
                 Some(SkipReason::OtherDb) => {
                     counts.seen += 1;
                     counts.skip(format!(
-                        "in database {}; the copy is of database {own_db}; pass --db for another one",
+                        "the key is in database {}, but only database {own_db} is copied; pass --db to copy another",
                         entry.db
                     ));
                     continue;

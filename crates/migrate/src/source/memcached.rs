@@ -68,7 +68,7 @@ impl Keys {
             })
         })?;
         let (keys, bytes) = (list.keys, list.bytes);
-        (context.tell)(&format!("{} lists {keys} keys", server.name()));
+        (context.tell)(&format!("{} listed {keys} keys", server.name()));
         let list = KeyListReader::new(list.finish().map_err(failed)?, 0, bytes).map_err(failed)?;
         Ok(Self { server, list, keys, bytes })
     }
@@ -79,7 +79,7 @@ impl Keys {
         counts: &mut KeyCounts,
         context: &Context<'_>,
     ) -> Result<Option<Vec<Item>>, MigrateError> {
-        let failed = |error: std::io::Error| MigrateError::Refused(format!("the list of keys: {error}"));
+        let failed = |error: std::io::Error| MigrateError::Refused(format!("cannot read the list of keys: {error}"));
         let (mut chosen, mut bytes, mut looked_at): (Vec<ListedKey>, u64, usize) = (Vec::new(), 0, 0);
         while chosen.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < EXAMINED_MAX {
             let Some(listed) = self.list.next().map_err(failed)? else { break };
@@ -102,7 +102,7 @@ impl Keys {
     }
 
     pub fn rewind(&mut self) -> Result<(), MigrateError> {
-        self.list.rewind().map_err(|error| MigrateError::Refused(format!("the list of keys: {error}")))
+        self.list.rewind().map_err(|error| MigrateError::Refused(format!("cannot read the list of keys: {error}")))
     }
 
     pub fn share(&self) -> f64 {

@@ -71,7 +71,7 @@ pub(super) struct BatchRequest<'a> {
 }
 
 impl BatchRequest<'_> {
-    /// Returns whether `key` is read. Counts the keys that are not.
+    /// Returns whether `key` is read. Counts the keys that are not read, unless the sample omits them.
     fn takes(&self, key: &[u8], counts: &mut KeyCounts) -> bool {
         if !self.sample.takes(key) {
             return false;
@@ -116,7 +116,8 @@ impl ItemSource {
         }
     }
 
-    /// Returns the next items, and counts the keys that gave none. `None` is the end; an empty batch is not.
+    /// Returns the next items, and counts the keys that yield no item. `None` is the end of the source; an empty batch
+    /// is not.
     pub fn next(
         &mut self,
         ask: &BatchRequest<'_>,
@@ -175,7 +176,7 @@ impl ItemSource {
     }
 }
 
-/// Splits lookups into items and counts of the others.
+/// Returns the items of `found`, and counts the other lookups in `counts`.
 fn sort_out(found: Vec<Lookup>, counts: &mut KeyCounts) -> Vec<Item> {
     let mut items = Vec::with_capacity(found.len());
     for found in found {

@@ -16,7 +16,7 @@ pub(crate) struct KeyWalk {
     cursor: u64,
     is_over: bool,
     page: VecDeque<Vec<u8>>,
-    /// Number of keys per read: about as many as the last read returned.
+    /// Highest number of keys of the next read: twice the number of keys that the last read returned.
     keys_at_once: usize,
 }
 
