@@ -252,7 +252,7 @@ impl WorkerContext {
         self.shared.minutes.note(hot_keys, named, SampledAccess { bytes, is_read }, &mut self.sampler.big_above);
     }
 
-    /// Records the length of a value before it is stored, if the value is among the longest of this minute.
+    /// Records the key and the length of a value that was stored, if the value is among the longest of this minute.
     #[inline]
     pub(crate) fn note_length(&mut self, namespace: Namespace, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {

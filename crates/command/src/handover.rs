@@ -119,7 +119,8 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
     (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
 }
 
-/// The lengths in bytes of a connection's input, output, queue and holdings, which follow the heads.
+/// The lengths in bytes of a connection's input, output, queued requests and holdings (subscriptions and transaction),
+/// which follow the heads.
 pub type Lengths = [usize; 4];
 
 impl HandoverConnection {

@@ -22,8 +22,8 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Returns the head of `buf`, the session's received bytes, if `buf` begins with a plain request. Prefetches the
-    /// index bucket of the head's key.
+    /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
+    /// plain. Prefetches the index bucket of the head's key.
     #[inline]
     pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<PrefetchedHead<'l>> {
         let ((bytes, consumed), namespace) = match self {
@@ -76,8 +76,8 @@ impl SessionState {
         }
     }
 
-    /// Returns the state to hand over to another process, with `input`, the unexecuted bytes. Returns `None` if a
-    /// request is partly executed.
+    /// Returns the state to hand over to another process. `input` holds the bytes that were received and not executed.
+    /// Returns `None` if a request is partly executed.
     pub fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
         match self {
             Self::Memcache(state) => state.to_handover(input),
@@ -140,7 +140,7 @@ impl SessionState {
     }
 
     /// Returns the instant at which the worker began to receive the current part of a value in place. Returns `None` if
-    /// no part is incomplete.
+    /// no part is being received in place, or if that part is complete.
     pub fn arriving_since(&self) -> Option<Ticks> {
         self.large().and_then(LargeSet::arriving_since)
     }

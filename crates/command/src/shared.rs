@@ -85,7 +85,7 @@ impl Shared {
         Clock::machine().from(self.origin)
     }
 
-    /// Returns the time of the store's clock. Threads without a [`Clock`] call it.
+    /// Returns the time of the store's clock, for threads without a [`Clock`].
     pub fn now(&self) -> UnixMillis {
         self.origin.now()
     }
@@ -190,7 +190,7 @@ impl Shared {
     }
 
     /// Records that a worker's connection has queued messages, and wakes the worker. Only threads that are not workers
-    /// call it.
+    /// may call this function.
     pub(crate) fn mark_messages(&self, worker: usize, connection: u32) {
         if self.workers[worker].push_queue.note(connection) {
             self.host.wake_worker(worker);
@@ -207,13 +207,17 @@ impl Shared {
         if let Some(path) = &self.config.acl_file {
             match self.users.load() {
                 Ok(()) => tracing::info!("users were read from {}", path.display()),
-                Err(error) => tracing::error!("users stay as they were: {}: {error}", path.display()),
+                Err(error) => {
+                    tracing::error!("cannot load users from {}: {error}; the previous users remain", path.display())
+                }
             }
         }
         let Some(auth) = &self.auth else { return };
         match auth.reload() {
             Ok(()) => tracing::info!("users were read from {}", auth.path().display()),
-            Err(error) => tracing::error!("users stay as they were: {}: {error}", auth.path().display()),
+            Err(error) => {
+                tracing::error!("cannot load users from {}: {error}; the previous users remain", auth.path().display())
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ struct ConnectionEntry {
     port: AtomicU64,
     /// The instant of the last received bytes in Unix seconds, times two. Plus 1 if the connection is a watcher.
     seen: AtomicU64,
-    /// The number of the client that must be closed. 0: none.
+    /// The id ([`ClientInfo::id`]) of the client whose connection the worker must close. 0: none.
     killed: AtomicU64,
     /// The info about the client, if it is a Redis client.
     client_info: Mutex<Option<Box<ClientInfo>>>,
@@ -80,7 +80,8 @@ impl ConnectionTable {
     /// Records a new connection. A connection whose number exceeds the table is not recorded.
     pub fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
         let Some(entry) = self.entries.get(number as usize) else { return };
-        // A reader that sees one of the following writes also sees that the last connection's `life` has ended.
+        // A reader that sees one of the following writes also sees that the entry's previous connection has been
+        // closed.
         fence(Release);
         let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
             Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
@@ -94,7 +95,7 @@ impl ConnectionTable {
         entry.life.store(entry.life.load(Relaxed) | 1, Release);
     }
 
-    /// Updates an entry. The worker calls it in its sweep.
+    /// Updates an entry. The worker calls this function in its sweep.
     pub fn update(&self, number: u32, received_secs: u64, watches: bool) {
         if let Some(entry) = self.entries.get(number as usize) {
             entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
@@ -166,8 +167,8 @@ impl ConnectionTable {
         })
     }
 
-    /// Returns the peer of connection `number`. `None` for a unix socket. Only the worker that owns the connection may
-    /// call it.
+    /// Returns the address of the peer of connection `number`, or `None` for a unix socket. Only the worker that owns
+    /// the connection may call this function.
     pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
         let entry = self.entries.get(number as usize)?;
         entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
@@ -206,8 +207,8 @@ mod tests {
         assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, false));
     }
 
-    /// The test derives each connection's time from its address. A reader must never see one connection's address with
-    /// another one's time.
+    /// The test derives each connection's time from its address. A reader must never see the address of one connection
+    /// with the time of another connection.
     #[test]
     fn entries_never_mix_two_connections() {
         let connection_table = ConnectionTable::new(1);

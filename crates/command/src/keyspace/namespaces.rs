@@ -42,8 +42,8 @@ struct Usage {
     /// The mean interval between two operations, in ns. 0: unlimited.
     interval_ns: AtomicU64,
     /// The instant up to which executed operations have used the quota, in ns since the Unix epoch. Each operation
-    /// moves the instant forward by `interval_ns`. It may be ahead of the current time by at most the length of a
-    /// burst.
+    /// moves the instant forward by `interval_ns`. The instant may be ahead of the current time by at most the length
+    /// of a burst.
     within_quota_at_ns: AtomicU64,
     ops_refused: AtomicU64,
 }

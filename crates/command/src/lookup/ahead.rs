@@ -8,8 +8,8 @@
 //! ```
 //!
 //! While a `set` is served, the next `set` in the same input is prefetched too, in the same two stages ([`NextSet`]).
-//! Its index buckets are prefetched one request before it is served. Its item is prefetched when it is served, while
-//! its value is copied.
+//! Its index buckets are prefetched while the previous `set` is served. Its item is prefetched when the worker begins
+//! to serve it, so that the wait for memory overlaps with the copy of its value.
 
 use segment::{Guard, Key, KeyHash, Namespace, Prefetched};
 
@@ -40,9 +40,9 @@ impl NextSet {
         Self { at, key: hashed.key_hash(), key_len: key.len() }
     }
 
-    /// Returns the key with its hash and prefetches its item, if this is the prefetch of the request that begins at
-    /// `at`. Returns `None` otherwise. The prefetch assumed that the key ends at the first blank. If the request was
-    /// parsed differently, it has another key, and the prefetch does not apply.
+    /// Returns the key with its hash, and prefetches its item. Returns `None` if this prefetch does not belong to the
+    /// request that begins at offset `at`. The prefetch assumed that the key ends at the first blank. If the request
+    /// was parsed differently, it has another key, and the prefetch does not apply.
     #[inline]
     pub(crate) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
         if self.at != at || self.key_len != key.len() {
@@ -72,7 +72,7 @@ impl<'l> PrefetchedHead<'l> {
         Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Prefetched::default() })
     }
 
-    /// Finds the key's slot and prefetches its item. Does nothing for a `set`.
+    /// Finds the key's slot and prefetches its item. For a `set`, the position of the slot is not retained.
     #[inline]
     pub fn prefetch_items(&mut self, guard: &Guard<'l>) {
         match self {

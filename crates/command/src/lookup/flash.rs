@@ -6,13 +6,13 @@ use segment::{FromFlash, Guard, Key, Value};
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::SessionWait;
 
-/// Calls `tell` with a value that was read from flash, and its client flags; `tell` writes them to the output. Returns
-/// false if the key is neither in memory nor on flash. If the value is long, or of a type that plain reads do not
-/// support, the request parks until the value is in memory again.
+/// Reads the value of a key that is not in memory. Passes the value and its client flags to `tell`, which writes them
+/// to the output. Returns false if the key is not on flash either. If the value is long, or of a type that plain reads
+/// do not support, the store moves the value back to memory, and the request parks until then.
 ///
 /// # Errors
-/// If the value has not been read yet, or the output has no room for it: the state in which the request waits. The
-/// caller retries in a later iteration.
+/// If the value has not been read from flash yet, or the output has no room for it: the state in which the request
+/// waits. The caller retries the request later.
 pub(crate) fn read(
     guard: &mut Guard<'_>,
     key: &Key<'_>,

@@ -12,9 +12,10 @@
 //! operation, the session therefore still has input, and is called again. A line end that was received in place, behind
 //! the value, is consumed with the value.
 //!
-//! A segment with reserved space cannot be reused. The reserved space is therefore limited by the limit of pins and by
-//! [`IN_PLACE_RECEIVES_MAX`]. The time for which it is reserved is limited too (`worker/in_place.rs`). A client that
-//! announces a value and sends nothing holds the space of one piece for a second, and after that one receive buffer.
+//! A segment with reserved space cannot be reused. The reserved space is therefore limited by the budget of pins
+//! ([`crate::memory::pins`]) and by [`IN_PLACE_RECEIVES_MAX`]. The time for which it is reserved is limited too
+//! (`worker/in_place.rs`). A client that announces a value and sends nothing holds the space of one piece for a second,
+//! and after that one receive buffer.
 
 use crate::context::{IN_PLACE_RECEIVES_MAX, WorkerContext};
 use crate::memory::budget::{self, Grant};
@@ -111,7 +112,7 @@ pub(crate) enum Advance {
         /// The number of bytes that the next step needs.
         want: usize,
     },
-    /// A part was written to the store. The caller calls again for the next one.
+    /// A part was written to the store. The caller calls again for the next part.
     Part {
         /// The number of bytes that were consumed.
         consumed: usize,
@@ -132,7 +133,8 @@ pub(crate) enum Advance {
 }
 
 impl LargeSet {
-    /// Creates the state of a value that is written in pieces. Returns the writer if the key cannot be held.
+    /// Creates the state of a value that is written in pieces. Returns the writer if the key cannot be copied; see
+    /// [`OwnedKey::new`].
     pub(crate) fn pieces(
         writer: LargeWriter,
         (namespace, key): (Namespace, &[u8]),
@@ -151,7 +153,7 @@ impl LargeSet {
     }
 
     /// Creates the state of a value of `bytes` bytes that is stored as a whole. Returns `None` if the key cannot be
-    /// held.
+    /// copied; see [`OwnedKey::new`].
     pub(crate) fn whole(bytes: usize, (namespace, key): (Namespace, &[u8]), ctx: &mut WorkerContext) -> Option<Self> {
         let key = OwnedKey::new(key, ctx)?;
         Some(Self { body: LargeBody::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
@@ -233,13 +235,13 @@ impl LargeSet {
     }
 
     /// Returns the instant at which the worker began to receive the current part in place. Returns `None` if no part is
-    /// incomplete.
+    /// being received in place, or if that part is complete.
     pub(crate) fn arriving_since(&self) -> Option<Ticks> {
         self.arrival.as_ref().filter(|arrival| arrival.arriving.left() > 0).map(|arrival| arrival.since)
     }
 
-    /// Returns the length of the part that is being received in place, in bytes. A buffer must have this size to
-    /// replace it.
+    /// Returns the length of the part that is being received in place, in bytes. A buffer that receives the part
+    /// instead must have at least this size.
     pub(crate) fn part_bytes(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received() + arrival.arriving.left())
     }
@@ -391,7 +393,7 @@ impl LargeSet {
     /// Stores a value that was written in pieces, by calling `by`.
     ///
     /// # Errors
-    /// The error of `by`. The writer then remains in this state.
+    /// The error of `by`. The value then still owns its writer, so that the caller can retry.
     pub(crate) fn store_by<T>(
         &mut self,
         guard: &mut Guard<'_>,

@@ -1,9 +1,10 @@
 //! Lookups of both protocols: groups of keys, values on flash, and values that are too long for a buffer.
 //!
 //! ```text
-//!   ahead    prefetches the first keys of a batch of sessions before any session is served
+//!   ahead    prefetches the first request of each session of a batch before any session is served
 //!   run      looks up the keys of consecutive plain requests together
-//!   values   puts a value into a reply: copied, pinned, or read from flash first (flash)
+//!   values   writes a value to the output: copies the value, or pins it in the store
+//!   flash    reads values that are on flash and not in memory
 //!   large    receives long values into the store in pieces
 //! ```
 

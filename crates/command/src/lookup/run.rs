@@ -7,10 +7,10 @@
 //!   account   counters and times, once for all requests of one kind                 this module
 //! ```
 //!
-//! The waits for memory within a stage overlap, because no key depends on another key's result. A prefetched lookup is
-//! only a hint where the search starts. A read may therefore follow a write of its own key in the same run. For the
-//! first requests of all sessions of a batch, the first two stages run before any session is served: see
-//! [`super::ahead`].
+//! The waits for memory within a stage overlap, because no key depends on another key's result. The result of a
+//! prefetch is only a hint from which the later search starts. A run may therefore contain a write of a key and then a
+//! read of the same key. For the first requests of all sessions of a batch, the first two stages run before any session
+//! is served: see [`super::ahead`].
 //!
 //! Invariant: the requests of a run are executed in order. The run ends at the first request that cannot be completed
 //! now.
@@ -45,7 +45,7 @@ pub(crate) trait Probe<'b> {
     fn ends(&self) -> bool;
 }
 
-/// The protocol's side of the engine: one call of its `serve`.
+/// One call of a protocol's `serve`, as the lookup engine uses it.
 pub(crate) trait Visit<'c, 'l> {
     /// The protocol's type for a key of a run.
     type Probe: Probe<'c>;
@@ -62,10 +62,11 @@ pub(crate) trait Visit<'c, 'l> {
     /// Executes the part of the request that concerns this key. Returns true if the key existed.
     ///
     /// # Errors
-    /// If the key cannot be processed now: the state in which the session waits. Nothing was then executed or written.
+    /// If the key cannot be processed now: the state in which the session waits. In this case, nothing was executed or
+    /// written.
     fn answer(&mut self, probe: &Self::Probe, ahead: Prefetched<'_>) -> Result<bool, SessionWait>;
 
-    /// Consumes a key that was answered. Consumes the whole request if this key is its last one.
+    /// Records that a key was answered. If the key is the last one of its request, consumes the request.
     fn answered(&mut self, probe: &Self::Probe);
 
     /// Records that the session must continue with this key in its next visit.
@@ -124,7 +125,7 @@ pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
     end
 }
 
-/// Starts reads from flash for the keys after a parked one, so that the reads overlap.
+/// Starts reads from flash for the keys that follow a parked key, so that the reads overlap.
 #[cold]
 fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
     if guard.is_tiered() {

@@ -25,7 +25,8 @@ impl Identity {
     }
 }
 
-/// Pins a long value, or ensures that the output has room for a copy of the value and a line.
+/// Pins a long value and returns the pin. Returns `None` if the caller must copy the value. The output then has room
+/// for the copy and a line.
 #[inline(always)]
 pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, SessionWait> {
     if value.len() >= PINNED_BYTES_MIN {

@@ -2,8 +2,8 @@
 //! secret`.
 //!
 //! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
-//! If the input cannot become such a `set`, the server closes the connection. An unauthenticated client therefore holds
-//! little memory.
+//! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection. An
+//! unauthenticated client therefore holds little memory.
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};

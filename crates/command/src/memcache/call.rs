@@ -23,7 +23,8 @@ pub(super) struct Call<'c, 'l> {
     pub(super) out: &'c mut OutBuffer,
     pub(super) session: &'c mut SessionState,
     pub(super) ctx: &'c mut WorkerContext,
-    /// The number of executed operations, plus the number of operations by which the configuration shortens this visit.
+    /// The number of executed operations, plus the difference between `OPS_A_BATCH` and the configured maximum for a
+    /// visit.
     pub(super) ops: usize,
     /// True if each request must be checked before it is executed; see [`super::guarded`].
     pub(super) guarded: bool,
@@ -90,7 +91,8 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// Refuses a command that the configuration disables.
+    /// Refuses a command, for example because the configuration disables it or a quota is used up. Replies with
+    /// `error`, unless `quiet` is set.
     #[cold]
     pub(super) fn refused(&mut self, error: Error, quiet: bool, consumed: usize) -> Step {
         self.answer(if quiet { b"" } else { error.wire() }, consumed)

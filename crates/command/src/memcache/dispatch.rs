@@ -23,8 +23,8 @@ use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use segment::Guard;
 
-/// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head`
-/// was created from the same bytes and session, under the same guard.
+/// Executes the requests at the start of `buf`, at most [`OPS_A_BATCH`] operations, and returns the progress. `head` is
+/// the prefetched first request of `buf`. The caller created it from the same bytes and session, under the same guard.
 pub fn serve<'l>(
     guard: &mut Guard<'l>,
     buf: &[u8],
@@ -33,7 +33,8 @@ pub fn serve<'l>(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    // Operations above the configured maximum for a visit count as executed.
+    // The configuration may permit fewer operations than `OPS_A_BATCH` in a visit. The difference counts as executed
+    // from the start.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let guarded = ctx.keys.guards & session.guards != 0;
     let call = &mut Call {
@@ -162,7 +163,8 @@ fn discard(call: &mut Call<'_, '_>) -> Step {
     if call.session.discard_bytes > 0 { Err(SessionWait::NeedInput { want: 1 }) } else { Ok(()) }
 }
 
-/// Executes a request, unless clients are paused or a quota of its namespaces is used up.
+/// Executes a request, unless clients are paused or the quota of operations of one of the request's namespaces is used
+/// up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
     let goes_on = call.session.is_counted || !call.session.is_between_requests();

@@ -42,7 +42,7 @@ impl From<Dump> for Format {
 }
 
 /// Lists the next items. The items of a step are written when the step is complete. The request line is consumed with
-/// the last item, so that the session is called again until then.
+/// the last item, so that the worker serves the session again until then.
 pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
     let mut dumping = call.session.dump.take().unwrap_or_default();
     let step = dump_step(call, format, &mut dumping);

@@ -8,8 +8,8 @@ use crate::visit::clock::Moment;
 /// The maximum number of seconds of a relative time: 30 days. A greater number is an absolute time in Unix seconds.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// Converts an `exptime` to an expiry by the store's clock. 0: never. Negative: at once. Up to 30 days: relative to
-/// now. Greater: an absolute time by the wall clock, in Unix seconds.
+/// Converts an `exptime` to an expiry by the store's clock. 0: the item never expires. Negative: it expires at once. Up
+/// to 30 days: seconds from now. Greater: an absolute time by the wall clock, in Unix seconds.
 pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     match exptime {
         0 => Expire::Never,

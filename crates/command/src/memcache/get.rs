@@ -17,7 +17,7 @@ use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
 use segment::{Attempts, Expire, Guard, Key, LargeRef, Loaded, OpError, Pinned, Replaced, Replacement, Value};
 
-/// An item that expires by the request that returns it.
+/// An item that expires because the current request, which also returns the item, sets an expiry in the past.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     /// The new expiry, which is in the past.
@@ -39,7 +39,7 @@ pub(super) enum Found {
 }
 
 /// Completes an item whose line begins at `mark` in the output. Returns true if the key exists. If `end_it` is given,
-/// the item then expires by this request, which is the last one to return it.
+/// the item then expires, so that this reply is the last one that contains it.
 pub(super) fn finish_item(
     call: &mut Call<'_, '_>,
     key: &Key<'_>,
@@ -59,7 +59,8 @@ pub(super) fn finish_item(
     done
 }
 
-/// Expires the item that was written. If the key has another item by now, nothing expires and the request is retried.
+/// Expires the item that was written to the output. If another item has replaced it meanwhile, expires nothing, and the
+/// request is retried.
 fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> Step {
     let Some(ending) = end_it else { return Ok(()) };
     match expire_same(call.guard, key, ending) {
@@ -68,8 +69,8 @@ fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> S
     }
 }
 
-/// Changes the expiry of the item that was written. Returns false and changes nothing if the key has another item by
-/// now.
+/// Changes the expiry of the item that was written to the output. If another item has replaced it meanwhile, changes
+/// nothing and returns false.
 fn expire_same(guard: &mut Guard<'_>, key: &Key<'_>, Ending { expire, identity }: Ending) -> Result<bool, OpError> {
     let mut attempts = Attempts::default();
     loop {
@@ -139,7 +140,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         if call.guard.locks().is_blocked(&key) {
             return Err(SessionWait::Parked);
         }
-        // An expiry in the past ends the item, but only after the item was sent.
+        // If the new expiry is in the past, the item expires, but only after it was written to this reply.
         let ends = exptime::is_past(expire, call.ctx.now);
         // Touch, value and token must belong to one item. A second lookup could find another item.
         let item = match (ends, get.with_cas) {
@@ -205,8 +206,8 @@ pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> 
     Ok(())
 }
 
-/// Writes an item's line and its value, unless the value is sent from the store. The caller ensures `LINE_ROOM` free
-/// bytes.
+/// Writes an item's line, and its value unless the value is sent from its place in the store. The caller ensures
+/// `LINE_ROOM` free bytes.
 pub(super) fn write_value(
     out: &mut OutBuffer,
     ctx: &WorkerContext,

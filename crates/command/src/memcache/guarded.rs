@@ -3,9 +3,12 @@
 //! client's `CLIENT PAUSE` delays clients, all sessions are guarded.
 //!
 //! ```text
-//!   get app1:x app1:y z app2:w  ──keys──> 1 1 0 2:  one operation each      if one is refused, the request is too
+//!   get app1:x app1:y z app2:w  ──keys──> 0, 1, 2:  one operation of each namespace
 //!                               ──runs──> [app1:x app1:y] [z] [app2:w] END  each run is in one namespace
 //! ```
+//!
+//! A request takes one operation from the quota of each namespace of its keys. If one of these quotas is used up, the
+//! whole request is refused.
 //!
 //! Each request switches its session to the namespace of its key, or to its listener's namespace if it has no key. In a
 //! retrieval, only consecutive keys of the same namespace form a run. The remaining keys are processed later, as if

@@ -33,8 +33,8 @@ pub(super) fn meta_get<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: u
     }
 }
 
-/// Executes an `mg` that only reads, which most do. The reply is the same as that of [`meta_fetch`]. If the item has a
-/// lease, [`meta_fetch`] takes over.
+/// Executes an `mg` that only reads, as most `mg` requests do. The reply is the same as that of [`meta_fetch`]. If the
+/// item has a lease, [`meta_fetch`] executes the request instead.
 fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
     let mut scratch = KeyScratch::default();
     let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
@@ -84,7 +84,7 @@ fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: u
 fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize) -> Step {
     let (now, moment) = (call.ctx.now, call.ctx.moment());
     let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
-    // An expiry in the past ends the item, but only after the item was sent.
+    // If the new expiry is in the past, the item expires, but only after it was written to this reply.
     let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
     let fetch = Fetch {
         touch: touch.filter(|_| end_it.is_none()),
@@ -288,7 +288,8 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
     }
 }
 
-/// Writes the reply to a plain read of an existing item, without a value that is sent from its place in the store.
+/// Writes the reply to a plain read of an existing item. If the value is sent from its place in the store, writes only
+/// the line.
 #[inline(always)]
 fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, SessionWait> {
     let with_value = meta.has(b'v');
@@ -327,7 +328,8 @@ fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinne
     Found::Hit
 }
 
-/// Writes the reply to a fetch of an existing item, without a value that is sent from its place in the store.
+/// Writes the reply to a fetch of an existing item. If the value is sent from its place in the store, writes only the
+/// line.
 fn write_fetched(
     out: &mut OutBuffer,
     ctx: &WorkerContext,

@@ -18,7 +18,7 @@ pub struct SessionState {
     pub(crate) namespace: Namespace,
     /// The namespace of the connection's listener.
     pub(super) home: Namespace,
-    /// The checks that requests may need before execution, as bits like those of the worker's guards.
+    /// The checks that requests of this session may need before execution. The bits are those of `BatchRoutes::guards`.
     pub(super) guards: u32,
     /// True if the current request has already been counted against the quota of operations per second.
     pub(super) is_counted: bool,
@@ -75,8 +75,9 @@ impl SessionState {
             && self.fetched.is_none()
     }
 
-    /// Returns the state to hand over to another process, with `input`, the unexecuted bytes. Returns `None` if a
-    /// request is partly executed. A partly answered retrieval is replaced by a retrieval of its remaining keys.
+    /// Returns the state to hand over to another process. `input` holds the bytes that were received and not executed.
+    /// Returns `None` if a request is partly executed. A partly answered retrieval is replaced by a retrieval of its
+    /// remaining keys.
     pub(crate) fn to_handover(&self, mut input: &[u8]) -> Option<HandoverConnection> {
         if !self.is_between_requests() {
             return None;
@@ -98,7 +99,7 @@ impl SessionState {
         Some(carried)
     }
 
-    /// Takes over the settings of the connection that was handed over.
+    /// Restores the client's authentication after a handover.
     pub(crate) fn resume_as(&mut self, carried: &HandoverConnection) {
         self.known = carried.known;
     }

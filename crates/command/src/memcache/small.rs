@@ -211,7 +211,8 @@ pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, c
     Ok(())
 }
 
-/// Stops the server. Both forms of the command act alike, because every stop completes the operations in progress.
+/// Stops the server. `shutdown` and `shutdown graceful` have the same effect, because every stop completes the
+/// operations in progress.
 pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     if !call.ctx.shared.config.shutdown_command {
         return call.answer(Error::ShutdownDisabled.wire(), consumed);

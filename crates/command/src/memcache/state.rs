@@ -58,7 +58,8 @@ pub(super) struct FirstFetch {
     pub(super) vivified: bool,
     pub(super) fetched: bool,
     pub(super) last_access: UnixMillis,
-    /// The item's expiry before this request, if the flag `t` requests it. `Never` if the item had no expiry.
+    /// The item's expiry before this request, if the flag `t` precedes `T` or `N`. [`Expire::Never`] if the item had no
+    /// expiry.
     pub(super) ended: Option<Expire>,
 }
 

@@ -1,7 +1,7 @@
 //! `stats`: the statistics that memcached's tools and exporters read, with their names and meaning in memcached.
 //!
 //! Names that describe memcached's own implementation are reported only if a tool reads them. If the store has no such
-//! figure (for example, moves between LRU lists), it is reported as 0.
+//! figure (for example, moves between LRU lists), the figure is reported as 0.
 //!
 //! If a table is longer than the output, it continues in the next call. Lines are counted, and lines that were already
 //! sent are skipped.
@@ -293,7 +293,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashF
     }
 }
 
-/// Writes the numbers of watchers' lines that were written, dropped and skipped.
+/// Writes the number of watchers, and the numbers of their lines that were written, sent, dropped and skipped.
 fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
     lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
@@ -459,8 +459,9 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("ssl_enabled", false);
 }
 
-/// Writes the listening sockets, then the connections of each worker, at most one second old. memcached numbers them by
-/// file descriptor. Here, a number is computed from the worker and the position in its connection table.
+/// Writes the listening sockets, then the connections of each worker. The state of a connection is at most one second
+/// old. memcached numbers them by file descriptor. Here, a number is computed from the worker and the position in its
+/// connection table.
 fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     for (number, addr) in shared.config.memcached.iter().enumerate() {
         lines.line(|line| {

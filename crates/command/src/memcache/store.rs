@@ -196,8 +196,8 @@ fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32
     Ok(())
 }
 
-/// Prefetches the buckets of the `set` at position `at` of the input, if there is one, while the previous `set` is
-/// executed.
+/// Prefetches the index buckets of the request at position `at` of the input, if that request is a `set`, while the
+/// previous `set` is executed.
 #[inline]
 fn prefetch_next(call: &mut Call<'_, '_>, at: usize) {
     // If keys are routed to several namespaces, the namespace of the next key is not known yet.
@@ -207,8 +207,8 @@ fn prefetch_next(call: &mut Call<'_, '_>, at: usize) {
     }
 }
 
-/// Handles a value for which a store without eviction has no room. The value is discarded, or waits if the store parks
-/// it.
+/// Refuses and discards a value for which the store has no room and cannot evict enough items. If the operation is
+/// parked, the request is retried later instead.
 #[cold]
 fn store_full(
     call: &mut Call<'_, '_>,

@@ -1,8 +1,8 @@
 //! `watch`, and the lines about other commands that are sent to watchers.
 //!
-//! As in memcached, every command that needs the item reports a lookup, even if it changes the item. A `set` therefore
-//! reports an `item_get` of the previous item and then an `item_store`. Only for this purpose is the previous item
-//! looked up, and only while there are watchers.
+//! As in memcached, every command that needs an existing item reports a lookup, even if the command changes the item. A
+//! `set` therefore reports an `item_get` of the previous item and then an `item_store`. Only for this purpose is the
+//! previous item looked up, and only while there are watchers.
 
 use super::call::{Call, Step};
 use super::exptime;

@@ -23,7 +23,8 @@ pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize
 
 const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
 
-/// Returns the bucket that counts `ns`. The code has no branch: for small values, low bits are set first.
+/// Returns the bucket that counts `ns`. One formula serves all values: for values below 64, low bits are set before the
+/// highest bit is located, so that `shift` is 0.
 #[inline]
 const fn bucket_of(ns: u64) -> usize {
     let ns = if ns > MAX_NS { MAX_NS } else { ns };

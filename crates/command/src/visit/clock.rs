@@ -7,8 +7,9 @@
 //!
 //! - A time to live is a span of the store's clock. If the wall clock is stepped, while the server runs or before a
 //!   start, times to live become neither longer nor shorter.
-//! - An instant in a client's request or reply is an instant of the wall clock; [`Moment`] converts it. An item whose
-//!   expiry was given as an instant expires by the wall clock as it was when the expiry was set.
+//! - An instant in a client's request or reply is an instant of the wall clock; [`Moment`] converts it. If a client
+//!   gives an expiry as an instant, it is converted with the lead at that time. A later step of the wall clock does not
+//!   change when the item expires.
 //! - A worker reads the CPU's counter once in each iteration and once for each operation. The worker computes the time
 //!   of the store's clock from the counter ([`CachedClock`]). In a simulation, both clocks are one number that the test
 //!   advances.

@@ -5,7 +5,7 @@
 //!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, of fixed size
 //!                                    ^ at = 20
 //!   pins    [ (at 20, Pinned 900000 B) ]                                    sent at this offset, from the store
-//!   sent    the number of bytes of the stream that the peer's socket has accepted
+//!   sent    the number of bytes of the stream that the kernel has accepted
 //! ```
 //!
 //! An output may also collect replies over several visits without being sent itself ([`OutBuffer::beside`]). It then
@@ -541,8 +541,8 @@ impl OutBuffer {
         None
     }
 
-    /// Records that the peer's socket has accepted `bytes` more bytes. Returns true if everything is sent; the caller
-    /// then clears the buffer.
+    /// Records that the kernel has accepted `bytes` more bytes for sending. Returns true if the whole output is sent;
+    /// the caller then clears the buffer.
     pub fn advance_sent(&mut self, bytes: usize) -> bool {
         self.sent += bytes as u64;
         assert!(self.sent <= self.total(), "more bytes were sent than the output contains");

@@ -540,7 +540,7 @@ fn strangers_are_answered_as_memcached_answers_them() {
     assert_eq!(counted(&ours), counted(&theirs));
     // A file that is not taken changes nothing; one that is taken changes who is known.
     for (text, user, told) in
-        [("broken", "alice secret", "users stay as they were"), ("erin:new\n", "erin new", "users were read")]
+        [("broken", "alice secret", "the previous users remain"), ("erin:new\n", "erin new", "users were read")]
     {
         std::fs::write(&path, text).unwrap();
         for peer in [&theirs, &ours] {
