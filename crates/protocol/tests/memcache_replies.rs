@@ -1,4 +1,5 @@
-//! Responses do not depend on how they were cut. The client reads back what the crate's server side writes.
+//! Tests that decoded responses do not depend on how the stream was cut into pieces, and that the client decodes what
+//! the crate's server side writes.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -66,8 +67,8 @@ fn every_error_the_server_words_is_read_as_an_error_and_ends_the_answer() {
     }
 }
 
-/// Writes one response of a random kind with the crate's server side; returns its kind and the events that it must
-/// cause.
+/// Writes one response of a random kind with the crate's server side. Returns its kind and the events that the decoder
+/// must report.
 fn answer(prng: &mut Prng, out: &mut Vec<u8>) -> (Expect, Vec<String>) {
     let mut key = vec![0; 1 + prng.below(250) as usize];
     key.fill_with(|| b'!' + prng.below(90) as u8);

@@ -1,4 +1,5 @@
-//! Neither requests nor replies depend on how they were cut. Each side reads back what the other writes.
+//! Tests that parsed requests and replies do not depend on how the stream was cut into pieces, and that each side reads
+//! back what the other side writes.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;

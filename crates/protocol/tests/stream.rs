@@ -1,4 +1,5 @@
-//! The requests in a byte stream do not depend on how it was cut. The test walks every corpus file of the fuzz targets.
+//! Tests that the requests in a byte stream do not depend on how the stream was cut into pieces. The streams are the
+//! corpus files of the fuzz targets.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;

@@ -22,8 +22,8 @@ pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX { Err(Error::BadFormat) } else { Ok(key) }
 }
 
-/// Returns true if a word of `text` is longer than [`KEY_BYTES_MAX`]. Examines only a few bytes of every 250: the last
-/// space within a key's maximum length from the start of a word also ends all shorter words.
+/// Returns true if a word of `text` is longer than [`KEY_BYTES_MAX`]. Searches backwards for the last space of each
+/// stretch of 251 bytes. All words before that space are short enough, so most bytes are not examined.
 fn has_long_word(mut text: &[u8]) -> bool {
     while text.len() > KEY_BYTES_MAX {
         match memrchr(b' ', &text[..=KEY_BYTES_MAX]) {

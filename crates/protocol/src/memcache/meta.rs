@@ -1,7 +1,8 @@
 //! Parses the meta commands `mg ms md ma me`: a key, and flags of one letter, some with a token after the letter.
 //!
 //! As with memcached, all commands have the same set of flags. A command ignores flags that do not apply to it. Each
-//! flag may occur once. The order of the flags matters only for the reply, which repeats it: [`Meta::in_order`].
+//! flag may occur once. A reply repeats the flags in the order of the request ([`Meta::in_order`]). In an `mg`, the
+//! order of `N`, `T` and `t` also changes their effect.
 
 use super::error::Error;
 use super::key::MetaKey;

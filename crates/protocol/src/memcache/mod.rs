@@ -12,8 +12,8 @@
 //! Invariants:
 //! - Results depend only on the bytes, never on how they were cut into packets.
 //! - Each invalid command gets exactly one error line, unless it requested no reply and its form could be parsed.
-//! - If the length of a value can be read from an invalid line, the value is discarded. So the bytes of a value are
-//!   never executed as commands.
+//! - If the length of a value can be read from an invalid line, the value is discarded, so that its bytes are not
+//!   executed as commands.
 //! - Keys have 1 to 250 bytes, any bytes except space and newline. Control characters are accepted, as by memcached.
 
 pub mod client;
@@ -76,7 +76,8 @@ pub fn parse(buf: &[u8]) -> Parsed<'_> {
 }
 
 /// Parses `get KEY\r\n` in its simplest form, which nearly all requests have. Returns the key and the length of the
-/// line. All other forms are left to [`parse`], which gives the same result for this form.
+/// line. Returns `None` for all other forms. For them, the caller uses [`parse`], which gives the same result for this
+/// form.
 #[inline(always)]
 pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     let rest = buf.strip_prefix(b"get ")?;
@@ -96,11 +97,12 @@ pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
     (1..=KEY_BYTES_MAX).contains(&len).then(|| &rest[..len])
 }
 
-/// Parses `set KEY FLAGS TIME LENGTH` in its simplest form: single spaces, and short numbers without a sign. All other
-/// forms are left to [`parse_line`], which gives the same result for this form.
+/// Parses `set KEY FLAGS TIME LENGTH` in its simplest form: single spaces, and short numbers without a sign. Returns
+/// `None` for all other forms. For them, the caller uses [`parse_line`], which gives the same result for this form.
 #[inline]
 fn plain_set(buf: &[u8]) -> Option<(request::Store<'_>, usize)> {
-    /// Numbers with at most this many digits fit in 32 bits and do not exceed the maximum length of a value.
+    /// The maximum number of digits that this function accepts. Such numbers fit in 32 bits and do not exceed the
+    /// maximum length of a value.
     const DIGITS_MAX: usize = 9;
     fn number(text: &[u8]) -> Option<(u32, &[u8])> {
         let (mut value, mut at) = (0, 0);

@@ -185,13 +185,13 @@ pub struct Arith<'b> {
 pub enum Stats {
     /// General statistics.
     General,
-    /// Items by TTL class.
+    /// Figures of the items, by slab class. The server reports all items in one class.
     Items,
-    /// Memory by TTL class.
+    /// The memory of items, by slab class. The server reports all memory in one class.
     Slabs,
     /// The server's settings.
     Settings,
-    /// A histogram of item sizes.
+    /// A histogram of item sizes. The server reports that it is disabled.
     Sizes,
     /// The list of connections.
     Conns,
@@ -203,11 +203,11 @@ pub enum Stats {
     DetailDump,
     /// Contents and activity of namespaces.
     Namespaces,
-    /// Keys of one class.
+    /// Keys of one slab class.
     Cachedump {
         /// The class.
         class: u32,
-        /// The maximum number of keys; 0 means as many as one response holds.
+        /// The maximum number of keys; 0 means no limit.
         limit: u32,
     },
 }

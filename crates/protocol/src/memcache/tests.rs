@@ -1,4 +1,5 @@
-//! The result of each hazard in the two protocols.
+//! Tests of the parser and the reply writers of the text and meta protocols, in particular of invalid and unusual
+//! input.
 
 use super::key::KEY_BASE64_BYTES_MAX;
 use super::key::KeyScratch;
@@ -18,7 +19,7 @@ fn one(text: &str) -> Request<'_> {
     }
 }
 
-/// Returns the error, the number of bytes to discard, and whether the error is suppressed.
+/// Parses an invalid line. Returns the error, the number of bytes to discard, and true if the error is suppressed.
 fn bad(text: &str) -> (Error, u64, bool) {
     match parse(text.as_bytes()) {
         Parsed::Bad { error, consumed, swallow, quiet } => {
@@ -78,7 +79,7 @@ fn lone_get_fast_path_matches_line_parser() {
     assert_eq!(short, 8);
 }
 
-/// Returns whether both are the same request; keys may have been parsed to different extents.
+/// Returns true if both are the same request. Their keys may have been iterated to different positions.
 fn same_parsed(short: Parsed<'_>, long: Parsed<'_>) -> bool {
     match (short, long) {
         (

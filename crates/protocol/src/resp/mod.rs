@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | simple string, error, integer | `+` `-` `:` | itself |
 //! | bulk string, array | `$` `*` | itself |
-//! | null | `_` | `$-1`, or `*-1` where an array was asked for |
+//! | null | `_` | `$-1`, or `*-1` where an array was expected |
 //! | boolean, double, big number | `#` `,` `(` | integer 1 or 0, bulk string, bulk string |
 //! | bulk error, verbatim string | `!` `=` | error, bulk string |
 //! | map, set, push | `%` `~` `>` | array |

@@ -298,8 +298,8 @@ pub fn set(sink: &mut impl Sink, version: Version, len: u64) {
     }
 }
 
-/// Writes the line before a push message of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`] bytes. Push messages may
-/// stand only between replies.
+/// Writes the line before a push message of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`] bytes. A push message may
+/// be written only between two replies.
 pub fn push(sink: &mut impl Sink, version: Version, len: u64) {
     match version {
         Version::Resp2 => array(sink, len),

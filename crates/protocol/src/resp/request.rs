@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  *3\r\n $3\r\nSET\r\n $1\r\na\r\n $2\r\nxy\r\n
-//!         |--- args: shown again, in place --|   consumed
+//!         |----- args, borrowed in place ----|   consumed
 //! ```
 //!
 //! A request stays in the receive buffer until it is complete. The parser remembers its position, so that a request

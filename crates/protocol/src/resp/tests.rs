@@ -1,4 +1,4 @@
-//! The result of each hazard on either side.
+//! Tests of both sides of RESP, in particular of invalid and unusual requests and replies.
 
 use super::client::{
     CommandLine, DEPTH_MAX, Decoder, Event, Garbage, Head, ParsedHead, ParsedValue, Redirect, Step, Value, get, head,

@@ -11,7 +11,7 @@ pub struct ReplyWalk {
     buffer: Vec<u8>,
     value: Option<Vec<u8>>,
     broken: bool,
-    /// The events in order. A value is recorded once, however many pieces it arrived in.
+    /// The events in order. A value is recorded as one event, even if the decoder returned it in several pieces.
     pub events: Vec<String>,
 }
 

@@ -4,7 +4,7 @@
 use gannet_protocol::resp::client::{Decoder, Event, Garbage, ParsedValue, Step, Value, lone_bulk, value};
 use gannet_protocol::resp::{Args, Argument, INLINE_REWRITTEN_BYTES_MAX, Limits, Parsed, Parser, argument};
 
-/// Limits for tests, so low that few bytes reach every path.
+/// Limits for tests. They are so low that short inputs reach every code path.
 pub const LIMITS: Limits =
     Limits { args_max: 64, bulk_bytes_max: 4096, request_bytes_max: 1024, long_bytes_min: 256, authenticated: true };
 
@@ -13,9 +13,9 @@ pub const LIMITS: Limits =
 struct RequestWalk {
     buffer: Vec<u8>,
     parser: Parser,
-    /// Number of bytes of a long argument and its line end that are still to come.
+    /// The number of bytes of a long argument and its line end that have not been read yet.
     rest: usize,
-    /// Number of arguments after the long one, or of those that did not fit.
+    /// The number of arguments after the long argument, or of the arguments that did not fit into the buffer.
     left: u32,
     value: Vec<u8>,
     closed: bool,
@@ -210,7 +210,7 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     walk.events
 }
 
-/// Returns the length of the reply at the start of `bytes` according to the decoder's steps; `None` if it is
+/// Decodes the reply at the start of `bytes` step by step and returns its length. Returns `None` if the reply is
 /// incomplete.
 fn stepped(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
     let (mut decoder, mut at) = (Decoder::new(), 0);

@@ -4,7 +4,7 @@ use gannet_protocol::memcache::{
     Body, KEY_BYTES_MAX, KeyScratch, MetaKey, Parsed, Request, VALUE_BYTES_MAX, body, parse,
 };
 
-/// The reading side of a session: a buffer, and the number of bytes still to discard.
+/// The reading side of a session: a buffer, and the number of bytes that must still be discarded.
 #[derive(Default)]
 pub struct Walk {
     buffer: Vec<u8>,

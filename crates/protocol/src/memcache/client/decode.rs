@@ -129,7 +129,8 @@ pub struct Hit<'b> {
 }
 
 /// Decodes a complete response to a `get` of one key that hit, and returns the hit with the length of the response.
-/// Returns `None` for every other or incomplete response: use [`Decoder`], which decodes all responses.
+/// Returns `None` for every other or incomplete response. For them, the caller uses [`Decoder`], which decodes all
+/// responses.
 #[inline]
 pub fn lone_hit(buf: &[u8]) -> Option<(Hit<'_>, usize)> {
     const BEHIND: &[u8; 7] = b"\r\nEND\r\n";

@@ -41,7 +41,7 @@ fn take_name<'b>(word: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(name)
 }
 
-/// The key of an `mgdump` line. It is in base64 if the text protocol cannot carry it.
+/// The key of an `mgdump` line. It is in base64 if the text protocol cannot represent the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MgdumpKey<'b> {
     key: MetaKey<'b>,

@@ -7,17 +7,18 @@ use crate::memcache::request::VALUE_BYTES_MAX;
 use crate::number::{put_i64, put_u64};
 use crate::sink::Sink;
 
-/// Returns whether `key` can stand in a command line unencoded: it has no space and no control character.
+/// Returns true if `key` can be written to a command line without encoding: it contains no space and no control
+/// character.
 #[inline]
 pub fn is_text_key(key: &[u8]) -> bool {
     first_blank_or_delete(key).is_none()
 }
 
-/// A meta request under construction, flag by flag; [`MetaRequest::finish`] ends its line. A key that text cannot carry
-/// is sent in base64 with the flag `b`.
+/// A meta request under construction, flag by flag; [`MetaRequest::finish`] ends its line. A key that the text protocol
+/// cannot represent is sent in base64 with the flag `b`.
 ///
-/// The caller chooses the order of the flags, and may put each of them once. `q` suppresses replies for the most common
-/// outcome, so end a batch that uses it with [`meta_noop`].
+/// The caller chooses the order of the flags, and may write each flag once. The flag `q` suppresses the reply for the
+/// most common outcome. A batch that uses `q` should therefore end with [`meta_noop`].
 #[derive(Debug)]
 #[must_use]
 pub struct MetaRequest<'s, S> {

@@ -7,14 +7,14 @@
 //!  Reply(Value a, 3)    <-   "VALUE a 0 3\r\n"      <-   a header; the value's bytes follow
 //!  Piece(b"x"), ...     <-   "x" "yz"               <-   in pieces of any length
 //!  ValueEnd             <-   "\r\n"                 <-
-//!  Reply(End), last     <-   "END\r\n"              <-   the answer is whole
+//!  Reply(End), last     <-   "END\r\n"              <-   the response is complete
 //! ```
 //!
 //! Invariants:
 //! - Nothing is copied or allocated: replies borrow from the receive buffer, and a value never has to be in memory as a
 //!   whole.
 //! - Between two steps, a decoder's state is only [`Decoder::expect`] and [`Decoder::rest`], 9 bytes. A caller with a
-//!   million requests in flight can store it wherever it likes.
+//!   million requests in flight can store this state in its own data structures.
 //! - Results depend only on the bytes, not on how they were cut: the pieces of a value always join to the same value.
 //! - Bytes that are not a valid response cause a specific [`Garbage`] error. The decoder never guesses.
 

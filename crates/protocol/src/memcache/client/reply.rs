@@ -68,14 +68,14 @@ pub enum Reply<'b> {
     Meta {
         /// The outcome.
         code: MetaCode,
-        /// The facts that the request asked for.
+        /// The flags that the request asked for, with their values.
         flags: MetaFlags<'b>,
     },
     /// `VA`: a value of `len` bytes follows.
     MetaValue {
         /// Length of the value, without its line end.
         len: u32,
-        /// The facts that the request asked for.
+        /// The flags that the request asked for, with their values.
         flags: MetaFlags<'b>,
     },
     /// `MN`.
@@ -141,7 +141,7 @@ impl<'b> MetaFlags<'b> {
         self.iter().find(|(found, _)| *found == letter).map(|(_, token)| token)
     }
 
-    /// Returns whether the reply has the flag.
+    /// Returns true if the reply has the flag.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
         self.token(letter).is_some()
@@ -195,8 +195,8 @@ pub fn reply(buf: &[u8]) -> ParsedReply<'_> {
     }
 }
 
-/// Decodes the most common replies in their simplest form. All others, also incomplete ones, are left to
-/// [`reply_line`], which decodes these forms equally.
+/// Decodes the most common replies in their simplest form. Returns `None` for all other replies, also incomplete ones.
+/// For them, the caller uses [`reply_line`], which gives the same result for these forms.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(Reply<'_>, usize)> {
     match buf {
@@ -210,10 +210,12 @@ pub(super) fn plain(buf: &[u8]) -> Option<(Reply<'_>, usize)> {
     }
 }
 
-/// Numbers with at most this many digits fit in 32 bits and do not exceed the maximum length of a value.
+/// The maximum number of digits that the fast path accepts. Such numbers fit in 32 bits and do not exceed the maximum
+/// length of a value.
 const PLAIN_DIGITS_MAX: usize = 9;
 
-/// With flags of at most this length, a line cannot exceed the maximum, whatever precedes the flags.
+/// The maximum length of flags that the fast path accepts, in bytes. With such flags, a line cannot exceed its maximum
+/// length, whatever precedes the flags.
 const PLAIN_FLAGS_BYTES_MAX: usize = REPLY_LINE_BYTES_MAX - 32;
 
 /// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits, and returns it with the rest of the text.
@@ -230,8 +232,8 @@ fn plain_number(text: &[u8]) -> Option<(u32, &[u8])> {
     if at == 0 { None } else { Some((value, &text[at..])) }
 }
 
-/// Decodes `VALUE KEY FLAGS LENGTH\r\n` in its simplest form: single spaces and short numbers. All other forms are left
-/// to [`reply_line`], which decodes this form equally.
+/// Decodes `VALUE KEY FLAGS LENGTH\r\n` in its simplest form: single spaces and short numbers. Returns `None` for all
+/// other forms. For them, the caller uses [`reply_line`], which gives the same result for this form.
 #[inline(always)]
 pub(super) fn plain_value(buf: &[u8]) -> Option<(ValueHeader<'_>, usize)> {
     let rest = buf.strip_prefix(b"VALUE ")?;
@@ -398,7 +400,7 @@ fn debug(rest: &[u8]) -> Result<Reply<'_>, Garbage> {
     Ok(Reply::MetaDebug { key, facts: Facts::new(words.rest())? })
 }
 
-/// A number that `decr` made shorter may be followed by spaces.
+/// Decodes the reply to an `incr` or `decr`. Spaces may follow a number that `decr` made shorter.
 fn number<'b>(word: &[u8], behind: &[u8]) -> Result<Reply<'b>, Garbage> {
     match parse_u64(word) {
         Some(value) if behind.iter().all(|byte| *byte == b' ') => Ok(Reply::Number(value)),

@@ -1,4 +1,5 @@
-//! Requests against the crate's own server side, and the result of each hazard in replies.
+//! Tests that the server's parser reads every encoded request as intended, and that every invalid or unusual reply has
+//! the specified result.
 
 use base::prng::Prng;
 
@@ -9,7 +10,7 @@ use crate::memcache::meta::MetaStoreMode;
 use crate::memcache::request::{Arith, Store, StoreMode, VALUE_BYTES_MAX};
 use crate::memcache::{self, KeyScratch, Request};
 
-/// Returns the request that the server side reads from all of `bytes`.
+/// Returns the request that the server's parser reads from `bytes`, which must contain nothing else.
 fn served(bytes: &[u8]) -> Request<'_> {
     match memcache::parse(bytes) {
         memcache::Parsed::Request { request, consumed } => {
@@ -26,7 +27,7 @@ fn encoded(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Returns a key of any length. With `any_byte`, text may not be able to carry it.
+/// Returns a key of random length. With `any_byte`, the key may contain bytes that the text protocol cannot represent.
 fn random_key(prng: &mut Prng, any_byte: bool) -> Vec<u8> {
     let mut key = vec![0; 1 + prng.below(KEY_BYTES_MAX as u64) as usize];
     prng.fill(&mut key);

@@ -4,8 +4,8 @@ use super::garbage::Garbage;
 use super::head::{self, Head, ParsedHead, VALUES_MAX};
 use crate::resp::number;
 
-/// Decodes one reply. Its state is the number of replies within it, including itself, that are outstanding, and the
-/// rest of the current string.
+/// Decodes one reply. The decoder's state consists of the number of outstanding replies (the reply itself and replies
+/// nested in it) and the number of outstanding bytes of the current string.
 ///
 /// A push message ([`Head::Push`]) may arrive where a reply is expected. It is decoded as a reply of its own. A caller
 /// that receives [`Head::Push`] knows that the request's reply is outstanding, and creates a new decoder for that
@@ -149,8 +149,8 @@ impl Default for Decoder {
 }
 
 /// Decodes a complete bulk string at the start of `buf`, as in most replies to a `GET`. Returns the string and its
-/// encoded length, including head and line end. Every other reply, also an incomplete one, must be decoded with
-/// [`Decoder`], which also decodes this form.
+/// encoded length, including head and line end. Returns `None` for every other reply, also an incomplete one. For them,
+/// the caller uses [`Decoder`], which also decodes this form.
 #[inline]
 pub fn lone_bulk(buf: &[u8]) -> Option<(&[u8], usize)> {
     let (len, bytes) = number::plain(buf.strip_prefix(b"$")?)?;

@@ -119,7 +119,7 @@ pub fn value(buf: &[u8]) -> ParsedValue<'_> {
 #[derive(Clone, Copy)]
 struct Level {
     left: u64,
-    /// True if the level belongs to an attribute. Then the reply that it describes follows in its place.
+    /// True if the level belongs to an attribute. The reply that the attribute describes then follows.
     attribute: bool,
 }
 
