@@ -178,8 +178,9 @@ static PLACES: [u8; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// Returns the place at which a search for a name begins, which is a multiplicative hash of the name: the upper bits of
-/// the folded name times (2^64 / the golden ratio) (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Returns the place at which a search for a name begins. The place is a multiplicative hash of the name: the two
+/// halves of the name are combined by XOR and multiplied by 2^64 divided by the golden ratio, and the upper bits of the
+/// product are the hash (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 #[inline]
 const fn first_place(packed: u128) -> usize {
     let folded = (packed >> 64) as u64 ^ packed as u64;
@@ -262,7 +263,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "Reads a value and its CAS token"),
     entry!("cas.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Cas,
-           "Stores a value if its CAS token is still the one given"),
+           "Stores a value if the given CAS token is current"),
     entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.4.0" "connection" "O(1)" Other,
            "Reports on client connections, and controls them"),
@@ -439,13 +440,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "Returns all keys that match a pattern"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.8.13" "server" "O(N) where N is the number of entries" Other,
-           "Returns how long requests take, by part"),
+           "Returns the times of waiting, execution and sending of requests"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Gets,
-           "Returns a value, or grants the right to fill it"),
+           "Returns a value, or grants a lease to fill it"),
     entry!("lease.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Cas,
-           "Stores a value by the right to fill it"),
+           "Stores a value if the client holds the lease to fill it"),
     entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Delete,
            "Marks a value stale: clients read it until one of them refills it"),

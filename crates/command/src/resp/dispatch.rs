@@ -201,7 +201,8 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     call.session.last = entry.map_or("", |entry| entry.name);
     let line = &call.buf[call.at..];
     call.at += consumed;
-    // The request of an unauthenticated client may contain a secret.
+    // The slow log does not contain the words of a request that may contain a secret. While the server requires
+    // authentication, these are all requests.
     let secret = entry.is_some_and(catalog::CommandSpec::has_secret);
     let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
     call.done(if queued { Command::Other } else { kind }, line);

@@ -57,7 +57,7 @@ pub fn page() -> String {
         COMMANDS.iter().map(|entry| (entry.name, entry.arity, entry.group, entry.summary, entry.support())).collect();
     rows.extend(ABSENT.iter().map(|absent| (absent.name, absent.arity, absent.group, "", absent.why)));
     rows.sort_unstable_by_key(|row| row.0);
-    let mut page = String::from("| command | words | group | what it does | here |\n|---|---|---|---|---|\n");
+    let mut page = String::from("| command | words | group | summary | support |\n|---|---|---|---|---|\n");
     for (name, arity, group, summary, support) in rows {
         let name = name.to_ascii_uppercase();
         let (word, text) = match support {

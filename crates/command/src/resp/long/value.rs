@@ -1,5 +1,5 @@
-//! The receive of a long value, which is written to the store while it is received: its begin, its parts, and the
-//! options after the value.
+//! Receives a long value and writes it to the store meanwhile. Then receives and applies the options that follow the
+//! value.
 
 use super::super::acl::KnownKeys;
 use super::super::catalog::CommandSpec;

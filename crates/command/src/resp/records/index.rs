@@ -29,8 +29,8 @@ use std::time::Duration;
 const MEMORY_PART: u64 = 32;
 /// The minimum memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
-/// The pause between two checks whether the store has found all items of an earlier process. Only then does the
-/// indexing thread begin to insert records.
+/// The pause between two checks whether the store has found all items of an earlier process. The indexing thread begins
+/// to insert records when all of them are found.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
 /// The pause between two checks whether reads from flash have completed.
 const READ_SLEEP: Duration = Duration::from_micros(200);

@@ -39,6 +39,8 @@ pub(in crate::resp) struct Walk {
     /// The position at which the walk began; and in `has_wrapped`, true if the walk has continued at the first key
     /// after the last key. Commands on hashes use `has_wrapped` as a flag of their own.
     pub(in crate::resp) start: u64,
+    /// True if the walk has continued at the first key after the last key. Commands on hashes use this field as a flag
+    /// for another purpose.
     pub(in crate::resp) has_wrapped: bool,
     /// The cursor after the completed step or walk. `None` while it is not complete.
     pub(in crate::resp) ended: Option<u64>,
