@@ -9,8 +9,8 @@
 //! The crate never stores a key or a value of a recorded client: an entry has a hash of its key, computed with a
 //! secret. The crate never holds a whole trace in memory. The load engine sends the requests, not this crate.
 //!
-//! Invariant: the reader returns the recorder's entries in their order, and for each key the replay sends them in that
-//! order.
+//! Invariant: the reader returns the entries in the order in which the recorder wrote them. The replay sends the
+//! requests for one key in that order.
 //!
 //! # Example
 //! ```

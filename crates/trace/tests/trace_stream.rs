@@ -1,4 +1,4 @@
-//! Traces of any bytes: every seed of the fuzz target is walked, and random changes of each.
+//! Reads arbitrary bytes as traces: every seed of the fuzz target, and random mutations of each seed.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -29,14 +29,14 @@ fn seeds_and_random_mutations_satisfy_the_trace_invariants() {
 
 #[test]
 fn a_block_that_promises_more_than_it_has_is_damaged() {
-    // One entry: a get at once, of a key of 3 bytes.
+    // One entry: a get at instant 0, for a key of 3 bytes.
     let entry = [&[0u8, 0][..], &[1; 8], &[3, 0, 0, 1]].concat();
     assert_eq!(trace_walk::read(&trace_walk::framed(&entry, 1), None).0.len(), 1);
     for (payload, entries) in [(entry.as_slice(), 2), (&entry[..12], 1), (&[entry.as_slice(), &[0]].concat(), 1)] {
         let (got, whole) = trace_walk::read(&trace_walk::framed(payload, entries), None);
         assert!(got.is_empty() && !whole, "{entries} entries in {} bytes", payload.len());
     }
-    // A verb that there is not, a varint that does not end, one that is longer than 32 bits.
+    // An unknown verb, a varint without an end, and a varint of more than 32 bits.
     let endless = [&[0u8][..], &[0xFF; 14]].concat();
     let long = [&[0u8, 0][..], &[1; 8], &[0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0, 0, 0]].concat();
     for payload in [&[&[31u8][..], &entry[1..]].concat(), &endless, &long] {

@@ -34,7 +34,8 @@ const ENTRY_BYTES_MAX: usize = 1 + 8 + 10 + 4 * 5;
 const BLOCK_MAGIC: &[u8; 4] = b"GTB1";
 const KIND_ENTRIES: u32 = 1;
 const KIND_END: u32 = 2;
-/// The flag bit that means: the user chose the secret of the key hashes, so other traces may have the same secret.
+/// The header's flag bit that is set if the user chose the secret of the key hashes. Other traces may then have the
+/// same secret.
 const CHOSEN_SECRET: u32 = 1;
 const CHECKED: usize = 24;
 const SUMMARY_BYTES: usize = 40;
@@ -229,7 +230,7 @@ impl BlockHead {
     /// Returns the reason in words if `bytes` is not the header of a block.
     pub fn read(bytes: &[u8; BLOCK_HEAD_BYTES]) -> Result<Self, String> {
         if !bytes.starts_with(BLOCK_MAGIC) {
-            return Err("no block begins here".to_owned());
+            return Err("the block does not begin with GTB1".to_owned());
         }
         let (kind, payload_bytes, entries) = (half(bytes, 4), half(bytes, 8) as usize, half(bytes, 12));
         let fits = match kind {
@@ -269,7 +270,7 @@ impl BlockHead {
         if rest.is_empty() {
             Ok(Payload::Entries(entries))
         } else {
-            Err("there are bytes after the entries of the block".into())
+            Err("the block has bytes after its last entry".into())
         }
     }
 }

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// The length of the shortest generated key, in bytes. So many characters can represent 64 bits.
+/// The length of the shortest generated key, in bytes. This is the number of characters that 64 bits need.
 pub const KEY_TEXT_BYTES_MIN: usize = 11;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
@@ -140,6 +140,6 @@ mod tests {
                 seen.insert(out);
             }
         }
-        assert_eq!(seen.len(), 8 * 4, "of six lengths two are too short or too long");
+        assert_eq!(seen.len(), 8 * 4, "two of the six lengths are out of range and share keys with a valid length");
     }
 }

@@ -156,7 +156,7 @@ impl Verb {
         matches!(self, Set | Add | Replace | Cas | Append | Prepend | HashSet)
     }
 
-    /// Returns true if the verb changes a value so that a replay can no longer check it.
+    /// Returns true if the verb changes a value in place, after which a replay can no longer check the value.
     pub const fn alters(self) -> bool {
         matches!(self, Self::Append | Self::Prepend | Self::Incr | Self::Decr)
     }

@@ -7,7 +7,7 @@ use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, 
 use super::fault::{TraceDefect, TracePlace};
 
 /// The remedy for a damaged trace.
-const DAMAGED: &str = "record it again, or replay what is before it with --limit";
+const DAMAGED: &str = "record the trace again, or pass --limit to replay only the part before the damage";
 
 /// A reader of a recorded trace.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<R: Read> Recorded<R> {
     /// If there is no header, or if it is damaged or has another version.
     pub fn open(mut source: R) -> Result<Self, (TracePlace, TraceDefect)> {
         let mut bytes = [0; HEADER_BYTES];
-        let remedy = "record it again";
+        let remedy = "record the trace again";
         if fill(&mut source, &mut bytes).map_err(unreadable)? < HEADER_BYTES {
             return Err((TracePlace::File, TraceDefect::new("the header of the trace is truncated", remedy)));
         }

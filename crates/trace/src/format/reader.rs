@@ -34,7 +34,7 @@ impl TraceFormat {
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
 }
 
-/// The treatment of the times of a trace.
+/// How a reader converts the times of a trace to instants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Times are instants; times in whole seconds are spread evenly.
@@ -51,7 +51,7 @@ pub struct Selection {
     pub path: PathBuf,
     /// The format; `None` to detect it by the first bytes.
     pub format: Option<TraceFormat>,
-    /// The use of the trace's times: as the instants of the requests, or ignored.
+    /// Whether the trace's times become the instants of the requests, or are ignored.
     pub times: Times,
     /// The maximum number of requests to read; `None` for all.
     pub requests_max: Option<u64>,
@@ -198,7 +198,7 @@ impl TraceReader {
         }
     }
 
-    /// Opens the trace again if repetition is selected and the trace is not empty.
+    /// Opens the trace again if the selection repeats it and the trace is not empty. Returns whether it was opened.
     fn begin_again(&mut self) -> Result<bool, (TracePlace, TraceDefect)> {
         if !self.ask.repeat || self.read == 0 {
             return Ok(false);
@@ -340,8 +340,8 @@ fn source(
         Some(TraceFormat::Twitter) => Ok(TraceSource::Lines { bytes, line: Vec::new() }),
         Some(TraceFormat::OracleGeneral) => Ok(TraceSource::Accesses(bytes)),
         None => Err(wrong(
-            "the file is not a recorded trace, does not contain Twitter's lines, and is not a sequence of accesses of \
-             24 bytes"
+            "unknown trace format: the file is not a recorded trace, not text in Twitter's format, and not in the \
+             oracleGeneral format (accesses of 24 bytes)"
                 .to_owned(),
             "pass another file, or pass --format twitter or oracle-general to find the damage",
         )),

@@ -1,7 +1,7 @@
 use super::*;
 use std::path::{Path, PathBuf};
 
-/// A file that is gone when the test is over.
+/// A file that is removed at the end of the test.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -39,7 +39,7 @@ fn entries(count: u64) -> Vec<TraceEntry> {
         .collect()
 }
 
-/// The bytes of a trace, with an end if `summary` is given, and where its blocks begin.
+/// Returns the bytes of a trace, with an end if `summary` is given, and the offsets of its blocks.
 fn recorded(entries: &[TraceEntry], summary: Option<&Summary>) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Header { began_unix_us: 77, chosen_secret: true }.bytes().to_vec();
     let (mut blocks, mut begins) = (Blocks::default(), Vec::new());
@@ -67,7 +67,7 @@ fn all(ask: &Selection) -> (Vec<TraceEntry>, Option<TraceError>, TraceReader) {
     }
 }
 
-/// As a reader gives them: counted from the first.
+/// Returns `entries` as a reader does: with instants relative to the first entry.
 fn from_first(mut entries: Vec<TraceEntry>) -> Vec<TraceEntry> {
     let first_us = entries[0].at_us;
     entries.iter_mut().for_each(|entry| entry.at_us -= first_us);
@@ -113,7 +113,7 @@ fn flipped_bit_anywhere_is_reported_with_its_block() {
         let fault = match TraceReader::open(&Selection::new(&file.0)) {
             Err(fault) => fault,
             Ok(_) => {
-                all(&Selection::new(&file.0)).1.unwrap_or_else(|| panic!("byte {at} was read as if it were whole"))
+                all(&Selection::new(&file.0)).1.unwrap_or_else(|| panic!("the damage at byte {at} was not detected"))
             }
         };
         let number = begins.iter().filter(|begin| **begin <= at).count() as u64;
@@ -135,7 +135,7 @@ fn lines(count: u64) -> String {
 fn lines_are_read_packed_and_unpacked_with_their_instants_spread() {
     let text = lines(10);
     let packed = zstd::stream::encode_all(text.as_bytes(), 3).unwrap();
-    // Two frames one behind the other, as parallel packers write them.
+    // Two consecutive zstd frames, as parallel compressors write them.
     let (front, back) = text.split_at(text.find("101,").unwrap());
     let frames = [front, back].map(|part| zstd::stream::encode_all(part.as_bytes(), 1).unwrap()).concat();
     for (name, bytes) in [("plain.csv", text.as_bytes()), ("packed.zst", &packed), ("frames.zst", &frames)] {
@@ -156,7 +156,7 @@ fn invalid_trace_line_is_reported_by_number_and_ends_the_trace() {
     let fault = fault.unwrap();
     assert_eq!(fault.place, TracePlace::Line(5));
     assert!(fault.to_string().contains(":5: \"fetch\" is not an operation"), "{fault}");
-    assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
+    assert_eq!(reader.entry(), Ok(None), "no entries follow a fault");
     let cut = &text[..text.len() - 30];
     let file = TempFile::new("cut.csv", cut.as_bytes());
     let fault = all(&Selection::new(&file.0)).1.unwrap();
@@ -176,10 +176,14 @@ fn compressed_and_plain_accesses_are_read_and_truncation_is_reported() {
     }
     let cut = TempFile::new("cut.bin", &bytes[..bytes.len() - 5]);
     let fault = TraceReader::open(&Selection::new(&cut.0)).unwrap_err();
-    assert!(fault.what.contains("not a sequence of accesses") && fault.remedy.contains("--format"), "{fault}");
+    assert!(fault.what.contains("unknown trace format") && fault.remedy.contains("--format"), "{fault}");
     let told = Selection { format: Some(TraceFormat::OracleGeneral), ..Selection::new(&cut.0) };
     let (got, fault, _) = all(&told);
-    assert_eq!((got.len(), fault.unwrap().place), (90, TracePlace::Entry(100)), "the last second was still gathered");
+    assert_eq!(
+        (got.len(), fault.unwrap().place),
+        (90, TracePlace::Entry(100)),
+        "the entries of the last second were still buffered"
+    );
     let half = TempFile::new("half.zst", &packed[..packed.len() / 2]);
     let fault =
         TraceReader::open(&Selection::new(&half.0)).map_or_else(Some, |_| all(&Selection::new(&half.0)).1).unwrap();
@@ -215,7 +219,7 @@ fn repeated_trace_continues_with_later_times_until_the_request_limit() {
     let (bytes, _) = recorded(&entries(100), None);
     let file = TempFile::new("repeat", &bytes);
     let (got, _, _) = all(&Selection { repeat: true, requests_max: Some(500), ..Selection::new(&file.0) });
-    assert_eq!(got.iter().filter(|entry| !entry.joined).count(), 500, "a request with all its keys is one");
+    assert_eq!(got.iter().filter(|entry| !entry.joined).count(), 500, "a request for several keys counts once");
     assert!(got.windows(2).all(|two| two[0].at_us <= two[1].at_us));
     let ignored = Selection { times: Times::Ignored, ..Selection::new(&file.0) };
     assert!(all(&ignored).0.iter().all(|entry| entry.at_us == 0));

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The longest line in bytes, including its line end.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// The number of fields after the key.
+/// The number of fields after the key in a line.
 const BEHIND: usize = 5;
 
 /// Returns true if `bytes`, the beginning of a file, start with a line of this format.
@@ -88,7 +88,11 @@ mod tests {
         let mut line = Vec::new();
         put_line(&TraceEntry { at_us: 17_900_000, ..read }, &mut line);
         let (second, again) = entry(line.strip_suffix(b"\n").unwrap()).unwrap();
-        assert_eq!((second, TraceEntry { key: read.key, ..again }), (17, read), "what is written reads back");
+        assert_eq!(
+            (second, TraceEntry { key: read.key, ..again }),
+            (17, read),
+            "the written line parses to the same entry"
+        );
     }
 
     #[test]

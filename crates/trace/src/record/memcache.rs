@@ -395,7 +395,7 @@ fn matched(waiting: &mut VecDeque<PendingRequest>, reply: &Reply<'_>, pen: &Pen,
     let Some(ask) = waiting.front_mut() else { return false };
     match (ask.expect.place(reply), reply) {
         (ReplyPosition::Foreign, _) => return false,
-        // The reply of a quiet command, after its place was given to another reply.
+        // The late reply of a quiet command that another reply has already settled.
         (ReplyPosition::Before, _) if ask.is_noop => return true,
         (ReplyPosition::Before, Reply::Value(header)) => {
             found(ask, header, pen, ledger);
@@ -418,7 +418,7 @@ fn found(ask: &mut PendingRequest, header: &client::ValueHeader<'_>, pen: &Pen, 
     let key = pen.secret.hash(header.key);
     let mut numbers = (ask.answered..ask.keys).map(|at| (at, ask.number + u64::from(at)));
     let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));
-    // If it is not found, its entries have left the ledger with an unknown outcome.
+    // If no entry matches, the ledger has already written the request's entries with an unknown outcome.
     if let Some((at, number)) = at {
         settle(ask, ask.answered, at, RequestOutcome::Miss, ledger);
         ledger.settle(number, RequestOutcome::Hit, Some(header.len));

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The proxy uses one thread and one epoll instance. Beyond [`CONNECTIONS_MAX`], clients wait in the listener's queue,
-//! as for a server that is full. The end of a stream is passed on, and a broken connection closes its partner.
+//! as they do for a server at its connection limit. The end of a stream is passed on, and a broken connection closes
+//! its partner.
 
 use std::io;
 use std::net::TcpListener;
@@ -141,7 +142,7 @@ impl Proxy {
                 Listener::Unix(listener, path.clone())
             }
         };
-        // The name is resolved once, because a look-up would delay every connection.
+        // The name is resolved once, because a look-up per connection would delay the clients.
         let target = target.resolve()?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut proxy = Self {

@@ -115,7 +115,7 @@ pub(super) struct PartialCommand {
     at: u32,
     name: Word,
     shape: Option<CommandShape>,
-    /// The number of the first entry, and number of entries.
+    /// The number of the first entry in the ledger.
     number: u64,
     keys: u32,
     key: Option<KeyHash>,
@@ -168,7 +168,7 @@ struct Answers {
     kept: Vec<u8>,
     waiting: VecDeque<PendingRequest>,
     decoder: Decoder,
-    /// The number of heads in this reply so far.
+    /// The number of elements of this reply parsed so far.
     heads: u32,
     /// True if the current data is an out-of-band message instead of a reply.
     is_push: bool,

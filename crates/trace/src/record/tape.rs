@@ -93,12 +93,12 @@ impl Tape {
             self.hand_over(piece);
         }
         if matches!(self.form, Form::Blocks(_)) {
-            // A completed block does not contain the entry that did not fit into it.
+            // The completed block does not contain this entry, which begins the next block.
             self.waiting += 1;
         }
     }
 
-    /// Hands the collected entries to the writer, so that a killed recorder loses little.
+    /// Hands the collected entries to the writer, so that a killed recorder loses few entries.
     pub fn flush(&mut self) {
         let piece = match &mut self.form {
             Form::Blocks(blocks) => blocks.take(),

@@ -14,7 +14,7 @@ fn pen(at_us: u64) -> Pen {
     Pen { secret: SECRET, at_us, now_s: 1_700_000_000, connection: 3 }
 }
 
-/// What is recorded of a conversation, each side's turn cut into pieces of `step` bytes.
+/// Returns the recording of `turns`, pairs of a client's and a server's bytes, each passed in pieces of `step` bytes.
 fn recorded(turns: &[(&[u8], &[u8])], step: usize) -> (Vec<TraceEntry>, Seen) {
     let (mut follower, mut ledger, mut seen) = (Follower::default(), Ledger::default(), Seen::default());
     for (at, (asked, answered)) in turns.iter().enumerate() {
@@ -27,7 +27,7 @@ fn recorded(turns: &[(&[u8], &[u8])], step: usize) -> (Vec<TraceEntry>, Seen) {
     (entries, seen)
 }
 
-/// Verb, key, value's bytes, TTL and outcome of each entry.
+/// An entry's verb, key, value length in bytes, time to live in seconds, and outcome.
 type Line<'k> = (Verb, &'k str, u32, u32, RequestOutcome);
 
 fn assert_lines(turns: &[(&[u8], &[u8])], wanted: &[Line<'_>], others: u64) {
@@ -112,7 +112,7 @@ fn quiet_meta_commands_are_matched_by_their_missing_replies() {
             (Verb::Get, "c", 0, 0, Miss),
             (Verb::Get, "a", 0, 0, Miss),
             (Verb::Get, "a", 3, 0, Hit),
-            // Nothing tells which of the two stores the answer is for.
+            // The reply does not show which of the two stores it belongs to.
             (Verb::Set, "a", 2, 9, Unknown),
             (Verb::Add, "b", 1, 0, Hit),
             (Verb::Delete, "c", 0, 0, Unknown),
@@ -178,7 +178,8 @@ fn resp_commands_are_recorded_with_their_outcomes() {
 #[test]
 fn unparsable_traffic_is_counted_once_and_earlier_entries_are_retained() {
     let cases: [&[(&[u8], &[u8])]; 5] = [
-        // The binary protocol, a value without its end, an answer to nothing, another protocol's answer, no request.
+        // The binary protocol, a value without its line end, a reply without a request, a reply of another protocol,
+        // and bytes that are not a request.
         &[(b"get a\r\n", b"END\r\n"), (b"\x80\x00\x00\x01", b"\x81\x00"), (b"get b\r\n", b"END\r\n")],
         &[(b"get a\r\n", b"END\r\n"), (b"set b 0 0 1\r\nxyz\r\n", b"")],
         &[(b"get a\r\n", b"END\r\nEND\r\n"), (b"get b\r\n", b"END\r\n")],
@@ -193,7 +194,7 @@ fn unparsable_traffic_is_counted_once_and_earlier_entries_are_retained() {
             assert!(entries[1..].iter().all(|entry| entry.outcome == Unknown), "case {at}");
         }
     }
-    // A watcher is told what it did not ask for; that is no fault.
+    // After `watch` the server sends unrequested lines, which is not an error.
     let (_, seen) = recorded(&[(b"watch\r\n", b"OK\r\nts=1.2 gid=1 type=item_get key=a\n")], 9);
     assert_eq!(seen.unfollowed, 0);
 }
@@ -235,7 +236,7 @@ fn arbitrary_bytes_cause_no_panic_and_no_request_stays_open() {
         ledger.drain(0, |_| {});
         let mut left = 0;
         ledger.close(|_| left += 1);
-        assert_eq!(left, 0, "nothing stays open when a connection has closed");
+        assert_eq!(left, 0, "no request stays open after its connection has closed");
     }
 }
 
@@ -301,7 +302,7 @@ fn lines_of_monitor_become_requests_whatever_is_quoted_in_them() {
 
 // --- the proxy, on sockets ---
 
-/// A proxy in a thread of its own, ended when it is dropped.
+/// A proxy in its own thread. Dropping this value ends the proxy.
 struct Proxying {
     address: String,
     stop: Arc<AtomicBool>,
@@ -332,13 +333,13 @@ impl Proxying {
         stream
     }
 
-    /// Ends it; what it saw, and what is in its file.
+    /// Ends the proxy. Returns its counts and the entries in its file.
     fn ended(mut self) -> (Seen, Vec<TraceEntry>) {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.take().unwrap().join().unwrap();
         let mut reader = TraceReader::open(&Selection::new(&self.path)).unwrap();
         let entries: Vec<TraceEntry> = std::iter::from_fn(|| reader.entry().unwrap()).collect();
-        assert_eq!(reader.summary(), Some(seen), "the file ends with what was seen");
+        assert_eq!(reader.summary(), Some(seen), "the file ends with the proxy's counts");
         (seen, entries)
     }
 }
@@ -364,10 +365,10 @@ fn bytes_pass_unchanged_both_ways_whatever_they_are_and_an_end_is_passed_on() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut got = Vec::new();
-            // It does not read for a while: the sender is held up, and nothing is lost.
+            // The server does not read for a while. The client has to wait, and no bytes are lost.
             std::thread::sleep(Duration::from_millis(50));
             at_server.read_to_end(&mut got).unwrap();
-            assert!(got == sent, "what the client sent is what came");
+            assert!(got == sent, "the server received the client's bytes");
             at_server.write_all(&reversed).unwrap();
             at_server.shutdown(std::net::Shutdown::Write).unwrap();
         });
@@ -375,7 +376,7 @@ fn bytes_pass_unchanged_both_ways_whatever_they_are_and_an_end_is_passed_on() {
         client.shutdown(std::net::Shutdown::Write).unwrap();
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
-        assert!(got == reversed, "what the server sent is what came");
+        assert!(got == reversed, "the client received the server's bytes");
     });
     let (seen, entries) = proxying.ended();
     assert_eq!((seen.connections, seen.unfollowed, entries.len()), (1, 1, 0));
@@ -393,7 +394,7 @@ fn client_above_the_maximum_waits_until_another_disconnects() {
     let mut got = [0; 7];
     one.read_exact(&mut got).unwrap();
     server.set_nonblocking(true).unwrap();
-    assert!(server.accept().is_err(), "the second one is not passed on while the first is there");
+    assert!(server.accept().is_err(), "the second client is not forwarded while the first is connected");
     server.set_nonblocking(false).unwrap();
     drop((first, one));
     let (mut other, _) = server.accept().unwrap();
@@ -415,7 +416,7 @@ fn unreachable_server_closes_the_client_connection() {
     drop(server);
     let mut client = proxying.client();
     let mut got = Vec::new();
-    // An end or a reset: the client sees that nobody is there.
+    // The client sees the end of the stream or a reset, because the server refused the connection.
     let _ = client.read_to_end(&mut got);
     assert!(got.is_empty());
     assert_eq!(proxying.ended().0.connections, 1);

@@ -32,7 +32,7 @@ pub struct WatchRecording {
     pen: Pen,
     /// The time of the first line, at which the trace begins.
     began_unix_us: Option<u64>,
-    /// Each connection's last lookup: its number in the ledger, its key, and its outcome.
+    /// Each connection's last lookup: its number in the ledger, its key's hash, and its outcome.
     lookups: HashMap<u64, (u64, u64, RequestOutcome)>,
 }
 
@@ -201,7 +201,7 @@ pub fn watch(
     loop {
         match server.read(&mut buffer) {
             Ok(0) if is_granted => return Ok(()),
-            Ok(0) => return Err("the server closed the connection; see its log".to_owned()),
+            Ok(0) => return Err("the server closed the connection; see the server's log".to_owned()),
             Ok(bytes) => kept.extend_from_slice(&buffer[..bytes]),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
@@ -217,7 +217,7 @@ pub fn watch(
                 if !is_granted && !ask(server)? {
                     let said = String::from_utf8_lossy(line);
                     return Err(format!(
-                        "the server refused the stream and replied {said:?}; permit it, or record with --listen"
+                        "the server refused the stream and replied {said:?}; permit it on the server, or record with --listen"
                     ));
                 }
                 continue;

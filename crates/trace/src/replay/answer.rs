@@ -19,7 +19,7 @@ const UNASKED: &str = "the reply has a value of a key that was not requested";
 pub struct ReplayAnswer<'r> {
     /// Settings of the replay.
     pub script: &'r Script,
-    /// Entries of the connection without a reply; the first `keys` belong to this request.
+    /// The connection's entries that have no reply yet; the first `keys` belong to this request.
     pub asked: &'r VecDeque<TraceEntry>,
     /// The number of keys of the request.
     pub keys: usize,
@@ -112,7 +112,7 @@ impl ReplayAnswer<'_> {
         self.state.value_begins(compared);
     }
 
-    /// Compares the next bytes of a value with `rest` bytes and a line end left.
+    /// Compares the next bytes of a value. Before `piece`, `rest` bytes of the value and its line end remained.
     fn piece(&mut self, piece: &[u8], rest: u64) {
         self.pending.read_bytes += piece.len() as u64;
         if self.state.compares() {

@@ -49,7 +49,7 @@ pub struct FeedEnd {
     pub summary: Option<Summary>,
 }
 
-/// The receivers of one thread. Both return the same chunks, one for the instants and one for the requests.
+/// The receivers of one thread: one for the instants and one for the requests. Both return the same chunks.
 #[derive(Debug)]
 struct ThreadShare {
     entries: Option<Receiver<Chunk>>,
@@ -198,7 +198,7 @@ fn hand_over(mouths: &mut [Mouth]) -> bool {
         }
         let chunk: Chunk = mouth.waiting.drain(..).collect();
         is_taken |= mouth.entries.send(chunk.clone()).is_ok();
-        // The instants may have no receiver.
+        // In a run at another pace, no thread receives the instants.
         let _ = mouth.instants.send(chunk);
     }
     is_taken

@@ -22,7 +22,7 @@ const THREAD_VERSIONS: u64 = 1 << 40;
 /// The number of stored tokens, by the keys' hashes.
 const TOKENS: usize = 1 << 14;
 
-/// The index of the first name that is not a verb's name.
+/// The index of the name `fill`, which follows the names of the verbs.
 pub(super) const FILL: usize = Verb::ALL.len();
 pub(super) const AUTH: usize = FILL + 1;
 
@@ -32,7 +32,7 @@ pub struct Playback {
     script: Script,
     names: Vec<String>,
     share: Option<Receiver<Chunk>>,
-    /// True if instants determine when there is a request; otherwise the thread has to wait for the end.
+    /// True if instants determine when a request is due; otherwise the thread waits for the next entry or the end.
     paced: bool,
     ahead: RefCell<Ahead>,
     is_over: Cell<bool>,
@@ -308,7 +308,8 @@ impl Traffic for Prefill {
     }
 
     fn is_exhausted(&self) -> bool {
-        // A closed loop calls this before each request; "not yet" would be mistaken for an available request.
+        // A closed loop calls this before each request, so this waits: returning early would look like an available
+        // request.
         while !self.seek() {
             if self.playback.is_over.get() || !self.playback.look(true) {
                 return true;

@@ -24,7 +24,7 @@ use load::workload::model::Protocol;
 const CRLF: &[u8] = b"\r\n";
 /// Longest relative time to live in seconds; memcached treats larger numbers as instants.
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
-/// Constant mixed into a key's hash for the mark of its values.
+/// Constant that is mixed into a key's hash to compute the mark in the key's values.
 const MARK: u64 = 0x7265_706C_6179_0001;
 /// The maximum number of digits of a number that can be incremented.
 const NUMBER_DIGITS_MAX: u64 = 18;

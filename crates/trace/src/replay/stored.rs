@@ -1,4 +1,4 @@
-//! Keys whose values differ from those that the replay's stores would leave.
+//! The keys whose values can no longer be checked, because the replay changed them in place.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -50,7 +50,7 @@ fn playback(script: &Script, name: &str, entries: &[TraceEntry]) -> Playback {
     let file = trace(name, entries);
     let feed = Feed::start(TraceReader::open(&Selection::new(&file.0)).unwrap(), 1, Deal::InTurn).unwrap();
     let playback = Playback::new(script, &feed, 0);
-    assert!(!playback.is_exhausted(), "the file was opened before it goes");
+    assert!(!playback.is_exhausted(), "the file is opened before it is removed");
     playback
 }
 
@@ -64,7 +64,7 @@ fn of(verb: Verb, key: u64) -> TraceEntry {
     TraceEntry { verb, key, key_bytes: 14, value_bytes: 30, ttl_s: 60, ..TraceEntry::default() }
 }
 
-/// Returns what is sent, and what was put for it.
+/// Returns the pending state and the text of the next request.
 fn sent(playback: &mut Playback) -> (Pending, String) {
     let (pending, out) = sent_bytes(playback);
     (pending, String::from_utf8_lossy(&out).into_owned())
@@ -76,19 +76,19 @@ fn sent_bytes(playback: &mut Playback) -> (Pending, Vec<u8>) {
     (pending, out)
 }
 
-/// The answer in pieces of `step` bytes, each shown with what was left before it.
+/// Passes the reply `bytes` in pieces of `step` bytes, each after the unconsumed rest. Returns the outcome.
 fn answered(playback: &mut Playback, mut pending: Pending, bytes: &[u8], step: usize) -> Filed {
     let (mut kept, mut left) = (Vec::new(), bytes);
     loop {
         let (front, back) = left.split_at(left.len().min(step));
-        assert!(!front.is_empty(), "the answer does not end: {:?}", String::from_utf8_lossy(bytes));
+        assert!(!front.is_empty(), "the reply is incomplete: {:?}", String::from_utf8_lossy(bytes));
         kept.extend_from_slice(front);
         left = back;
         let (used, progress) = playback.answer(&mut pending, &kept);
         kept.drain(..used);
         match progress {
             ReplyProgress::Done { outcome, .. } => {
-                assert!(kept.is_empty() && left.is_empty(), "bytes are left over");
+                assert!(kept.is_empty() && left.is_empty(), "bytes remain after the reply");
                 return outcome;
             }
             ReplyProgress::More => {}
@@ -276,7 +276,7 @@ fn lanes_together_have_every_request_once_at_its_instant_and_a_keys_requests_in_
         let threads: Vec<_> = (0..3).map(share).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(shares.iter().all(|share| share.len() > 2000), "every share has some");
+    assert!(shares.iter().all(|share| share.len() > 2000), "every share has entries");
     let mut all: Vec<TraceEntry> = shares.concat();
     all.sort_by_key(|entry| entry.connection);
     assert_eq!(all, entries);

@@ -1,13 +1,14 @@
-//! Any bytes read as a trace, and what must hold whatever they are. Shared by the tests and the fuzz target.
+//! Reads arbitrary bytes as a trace and asserts the invariants that hold for any input. The tests and the fuzz target
+//! share this module.
 
 use gannet_trace::blocks::{BLOCK_HEAD_BYTES, PAYLOAD_BYTES_MAX};
 use gannet_trace::{Blocks, Header, Selection, Summary, TraceEntry, TraceFormat, TraceReader};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// No input gives more entries than this here: what unpacks to more is left.
+/// Highest number of entries that are read of one input. A compressed input may contain more.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Reads `bytes` in the form `format`, or in the one that they show; the entries, and whether it ended without a fault.
+/// Reads `bytes` in `format`, or in the detected format if `None`. Returns the entries, and whether no fault occurred.
 pub fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<TraceEntry>, bool) {
     let ask = Selection { format, ..Selection::new("bytes") };
     let Ok(mut reader) =
@@ -24,13 +25,13 @@ pub fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<TraceEntry>, bool
                 entries.push(entry);
             }
             Ok(None) => {
-                assert_eq!(reader.entry(), Ok(None), "an end is an end");
+                assert_eq!(reader.entry(), Ok(None), "no entries follow the end");
                 return (entries, true);
             }
             Err(fault) => {
                 let words = fault.to_string();
                 assert!(words.starts_with("bytes") && words.contains("; "), "{words}");
-                assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
+                assert_eq!(reader.entry(), Ok(None), "no entries follow a fault");
                 return (entries, false);
             }
         }
@@ -38,7 +39,7 @@ pub fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<TraceEntry>, bool
     (entries, true)
 }
 
-/// A recorded trace with one block, whose payload and count of entries are anything but whose checksums are right.
+/// Returns a recorded trace of one block with this payload and number of entries, both arbitrary, and valid checksums.
 pub fn framed(payload: &[u8], entries: u32) -> Vec<u8> {
     let mut trace = Header::default().bytes().to_vec();
     let mut head = b"GTB1\x01\0\0\0".to_vec();
@@ -53,7 +54,7 @@ pub fn framed(payload: &[u8], entries: u32) -> Vec<u8> {
     trace
 }
 
-/// What is read is written, and read again the same.
+/// Writes `entries` as a trace, reads it, and asserts that the entries are equal.
 fn assert_round_trip(entries: &[TraceEntry]) {
     let mut trace = Header::default().bytes().to_vec();
     let mut blocks = Blocks::default();
@@ -66,12 +67,12 @@ fn assert_round_trip(entries: &[TraceEntry]) {
     assert!(whole && again == entries, "{} entries read back as {}", entries.len(), again.len());
 }
 
-/// Everything that must hold of `bytes`.
+/// Asserts the invariants of `bytes` in every format, and as the payload of a block.
 pub fn assert_all_forms(bytes: &[u8]) {
     let forms = [None, Some(TraceFormat::Recorded), Some(TraceFormat::Twitter), Some(TraceFormat::OracleGeneral)];
     for form in forms {
         let (entries, _) = read(bytes, form);
-        assert!(entries.len() < ENTRIES_MAX || bytes.len() > 100, "few bytes give few entries");
+        assert!(entries.len() < ENTRIES_MAX || bytes.len() > 100, "a small input has few entries");
         assert_round_trip(&entries);
     }
     let (first, payload) = bytes.split_first().unwrap_or((&0, &[]));
