@@ -36,8 +36,7 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) examined: usize,
     /// The number of steps, of those kinds that the command limits.
     pub(in crate::resp) steps: usize,
-    /// The position at which the walk began; and in `has_wrapped`, true if the walk has continued at the first key
-    /// after the last key. Commands on hashes use `has_wrapped` as a flag of their own.
+    /// The position at which the walk began.
     pub(in crate::resp) start: u64,
     /// True if the walk has continued at the first key after the last key. Commands on hashes use this field as a flag
     /// for another purpose.
