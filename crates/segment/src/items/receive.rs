@@ -3,18 +3,20 @@
 //!
 //! ```text
 //!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
-//!             (a tail behind the item is counted as the item's)
-//!   receive   value bytes, and a short tail that is not kept           over as many iterations as it takes
-//!   commit    under the stripe lock: the slot, DEAD cleared            segment: arrivals - 1
-//!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
+//!             (until then, the item's length includes the space reserved for a tail)
+//!   receive   value bytes, then a short tail that is not stored        over one or more iterations
+//!   commit    under the stripe lock: clear DEAD, store the slot        segment: arrivals - 1
+//!   abort     give the space back if no later item was reserved        segment: arrivals - 1
+//!             behind it; otherwise count it as dead bytes
 //! ```
 //! - No other thread can find the item before it is committed, so only the receiving thread accesses its bytes.
-//! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that a committed item
-//!   always lies in a segment that readers and the background treat like any other. An in-place receive never begins in
-//!   a sealed segment.
+//! - `arrivals` counts the in-place receives of a segment. While it is not 0, the segment may be sealed, but the
+//!   background neither drains nor frees it. So a committed item never lies in a drained segment. An in-place receive
+//!   never begins in a sealed segment.
 //! - A flush during an in-place receive takes effect before the commit and does not end the new item. The commit then
 //!   copies the value into a segment that was opened after the flush.
-//! - Callers bound the number and the duration of in-place receives, because the store waits for them without a limit.
+//! - Callers limit the number and the duration of in-place receives, because the background waits for each of them
+//!   without a timeout.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -76,7 +78,7 @@ impl Drop for InPlaceReceive {
     }
 }
 
-/// Returns the buffer for all bytes that are still to be received.
+/// Returns the part of the item's space into which the remaining bytes are to be received.
 pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut InPlaceReceive) -> &'a mut [u8] {
     let (at, left) = (arriving.received, arriving.left());
     let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
@@ -84,7 +86,7 @@ pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut InPlaceReceive) ->
     unpublished.reserved.bytes_mut(&store.segments.heap, value + at, left)
 }
 
-/// Returns the bytes that were received so far.
+/// Returns the bytes received so far.
 pub(crate) fn received_of<'a>(store: &'a Store, arriving: &'a InPlaceReceive) -> &'a [u8] {
     let unpublished = arriving.unpublished();
     store.segments.heap.bytes(unpublished.layout.value_address(unpublished.address()), arriving.received)
@@ -95,9 +97,9 @@ fn end_receive(header: &SegmentHeader) {
     assert!(before > 0, "an arrival ends once");
 }
 
-/// Turns the tail's space behind the item into a filler, and then sets the item's length to that without the tail. So a
-/// walk over the segment finds the next item at every instant. No other thread can find the item yet. The function may
-/// be repeated.
+/// Turns the tail's space behind the item into a filler, and then reduces the item's length by that space. So a walk
+/// over the segment finds the next item at every instant. No other thread can find the item yet. The function may be
+/// called again for the same item.
 fn fill_slack(store: &Store, unpublished: &Unpublished) {
     if unpublished.reserved.len() > unpublished.layout.size {
         let heap = &store.segments.heap;
@@ -114,12 +116,12 @@ fn note_slack(header: &SegmentHeader, slack: usize) {
 }
 
 impl Receiver<'_, '_> {
-    /// Reserves space for a value of `value_bytes`, to be received with `tail_bytes` behind it and then stored by `put`
-    /// under `key`. `put` is an unconditional `Set` whose `value` is ignored.
+    /// Reserves space for a value of `value_bytes` bytes and a tail of `tail_bytes` bytes. The value will be stored
+    /// under `key` by `put`, an unconditional `Set` whose `value` is ignored.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`] if the value is too long, or too long for one piece; [`OpError::Parked`] if no segment is
-    /// free.
+    /// [`OpError::TooLarge`] if the value is not allowed or does not fit in one item; [`OpError::Parked`] if no segment
+    /// is free.
     pub fn begin(
         self,
         key: &Key<'_>,

@@ -2,11 +2,11 @@
 //! lock.
 //!
 //! ```text
-//!   write     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
-//!   lock      the stripe of the key's group (or give the space back and park)
-//!   decide    look again: is what the unpublished item was made for still so?
-//!   publish   clear DEAD of the new, store the slot, set DEAD of the old
-//!   unlock, and only then reply
+//!   write     reserve space, write the header with DEAD, advance the segment's write offset, write fields, key, value
+//!   lock      lock the stripe of the key's group (or give the space back and park)
+//!   decide    check that the key's present item is still the one for which the new item was written
+//!   publish   clear DEAD of the new item, store the slot, set DEAD of the old item
+//!   unlock    unlock the stripe, and only then reply
 //! ```
 //! If the next start rebuilds the index from the items without DEAD ([`crate::durable::rebuild`]), the old item's DEAD
 //! is set before the slot is stored. So a client that has seen the new item does not see the old item after a crash.
@@ -134,7 +134,7 @@ impl<'v> Plan<'v> {
     }
 }
 
-/// Writes a new item into space of its own.
+/// Reserves space for a new item and writes the item into it, marked DEAD. Room for a value stays unwritten.
 pub(crate) fn unpublished(
     store: &Store,
     open: &mut OpenTable,
@@ -189,8 +189,9 @@ pub(crate) fn unpublished(
 /// Makes the unpublished item the key's item. `old` is the result of [`crate::core::lookup::find_locked`] under the
 /// same lock.
 ///
-/// Returns the large value that lost its head. The caller removes its pieces after it has released the lock. If both
-/// index buckets are full and the index is about to grow, changes nothing and returns the unpublished item instead.
+/// Returns the orphan, if a value in pieces or parts lost its head. The caller removes the pieces or parts after it has
+/// released the lock. If a new slot would displace an item from a full index bucket and must not ([`is_to_wait`]),
+/// changes nothing and returns the unpublished item as the error.
 pub(crate) fn publish(
     store: &Store,
     locked: &Locked<'_>,

@@ -1,5 +1,5 @@
-//! Reads of versions. A version is the state of a key for a later comparison. This module also reads CAS tokens that
-//! are exact: from the read on, every change of the value changes the token.
+//! Reads of versions and of exact CAS tokens. A version is the state of a key for a later comparison. A token is exact
+//! if, from the read on, every change of the value changes the token.
 
 use crate::core::facets::{Items, Versions};
 use crate::core::handle::Guard;
@@ -59,8 +59,8 @@ impl<'g, 'l> Versions<'g, 'l> {
 
     /// Marks the live item's token as known to a client, and returns the item with its state at that instant. The mark
     /// and the snapshot belong to the same item. After the mark, an operation that changes the item's value gives the
-    /// item another token or replaces the item by a copy. A second lookup could find such a copy, which is not marked.
-    /// The copy's next change in place would then not invalidate the token that was read.
+    /// item another token or replaces the item by a copy. So callers must not look up the key again: they could find
+    /// such a copy, which is not marked. The copy's next change in place would then not invalidate the token.
     pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(FoundItem<'l>, Snap)>, OpError> {
         self.guard.commits().retry(|guard| {
             let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(Some(None)) };

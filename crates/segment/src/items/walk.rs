@@ -1,29 +1,30 @@
 //! Walks over all items of a namespace, in memory and on flash.
 //!
 //! ```text
-//!   cursor ──> part of the index ──slots looked over──> in memory: reported at once
-//!                                                       on flash: asked for, the caller parks
-//!                 ──later iterations── what was read ──> its key is looked for where it is now
-//!                                    │                 ├─ named there still: reported from the read
-//!                                    │                 ├─ in memory: reported from there
-//!                                    │                 ├─ at another place on flash: asked for there
-//!                                    │                 └─ nowhere: it went
-//!                                    └─ is not what the slot named: if the slot names it still, it is a miss; else
-//!                                       the part is looked over once more, for items not reported from it
-//!                 ──nothing is left──> the next cursor
+//!   cursor ──> part of the index ──slots are examined──> item in memory: reported at once
+//!                                                        item on flash: a read is requested, the caller parks
+//!                 ──later iterations──> a read has the item ──> its key is looked up again
+//!                                    │                        ├─ a slot still names the address: reported from the read
+//!                                    │                        ├─ the item is in memory: reported from memory
+//!                                    │                        ├─ the item is at another address: a read is requested
+//!                                    │                        └─ no slot names the item: it was removed
+//!                                    └> a read lacks the item ──> if a slot still names the address, the read is a miss;
+//!                                                                 otherwise the part is examined once more
+//!                 ──no reads pending──> the next cursor
 //! ```
 //!
-//! - **An item that stays is reported.** An item moves from memory to flash, back, or from one region to another by a
-//!   change of its slot. An examination of a part detects items that were displaced meanwhile. So each examination
-//!   visits every item of the part once. A later lookup by key finds an item in the same way. A part is examined again
-//!   only if a region was freed between the examination and a read, so every walk makes progress.
+//! - **An item that exists during the whole walk is reported.** An item moves from memory to flash, back, or from one
+//!   region to another by a change of its slot. An examination of a part detects slots that were displaced meanwhile,
+//!   so it finds every item of the part. The later lookup by key detects them too. A part is examined again only if a
+//!   region was freed between the examination and a read, so every walk makes progress.
 //! - **A step is bounded.** A step visits one part of the index ([`crate::index::Order`]) with about 27 slots, or
 //!   several parts of one group with at most [`STEP_ITEMS`] items together. Each call for the step reports the items
 //!   whose reads have completed. Walks use at most half of a handle's concurrent reads.
 //! - Without a second tier, a walk uses [`Walks::scan`]. The cursor of a scan is the upper four bits of the tags, then
 //!   the group hash. Neither changes while the index grows or shrinks. A step visits the items of one group with those
 //!   four bits, about 27 items. Their slots contain the bits, so the step reads no other item of the group.
-//! An item that cannot be read from its device, or is damaged, is a miss and loses its slot, as in a read of its key.
+//! - An item that cannot be read from its device, or is damaged, is not reported and loses its slot, as in a read of
+//!   its key.
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;

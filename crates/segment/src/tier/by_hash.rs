@@ -2,16 +2,16 @@
 //! store only hashes.
 //!
 //! ```text
-//!   hash ──> in memory ─────────────────────────────────────────> visited
-//!        └─> a slot on flash has its tag ──asked for, parks──> here, its key has the hash ──> visited from the read
-//!                                        │                └──> another key's: the next slot with the tag
-//!                                        └──> those that come next are asked for meanwhile
+//!   hash ──> the item is in memory ─────────────────────────────> the item is visited
+//!        └─> a flash slot has its tag ──read, caller parks──> its key has the hash ──> the item is visited
+//!                                     │                  └──> it is another key's item ──> the next slot with the tag
+//!                                     └──> meanwhile, reads of the hashes in `ahead` begin
 //! ```
 //!
-//! - The visited item is the key's item at that moment: in memory, or still named on flash by its slot. It is not
-//!   brought back to memory, and no access is counted.
-//! - Reads ahead count as reads of walks ([`crate::tier::staging`]). A read's room is free again after its hash was
-//!   visited.
+//! - When an item is visited, it is the key's current item: it is in memory, or a slot still names it on flash. The
+//!   visit does not bring the item back to memory, and does not count as an access.
+//! - Reads for the hashes in `ahead` count as reads of walks ([`crate::tier::staging`]). The entry of a read is free
+//!   again after its hash was visited.
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
@@ -85,8 +85,8 @@ impl<'g> Walks<'g, '_> {
     }
 
     /// Visits the live item whose key has this hash, in memory or on flash. Returns false if there is no such item. If
-    /// the item has to be read from flash, also begins reads for the hashes in `ahead`, as far as there is room. A
-    /// caller that visits these hashes next, in that order, waits for about one read instead of many.
+    /// the item has to be read from flash, also begins reads for the hashes in `ahead` while entries are free. A caller
+    /// that then visits these hashes in that order waits for about one read instead of many.
     ///
     /// # Errors
     /// [`OpError::Parked`] while the item is being read. The caller calls again in a later iteration.
@@ -137,7 +137,7 @@ fn walked_past(guard: &Guard<'_>, hash: u64) {
 #[cold]
 fn read_ahead(guard: &Guard<'_>, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
     let reads = &guard.own.reads;
-    // Reads ahead must not take the room of a read that is still needed.
+    // Reads ahead begin only after the read of `hash` itself, so that they do not use the entry that it needs.
     if reads.with(|reads| reads.is_pending(hash)) {
         for hash in ahead {
             if !reads.with(|reads| reads.has_room_for_walks()) {

@@ -1,22 +1,25 @@
-//! Counts the keys that each namespace has on flash. This module holds the part of the counts that the threads' own
-//! counters cannot include.
+//! Counts of the keys that each namespace has on flash. Each thread counts items in its own counters. This module holds
+//! the corrections to the sums of those counters.
 //!
 //! ```text
-//!   region    | its life | last block taken | for each namespace: items named less those gone, flushed before block |
+//!   region    | its life | last block taken | for each namespace: its balance, the first block not flushed |
 //!
-//!   taken    one more of the item's namespace
-//!   gone     one less of the item's namespace, or, if unread, of the namespace that stores in its place
-//!   the next life begins: all of the one before are gone. What is left was counted for the wrong one: mended
+//!   taken    adds 1 to the balance of the item's namespace
+//!   gone     subtracts 1 from the balance of the item's namespace; if the item was not read, its namespace is unknown,
+//!            and 1 is subtracted for the namespace of the item that replaces it
+//!   the next life begins: all items of the previous life are gone, so every balance should be 0. A balance that is not
+//!            0 was counted for the wrong namespace; it is added to `wrong`
 //! ```
 //!
 //! A slot does not contain its item's namespace, and an operation that replaces the slot does not read the item.
 //! Occasionally the item belongs to another namespace ([decision 0013](../../../docs/decisions/0013-flash-tier.md)),
-//! and its loss is then counted for the wrong namespace. A flush ends items but does not clear their slots. When such a
-//! slot is cleared, its address shows whether the flush ended its item, because a region is filled from its front.
+//! and its loss is then counted for the wrong namespace. A flush ends items but does not clear their slots. When a
+//! slot of a flushed item is cleared, its address shows that the flush ended the item, because a region is filled from
+//! its front.
 //!
-//! - A count is wrong only by the items that were stored over since the regions' lives began. If all items have one
-//!   namespace, it is exact, except for items that share a block with the last one before a flush.
-//! - All regions of an earlier process count as one region, whose life ends when the last of them begins its next life.
+//! - A count is wrong only by items that were replaced without a read since the lives of their regions began. If all
+//!   items belong to one namespace, the count is exact, except for items in the last block before a flush.
+//! - All regions of earlier processes count as one region, whose life ends when the last of them begins its next life.
 //! - Only the background's thread stores items on flash, so only this thread begins lives of regions.
 
 use std::io;
@@ -28,11 +31,11 @@ use crate::layout::raw::Array;
 use crate::tier::FlashAddress;
 
 const SPACES: usize = Namespace::MAX;
-/// Number of the life of a region that an earlier process began, or that none began. All other lives are one more than
-/// addresses say.
+/// The life number of a region that this process has not begun. All other life numbers are the generation in the
+/// region's addresses plus one.
 const UNKNOWN: u8 = 0;
 
-/// One region, in its life. All zero is one whose life is unknown.
+/// The counts of one region in its current life. If all fields are zero, the life is unknown.
 #[derive(Debug)]
 pub(crate) struct Region {
     life: AtomicU8,
@@ -46,7 +49,7 @@ fn life_of(at: FlashAddress) -> u8 {
     at.generation() + 1
 }
 
-/// All regions of earlier processes together.
+/// The counts of all regions of earlier processes together.
 #[derive(Debug, Default)]
 struct Earlier {
     regions: AtomicUsize,
@@ -59,9 +62,10 @@ struct Earlier {
 pub(crate) struct FlashKeys {
     regions: Array<Region>,
     earlier: Earlier,
-    /// For each namespace, the number of items that are counted but do not exist.
+    /// For each namespace, the number of items that the threads' counters include but that do not exist. It is negative
+    /// if they include too few.
     wrong: [AtomicI64; SPACES],
-    /// For each namespace, the number of items that a flush has ended and that slots still name.
+    /// For each namespace, the number of items that a flush has ended but that slots still name.
     flushed: [AtomicU64; SPACES],
 }
 
@@ -95,7 +99,7 @@ impl FlashKeys {
         region.balance[usize::from(namespace)].fetch_add(1, Relaxed);
     }
 
-    /// Counts items of an earlier process for a namespace.
+    /// Counts items of earlier processes for a namespace.
     pub(crate) fn found(&self, namespace: u8, items: u64) {
         self.earlier.balance[usize::from(namespace)].fetch_add(items as i64, Relaxed);
     }
@@ -114,7 +118,8 @@ impl FlashKeys {
         }
     }
 
-    /// Records that `left` of the items that are counted for a namespace do not exist.
+    /// Records that `left` of the items that are counted for a namespace do not exist. `was_flushed` is true if the
+    /// namespace was flushed in the life of their region.
     fn mend(&self, namespace: usize, left: i64, was_flushed: bool) {
         self.wrong[namespace].fetch_add(left, Relaxed);
         if was_flushed {
@@ -139,7 +144,7 @@ impl FlashKeys {
                 at.block() < region.flushed_to[space].load(Relaxed)
             }
             None if self.earlier.regions.load(Relaxed) == 0 => {
-                // Damage has kept it from going with its region.
+                // Because of damage, this item did not lose its slot in the life of its region.
                 self.wrong[space].fetch_sub(1, Relaxed);
                 true
             }
@@ -153,8 +158,8 @@ impl FlashKeys {
         }
     }
 
-    /// Records that all items of a namespace on flash are flushed. `counted` is the number that the threads' counters
-    /// have. No item is written to flash meanwhile.
+    /// Records that all items of a namespace on flash are flushed. `counted` is the sum of the threads' counters. No
+    /// item is written to flash meanwhile.
     pub(crate) fn flush(&self, namespace: u8, counted: i64) {
         let space = usize::from(namespace);
         self.flushed[space].store(self.items(namespace, counted), Relaxed);
@@ -165,13 +170,13 @@ impl FlashKeys {
         }
     }
 
-    /// Returns the number of items of a namespace on flash that slots name. `counted` is the number that the threads'
-    /// counters have.
+    /// Returns the number of items of a namespace on flash that slots name. `counted` is the sum of the threads'
+    /// counters.
     pub(crate) fn items(&self, namespace: u8, counted: i64) -> u64 {
         (counted - self.wrong[usize::from(namespace)].load(Relaxed)).max(0) as u64
     }
 
-    /// Returns the number of those items that no flush has ended.
+    /// Returns the number of items of a namespace on flash that slots name and that no flush has ended.
     pub(crate) fn keys(&self, namespace: u8, counted: i64) -> u64 {
         self.items(namespace, counted).saturating_sub(self.flushed[usize::from(namespace)].load(Relaxed))
     }
@@ -189,9 +194,9 @@ mod tests {
     fn wrong_namespace_counts_are_corrected_when_their_region_is_reused() {
         let keys = FlashKeys::new(2).expect("memory");
         (0..10).for_each(|block| keys.taken(at(1, 0, block), (block % 2) as u8));
-        // Five are counted for each; all of them go in the place of items of the first.
+        // Each namespace has five items. All ten are counted as gone from namespace 0.
         (0..10).for_each(|block| keys.gone(at(1, 0, block), 0, None));
-        assert_eq!((keys.items(0, -5), keys.items(1, 5)), (0, 5), "not known yet");
+        assert_eq!((keys.items(0, -5), keys.items(1, 5)), (0, 5), "corrected only in the next life");
         keys.taken(at(2, 0, 0), 1);
         assert_eq!((keys.items(0, -5), keys.items(1, 6)), (0, 1));
     }
@@ -199,7 +204,7 @@ mod tests {
     #[test]
     fn counts_of_an_earlier_process_are_corrected_after_its_last_region() {
         let keys = FlashKeys::new(2).expect("memory");
-        // Counted by a share; three of each were there.
+        // Counted by an estimate: in fact, each namespace had three items.
         keys.found(0, 2);
         keys.found(3, 4);
         // A region continues in its present life.
@@ -222,9 +227,9 @@ mod tests {
         (6..9).for_each(|block| keys.taken(at(1, 0, block), 0));
         assert_eq!(keys.keys(0, 9), 3);
         keys.gone(at(1, 0, 7), 0, None);
-        assert_eq!(keys.keys(0, 8), 2, "one that was stored since");
+        assert_eq!(keys.keys(0, 8), 2, "the item was stored after the flush");
         keys.gone(at(1, 0, 2), 0, None);
-        assert_eq!(keys.keys(0, 7), 2, "one that was flushed");
+        assert_eq!(keys.keys(0, 7), 2, "the item was stored before the flush");
         keys.flush(0, 7);
         assert_eq!(keys.keys(0, 7), 0);
     }

@@ -1,4 +1,4 @@
-//! Slots that name items on the second tier: their changes, and the reports of them to the tier.
+//! Changes of slots that name items on the second tier, and the reports of these changes to the tier.
 
 use crate::core::counters::Counters;
 use crate::core::store::{Store, space_totals};
@@ -7,7 +7,7 @@ use crate::layout::slot::Slot;
 use crate::tier::{FlashAddress, Tier};
 
 pub(crate) fn tier(store: &Store) -> &dyn Tier {
-    store.tier.as_deref().expect("a slot on flash is there only with a second tier")
+    store.tier.as_deref().expect("flash slots exist only with a second tier")
 }
 
 /// Records that an item on flash has lost its slot. `namespace` is the item's namespace, or the caller's best guess if
@@ -21,7 +21,7 @@ pub(crate) fn release(store: &Store, counters: &Counters, slot: Slot, namespace:
     tier.release(slot.flash_address());
 }
 
-/// Counts an earlier process's items on flash for `namespace`, because their own namespaces are unknown.
+/// Counts `items` items of an earlier process on flash for `namespace`. Their real namespaces are unknown.
 pub(crate) fn flash_found(store: &Store, counters: &Counters, namespace: u8, items: u64) {
     counters.note_flash_taken(namespace, items);
     store.flash_keys.found(namespace, items);
@@ -49,8 +49,8 @@ pub(crate) fn lives_on_flash(store: &Store, at: FlashAddress) {
     }
 }
 
-/// Clears the slot of an unusable item on flash. Returns false if no slot names the item. Also returns false if the
-/// lock cannot be taken. The slot then remains until a later attempt.
+/// Clears the slot of an unusable item on flash. Returns false if no slot names the item, or if the lock cannot be
+/// taken; in the latter case the slot remains until a later attempt.
 pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
     let Some(locked) = store.index.lock(hash) else { return false };
     let Some((word, slot)) = locked.find_flash(at) else { return false };
@@ -60,7 +60,7 @@ pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, has
     true
 }
 
-/// Publishes a new item over the slots on flash that may belong to the key, of which there is at least one.
+/// Publishes a new item in place of all flash slots that may belong to the key. At least one such slot must exist.
 pub(crate) fn publish_over_flash(store: &Store, locked: &Locked<'_>, counters: &Counters, namespace: u8, slot: Slot) {
     let mut first = true;
     for (word, old) in locked.on_flash() {

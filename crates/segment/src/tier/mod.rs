@@ -1,10 +1,10 @@
 //! The store's interface to a second tier, to which evicted items are written and from which they can be read again.
 //!
 //! ```text
-//!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
-//!   a handle:      a slot names an address ──ask──> the tier reads ──collect──> the handle: verified bytes, or not
-//!   background:  the tier wants a region back ──reclaim──> each of its items: is it still named?
-//!   background:  the index is gone with the process before ──find──> each item that is there: a slot names it again
+//!   background:  a drained item ──offer──> the tier copies it and returns an address ──> the slot names the address
+//!   a handle:    a slot names an address ──ask──> the tier reads ──collect──> the handle gets verified bytes or none
+//!   background:  the tier needs a free region ──reclaim──> the store checks for each item whether a slot names it
+//!   background:  the index was lost with the previous process ──find──> a slot names each item that was found again
 //! ```
 //!
 //! The store decides which items live. An item on flash is the key's as long as the key's slot names its address, and
@@ -12,8 +12,8 @@
 //! address any more ([`Tier::release`]). The tier only counts these reports and does not rely on them.
 //! - The tier assigns an address at most once in a life of its region. A region becomes free only after
 //!   [`Tier::reclaim`] has handled each of its items.
-//! - No method except [`Tier::sync`] waits for a device. The tier refuses an item or a read that it cannot accept now,
-//!   and the store continues without.
+//! - No method except [`Tier::sync`] waits for a device. The tier refuses an item or a read that it cannot accept now:
+//!   the store then evicts the item, or requests the read again later.
 //! - If the index does not outlive the process, the store also reports changes of slots to the tier. [`Tier::name`],
 //!   [`Tier::kill`] and [`Tier::change`] take effect when they return, also for the next process. If an item moves on
 //!   flash, the old copy dies before the new copy is live, so no key ever has two copies on flash. If the process is
@@ -59,13 +59,13 @@ pub struct TierItem<'i> {
     pub kept: RetainedItem,
     /// The value's bytes.
     pub value: &'i [u8],
-    /// The client flags, which are opaque to the store.
+    /// The client flags, which the store does not interpret.
     pub client_flags: u32,
     /// The instant at which the item expires, or `None` if it never expires.
     pub expire_at: Option<UnixMillis>,
     /// The item's CAS token, if a client knows the token.
     pub token: Option<u64>,
-    /// The sequence number with which flush sequences are compared.
+    /// The sequence number of the item's segment. If it is below that of a flush, the flush has ended the item.
     pub sequence: u64,
     /// The TTL class of the segment that held the item in memory.
     pub class: u8,
@@ -232,8 +232,8 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     fn may_name(&self, at: FlashAddress) -> bool;
 
     /// Reports that a slot is about to name the item at the address, which was offered last. The item is live from then
-    /// on. This method and the next methods are only for a tier that finds its items again, except [`Tier::reclaim`]
-    /// and [`Tier::sync`].
+    /// on. This method and those below, except [`Tier::reclaim`] and [`Tier::sync`], are only called for a tier that
+    /// finds its items again ([`TierPlan::finds`]).
     fn name(&self, at: FlashAddress);
 
     /// Reports that no slot with this tag names the item at the address any more. The item is dead from then on.
@@ -259,31 +259,32 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// and class are not set. `visit` may call [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
 
-    /// Syncs all data written so far to the devices, so that it survives a stop of the machine. The caller closes a
-    /// store in order, and waits. Data that a device does not take is lost for the next process, which detects that.
+    /// Syncs all data written so far to the devices, so that it survives a power failure, and waits for them. Called
+    /// when a store is closed cleanly. If a device fails to write data, the next process detects that this data is
+    /// lost.
     fn sync(&self);
 }
 
-/// A visitor of the items of a region. It receives the item, its address, and whether it may continue at another
-/// address.
+/// A visitor of the items of a region. It receives the item, its address, and whether the item may be moved to another
+/// address on flash.
 pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
 
 /// The parameters of a store with a second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierPlan {
-    /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away. A
-    /// existing file keeps the number that it was created with.
+    /// The number of slots of the index. The index never grows, because growth needs the hashes of all keys, and
+    /// reading the keys on flash would take too long. An existing file retains the number with which it was created.
     pub index_slots: u64,
-    /// Bytes of all that the tier lies on: a file that was made beside another tier is refused.
+    /// The size of the tier's devices together, in bytes. A memory file that was created with another size is refused.
     pub bytes: u64,
-    /// Regions that it is cut into.
+    /// The number of regions of the tier.
     pub regions: usize,
     /// The number of words that the tier persists.
     pub words: usize,
-    /// The number of chunks of bytes that it persists.
+    /// The number of chunks of bytes that the tier persists.
     pub chunks: usize,
-    /// Bytes of a chunk, a multiple of a page.
+    /// The length of a chunk in bytes, a multiple of the page size.
     pub chunk_bytes: usize,
-    /// True if it finds its items again, because the index does not outlive the process.
+    /// True if the tier finds its items again, because the index does not outlive the process.
     pub finds: bool,
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use crate::core::store::Store;
 use crate::tier::staging::Staging;
 
-/// State that a handle holds for its reads; empty without a second tier.
+/// A handle's reads from flash. Empty if the store has no second tier.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Option<RefCell<Staging>>);
 

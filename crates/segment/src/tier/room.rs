@@ -1,14 +1,15 @@
-//! The room of a second tier beside the store's memory, and the creation of a store that has a second tier.
+//! The room of a second tier in the store's memory: the tier's words and chunks.
 //!
 //! ```text
-//!   TierBacking::lay ──room──> the tier is made on it ──TierBacking::store──> the store, with the tier
+//!   TierBacking::lay ──room──> the caller creates the tier in it ──TierBacking::store──> the store with the tier
 //! ```
 //!
-//! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
-//! they outlive the process together with the slots that name items there, cut at the same instant.
+//! If the store has a memory file, the words and the chunks are in the file, between the segments' headers and the
+//! index. So they outlive the process together with the slots that name items on the tier, in the state of the same
+//! instant.
 //!
-//! A tier that has a room made by an earlier process reports what it found there ([`crate::Tier::found`]). After a loss
-//! of power the room is one that no process has used, so no checkpoint syncs it ([`crate::durable::checkpoint`]).
+//! A tier whose room has the contents of an earlier process reports that process's items ([`crate::Tier::found`]).
+//! After a power loss the room is empty, so no checkpoint has to sync it ([`crate::durable::checkpoint`]).
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -20,7 +21,7 @@ use crate::index::GROUP_SLOTS;
 use crate::layout::raw::{Array, TierChunk, Word64};
 use crate::tier::TierPlan;
 
-/// Words and chunks of a second tier.
+/// The words and chunks of a second tier.
 #[derive(Debug)]
 pub struct TierRoom {
     words: Array<Word64>,
@@ -29,18 +30,18 @@ pub struct TierRoom {
     finds: bool,
 }
 
-/// Returns the bytes that the words of a plan take, in whole pages.
+/// Returns the size of this number of words in bytes, rounded up to whole pages.
 fn words_bytes(words: usize) -> usize {
     (words * size_of::<Word64>()).next_multiple_of(arena::PAGE_BYTES)
 }
 
 impl TierPlan {
-    /// Groups of the index of a store that is made for it.
+    /// Returns the number of groups of the index of a store with this plan.
     pub(crate) fn groups(&self) -> usize {
         (self.index_slots as usize).div_ceil(GROUP_SLOTS).max(1)
     }
 
-    /// Returns the bytes of its room.
+    /// Returns the size of the room, in bytes.
     pub(crate) fn room_bytes(&self) -> u64 {
         assert!(self.chunk_bytes.is_multiple_of(arena::PAGE_BYTES), "chunks are whole pages: {self:?}");
         (words_bytes(self.words) + self.chunks * self.chunk_bytes) as u64
@@ -48,7 +49,8 @@ impl TierPlan {
 }
 
 impl TierRoom {
-    /// Returns room in maps from `map`, which is called with a position in the room and a number of bytes.
+    /// Creates the room from maps that `map` returns. `map` is called with a position in the room and a length in
+    /// bytes.
     fn of(plan: &TierPlan, found: bool, mut map: impl FnMut(u64, usize) -> io::Result<Map>) -> io::Result<Self> {
         let front = words_bytes(plan.words);
         let chunk = |number: usize| (front + number * plan.chunk_bytes) as u64;
@@ -62,17 +64,17 @@ impl TierRoom {
         })
     }
 
-    /// Returns room in memory of the process, all zero.
+    /// Creates a room in the memory of the process, all zero.
     ///
     /// # Errors
-    /// When there is no address space.
+    /// If the address space cannot be reserved.
     pub fn private(plan: &TierPlan) -> io::Result<Self> {
         Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
     }
 
-    /// Returns room in a file, from `at` on. After a power loss the contents are discarded, because each page may be of
-    /// another instant. They are also discarded if the slots that named the items are lost and nothing else records
-    /// them.
+    /// Returns the room in a memory file, at offset `at`. After a power loss the room's contents are discarded, because
+    /// its pages may be from different instants. They are also discarded if the slots that named the items are lost and
+    /// the tier does not find its items again. A view whose contents would be discarded gets a private room instead.
     pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
         let is_of_use = held.lost.is_none() && (plan.finds || !held.rebuilds_index);
         if !is_of_use && held.file.is_view() {
@@ -87,7 +89,7 @@ impl TierRoom {
         Self::of(plan, held.left.is_some() && is_of_use, map)
     }
 
-    /// Returns the chunks. They can be taken once.
+    /// Takes the chunks out of the room. A second call returns no chunks.
     pub fn take_chunks(&mut self) -> Vec<TierChunk> {
         std::mem::take(&mut self.chunks)
     }
@@ -107,17 +109,17 @@ impl TierRoom {
         self.words.at(number).load(Acquire)
     }
 
-    /// Stores a word. A thread that sees it also sees all earlier stores.
+    /// Stores a word, with release ordering: a thread that loads the value also sees all earlier stores.
     pub fn store(&self, number: usize, value: u64) {
         self.words.at(number).store(value, Release);
     }
 
-    /// Sets bits of a word that others change at the same time.
+    /// Sets bits of a word that other threads may change at the same time.
     pub fn set_bits(&self, number: usize, bits: u64) {
         let _ = self.words.at(number).fetch_or(bits, AcqRel);
     }
 
-    /// Changes a word that others change at the same time.
+    /// Changes a word that other threads may change at the same time. `to` may be called several times.
     pub fn change(&self, number: usize, to: impl Fn(u64) -> u64) {
         let word = self.words.at(number);
         let mut from = word.load(Acquire);

@@ -1,24 +1,27 @@
 //! The reads that a handle has requested from a second tier, and their results.
 //!
 //! ```text
-//!   (none) ──ask──> asked ──collect──> here ──> served, or brought back to memory
-//!                     │                └──> another key's, or broken: kept until the request was tried again
+//!   (no entry) ──ask──> asked ──collect──> the item is here ──> served, or brought back to memory
+//!                                   └────> another key's item, or a failed read: retained until the request repeats
 //! ```
 //!
-//! An entry is for one key and one address: a key whose tag several slots have asks for one after another. Nothing in
-//! here is the truth about a key: what an entry says holds as long as the index has a slot with its address, which is
-//! looked at again each time.
+//! Each entry is for one key and one address. If several slots have a key's tag, their addresses are read one after
+//! another. An entry alone does not prove anything about a key: it is valid only while a slot of the key has its
+//! address. So each use of an entry checks the index again.
 //!
-//! Bounds: [`READS_MAX`] entries, with a buffer each. If all are in use, a request that needs one more has to try again
-//! later. A result that was read for one request is not discarded for another, or each would cause it to be read again
-//! and again. Two kinds of results make room for others. One is a result that no request asked about for
-//! [`IDLE_GUARDS`] since it arrived, because its connection is gone. The other is a result that has been here for
-//! [`RETAINED_GUARDS`], so that none blocks a reply that has to come before it. Walks over all items, and over those of
-//! an index, take at most [`WALK_READS_MAX`] entries, so that requests for a key always find others.
+//! Bounds: at most [`READS_MAX`] entries, each with a buffer. If all are in use, a request that needs another entry
+//! parks. A result that a request still needs is not discarded for another request, because the two requests could
+//! then evict each other's results without end. Only two kinds of results are discarded when an entry is needed:
+//! - a result that no request has asked about in the last [`IDLE_GUARDS`] guards, because its connection has closed;
+//! - a result that arrived more than [`RETAINED_GUARDS`] guards ago. Its request may be waiting for a reply before it
+//!   in the same pipeline, and that reply may need the entry.
 //!
-//! A request that waits for a read under way announces it ([`Staging::awaited`]). It is notified when the read has
-//! arrived ([`Staging::take_completed`]). Each read that was requested from a tier arrives, at the latest when its
-//! device is given up.
+//! Walks over all items, or over those of a secondary index, use at most [`WALK_READS_MAX`] entries. The others remain
+//! available to requests for a key.
+//!
+//! A request that waits for a read in progress registers for it ([`Staging::awaited`]). When the read has arrived,
+//! [`Staging::take_completed`] reports it. Every read that the tier accepted completes, at the latest when its device
+//! is taken out of service.
 
 use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
@@ -26,10 +29,10 @@ use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 pub(crate) const READS_MAX: usize = 64;
 /// The maximum number of those reads that walks use.
 const WALK_READS_MAX: usize = READS_MAX / 2;
-/// The number of guards after which no request waits for a result any more: a waiting request asks as soon as the
-/// result has arrived.
+/// The number of guards after which a result that no request asked about is abandoned. A request that still waits
+/// asks soon after the result has arrived.
 const IDLE_GUARDS: u64 = 64;
-/// The maximum number of guards that a result stays if there is no room.
+/// The number of guards after which a result may be discarded even if a request asks about it.
 const RETAINED_GUARDS: u64 = 1024;
 
 /// The state of one key at one address.
@@ -39,13 +42,13 @@ struct StagedRead {
     at: FlashAddress,
     /// True if the item moves back to memory, because it is about to be changed or was read often.
     back: bool,
-    /// True if it is for a walk.
+    /// True if the read is for a walk.
     walk: bool,
-    /// The guard in which it was requested, had arrived, or was put back.
+    /// The number of the guard in which the read was requested, arrived, or was put back, whichever was last.
     since: u64,
-    /// The last guard in which a request asked about it, or in which it arrived.
+    /// The number of the last guard in which a request asked about the read, or in which the read arrived.
     asked_about: u64,
-    /// True if a request waits until it arrives.
+    /// True if a request waits for the read's arrival.
     awaited: bool,
     read: Option<TierRead>,
 }
@@ -53,29 +56,28 @@ struct StagedRead {
 /// The event that a request waits for when it cannot be answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// A read that is under way, of a key with this hash: [`crate::ThreadHandle::take_completed_reads`] reports its
-    /// arrival.
+    /// A read in progress for a key with this hash: [`crate::ThreadHandle::take_completed_reads`] reports its arrival.
     Read(u64),
-    /// A place among the reads: [`crate::ThreadHandle::reads_free`] returns the number of free ones.
+    /// A free entry for a read: [`crate::ThreadHandle::reads_free`] returns the number of free entries.
     Room,
 }
 
-/// The content of an entry.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The key has no entry for the address.
     Nothing,
-    /// It was requested.
+    /// The read was requested and has not arrived.
     Asked,
-    /// An item with the key's hash is here.
+    /// The read has arrived, with an item whose key has the hash.
     Here,
-    /// The item there is another key's.
+    /// The read has arrived: the item at the address belongs to another key.
     Other,
-    /// It cannot be read.
+    /// The read has failed.
     Failed,
 }
 
-/// The content of an entry for a walk.
+/// The state of an entry, as a walk uses it.
 #[derive(Debug)]
 pub(crate) enum Walked {
     /// Not requested.
@@ -91,16 +93,16 @@ pub(crate) enum Walked {
 pub(crate) struct Staging {
     entries: Vec<StagedRead>,
     buffers: Vec<Vec<u8>>,
-    /// Number of guards that the handle has had.
+    /// The number of guards that the handle has begun.
     guards: u64,
     /// The event that the last request waits for.
     awaited: Option<Awaited>,
-    /// Hashes of awaited reads that have arrived, until they are taken: at most as many as were awaited.
+    /// The hashes of awaited reads that have arrived and that [`Staging::take_completed`] has not yet reported.
     landed: Vec<u64>,
 }
 
 impl Staging {
-    /// `bytes`: what the buffer of a read begins with.
+    /// Creates an empty list. Each read's buffer has an initial capacity of `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let buffers = (0..READS_MAX).map(|_| Vec::with_capacity(bytes)).collect();
         let entries = Vec::with_capacity(READS_MAX);
@@ -111,7 +113,7 @@ impl Staging {
         self.entries.iter().position(|entry| entry.hash == hash && entry.at == at)
     }
 
-    /// Returns what is known of the key at the address. `back`: the item is wanted in memory.
+    /// Returns the state of the entry of a key and an address. If `back` is true, the item will be moved to memory.
     pub(crate) fn known(&mut self, hash: u64, at: FlashAddress, back: bool) -> Known {
         let Some(place) = self.place(hash, at) else { return Known::Nothing };
         let entry = &mut self.entries[place];
@@ -125,13 +127,13 @@ impl Staging {
         }
     }
 
-    /// Begins a request: it waits for nothing.
+    /// Begins a request, which does not wait for a read yet.
     pub(crate) fn begin_request(&mut self) {
         self.awaited = None;
     }
 
-    /// Returns the event that the request waits for, if it waits for reads. The handle is notified when the read has
-    /// arrived.
+    /// Returns the event that the current request waits for, if it waits for a read or an entry. If it waits for a
+    /// read, [`Staging::take_completed`] will report the arrival.
     pub(crate) fn awaited(&mut self) -> Option<Awaited> {
         let awaited = self.awaited?;
         if let Awaited::Read(hash) = awaited {
@@ -141,7 +143,7 @@ impl Staging {
         Some(awaited)
     }
 
-    /// Appends the hashes of awaited reads that have arrived.
+    /// Moves the hashes of awaited reads that have arrived to the end of `into`.
     pub(crate) fn take_completed(&mut self, into: &mut Vec<u64>) {
         into.append(&mut self.landed);
     }
@@ -151,25 +153,25 @@ impl Staging {
         self.buffers.len()
     }
 
-    /// Returns true if a read of that key is in progress.
+    /// Returns true if a read for this hash is in progress.
     pub(crate) fn is_pending(&self, hash: u64) -> bool {
         self.entries.iter().any(|entry| entry.hash == hash && entry.read.is_none())
     }
 
-    /// Records that the request waits for the read of a key in progress.
+    /// Records that the current request waits for the read in progress for this hash.
     pub(crate) fn waits_for(&mut self, hash: u64) {
         self.awaited = Some(Awaited::Read(hash));
     }
 
-    /// Asks the tier. If that is not possible now, the caller asks again later.
+    /// Requests a read from the tier. If no entry is free or the tier refuses, the caller has to try again later.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, back: bool) {
         let read = TierRead { handle, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing };
         self.begin(tier, read, back, false);
     }
 
-    /// Asks the tier for a walk, which knows either the key's hash or only what its slot holds of the hash.
+    /// Requests a read for a walk. `hash` is the key's hash, or only those bits of it that the key's slot determines.
     pub(crate) fn request_for_walk(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, by: ReadBy) {
-        // As in `begin`.
+        // If no read can begin, the walk waits for a free entry, as in `begin`.
         self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.walks() < WALK_READS_MAX || self.forget_abandoned(|entry| entry.walk) {
             let read = TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Nothing };
@@ -181,13 +183,14 @@ impl Staging {
         self.entries.iter().filter(|entry| entry.walk).count()
     }
 
-    /// Returns true if there is room for more reads of walks. A walk may ask for more than it waits for.
+    /// Returns true if another read for a walk can be requested. A walk may request reads ahead of the read that it
+    /// waits for.
     pub(crate) fn has_room_for_walks(&self) -> bool {
         !self.buffers.is_empty() && self.walks() < WALK_READS_MAX
     }
 
     fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool, walk: bool) {
-        // This holds in any case: a read that the same request waits for announces its own arrival.
+        // If no read can begin, the request waits for a free entry. If a read begins, `waits_for` replaces this.
         self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.buffers.is_empty() && !self.forget_abandoned(|_| true) {
             return;
@@ -214,7 +217,7 @@ impl Staging {
         }
     }
 
-    /// Returns the content of an entry for a walk.
+    /// Returns the state of an entry to a walk. If the read has arrived, removes the entry.
     pub(crate) fn walked(&mut self, hash: u64, at: FlashAddress) -> Walked {
         let Some(place) = self.place(hash, at) else { return Walked::Nothing };
         let entry = &mut self.entries[place];
@@ -231,8 +234,8 @@ impl Staging {
         }
     }
 
-    /// Makes room by dropping a result that no request came back for, or that stayed too long. Returns false if there
-    /// is none among the entries that `meant` accepts.
+    /// Frees an entry by discarding a result that no request has asked about for too long, or that arrived too long
+    /// ago. Returns false if no such entry exists among those that `meant` accepts.
     fn forget_abandoned(&mut self, meant: impl Fn(&StagedRead) -> bool) -> bool {
         let is_left = |entry: &StagedRead| {
             let (idle, kept) = (self.guards - entry.asked_about, self.guards - entry.since);
@@ -249,7 +252,7 @@ impl Staging {
         self.buffers.extend(entry.read.map(|read| read.buffer));
     }
 
-    /// Begins a guard: takes in the results that have arrived.
+    /// Begins a guard: collects the reads that have completed.
     pub(crate) fn collect(&mut self, tier: &dyn Tier, handle: usize) {
         self.guards += 1;
         while let Some(read) = tier.collect(handle) {
@@ -266,7 +269,7 @@ impl Staging {
         }
     }
 
-    /// Returns the next item that is here and wanted in memory, behind the first `from` entries.
+    /// Returns the index of the first entry from index `from` on whose item has arrived and is to be moved to memory.
     pub(crate) fn wanted_back(&self, from: usize) -> Option<usize> {
         let is_wanted = |entry: &StagedRead| {
             entry.back && entry.read.as_ref().is_some_and(|read| matches!(read.found, Found::Item(_)))
@@ -293,7 +296,7 @@ impl Staging {
         }
     }
 
-    /// Returns the item of a key that is here, out of the staging.
+    /// Removes the entry of a read that has arrived, and returns the read.
     pub(crate) fn take(&mut self, hash: u64, at: FlashAddress) -> Option<TierRead> {
         let place = self.place(hash, at)?;
         let read = self.entries[place].read.take()?;
@@ -301,7 +304,8 @@ impl Staging {
         Some(read)
     }
 
-    /// Puts a taken item back, for a request that is repeated. `walk`: for a walk only.
+    /// Puts a read that [`Self::take`] returned back, because the request will be repeated. `walk` is true if the read
+    /// is only for a walk. If no entry is free, discards the result.
     pub(crate) fn put_back(&mut self, read: TierRead, back: bool, walk: bool) {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
@@ -311,12 +315,12 @@ impl Staging {
         self.entries.push(StagedRead { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
 
-    /// Frees the buffer of a read that was taken.
+    /// Makes the buffer of a read that [`Self::take`] returned available for other reads.
     pub(crate) fn recycle(&mut self, read: TierRead) {
         self.buffers.push(read.buffer);
     }
 
-    /// Ends a walk's interest in a key: drops a result that is only for the walk.
+    /// Discards the results for this hash that are only for a walk, because the walk has passed the hash.
     pub(crate) fn walked_past(&mut self, hash: u64) {
         let is_left = |entry: &StagedRead| entry.hash == hash && entry.walk && entry.read.is_some();
         while let Some(place) = self.entries.iter().position(is_left) {
@@ -324,7 +328,7 @@ impl Staging {
         }
     }
 
-    /// Drops the result for the address, which no request needs any more.
+    /// Discards the result for an address that no request needs any more, if it has arrived.
     pub(crate) fn forget(&mut self, hash: u64, at: FlashAddress) {
         if let Some(place) = self.place(hash, at)
             && self.entries[place].read.is_some()
@@ -341,7 +345,7 @@ mod tests {
     use base::clock::UnixMillis;
     use std::collections::VecDeque;
 
-    /// A device that ends one read in each iteration, the one that was asked for last, and counts them.
+    /// A device that completes one read per guard, the most recently requested one, and counts the requested reads.
     #[derive(Debug, Default)]
     struct Slow(std::sync::Mutex<SlowReads>);
 
@@ -419,9 +423,9 @@ mod tests {
         let mut guards = 0;
         while left.iter().any(|keys| !keys.is_empty()) {
             guards += 1;
-            assert!(guards < 100 * READS_MAX, "it does not come to an end: {left:?}");
+            assert!(guards < 100 * READS_MAX, "the pipelines do not complete: {left:?}");
             staging.collect(&tier, 0);
-            // Each walk is given what comes next in its order, and asks for all that is behind that.
+            // Each pipeline consumes results in its own order, and requests the reads of all its other keys.
             for keys in &mut left {
                 while let Some(key) =
                     keys.front().copied().filter(|key| staging.known(*key, at(*key), false) == Known::Here)
@@ -450,15 +454,15 @@ mod tests {
             staging.known(0, at(0), false);
         }
         staging.ask(&tier, 0, 100, at(100), false);
-        assert_eq!(staging.known(100, at(100), false), Known::Nothing, "the others may be waited for");
+        assert_eq!(staging.known(100, at(100), false), Known::Nothing, "requests may still wait for the other reads");
         for _ in 0..=IDLE_GUARDS {
             staging.collect(&tier, 0);
             if staging.known(100, at(100), false) == Known::Nothing {
                 staging.ask(&tier, 0, 100, at(100), false);
             }
-            assert_eq!(staging.known(0, at(0), false), Known::Here, "it is waited for");
+            assert_eq!(staging.known(0, at(0), false), Known::Here, "a request still asks about it");
         }
-        assert_ne!(staging.known(100, at(100), false), Known::Nothing, "the others were left");
+        assert_ne!(staging.known(100, at(100), false), Known::Nothing, "the other reads were abandoned");
         assert_eq!(staging.known(0, at(0), false), Known::Here);
     }
 }

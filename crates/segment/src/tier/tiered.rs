@@ -1,18 +1,18 @@
-//! Items on a second tier, as handles access them.
+//! The access of handles to items on a second tier.
 //!
 //! ```text
-//!   plain read     not in memory, a slot on flash has the tag ──> asked for, the request parks
-//!                  ──> here: its key is compared, its slot looked at again ──> answered from the read's buffer
-//!   all others     the same, but once it is here it goes back into memory, and the request finds it there
+//!   plain read          no item in memory, a flash slot has the tag ──> a read is requested, the request parks
+//!                       ──> the read arrives: key and slot are checked again ──> answered from the read's buffer
+//!   other operations    the same until the read arrives; then the item moves to memory, where the operation finds it
 //! ```
 //!
 //! - The slot decides: an item that was read is the key's item if a slot of the key still names its address when the
 //!   item is used.
-//! - A change that depends on the present item looks under the lock whether a slot on flash may be the key's; if so,
-//!   and it is not known to be another's, it parks and the item is brought back. A `set` need not know: it replaces
-//!   every slot on flash with the key's tag, which now and then belongs to another key.
-//! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
-//!   CAS token if a client knows it.
+//! - An operation that depends on the present item checks under the lock whether a flash slot may belong to the key. If
+//!   so, and the slot is not known to be another key's, the operation parks and the item is brought back. A `set` does
+//!   not check: it replaces every flash slot with the key's tag. Occasionally such a slot belongs to another key.
+//! - An item on flash retains the sequence of the segment that it left, which is compared with flushes. It also retains
+//!   its expiry, and its CAS token if a client knows the token.
 //! - If the index does not outlive the process, each change of a slot is reported to the tier first
 //!   ([`crate::tier::Tier::kill`]).
 
@@ -41,7 +41,7 @@ use crate::tier::{FlashAddress, Found, Parts, ReadBy, RetainedItem, TierItem, Ti
 /// The number of reads from flash after which an item moves back to memory.
 const BACK_FREQ: u64 = 2;
 
-/// A value that was read from flash. Give it back to [`TierMoves::served`] or [`TierReads::put_back`].
+/// A value that was read from flash. Pass it to [`TierMoves::served`] or [`TierReads::put_back`] after use.
 #[derive(Debug)]
 pub struct FlashHit {
     read: TierRead,
@@ -51,11 +51,11 @@ pub struct FlashHit {
 /// The state of a key that is not in memory.
 #[derive(Debug)]
 pub enum FromFlash {
-    /// Nowhere.
+    /// The key has no live item.
     Nowhere,
-    /// Being read: park, and ask again in a later iteration.
+    /// The item is not available yet. The caller parks and calls again in a later iteration.
     Coming,
-    /// Here.
+    /// The value, read from flash.
     Here(FlashHit),
 }
 
@@ -96,13 +96,13 @@ fn number(bytes: &[u8]) -> u64 {
 pub(crate) enum Demoted {
     /// The item is on the tier, or no longer exists.
     Gone,
-    /// Its lock could not be taken, or it changed.
+    /// The lock could not be taken, or the item changed.
     Busy,
-    /// The tier does not take it.
+    /// The tier does not accept the item.
     Refused,
 }
 
-/// The place of a key.
+/// The place of a key's item.
 pub(crate) enum Located {
     /// In memory, where the item is live or has ended.
     Memory {
@@ -113,8 +113,8 @@ pub(crate) enum Located {
     Here(FlashAddress, Slot),
 }
 
-/// Returns the form of an item that the tier stores, if the tier can hold it: the item is whole and no client has
-/// to refill it.
+/// Returns the fields of an item that the tier stores. Returns `None` if the tier cannot store the item: it is not
+/// whole, it is stale, or a client holds the lease to refill it.
 pub(crate) fn tier_item<'s>(
     store: &'s Store,
     key: &Key<'s>,
@@ -156,7 +156,7 @@ pub(crate) fn tier_item<'s>(
         token: known_token(layout, &snap),
         sequence: header.sequence(),
         class: header.class(),
-        // An item gets into the main queue by a read or by its ghost.
+        // An item is in the main queue because it was read, or because its key had a ghost when it was stored.
         is_read: seen.slot.freq() > 0 || header.queue() == EvictionQueue::Main,
     })
 }
@@ -179,7 +179,7 @@ pub(crate) fn demote(
     };
     let there = live(store, find_locked(store, &locked, key), now);
     match there.filter(|there| there.address == seen.address && Snap::of(store, there).same(&snap)) {
-        // By their slots, two items of one block with one tag would be indistinguishable.
+        // Two items in one block with the same tag would have identical slots.
         Some(there) if locked.find_flash(at).is_none() => {
             let slot = Slot::flash(key.hash.tag(), 0, at);
             if begin_move(store, BY_BACKGROUND, there.address, slot) {
@@ -193,7 +193,7 @@ pub(crate) fn demote(
             store.flash_keys.taken(at, key.namespace);
             locked.replace(there.word, there.slot, slot, false);
             counters.note_flash_taken(key.namespace, 1);
-            // The tier takes no head of a value in parts, so no parts are left.
+            // The tier does not accept heads of values in parts, so no parts remain.
             let orphan = kill(store, counters, there.address, &there.layout);
             debug_assert!(orphan.is_none(), "only whole items are taken");
             Demoted::Gone
@@ -204,7 +204,7 @@ pub(crate) fn demote(
         }
         None => {
             tier(store).release(at);
-            // It changed, ended or was removed: the walk handles it once more.
+            // The item was changed, or it expired or was removed. If it still has its slot, the drain tries it again.
             let there = find_locked(store, &locked, key).is_some_and(|there| there.address == seen.address);
             if there { Demoted::Busy } else { Demoted::Gone }
         }
@@ -216,13 +216,15 @@ fn known_token(layout: &Layout, snap: &Snap) -> Option<u64> {
 }
 
 impl<'l> TierReads<'_, 'l> {
-    /// Returns the read of flash that the unanswered request waits for. `None`: it waits for something else.
+    /// Returns the flash read, or the free entry for one, that the unanswered request waits for. Returns `None` if it
+    /// waits for something else.
     #[cold]
     pub fn awaited(self) -> Option<Awaited> {
         if self.guard.tiered { self.guard.own.reads.with(Staging::awaited) } else { None }
     }
 
-    /// Locates the key, and requests reads for what is not known. `back`: the item is to be brought back to memory.
+    /// Locates a key's item. Requests a read of the first flash slot that may be the key's. If `back` is true, the item
+    /// is brought back to memory after the read.
     pub(crate) fn locate(self, sought: Sought<'_>, back: bool) -> Located {
         let store = self.guard.store;
         loop {
@@ -262,7 +264,7 @@ impl<'l> TierReads<'_, 'l> {
         }
         match self.locate(Sought::Key(key), false) {
             Located::Nowhere | Located::Memory { lives: false } => FromFlash::Nowhere,
-            // It moved back to memory meanwhile: the next read finds it.
+            // The item moved back to memory meanwhile. The repeated request finds it there.
             Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
             Located::Here(at, slot) => {
                 let read = self.guard.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
@@ -277,19 +279,20 @@ impl<'l> TierReads<'_, 'l> {
         self.guard.own.reads.with(|reads| reads.put_back(hit.read, back, false));
     }
 
-    /// Requests a read of the key from flash, if it is there, for a plain read that comes next.
+    /// Requests a read of the key's item if it may be on flash, ahead of a plain read of the key.
     #[cold]
     pub fn request(self, key: &Key<'_>) {
         let _ = self.locate(Sought::Key(key), false);
     }
 
-    /// Returns true if the key is on flash, and requests it. An operation that needs it in memory parks.
+    /// Returns true if the key's item may be on flash, and then requests its move to memory. An operation that needs
+    /// the item in memory parks.
     #[inline(always)]
     pub fn is_on_flash(self, key: &Key<'_>) -> bool {
         self.guard.tiered && self.awaits_flash(key)
     }
 
-    /// Returns true if an operation on the key has to wait until the item is in memory, or known to be nowhere.
+    /// Returns true if an operation on the key has to wait until the item is in memory or is known not to exist.
     #[cold]
     pub(crate) fn awaits_flash(self, key: &Key<'_>) -> bool {
         self.guard.tiered
@@ -297,21 +300,21 @@ impl<'l> TierReads<'_, 'l> {
             && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
     }
 
-    /// Returns true if the key has no item that lives, neither in memory nor on flash.
+    /// Returns true if the key has no live item, neither in memory nor on flash.
     #[cold]
     pub(crate) fn is_nowhere(self, key: &Key<'_>) -> bool {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
-    /// True if the key has an item although a look-up in memory missed it: the item is on flash, or moved between
-    /// memory and flash meanwhile. Call it after the look-up, never before. A read of the item is requested, and the
-    /// caller parks.
+    /// Returns true if the key may have an item although a lookup in memory missed it: the item may be on flash, or it
+    /// moved between memory and flash meanwhile. Must be called after the lookup. If the item may be on flash, requests
+    /// its read. The caller parks if the result is true.
     #[inline(always)]
     pub fn is_false_miss(self, key: &Key<'_>) -> bool {
         self.guard.tiered && !self.is_nowhere(key)
     }
 
-    /// Notes that a look-up missed a key in memory.
+    /// Records that a lookup in memory missed a key that may have an item: see [`TierReads::take_false_miss`].
     #[cold]
     pub(crate) fn note_missing(self, key: &Key<'_>) {
         if !self.is_nowhere(key) {
@@ -319,14 +322,15 @@ impl<'l> TierReads<'_, 'l> {
         }
     }
 
-    /// True if a key that [`crate::Items::get`] or [`crate::Items::peek`] missed since the last call is
-    /// [`TierReads::is_false_miss`]. If so, a result that depends on that miss may be wrong.
+    /// Returns true if [`crate::Items::get`] or [`crate::Items::peek`] missed a key since the last call although the
+    /// key may have an item ([`TierReads::is_false_miss`]). If so, a result that depends on that miss may be wrong.
     #[inline(always)]
     pub fn take_false_miss(self) -> bool {
         self.guard.tiered && self.guard.unsettled.replace(false)
     }
 
-    /// Returns true if a slot on flash may be the key's. The caller holds the key's lock, so nothing comes in between.
+    /// Returns true if the key has no item in memory and a flash slot may belong to the key. The caller holds the key's
+    /// lock, so the slots cannot change meanwhile.
     #[cold]
     pub(crate) fn may_be_on_flash(self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
         if key.piece || find_locked(self.guard.store, locked, key).is_some() {
@@ -338,7 +342,7 @@ impl<'l> TierReads<'_, 'l> {
 }
 
 impl TierMoves<'_, '_> {
-    /// Counts a value that was served from flash. An item that is read often goes back to memory.
+    /// Counts a value that was served from flash. Moves an item that is read often back to memory.
     pub fn served(self, key: &Key<'_>, hit: FlashHit) {
         self.guard.counters().flash_hits.add(1);
         let at = hit.read.at;
@@ -353,7 +357,7 @@ impl TierMoves<'_, '_> {
         self.guard.own.reads.with(|reads| reads.recycle(hit.read));
     }
 
-    /// Takes in the reads that the tier has completed, and moves the items that are wanted in memory back.
+    /// Collects the reads that the tier has completed, and moves items back to memory if operations need them there.
     #[cold]
     pub(crate) fn settle_reads(self) {
         let (handle, tier) = (self.guard.own.id, tier(self.guard.store));
@@ -362,7 +366,7 @@ impl TierMoves<'_, '_> {
         while let Some(place) = self.guard.own.reads.with(|reads| reads.wanted_back(from)) {
             let read = self.guard.own.reads.with(|reads| reads.lift(place));
             match bring_back(self.guard, read) {
-                // Its entry goes with it, and the next one stands in its place.
+                // The entry is removed and another entry takes its index, so `from` does not advance.
                 Ok(read) => self.guard.own.reads.with(|reads| {
                     let (hash, at) = (read.hash, read.at);
                     reads.put_down(read);
@@ -381,7 +385,8 @@ fn known(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress, back: bool) ->
     guard.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
 }
 
-/// Examines a slot on flash for a key. `None`: the slot is not the key's, and the other slots have to be examined.
+/// Examines a flash slot for a key, and requests a read if there is none. Returns `None` if the slot is not the key's:
+/// the caller then examines the other slots.
 fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
     let (at, hash) = (slot.flash_address(), sought.hash().0);
     let (reads, walk) = (&guard.own.reads, matches!(sought, Sought::Hash(..)));
@@ -427,14 +432,14 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
     }
 }
 
-/// Discards a read that no request can use.
+/// Discards a read that no request can use, and clears the slot that names its address.
 fn drop_read(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress) {
     guard.own.reads.with(|reads| reads.forget(sought.hash().0, at));
     clear_flash(guard.store, guard.counters(), sought.namespace(), sought.hash(), at);
 }
 
-/// Stores an item that was read in memory, if its slot still names it. `Err`: that is not possible now, or the item is
-/// another key's.
+/// Stores an item that was read from flash in memory, if a slot still names its address. Returns `Err` if it cannot be
+/// stored now, or if the item is another key's. Otherwise returns `Ok`: the entry is no longer needed.
 fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRead> {
     let store = guard.store;
     let Found::Item(parts) = &read.found else { return Ok(read) };
@@ -468,7 +473,7 @@ fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRea
     Ok(read)
 }
 
-/// Returns the item in memory that an item on flash becomes.
+/// Returns the plan of the item in memory that replaces an item on flash.
 fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     Plan {
@@ -487,7 +492,7 @@ fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     }
 }
 
-/// Publishes the unpublished item in the slot in `word`, which names its copy on flash.
+/// Publishes the unpublished item in `word`, in place of the slot that names the item's copy on flash.
 fn publish_at(
     store: &Store,
     locked: &Locked<'_>,
@@ -504,14 +509,15 @@ fn publish_at(
         end_move(store, handle);
     } else {
         dies_on_flash(store, slot);
-        // Before its slot: what has one and is dead was being stored over others (`index::repair::clear_stored_over`).
+        // The item must be live before a slot names it. After a crash, a dead item with a slot counts as an unfinished
+        // replacement (`index::repair::clear_stored_over`).
         undead(store, unpublished);
     }
     locked.replace(word, slot, to, true);
     release(store, counters, slot, key.namespace, Some(true));
 }
 
-/// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
+/// Counts the slots that name items on flash, by a walk over all slots. Used to check the running count.
 pub(crate) fn flash_slots(store: &Store) -> u64 {
     let slots = (0..store.index.groups()).flat_map(|group| store.index.group_words(group));
     slots.filter(|(_, slot)| slot.is_flash()).count() as u64

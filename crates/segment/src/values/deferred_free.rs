@@ -10,7 +10,7 @@
 //! - A deferred free names objects and parts by numbers that are never reused, so it cannot remove a later item by
 //!   mistake. Some of the pieces or parts may already have been removed.
 //! - The queue does not outlive the process. In a memory file, the pieces and parts that it listed remain until they
-//!   are evicted.
+//!   are evicted, or removed as orphans after a crash ([`crate::values::orphans`]).
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 

@@ -1,18 +1,20 @@
 //! Changes of items. Every change is made under the stripe lock of the item's key.
 //!
-//! An operation first looks without a lock and decides what it would do. It writes the new bytes, if any, where no
-//! other thread can see them. Then it takes the lock and looks again. The operation completes only if nothing on which
-//! its decision was based has changed ([`Snap`]). Otherwise it starts over, a bounded number of times, and then parks.
+//! An operation first looks up the item without a lock and decides on its change. It writes the new bytes, if any,
+//! where no other thread can see them. Then it takes the lock and looks up the item again. The operation completes only
+//! if nothing on which its decision was based has changed ([`Snap`]). Otherwise it starts over, a bounded number of
+//! times, and then parks.
 //!
-//! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
-//! decides from the snapshot of that item, compares the snapshot with the item again under the lock, and reports the
-//! snapshot and its own change. The operation never looks up the key again to build its reply, because another client
-//! may have changed the item by then.
+//! **Replies describe one snapshot.** In each attempt, an operation decides from a snapshot of the item, and compares
+//! the snapshot with the item again under the lock. Its reply reports that snapshot and its own change. The operation
+//! never looks up the key again for its reply, because another client may have changed the item by then.
 //!
-//! **A token that a client receives** belongs to the very item that was marked CAS_TAKEN ([`crate::Versions::take`]):
+//! **A token that a client receives** belongs to the same item that was marked CAS_TAKEN ([`crate::Versions::take`]):
 //! the mark is set and the token is read in one step, under the lock. From then on every change of that item's value
-//! gives it another token. **While the index is rebuilt** ([`crate::durable::rebuild`]), a removal replaces the item by
-//! an item that has ended. So an older version that the rebuild finds later does not become the key's item again.
+//! gives it another token.
+//!
+//! **While the index is rebuilt** ([`crate::durable::rebuild`]), a removal replaces the item by an item that has
+//! already expired. So an older version that the rebuild finds later does not become the key's item again.
 //!
 //! **Changes in place** (number, expiry, lease) touch shared words of a published item. If the value changes and a
 //! client may know the CAS token, the operation stores the value first and a fresh token second. Readers load the token
@@ -84,7 +86,7 @@ impl<'l> Commits<'_, 'l> {
         Tokens { before, after: self.guard.own.tokens.fresh(store) }
     }
 
-    /// Runs `attempt` until it completes, a bounded number of times.
+    /// Calls `attempt` until it returns `Some`, at most [`RETRIES`] times. Then parks.
     pub(crate) fn retry<T>(
         self,
         mut attempt: impl FnMut(&mut Guard<'l>) -> Result<Option<T>, OpError>,

@@ -115,16 +115,16 @@ impl ItemsMut<'_, '_> {
 }
 
 impl Sizes<'_, '_> {
-    /// Checks that a value of `value_bytes` is allowed and fits into one piece.
+    /// Checks that a value of `value_bytes` bytes is allowed and fits in one item.
     pub(crate) fn check_whole(self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
         self.check_size(key, value_bytes)?;
         if value_bytes > self.whole_max(key) { Err(OpError::TooLarge) } else { Ok(()) }
     }
 
-    /// Checks that an item of this key with a value of `value_bytes` is allowed.
+    /// Checks that an item of this key with a value of `value_bytes` bytes is allowed.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`], if it is not.
+    /// [`OpError::TooLarge`] if the item is too large.
     pub fn check_fits(self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
         self.check_size(key, value_bytes)
     }
@@ -303,7 +303,7 @@ impl Expect {
         Self { there, flushed_before: None, kept: None }
     }
 
-    /// Returns the item that is expected.
+    /// Returns the expected item, or `None` if the key is expected to have no item.
     pub(crate) fn item(&self) -> Option<Snap> {
         self.there
     }
@@ -347,8 +347,8 @@ impl ItemsMut<'_, '_> {
     /// pieces.
     ///
     /// # Errors
-    /// If the value cannot be spliced. The error returns the writer. On [`OpError::Parked`] the caller calls again in a
-    /// later guard.
+    /// Returns the writer with the error if the value cannot be spliced. On [`OpError::Parked`] the caller calls again
+    /// in a later guard.
     pub fn splice_large(
         self,
         key: &Key<'_>,

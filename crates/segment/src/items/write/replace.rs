@@ -67,9 +67,9 @@ pub enum Replacement<'v> {
     Bytes {
         /// The bytes.
         value: &'v [u8],
-        /// The client flags, which are opaque to the store.
+        /// The client flags, which the store does not interpret.
         client_flags: u32,
-        /// Expiry of the new item.
+        /// The expiry of the new item.
         expire: Expire,
     },
     /// Store the value that was written in pieces. After [`Replaced::Done`] the pieces belong to the item, and the
@@ -82,7 +82,7 @@ pub enum Replacement<'v> {
         /// Expiry of the new item.
         expire: Expire,
     },
-    /// Store a typed value ([`crate::Value::Typed`]). Its bytes have to fit into one piece.
+    /// Store a typed value ([`crate::Value::Typed`]). Its bytes have to fit in one item.
     Typed {
         /// The type of the value, opaque to the store.
         kind: u8,
@@ -169,8 +169,8 @@ impl<'l> ItemsMut<'_, 'l> {
     /// Makes the change if the key is still in the state of `version`, which this guard has loaded.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (begin again in a later iteration), [`OpError::TooLarge`] (also if a part is longer than an
-    /// item in one piece), [`OpError::OutOfMemory`]. Nothing was changed.
+    /// [`OpError::Parked`] (begin again in a later iteration), [`OpError::TooLarge`] (also if a part does not fit in
+    /// one item), [`OpError::OutOfMemory`]. Nothing was changed.
     ///
     /// # Panics
     /// If a guard of another handle has loaded the version.
