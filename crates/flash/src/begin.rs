@@ -35,7 +35,7 @@ pub(crate) enum StartedFlash {
 }
 
 impl StartedFlash {
-    /// Returns true if the data that the table describes is no longer on the device.
+    /// Returns true if the data that the table describes is not on the device.
     pub(crate) fn forgets(&self) -> bool {
         !matches!(self, Self::Known | Self::Unread(_))
     }

@@ -435,7 +435,7 @@ impl Flash {
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 
-    /// Returns the number of free regions below which a region is reclaimed, so that eviction finds a free one.
+    /// Returns the number of free regions below which a region is reclaimed, so that eviction finds a free region.
     pub(crate) fn free_low(&self) -> usize {
         (OPEN_MAX + 1).max(self.regions.count() / 50).min(self.regions.count() / 3)
     }
@@ -521,7 +521,7 @@ impl Tier for Flash {
     }
 
     fn kill(&self, at: FlashAddress, tag: u16) {
-        // Marks for another life of the region would hit other items.
+        // A mark for an address of another life of the region would mark a wrong item as dead.
         if self.may_name(at) {
             self.regions.table.set_mark(at, tag);
         }

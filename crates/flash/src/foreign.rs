@@ -67,7 +67,7 @@ const fn end(name: &'static str, back: u64, align: u64, plus: u64, magic: &'stat
     Signature { name, at: At::End { back, align, plus }, magic }
 }
 
-/// Offsets of the signature of swap space, which ends a page, for pages of 4 KiB to 64 KiB.
+/// Offsets of the signature of swap space, which lies at the end of the first page, for pages of 4 KiB to 64 KiB.
 const SWAP: &[u64] = &[0xff6, 0x1ff6, 0x3ff6, 0x7ff6, 0xfff6];
 const LUKS_SECOND: &[u64] = &[0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000];
 const LVM: &[u64] = &[0x018, 0x218, 0x418, 0x618];

@@ -1,7 +1,7 @@
 //! Writes items: collects them in chunks of memory, and writes each full chunk to its region.
 //!
 //! ```text
-//!   chunk:  Free ──a region needs one──> Filling ──full──> Queued ──a thread takes it──> Writing ──written──> Free
+//!   chunk:  Free ──needed by a region──> Filling ──full──> Queued ──taken by a thread──> Writing ──written──> Free
 //! ```
 //!
 //! A region's chunks are filled and written in order, by one thread at a time. So the device holds a region up to

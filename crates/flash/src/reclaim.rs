@@ -40,7 +40,7 @@ pub(crate) struct Job {
     chunk: usize,
     /// Offset of the next item in the chunk.
     at: usize,
-    /// Bytes of the region's items that were rewritten to other regions.
+    /// Number of bytes of the region's items that were rewritten to other regions.
     again_bytes: usize,
     bytes: Vec<u8>,
     state: ReclaimState,

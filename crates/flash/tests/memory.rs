@@ -17,7 +17,7 @@ const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 const MEMORY_BYTES: u64 = 4 << 20;
 /// Length of key and value together.
 const ITEM_BYTES: u64 = 64;
-/// The goal in bytes per item.
+/// The maximum memory for an item on flash, in bytes.
 const BYTES_AN_ITEM_MAX: f64 = 10.0;
 
 /// The memory of a store full of items.

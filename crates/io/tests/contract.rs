@@ -713,7 +713,7 @@ struct Echo {
     token: Token,
     written: usize,
     read: usize,
-    /// Number of bytes that the server has received, then the bytes that it has not yet sent back.
+    /// Number of bytes that the server has received. `held` contains those that the server has not sent back yet.
     received: usize,
     held: Vec<u8>,
     readable: bool,

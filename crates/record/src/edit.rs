@@ -16,7 +16,7 @@ use crate::sets::{self, InSet};
 use crate::tree::{self, Finished, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
 use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
 
-/// From this number of bins on, [`Edit::set_all`] looks them up in a hash table.
+/// From this number of new values on, [`Edit::set_all`] looks up names in a hash table.
 const MANY: usize = 12;
 
 /// A record under construction.

@@ -73,7 +73,7 @@ impl IndexType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFull;
 
-/// An ordered collection of entries.
+/// A secondary index: an ordered collection of entries.
 #[derive(Debug, Default)]
 pub struct Index {
     entries: Vec<IndexPosting>,

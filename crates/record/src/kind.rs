@@ -7,7 +7,7 @@ use crate::{Damaged, NoParts, Record, Sets};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A record. Redis clients call it a hash.
+    /// A record outside any set. Redis clients see a record as a hash.
     Hash = 1,
     /// A record of a set ([`crate::Set`]). Redis clients see it as a hash, too.
     InSet = 2,

@@ -45,7 +45,7 @@ const ENTRY_NO_END: u64 = crate::END_MS_MAX;
 
 /// A source of the parts of large records.
 pub trait Source: std::fmt::Debug {
-    /// Returns the bytes of a part of a tree; `None` if the part, and with it the record, is lost.
+    /// Returns the bytes of a part of a tree. Returns `None` if the part is lost; the record is then lost too.
     fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
     /// Returns a new number, for a part or an object. The source never returns a number twice.
     fn fresh(&self) -> u64;

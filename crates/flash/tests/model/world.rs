@@ -178,7 +178,8 @@ impl World {
         self.begin_with(SimDisk::new(DISK_BYTES, 4096, seed), seed);
     }
 
-    /// Does a step. Returns a world for every point within it at which the process may be killed, and the changed key.
+    /// Does a step. Returns the worlds that start after a kill, one for each point of the step at which the process may
+    /// be killed, and the changed key.
     pub fn cut_step(&mut self) -> (Vec<Self>, Vec<u8>) {
         self.tier.begin();
         let before = self.model.clone();
@@ -261,8 +262,8 @@ impl World {
         true
     }
 
-    /// Looks up keys by their hashes in one iteration, from `at` on, until it parks. Checks that each reported item has
-    /// the value stored last.
+    /// Looks up keys by their hashes in one iteration, from `at` on, until a lookup parks. Checks that each reported
+    /// item has the value stored last.
     pub fn hashes_on(&mut self, keys: &[Vec<u8>], at: &mut usize, told: &mut dyn FnMut(&[u8])) {
         let mut met = Vec::new();
         let guard = self.handle.guard(self.now);
@@ -297,7 +298,7 @@ impl World {
         while self.flash.work(&mut self.scratch) {}
     }
 
-    /// Stores a value that ends later than all others.
+    /// Stores an item that expires later than all other items.
     pub fn set_late(&mut self, key: &[u8], value: &[u8]) {
         let expire = Expire::At(self.now.plus_ms(40 * 24 * 3_600_000));
         self.put(key, &Put { expire, ..Put::set(value) });
@@ -375,7 +376,7 @@ impl World {
         });
     }
 
-    /// Calls `act` in an iteration, and again in later ones as long as it parks.
+    /// Calls `act` in one iteration after another until it does not park. Returns its result.
     pub fn done<T>(&mut self, mut act: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>) -> Option<T> {
         for _ in 0..200_000 {
             let mut guard = self.handle.guard(self.now);

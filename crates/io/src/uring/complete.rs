@@ -176,7 +176,8 @@ impl Uring {
     /// Submits all entries, runs the kernel's deferred work, waits as long as `until` allows, and processes all
     /// completions.
     pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
-        // Sends complete as soon as they are submitted, so this waits for one more completion than there are sends.
+        // Sends normally complete as soon as they are submitted, so this waits for one completion more than the number
+        // of sends in flight.
         let want = 1 + self.flying;
         let result = match until {
             Until::Now => self.ring.submit(),

@@ -101,9 +101,9 @@ pub struct Uring {
     outbound: ManuallyDrop<Outbound>,
     slots: Box<[UringSlot]>,
     free: Vec<u32>,
-    /// Streams with a block to send at the next entry.
+    /// The slots of streams whose block the next entry into the kernel sends.
     queued: Vec<u32>,
-    /// Sends that have not completed.
+    /// The number of sends that the kernel has not completed.
     flying: usize,
     /// True if the kernel watches the waker.
     watches_waker: bool,
@@ -112,9 +112,9 @@ pub struct Uring {
     /// Number of entries that [`Uring::push`] refuses, for tests.
     #[cfg(test)]
     refusals: u32,
-    /// Closed streams with bytes that their peers have not taken.
+    /// The slots of closed streams with unsent bytes, each with the time since which the stream waits for its peer.
     lingering: VecDeque<(u32, Instant)>,
-    /// Streams with events for their owner.
+    /// The slots of streams with pending events.
     due: VecDeque<u32>,
     turn: u64,
     detours: Detours,

@@ -85,7 +85,7 @@ pub enum SliceKind {
     Idle,
     /// Evicting a segment.
     Evict,
-    /// Removing a segment whose items have all ended, or were flushed.
+    /// Removing the items of a segment that has expired or was flushed.
     Expire,
     /// Copying the live items out of a segment that is mostly dead.
     Compact,

@@ -226,7 +226,7 @@ impl Shadows {
         self.shadows.iter_mut().for_each(|shadow| shadow.misses *= DECAY);
     }
 
-    /// The maximum memory of all shadows, in bytes: their hash tables, which may be a quarter empty, and their queues.
+    /// The maximum memory of all shadows, in bytes: their hash tables with unused entries, and their queues.
     pub(crate) const BYTES_MAX: u64 =
         (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, ShadowEntry)>() + 3 * size_of::<u64>())) as u64;
 }

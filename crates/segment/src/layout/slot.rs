@@ -23,8 +23,8 @@ use crate::tier::FlashAddress;
 /// The number of reads that move an item from the small queue to the main queue. The published policy (S3-FIFO) needs
 /// two. Here one suffices, because a segment holds items for a longer time.
 pub(crate) const PROMOTE_FREQ: u64 = 1;
-/// The initial frequency of an item whose key has a ghost. The item moves to the main queue at the end of the small
-/// queue, unless it is long.
+/// The initial frequency of an item whose key has a ghost. The item moves to the main queue when its segment leaves the
+/// small queue, unless the item is long.
 pub(crate) const GHOST_FREQ: u64 = PROMOTE_FREQ;
 
 /// An index slot's value.

@@ -21,7 +21,8 @@ use crate::locks::undo_log::{LOG_BYTES, UndoLog};
 /// The number of bits of a sequence: those that a CAS token has for it.
 const SEQUENCE_BITS: u32 = 64 - crate::layout::header::TOKEN_OFFSET_BITS;
 
-/// The memory of a store's words and bytes.
+/// All memory of a store: persistent header, index with its locks, segment headers, heap, and the parts that only a
+/// file has.
 #[derive(Debug)]
 pub(crate) struct Backing {
     pub(crate) kept: PersistentPage,

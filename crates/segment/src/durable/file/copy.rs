@@ -120,7 +120,7 @@ pub fn copy_flash(
         drop(guard);
         match stepped {
             Ok(next) => cursor = next,
-            // The read of an item on flash was requested.
+            // The walk has requested the read of an item on flash and has to wait for it.
             Err(_) => work(),
         }
     }

@@ -41,7 +41,7 @@ pub struct FileStats {
     pub segments: [u64; STATES.len()],
     /// The number of items, as the headers of segments count them.
     pub items: u64,
-    /// The size of those items, in bytes.
+    /// The total size of the items, in bytes.
     pub item_bytes: u64,
     /// The number of items of each namespace.
     pub items_by_namespace: [u64; Namespace::MAX],
