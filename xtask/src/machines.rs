@@ -1,6 +1,6 @@
-//! Runs tools that find faults beyond ordinary tests: models of interleavings, sanitizers, fuzzing.
+//! Runs tools that find faults which ordinary tests miss: models of thread interleavings, sanitizers, fuzzing.
 //!
-//! Each prints one line with the reason if it is skipped because the toolchain lacks a component.
+//! A tool is skipped if the toolchain lacks a component; the function then prints one line with the reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn execute(command: &mut Command) -> Result<bool, String> {
 
 /// Returns a cargo command in `root`, with the toolchain that `root` selects.
 pub fn cargo(root: &Path) -> Command {
-    // Otherwise a toolchain chosen by `cargo +name` would be inherited.
+    // Removes the variables by which the command would inherit a toolchain that the user chose with `cargo +NAME`.
     let mut command = Command::new("cargo");
     command.current_dir(root).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
     command
@@ -25,7 +25,8 @@ fn packages(command: &mut Command) -> &mut Command {
     UNSAFE_PACKAGES.iter().fold(command, |command, package| command.args(["-p", package]))
 }
 
-/// Returns this machine's target. Sanitizers need it explicitly, so that build scripts are not instrumented.
+/// Returns this machine's target triple. Builds with sanitizers pass it as `--target`, so that cargo does not
+/// instrument build scripts.
 fn host() -> Result<String, String> {
     let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -91,7 +92,7 @@ pub fn miri(root: &Path, target: &Path) -> Result<bool, String> {
 }
 
 /// Cargo's setting that runs every test program under valgrind. Only definite leaks count, because the test harness
-/// holds a few blocks only by inner pointers, which valgrind reports as possibly lost.
+/// references a few blocks only by inner pointers, and valgrind reports such blocks as possibly lost.
 const VALGRIND: &str = "target.'cfg(all())'.runner = ['valgrind', '-q', '--error-exitcode=99', '--leak-check=full', \
     '--show-leak-kinds=definite', '--errors-for-leak-kinds=definite']";
 
@@ -109,13 +110,13 @@ pub fn valgrind(root: &Path) -> Result<bool, String> {
     execute(command.env("RUST_TEST_THREADS", "1"))
 }
 
-/// Compiler flags that count edges and comparisons, as libFuzzer needs them.
+/// Compiler flags that instrument a program for libFuzzer: AddressSanitizer, and counters of edges and comparisons.
 const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cdebug-assertions \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
 /// Runs each fuzz target for `seconds` seconds, from its seeds in the repository. New inputs are stored in the target
-/// directory: those that reach new code in `fuzz/found/TARGET`, a failing one as `fuzz/TARGET-crash-...`.
+/// directory: inputs that reach new code in `fuzz/found/TARGET`, and a failing input as `fuzz/TARGET-crash-...`.
 ///
 /// # Errors
 /// If a directory cannot be read or created, or if cargo or a target cannot be started.

@@ -1,14 +1,15 @@
-//! Measures on sockets how long a client's `PING` waits while another client runs a long command, beside the servers
-//! that such clients know.
+//! Measures over sockets how long a client's `PING` waits while another client runs a long command, for Gannet and for
+//! its peers redis-server and memcached.
 //!
 //! ```text
 //!   bystander  a PING is due every 500 us; each is timed from its due instant, so a stall counts for every
 //!              PING that was due during it
-//!   noise      one connection: the command, then a request whose reply marks its end, repeatedly
+//!   noise      one connection: sends the long command, then a request whose reply marks the command's end;
+//!              repeats both
 //! ```
 //!
-//! Each server has one thread on CPU 0. Both clients share CPU 1, the noise with the lowest priority. The commands are
-//! those of the test under the simulated clock, which excludes the machine's influence.
+//! Each server has one thread on CPU 0. Both clients share CPU 1; the noise has the lowest priority. A test of the
+//! server runs the same commands under a simulated clock, where the machine's speed has no influence.
 
 #[path = "../../../crates/server/tests/server/bystander/table.rs"]
 mod table;
@@ -35,9 +36,9 @@ const MIB: usize = 1 << 20;
 
 /// The size of the measurement.
 struct BystanderPlan {
-    /// Number of keys and fields.
+    /// Number of keys, or of fields, that are stored for a command that walks over all of them.
     scale: usize,
-    /// Time for which a command is repeated.
+    /// Time for which the noise repeats a command.
     turn: Duration,
 }
 
@@ -72,10 +73,10 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
         false => BystanderPlan { scale: 1_000_000, turn: Duration::from_secs(2) },
     };
     println!(
-        "A PING is due every {PERIOD:?} and is timed from then, beside one client that repeats a command for {:?}, or \
-         runs it once if it is long only once; {} keys or fields for commands that walk over all. Peers: \
-         redis-server, and memcached for its protocol's commands; a dash if the peer has no such command, or closes \
-         the connection because of its length.\n",
+        "A PING is due every {PERIOD:?}, and its time counts from that instant. Meanwhile another client repeats a \
+         command for {:?}, or runs it once if only its first run takes long. Commands that walk over all keys or \
+         fields find {} of them. The peer is memcached for its protocol's commands, and redis-server for all others; \
+         a dash if the peer does not have the command, or closes the connection because the command is too long.\n",
         plan.turn, plan.scale
     );
     println!(
@@ -105,7 +106,7 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     pin(None)
 }
 
-/// Measures the commands of a protocol on Gannet, and then on its peer. The two servers do not run at the same time,
+/// Measures the commands of a protocol on Gannet, and then on the peer. The two servers do not run at the same time,
 /// because they share a CPU and even an idle server uses some of it.
 fn compare(
     group: &Group,
@@ -126,8 +127,8 @@ fn compare(
     Ok(())
 }
 
-/// Returns the results of each command on a server of this kind. For the entry `None`, no command runs beside the
-/// bystander.
+/// Returns the results of each command on a server of this kind. An entry `None` of `runs` measures the bystander
+/// alone. A result is `None` if the server does not have the command, or closes the connection because of its length.
 fn measure(
     kind: ServerKind,
     group: &Group,
@@ -175,7 +176,7 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The words of a request in RESP.
+/// Returns the words of a RESP request: the command's name and its arguments.
 fn words(request: &[u8]) -> Vec<&[u8]> {
     let (mut words, mut rest) = (Vec::new(), request);
     while let Some(end) = memchr::memmem::find(rest, b"\r\n") {
@@ -191,7 +192,7 @@ fn words(request: &[u8]) -> Vec<&[u8]> {
     words
 }
 
-/// Converts a request to memcached's protocol; only `SET` has an equivalent.
+/// Converts a RESP `SET` to memcached's `set`. The keys for memcached are stored with no other command.
 fn in_memcached(request: &[u8]) -> Vec<u8> {
     let words = words(request);
     let (key, value) = (words[1], words[2]);
@@ -199,7 +200,8 @@ fn in_memcached(request: &[u8]) -> Vec<u8> {
     [b"set ", key, b" 0 0 ", length.as_bytes(), b"\r\n", value, b"\r\n"].concat()
 }
 
-/// Stores the keys that the commands use. Nothing is stored on a peer that does not support the commands for it.
+/// Stores the keys that the commands use. Stops without an error at the first batch of commands that a peer does not
+/// know.
 fn fill(server: &TestServer, group: &Group) -> std::io::Result<()> {
     let mut stream = connect(server.resp)?;
     let mut buffer = vec![0; 64 << 10];
@@ -238,7 +240,7 @@ fn has_command(address: SocketAddr, entry: &BystanderCase) -> std::io::Result<bo
     Ok(!answer.starts_with(b"*1\r\n*-1") && !answer.starts_with(b"*1\r\n_") && !answer.starts_with(b"*1\r\n$-1"))
 }
 
-/// Times the bystander's requests while another client runs the command, or while there is no other client.
+/// Times the bystander's requests while another client runs the command of `entry`, or alone if that is `None`.
 fn beside(
     address: SocketAddr,
     wire: Wire,
@@ -265,9 +267,10 @@ fn wait(time: Duration) -> u64 {
     0
 }
 
-/// Runs the command once or until the time is over. Returns the number of runs.
+/// Runs the command at least once, and repeats it until the time is over unless only its first run takes long. Returns
+/// the number of runs.
 fn run_again_and_again(address: SocketAddr, entry: &BystanderCase, plan: &BystanderPlan) -> std::io::Result<u64> {
-    // The bystander must not wait for this thread, which receives a few MiB of replies.
+    // This thread receives a few MiB of replies. The low priority prevents that the bystander waits for it.
     let _ = rustix::process::nice(19);
     let mut stream = connect(address)?;
     let (mark, end) = entry.mark();
@@ -295,7 +298,8 @@ fn run_again_and_again(address: SocketAddr, entry: &BystanderCase, plan: &Bystan
     Ok(done)
 }
 
-/// Sends a short request whenever one is due, until `over` is set. Returns the times in ns, in ascending order.
+/// Sends a `PING`, or memcached's `mn`, every [`PERIOD`] until `over` is set. Returns the times in ns, in ascending
+/// order.
 fn time_pings(stream: &mut TcpStream, wire: Wire, over: &AtomicBool) -> std::io::Result<Vec<u64>> {
     let (request, answer): (&[u8], &[u8]) = match wire {
         Wire::Resp => (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
@@ -309,7 +313,7 @@ fn time_pings(stream: &mut TcpStream, wire: Wire, over: &AtomicBool) -> std::io:
         if now < due {
             std::thread::sleep(due - now);
         }
-        // A sleep that ends late is a delay of this thread.
+        // If this thread's sleep ended late, that is not the server's delay, so the time counts from the sleep's end.
         let from = if now < due { Instant::now() } else { due };
         stream.write_all(request)?;
         stream.read_exact(&mut got)?;
@@ -339,7 +343,7 @@ mod tests {
         for (kind, wire) in [(ServerKind::Redis, Wire::Resp), (ServerKind::Memcached, Wire::Memcache)] {
             let server = TestServer::start(kind, &ServerOptions::memory(64)).expect("it is installed");
             fill(&server, &group).expect("it takes them");
-            // memcached takes no `gat` line of that length.
+            // memcached refuses a `gat` line of that length.
             for entry in entries.iter().filter(|entry| entry.wire == wire && !entry.name.starts_with("gat")) {
                 assert!(has_command(server.address, entry).expect("it answers"), "{}", entry.name);
                 let outcome = beside(server.address, wire, Some(entry), &plan).expect("both are answered");

@@ -1,8 +1,9 @@
 //! Measures the cost of memory in a file: CPU per request, and the times of sets while pages are written back.
 //!
 //! ```text
-//!   cost   the same requests to servers whose memory is private, on tmpfs, on a disk: CPU, by round
-//!   tails  sets in the open loop for longer than the kernel leaves a changed page alone (30 s)
+//!   cost   the same requests to servers whose memory is private, in a file on tmpfs, in a file on disk: the CPU time
+//!          per request in each round
+//!   tails  sets in the open loop, for longer than the age at which the kernel writes back a changed page (30 s)
 //! ```
 
 use std::time::Duration;
@@ -15,7 +16,8 @@ use testbed::server::{MemoryFile, ServerKind, ServerOptions, TestServer, pin};
 const MEMORY_MIB: u64 = 1024;
 const VALUE_BYTES: usize = 200;
 const LOAD: BenchLoad = BenchLoad { connections: 50, depth: 16 };
-/// Number of keys for the tails: more than the kernel's threshold for immediate write-back.
+/// Number of keys for the tails. Their items exceed the amount of changed pages at which the kernel writes back at
+/// once.
 const TAIL_KEYS: usize = 500_000;
 const TAIL_VALUE_BYTES: usize = 1000;
 /// The rate at which the tails are measured, as a share of the highest rate.
@@ -56,7 +58,7 @@ fn cost(quick: bool) -> Result<(), String> {
         true => RoundsPlan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(300) },
         false => RoundsPlan { rounds: 15, rounds_extra_max: 10, turn: Duration::from_secs(1) },
     };
-    // The places with checkpoints are left out, because a checkpoint's cost is not part of a request.
+    // The place with checkpoints is left out, because a checkpoint's cost is not part of a request.
     let places = &PLACES[..4];
     let servers = places.iter().map(|(_, file)| server(*file)).collect::<Result<Vec<_>, _>>()?;
     servers.iter().try_for_each(|server| store_keys(server.address))?;
@@ -111,7 +113,7 @@ fn tails(quick: bool) -> Result<(), String> {
     let mut seen = vec![Vec::new(); PLACES.len()];
     for _ in 0..rounds {
         for ((_, file), times) in PLACES.iter().zip(&mut seen) {
-            // One server at a time, after the previous one's pages were written.
+            // Waits until the previous server's pages are written, so that they do not delay this server.
             rustix::fs::sync();
             let server = server(*file)?;
             pin(Some(GENERATOR_CPU))?;

@@ -1,11 +1,11 @@
-//! Measures items on flash: the time of a hit there beside the device's own time, its effect on hits in memory, and the
-//! memory per item; beside memcached's extstore.
+//! Measures items on flash, for Gannet and for memcached's extstore: the time of a hit on flash and of a plain read of
+//! the device, the effect of such hits on hits in memory, and the memory per item.
 //!
 //! ```text
-//!   fill     sets of values of 1000 B, far more than fit in memory; then keys that stay in memory
-//!   device   fio's reads of 4 KiB at random places of such a file, past the page cache, one at a time
-//!   hits     one connection, one get at a time, of the keys that were stored first
-//!   memory   gets of keys in memory at a fifth of the highest rate, alone and beside as many gets of flash as possible
+//!   fill     sets of values of 1000 B, far more than fit in memory; then sets of keys that stay in memory
+//!   device   fio reads 4 KiB at random places of a file of the same size, past the page cache, one read at a time
+//!   hits     one connection, one get at a time, of keys whose items are on flash
+//!   memory   gets that hit memory, at a fifth of the highest rate, alone and beside as many gets from flash as possible
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,13 +23,14 @@ const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &[
 const VALUE_BYTES: usize = 1000;
 /// Requests sent together while the server is filled.
 const BATCH: usize = 50;
-/// Maximum factor by which gets of flash may slow hits in memory.
+/// Maximum factor by which gets from flash may slow hits in memory.
 const GOAL: f64 = 1.3;
 /// The rate of gets that hit memory, as a share of their highest rate.
 const QUIET_SHARE: f64 = 0.2;
 
 /// Number of keys that the flood requests, beginning with key number [`FIRST`]. Their items together are larger than
-/// the memory. The first and the last keys of the store are excluded: memcached drops some, and has others in memory.
+/// the memory. The first and the last keys of the store are excluded, because memcached drops some of them and has
+/// others in memory.
 const FLOODED: usize = 700_000;
 const FLOODED_QUICK: usize = 100_000;
 const FIRST: usize = 800_000;
@@ -39,7 +40,8 @@ struct FlashPlan {
     keys: usize,
     /// Memory in MiB: enough for extstore's data per item, and far less than the keys need.
     memory_mib: u64,
-    /// The first key that the flood requests, their number, and the function that writes a request.
+    /// Number of the first key that the flood requests; then the number of such keys, and the function that returns a
+    /// request for the flood.
     first: usize,
     flooded: usize,
     request: fn(usize) -> Vec<u8>,
@@ -108,7 +110,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         };
         let server = TestServer::start(kind, &options)?;
         pin(Some(GENERATOR_CPU))?;
-        // Stored before the rest, because memcached has no free page for another item size once its memory is full.
+        // Stores these keys first, because memcached has no free page for another item size once its memory is full.
         store_keys(server.address)?;
         fill(&server, plan.keys)?;
         store_keys(server.address)?;
@@ -171,7 +173,8 @@ fn key(number: usize) -> String {
     format!("flash:{number:018}")
 }
 
-/// Any order works, except the order in which the keys were stored.
+/// Returns the flood's request with this number. The keys are requested in an order other than the one in which they
+/// were stored.
 fn flash_request<const FIRST: usize, const KEYS: usize>(number: usize) -> Vec<u8> {
     format!("get {}\r\n", key(FIRST + number.wrapping_mul(7919) % KEYS)).into_bytes()
 }
@@ -195,8 +198,8 @@ fn fill(server: &TestServer, keys: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of items on flash, and the bytes of memory per item on flash. For Gannet, these are the bytes of
-/// the index per item when the index is fullest. For memcached, they are the chunk that holds the item's header, which
+/// Returns the number of items on flash, and the bytes of memory per item on flash. For Gannet, the memory is the
+/// index, counted per item when the index is fullest. For memcached, it is the chunk with the item's header, which
 /// stays in memory, and a word of the hash table.
 fn on_flash(server: &TestServer) -> Result<(u64, f64), String> {
     if server.kind == ServerKind::Memcached {
@@ -208,7 +211,7 @@ fn on_flash(server: &TestServer) -> Result<(u64, f64), String> {
         };
         let classes = column("chunk_size").into_iter().zip(column("used_chunks"));
         let most = classes.max_by_key(|(_, used)| *used).map_or(0, |(bytes, _)| bytes);
-        // In addition there is a word of the hash table, which has 1 to 1.5 words per item.
+        // Adds one word of the hash table, which has 1 to 1.5 words per item.
         return Ok((items, most as f64 + 8.0));
     }
     let page = server.admin_page("/metrics")?;
@@ -227,7 +230,7 @@ fn hit_times(server: &TestServer, plan: &FlashPlan) -> std::io::Result<(Vec<u64>
     let (mut times, mut line) = (Vec::with_capacity(plan.reads), String::new());
     let mut value = vec![0; VALUE_BYTES + 7];
     for number in 0..plan.reads {
-        // Each key once, so that none has returned to memory.
+        // Requests each key once, because a get may bring its item back to memory.
         let request = format!("get {}\r\n", key(plan.first + number * 3 % plan.flooded));
         let begun = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
@@ -243,7 +246,8 @@ fn hit_times(server: &TestServer, plan: &FlashPlan) -> std::io::Result<(Vec<u64>
     Ok((times, found))
 }
 
-/// Runs gets in memory alone and beside gets of flash, alternating. Returns their times and the rate of flash gets.
+/// Runs gets that hit memory, alternately alone and beside gets from flash. Returns the times of the former, and the
+/// number of gets from flash per second.
 fn memory_hits(server: &TestServer, plan: &FlashPlan) -> Result<(Vec<(NeighbourTurn, NeighbourTurn)>, f64), String> {
     let talk = Talk::gets();
     let io = |error: std::io::Error| format!("{}: {error}", server.kind.name());

@@ -1,8 +1,8 @@
-//! A neutral load: N connections with D requests in flight each. The next D requests are sent when the last D have
-//! their replies.
+//! A load generator that treats all servers alike: N connections with D requests in flight on each. A connection sends
+//! its next D requests when all of the previous D have their replies.
 //!
-//! One thread, epoll, all buffers allocated at the start. It does the same work for every server, and checks that each
-//! batch of replies has exactly the length of D replies and ends like a reply.
+//! The generator has one thread with epoll, and allocates all buffers at the start. It checks that each batch of
+//! replies has exactly the length of D replies and ends like a reply.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Gets of all keys, which hit.
+    /// Creates gets of all keys; each is a hit after [`store_keys`].
     pub fn gets() -> Self {
         Self::of(KEYS, REPLY_BYTES, b"END\r\n", |out, index| out.extend(format!("get {}\r\n", key(index)).bytes()))
     }
@@ -223,7 +223,8 @@ impl<'t> Generator<'t> {
             Err(error) => return Err(error.to_string()),
         }
         let ended = connection.tail.ends_with(reply_end);
-        // Values that contain the end of a reply are not requested, and a truncated line has no end.
+        // No requested value contains `reply_end`, and a truncated reply does not end with it. So these bytes are a
+        // complete reply, but of another length.
         let short = ended && reply_end.len() > 2 && !connection.received_bytes.is_multiple_of(reply_bytes);
         if connection.received_bytes > expected || short {
             return Err(format!("{} bytes arrived where {expected} were due", connection.received_bytes));

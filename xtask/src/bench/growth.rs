@@ -1,13 +1,14 @@
 //! Measures the background thread's slices while the index grows under load, and while the memory is raised and
 //! lowered.
 //!
-//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads stored items. One
-//! has all its memory from the start. The memory of the other begins with 64 MiB, is raised step by step, and is then
-//! lowered again. The
-//! result is the longest slice by kind, in CPU time of its thread. (On a machine with fewer free CPUs than threads,
-//! wall time includes other threads.) On a virtual machine even CPU time includes time taken by the host. So a control
-//! thread spins for 200 us at intervals beside each server. Any time beyond that is due to the machine, and the
-//! slices of that length are counted beside the longest one.
+//! Two servers are filled with items of 24 + 200 bytes through one connection, while another connection reads stored
+//! items. The first server has all its memory from the start. The second starts with 64 MiB, which are raised step by
+//! step and then lowered again. The result is the longest slice of each kind, in CPU time of its thread: on a machine
+//! with fewer free CPUs than threads, wall time would include other threads.
+//!
+//! On a virtual machine even CPU time includes time taken by the host. So beside each server a control thread
+//! repeatedly spins for 200 us. The time by which its longest spin exceeds 200 us is due to the machine. The number
+//! of slices above 1 ms is printed beside the longest slice.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -51,7 +52,7 @@ pub fn run(item_mib: u64) -> Result<(), String> {
     let begun = Instant::now();
     let mut limit_mib = SMALL_MIB;
     fill(&server, items, |stored| {
-        // Raised before the fill, so that nothing is evicted.
+        // Raises the limit before the memory is full, so that nothing is evicted.
         while limit_mib < memory_mib && stored * ITEM_BYTES > (limit_mib << 20) / 2 {
             limit_mib = (limit_mib * 2).min(memory_mib);
             set_limit(&server, limit_mib)?;
@@ -115,7 +116,7 @@ fn read(server: &TestServer, stored: &AtomicU64, over: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// The longest turn of [`spin`], in ns of CPU time.
+/// The longest single spin of the control thread ([`spin`]), in ns of CPU time.
 static CONTROL_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Spins for 200 us of CPU time and sleeps for 1 ms, until `over` is set.

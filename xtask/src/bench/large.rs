@@ -1,8 +1,8 @@
-//! Measures values of 1 MiB and 100 MiB: bytes per second beside a plain transfer over loopback, and the growth of the
-//! server.
+//! Measures values of 1 MiB and 100 MiB: bytes per second in comparison with a plain transfer over loopback, and the
+//! growth of the server's resident memory.
 //!
-//! The plain transfer is the limit: a thread on the server's CPU that only reads as many bytes into one buffer, or
-//! writes them from one.
+//! The plain transfer is the upper limit: a thread on the server's CPU reads the same number of bytes into one buffer,
+//! or writes them from one buffer, and does nothing else.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 const VALUE_MIB: [usize; 2] = [1, 100];
 /// Bytes that the generator and the plain transfer read or write with one system call.
 const CALL_BYTES: usize = 256 << 10;
-/// Values in use at the same time, in MiB.
+/// Total length of all stored values, in MiB; each of the two sizes has half.
 const KEPT_MIB: usize = 400;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
@@ -59,7 +59,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     }
     pin(Some(GENERATOR_CPU))?;
     for peer in peers.iter_mut().skip(1) {
-        // All memory is used once before the measurement.
+        // Overwrites the values several times, so that the server has touched its memory before RSS is read.
         VALUE_MIB.into_iter().try_for_each(|mib| transfer(peer, Way::Set, mib, 3 * KEPT_MIB).map(|_| ()))?;
         peer.rss_bytes = peer.server.as_ref().map_or(0, TestServer::rss_bytes);
     }
@@ -95,7 +95,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     pin(None)
 }
 
-/// Transfers `turn_mib` MiB in values of `mib` MiB. Returns the speed and the server's CPU cost.
+/// Transfers `turn_mib` MiB in values of `mib` MiB. Returns the speed in GB/s, and the server's CPU time in ns per KiB.
 fn transfer(peer: &mut Peer, way: Way, mib: usize, turn_mib: usize) -> Result<(f64, f64), String> {
     let bytes = vec![b'v'; CALL_BYTES];
     let cpu = || peer.server.as_ref().map_or(0, TestServer::cpu_ns);
@@ -149,7 +149,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     connect().map_err(|error| error.to_string())
 }
 
-/// Starts a thread that only transfers bytes.
+/// Starts the thread of the plain transfer, and connects to it.
 fn plain() -> Result<Peer, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let address: SocketAddr = listener.local_addr().map_err(|error| error.to_string())?;
@@ -158,7 +158,7 @@ fn plain() -> Result<Peer, String> {
         if let Ok((stream, _)) = listener.accept()
             && stream.set_nodelay(true).is_ok()
         {
-            // The thread ends with its peer.
+            // An error ends the thread. It occurs when the generator closes the connection.
             let _ = move_bytes(stream);
         }
     });

@@ -18,7 +18,7 @@ pub struct ItemShape {
     pub ttl_s: u32,
 }
 
-/// The shapes of the table.
+/// The shapes that are measured, one in each row of the printed table.
 pub const SHAPES: [ItemShape; 7] = [
     ItemShape { key_bytes: 16, value_bytes: 64, ttl_s: 0 },
     ItemShape { key_bytes: 16, value_bytes: 64, ttl_s: 86_400 },
@@ -47,12 +47,12 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Returns the bytes of the memory limit per item, beyond key and value.
+    /// Returns the memory limit divided by the number of items, minus the bytes of key and value.
     pub fn overhead_of_limit(&self) -> f64 {
         self.memory_bytes as f64 / self.items as f64 - self.payload()
     }
 
-    /// Returns the bytes of resident memory per item, beyond key and value.
+    /// Returns the resident memory divided by the number of items, minus the bytes of key and value.
     pub fn overhead_of_rss(&self) -> f64 {
         self.rss_bytes as f64 / self.items as f64 - self.payload()
     }
@@ -91,7 +91,7 @@ pub fn fill(kind: ServerKind, shape: ItemShape, memory_mib: u64) -> Result<Fill,
     Ok(Fill { shape, memory_bytes, items, rss_bytes, rss_empty_bytes, stats })
 }
 
-/// A client that stores and counts.
+/// A client that stores items, and counts the readable ones.
 pub(super) struct StoringClient {
     reader: BufReader<TcpStream>,
     batch: Vec<u8>,
@@ -110,7 +110,7 @@ impl StoringClient {
         Ok(Self { reader: BufReader::new(stream), batch: Vec::new(), resp })
     }
 
-    /// Stores items `first` to `first + count`.
+    /// Stores `count` items, beginning with number `first`.
     pub(super) fn store(&mut self, shape: ItemShape, first: u64, count: u64) -> Result<(), String> {
         let value = vec![b'x'; shape.value_bytes];
         let mut sent = 0;
@@ -183,7 +183,7 @@ impl StoringClient {
     }
 }
 
-/// Appends a RESP request: an array of its words.
+/// Appends a RESP request: an array with the words as bulk strings.
 fn write_resp(words: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {

@@ -1,7 +1,9 @@
-//! Basic measurements: CPU per get beside a null server, and bytes per item, printed as Markdown tables.
+//! Measurements of `xtask bench`, printed as Markdown tables. The basic two are CPU time per get, compared with a null
+//! server, and bytes per item.
 //!
-//! CPU time is the cost of a request regardless of other load; wall-clock rates are printed beside it. Each round runs
-//! the servers in turn, and R is a ratio within one round: the null server's CPU / the server's CPU.
+//! CPU time is the cost of a request regardless of other load on the machine; wall-clock rates are printed too. Each
+//! round runs the servers one after another. R is a ratio within one round: the null server's CPU time per get / the
+//! server's CPU time per get.
 
 mod bystander;
 mod file;
@@ -29,7 +31,7 @@ use testbed::server::ServerKind;
 /// The selected measurements and their length.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Fewer and shorter rounds, less memory: only to test the measurements.
+    /// True for fewer and shorter rounds and less memory, which only test that the measurements work.
     pub quick: bool,
     /// Servers, including the null server.
     pub kinds: Vec<ServerKind>,
@@ -45,9 +47,9 @@ pub struct BenchOptions {
     pub large: bool,
     /// Measure a storm of connections beside a steady load.
     pub storm: bool,
-    /// Measure a namespace beside one that is flooded.
+    /// Measure the requests of a namespace while another namespace is flooded.
     pub neighbour: bool,
-    /// Measure how long a client waits beside one that runs a long command.
+    /// Measure how long a client waits while another client runs a long command.
     pub bystander: bool,
     /// Measure the restart time of a store.
     pub restart: bool,
@@ -59,11 +61,11 @@ pub struct BenchOptions {
     pub resp: bool,
     /// Measure the effect of a takeover by a new process on clients.
     pub upgrade: bool,
-    /// Only rows whose names begin with one of these.
+    /// Beginnings of the names of the rows to measure; if empty, all rows are measured.
     pub rows: Vec<String>,
-    /// Only the load with this number of connections.
+    /// If set, only loads with this number of connections are measured.
     pub connections: Option<usize>,
-    /// Only the load with this number of requests in flight on each connection.
+    /// If set, only loads with this number of requests in flight on each connection are measured.
     pub depth: Option<usize>,
 }
 

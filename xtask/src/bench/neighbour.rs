@@ -1,15 +1,15 @@
-//! Measures a noisy neighbour: two namespaces of one server, one of which is flooded, and the effect on the other's
-//! times.
+//! Measures the effect of a noisy neighbour: one of a server's two namespaces is flooded, and the response times of the
+//! other namespace are measured.
 //!
 //! ```text
 //!   quiet   50 connections, gets at a fifth of the highest rate, each timed from its due instant
 //!   loud    50 connections, sets of new keys, so that each evicts another item of its namespace
-//!   round   quiet alone, then beside each flood in turn; the result is the ratio of its p999
+//!   round   quiet alone, then beside a flood; the result is the quiet load's p999 beside the flood / alone
 //! ```
 //!
 //! Both namespaces have their own memory and are selected by key prefix. One thread generates both loads, so the
-//! flood's cost in the generator is included. The null server, whose flood consists of gets, shows the size of that
-//! cost.
+//! quiet load's times include the generator's work for the flood. The null server, whose flood consists of gets, shows
+//! the size of that effect.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -37,7 +37,7 @@ const LOUD: &str = "loud";
 const LOUD_MIB: usize = 64;
 /// Highest ratio that meets the goal.
 const GOAL: f64 = 2.0;
-/// Tokens from this number on belong to the flood.
+/// Lowest epoll token of the flood's connections; those of the quiet load are lower.
 const LOUD_TOKEN: u64 = 1 << 32;
 
 /// The load of the flooded namespace.
@@ -46,9 +46,10 @@ struct Flood {
     /// The flood's rate as a share of the highest; `None` for as much as possible, with [`DEPTH`] in flight on each
     /// connection.
     share: Option<f64>,
-    /// The namespace's quota of operations, as such a share.
+    /// The flooded namespace's quota of operations per second, as a share of the highest rate.
     quota: Option<f64>,
-    /// True if the goal applies: a neighbour without a CPU limit uses all of the CPU.
+    /// True if the goal applies to this flood. It does not apply to a neighbour without a limit, which uses all of the
+    /// CPU.
     has_goal: bool,
 }
 
@@ -151,7 +152,7 @@ fn get(number: usize) -> Vec<u8> {
     format!("get {}\r\n", generator::key(number % KEYS)).into_bytes()
 }
 
-/// Returns a figure of a namespace; 0 for a server without an admin port.
+/// Returns a namespace's metric `gannet_namespace_NAME`; 0 for a server without an admin port.
 fn figure(server: &TestServer, name: &str, namespace: &str) -> Result<u64, String> {
     if server.admin.is_none() {
         return Ok(0);
@@ -206,14 +207,14 @@ fn print(
 pub(super) struct NeighbourTurn {
     /// Response times of the quiet load in ns, in ascending order.
     times_ns: Vec<u64>,
-    /// Requests of the flood that were answered.
+    /// Number of the flood's requests that got a reply.
     pub(super) answered: u64,
-    /// Of these, those that were refused.
+    /// Number of those requests that the server refused because of the quota.
     refused: u64,
 }
 
 impl NeighbourTurn {
-    /// Returns the time in us that the share `share` of the quiet load's requests took at most.
+    /// Returns a quantile of the quiet load's response times, in us; a `share` of 0.99 is the p99.
     pub(super) fn us(&self, share: f64) -> f64 {
         let at = (self.times_ns.len() as f64 * share) as usize;
         self.times_ns.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1000.0)
@@ -232,20 +233,20 @@ struct Quiet {
 struct Loud {
     stream: TcpStream,
     in_flight: usize,
-    /// The unsent rest of a request.
+    /// The part of the requests that the kernel has not accepted yet.
     unsent: Vec<u8>,
     received_bytes: usize,
-    /// Bytes that may be the beginning of a reply's end.
+    /// The last received bytes, which may be the beginning of [`Loads::end`].
     tail: Vec<u8>,
 }
 
-/// The loads, which run in several turns.
+/// Both loads, with the state that continues from turn to turn.
 pub(super) struct Loads {
-    /// Number of requests of the flood so far; each has its own number.
+    /// Number of the flood's next request: the number of requests so far.
     pub(super) number: usize,
-    /// Writes the flood's request with this number.
+    /// Function that returns the flood's request with a number.
     pub(super) request: fn(usize) -> Vec<u8>,
-    /// The bytes that end each reply to the flood, and occur once in it.
+    /// The bytes with which each reply to the flood ends; they occur once in a reply.
     pub(super) end: &'static [u8],
 }
 
@@ -265,7 +266,7 @@ impl Loads {
     }
 }
 
-/// Both loads during a turn.
+/// Both loads during one turn, with their connections.
 struct Running {
     poll: OwnedFd,
     quiet: Vec<Quiet>,
@@ -316,7 +317,7 @@ impl Running {
                 quiet.due.push_back(next);
                 (next, sent) = (next + interval, sent + 1);
             }
-            // One connection of the flood per pass, so that the generator does not delay the quiet load.
+            // Each pass of this loop sends on only one connection of the flood, so that the quiet load is not delayed.
             if !over && loud_rate > 0.0 {
                 let due = (now - begun).as_secs_f64() * loud_rate - flooded as f64;
                 flooded +=
@@ -325,7 +326,7 @@ impl Running {
             if over && (self.quiet.iter().all(|quiet| quiet.due.is_empty()) || now - begun > 2 * turn) {
                 break;
             }
-            // Polls, because the end of a sleep would affect the figures.
+            // Polls without waiting, because a late wake-up from a wait would be included in the times.
             events.clear();
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&none))?;
@@ -344,7 +345,8 @@ impl Running {
         Ok(NeighbourTurn { times_ns, answered: self.answered, refused: 0 })
     }
 
-    /// Sends as many requests of the flood as are due and may be in flight. Returns their number.
+    /// Sends requests of the flood on the first free connection from number `from` on: at most `due`, and at most
+    /// [`DEPTH`] in flight. Returns their number.
     fn flood(&mut self, from: usize, due: usize) -> std::io::Result<u64> {
         let free = |loud: &&mut Loud| loud.unsent.is_empty() && loud.in_flight < DEPTH;
         let (before, behind) = self.loud.split_at_mut(from);
@@ -406,7 +408,7 @@ fn send(loud: &mut Loud) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads available bytes, at most a buffer; returns 0 if there are none.
+/// Reads the available bytes, at most as many as fit into `buffer`. Returns their number; 0 if none are available.
 fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
     match stream.read(buffer) {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -1,6 +1,7 @@
-//! Measures requests of Redis clients: CPU beside Debian's Redis, Valkey and the null server, in one run.
+//! Measures the CPU time of Redis clients' requests on Gannet, Debian's Redis, Valkey and the null server, in one run.
 //!
-//! A row is a kind of request of a fixed length with a reply of a fixed length. A new row is one entry of [`ROWS`].
+//! A row of the table is a kind of request: its requests have equal lengths, and so have its replies. To add a row, add
+//! an entry to [`ROWS`].
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,11 +16,11 @@ const CONNECTIONS: usize = 50;
 const DEPTHS: [usize; 3] = [1, 16, 100];
 /// Number of keys in one `MGET`.
 const MGET_KEYS: usize = 50;
-/// Number of different requests in rows with long requests.
+/// Number of different requests in a row whose requests are long.
 const LONG_REQUESTS: usize = 4000;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Writes the request with this number.
+/// A function that appends the request with a number to a buffer.
 type WriteRequest = fn(&mut Vec<u8>, usize);
 
 /// A kind of request.
@@ -27,12 +28,12 @@ struct RespRequest {
     name: &'static str,
     /// Number of different requests.
     count: usize,
-    /// Writes the request with this number.
+    /// Function that writes a request.
     request: WriteRequest,
     reply_bytes: usize,
-    /// Gannet's own request for the same data, if it has one, with the length of its reply.
+    /// Gannet's own command for the same data, if Gannet has one, with the length of its reply.
     ours: Option<(WriteRequest, usize)>,
-    /// Target ratio of the peers' CPU to Gannet's, by depth.
+    /// Minimum ratio of the better peer's CPU time to Gannet's, for each depth of [`DEPTHS`].
     goals: [f64; 3],
 }
 
@@ -50,7 +51,7 @@ impl RespRequest {
 /// `$200\r\n<value>\r\n`
 const HIT_BYTES: usize = 6 + VALUE_BYTES + 2;
 
-/// Targets of rows that need not be faster than the better peer.
+/// Goals of rows in which Gannet may be as slow as the better peer.
 const NO_SLOWER: [f64; 3] = [1.0; 3];
 
 const ROWS: &[RespRequest] = &[
@@ -131,7 +132,7 @@ const ROWS: &[RespRequest] = &[
         count: HASHES,
         request: |out, n| words(out, &["HGETALL", &record(n)]),
         reply_bytes: 5 + FIELDS * (12 + FIELD_HIT_BYTES),
-        // The reply has the revision and the end before the bins: `*3`, `:1`, `:-1`.
+        // Before the bins, the reply has a revision of 1 and a time to live of -1: `*3`, `:1`, `:-1`.
         ours: Some((|out, n| words(out, &["REC.GET", &record(n)]), 13 + 5 + FIELDS * (12 + FIELD_HIT_BYTES))),
         goals: [2.0; 3],
     },
@@ -147,7 +148,7 @@ fn hash(n: usize) -> String {
     format!("hsh-{n:020}")
 }
 
-/// Stored like a hash, but never changed, so that its revision has one digit.
+/// Returns the key of a record. It is stored like a hash, but never changed, so that its revision has one digit.
 fn record(n: usize) -> String {
     format!("rec-{n:020}")
 }
@@ -166,7 +167,7 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
 }
 
-/// The name of the row with the times of the open loop.
+/// The row name that selects the response times of the open loop.
 const TAILS: &str = "tails";
 
 /// Stores the keys and counters that the rows use.
@@ -179,7 +180,7 @@ fn store(server: &TestServer) -> Result<(), String> {
             let mut batch = Vec::new();
             for n in first..first + 100 {
                 words(&mut batch, &["SET", &key(n), &value]);
-                // Counters keep the same number of digits.
+                // The counters are so large that increments do not change the number of digits.
                 words(&mut batch, &["SET", &counter(n), "1000000000000000000"]);
             }
             stream.write_all(&batch)?;
@@ -208,8 +209,8 @@ fn store(server: &TestServer) -> Result<(), String> {
     }
 }
 
-/// Measures and prints the rows whose names begin with one of `only`, at the requested depth. Also measures the times
-/// of the open loop if all rows or [`TAILS`] are requested.
+/// Measures and prints the rows whose names begin with one of `only`, at the requested depth. Also measures the
+/// response times of the open loop if no row and no depth is selected, or if `only` contains [`TAILS`].
 ///
 /// # Errors
 /// If a server does not start, or gives a wrong reply.
@@ -285,7 +286,8 @@ fn print_row(name: &str, outcome: &LoadResults) {
     }
 }
 
-/// Returns the better peer's CPU over Gannet's, by round; `None` without a peer or without Gannet.
+/// Returns the better peer's CPU time divided by Gannet's: the median, lowest and highest of all rounds. `None` without
+/// a peer or without Gannet.
 fn ratio(outcome: &LoadResults) -> Option<(f64, f64, f64)> {
     let of = |kind: ServerKind| outcome.cpu_ns.iter().find(|(of, _)| *of == kind).map(|(_, rounds)| rounds);
     let ours = of(ServerKind::Gannet)?;

@@ -1,10 +1,14 @@
-//! Measures restart times of a store: until its first reply, and until all items are found.
+//! Measures the time from a server's restart to its first reply, and until it finds all items.
 //!
-//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet is
-//! killed (`kill -9`), with its index in the file and with a rebuilt one, also with longer items. memcached with a
-//! memory file (`-e`) restarts only after a graceful stop. redis-server saves first, or is killed with a log of its
-//! writes. Memory files are in `/dev/shm`, or in the directory `GANNET_BENCH_MEMORY`, because `/dev/shm` has only half
-//! of the memory by default. The files of redis-server are in the directory for temporary files.
+//! Each server is filled with items of 24 + 200 bytes through one connection, then ended and started again:
+//!
+//! - Gannet is killed (`kill -9`), once with its index in the memory file and once with an index in DRAM, which the
+//!   start rebuilds. The latter is also measured with longer items.
+//! - memcached with a memory file (`-e`) is stopped gracefully, because it cannot restart otherwise.
+//! - redis-server writes its snapshot before it ends, or has a log of its writes and is killed.
+//!
+//! Memory files are in `/dev/shm`, or in the directory that `GANNET_BENCH_MEMORY` names, because `/dev/shm` can hold
+//! only half of the memory by default. The files of redis-server are in the directory for temporary files.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,18 +22,18 @@ use testbed::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: ItemShape = SHAPES[2];
-/// Longer items, of which a gigabyte has fewer for a rebuild to find.
+/// Longer items: a rebuild of the index has to read fewer of them per gigabyte.
 const LONG_SHAPE: ItemShape = ItemShape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
-/// The share of the memory that is filled, in percent, counting only keys and values: nothing is evicted yet.
+/// Bytes of all keys and values, as a percentage of the memory limit; so few that nothing is evicted.
 const FILLED_PERCENT: u64 = 70;
 /// Number of keys requested after the start.
 const ASKED: u64 = 2000;
-/// Maximum wait for an end, for a start, and until all items are found.
+/// Maximum time for a server's end, for its start, and until it finds all items.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Pause between an end and a start. memcached's clock of whole seconds runs ahead by up to one second, and it discards
 /// a file whose last time is not in the past.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Interval between two checks.
+/// Interval between two checks whether the server has ended, replies, or finds all items.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The server that is restarted, and the way in which it is ended.
@@ -72,7 +76,8 @@ impl Subject {
         }
     }
 
-    /// Returns the bytes that must be free: for the file in memory and an index beside it, or for longer items.
+    /// Returns the bytes of memory that must be free. For Gannet and memcached, this includes an index outside the file
+    /// in memory. For redis-server, it includes the larger memory that it takes per item.
     fn needed_bytes(self, memory_bytes: u64) -> u64 {
         if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
     }
@@ -136,13 +141,13 @@ struct Restart {
     end: Duration,
     first_answer: Duration,
     whole: Duration,
-    /// CPU time until then, in nanoseconds.
+    /// The server's CPU time until it found all items, in nanoseconds.
     cpu_ns: u64,
     found: u64,
 }
 
-/// Measures with each of these memory sizes in MiB, if the machine has enough. Runs the rows whose names, such as
-/// `16384 MiB memcached -e`, begin with one of `rows`, or all.
+/// Measures with each of these memory sizes in MiB, if the machine has enough free memory. Runs the rows whose names,
+/// such as `16384 MiB memcached -e`, begin with one of `rows`, or all rows if `rows` is empty.
 ///
 /// # Errors
 /// If a server does not start, does not end, or does not reply.
@@ -249,7 +254,7 @@ fn start(subject: Subject, memory_mib: u64, place: &SubjectFiles) -> Result<Star
     Ok(Started { child, address, admin, begun })
 }
 
-/// Ends the server in the subject's way. Returns the duration.
+/// Ends the server as [`Subject::ended_by`] describes, and waits for its end. Returns the duration.
 fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     let begun = Instant::now();
     match subject {
@@ -275,8 +280,8 @@ fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     Ok(begun.elapsed())
 }
 
-/// Returns the time from the server's start to its first reply. A reply that the server is still loading does not
-/// count; other errors do.
+/// Returns the time from the server's start to its first reply. The reply `-LOADING`, which means that the server still
+/// loads its data, does not count as a reply.
 fn first_answer(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     wait(server, |server| {
         let Ok(mut stream) = TcpStream::connect(server.address) else { return Ok(false) };
@@ -330,7 +335,7 @@ fn is_whole(answer: &[u8], value_bytes: usize) -> bool {
     }
 }
 
-/// Returns the number of segments whose items are not found yet.
+/// Returns the number of segments that the rebuild of the index has not processed yet.
 fn segments_left(server: &Started) -> Result<u64, String> {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(server.admin)?;

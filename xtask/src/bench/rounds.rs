@@ -1,5 +1,5 @@
-//! Runs servers in alternating rounds: null, Gannet, memcached, null, Gannet, memcached ... so that disturbances of the
-//! machine affect all equally.
+//! Runs servers alternately, once per round: null, Gannet, memcached, null, Gannet, memcached ... so that disturbances
+//! on the machine affect all servers alike.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::generator::{Generator, REPLY_BYTES, Talk, store_keys};
 use testbed::host;
 use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
-/// One shape of load.
+/// A load: its connections, and the requests in flight on each.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchLoad {
     /// Open connections.
@@ -16,7 +16,7 @@ pub struct BenchLoad {
     pub depth: usize,
 }
 
-/// The loads of the table.
+/// The loads that are measured, one in each row of the printed table.
 pub const LOADS: [BenchLoad; 5] = [
     BenchLoad { connections: 1, depth: 1 },
     BenchLoad { connections: 50, depth: 1 },
@@ -31,9 +31,9 @@ pub const LOAD_OF_MANY: BenchLoad = BenchLoad { connections: 10_000, depth: 1 };
 /// The length of a turn, and the number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundsPlan {
-    /// Number of clean rounds that are needed.
+    /// Number of rounds needed in which no other work disturbed a server.
     pub rounds: usize,
-    /// Highest number of additional rounds if some are not clean.
+    /// Maximum number of additional rounds, to replace disturbed ones.
     pub rounds_extra_max: usize,
     /// Length of a server's turn in a round.
     pub turn: Duration,
@@ -48,7 +48,7 @@ pub const SERVER_CPU: usize = 0;
 /// The CPU of the generator.
 pub const GENERATOR_CPU: usize = 1;
 
-/// One server's turn.
+/// The results of one server's turn in a round.
 #[derive(Clone, Copy, Debug)]
 struct ServerTurn {
     cpu_ns_per_get: f64,
@@ -56,7 +56,7 @@ struct ServerTurn {
     clean: bool,
 }
 
-/// The results of one load: for each server the CPU of every round, and R of every round.
+/// The results of one load: for each server, the CPU time per get and R of every round.
 #[derive(Clone, Debug)]
 pub struct LoadResults {
     /// The load.
@@ -65,11 +65,11 @@ pub struct LoadResults {
     pub cpu_ns: Vec<(ServerKind, Vec<f64>)>,
     /// Gets per second of each server, by round.
     pub rates: Vec<(ServerKind, Vec<f64>)>,
-    /// R of each server except null, by round: null's CPU / its CPU.
+    /// R of each server except null, by round: the null server's CPU time per get / the server's.
     pub ratios: Vec<(ServerKind, Vec<f64>)>,
     /// Number of rounds that were dropped because the machine was busy with other work.
     pub dropped: usize,
-    /// True if all rounds are included because too few were clean.
+    /// True if disturbed rounds are included, because too few rounds were undisturbed.
     pub noisy: bool,
 }
 
@@ -97,8 +97,8 @@ pub fn run(kinds: &[ServerKind], loads: &[BenchLoad], plan: RoundsPlan) -> Resul
     outcomes
 }
 
-/// Runs one load on running servers, each with its own requests; the null server, if present, is first. The calling
-/// thread must be pinned.
+/// Runs one load on running servers, each with its own requests. The calling thread must be pinned to the generator's
+/// CPU.
 ///
 /// # Errors
 /// If a server gives a wrong reply.

@@ -3,11 +3,11 @@
 //! ```text
 //!   steady   50 connections, gets at half of the highest rate, each timed from its due instant
 //!   storm    connects at a fixed rate; each connection sends one request, stays for a while and closes
-//!   round    calm turn, then stormy turn, of each server; the result is the ratio of their p999
+//!   round    for each server: a turn without the storm, then a turn with it; the result is the p999 with / without
 //! ```
 //!
-//! One thread generates both loads, so the storm's cost in the generator is included. The null server, which does the
-//! least possible work for a connection and a request, shows the size of that cost.
+//! One thread generates both loads, so the steady load's times include the generator's work for the storm. The null
+//! server, which does the least possible work for a connection and a request, shows the size of that effect.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -28,11 +28,11 @@ const STORM_RATE: f64 = 5000.0;
 const STAYING_MAX: usize = 2000;
 /// Connections of the steady load.
 const STEADY: usize = 50;
-/// Number of source addresses of the storm, so that its ports do not run out.
+/// Number of source addresses of the storm; with a single address, the source ports would run out.
 const SOURCES: u8 = 200;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
-/// Tokens from this number on belong to the storm.
+/// Lowest epoll token of the storm's connections; those of the steady load are lower.
 const STORM_TOKEN: u64 = 1 << 32;
 
 /// Runs the measurement and prints the results.
@@ -188,7 +188,7 @@ impl StormLoads {
             if over && (self.steady.iter().all(|steady| steady.due.is_empty()) || now - begun > 2 * turn) {
                 break;
             }
-            // Polls, because the end of a sleep would affect the figures.
+            // Polls without waiting, because a late wake-up from a wait would be included in the times.
             events.clear();
             let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&none))?;
@@ -210,7 +210,7 @@ impl StormLoads {
         Ok(())
     }
 
-    /// Opens another connection of the storm, and closes the oldest if there are too many.
+    /// Opens another connection of the storm. Closes the oldest if more than [`STAYING_MAX`] are open.
     fn invite(&mut self) -> std::io::Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;

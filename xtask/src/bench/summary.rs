@@ -1,12 +1,12 @@
-//! Prints the targets beside the figures of this run.
+//! Prints a table that compares this run's figures with their goals.
 
 use super::memory::{Fill, SHAPES};
 use super::rounds::{LOADS, LoadResults, median_min_max};
 use testbed::server::ServerKind;
 
-/// Target R of each load: the null server's CPU / the server's.
+/// Minimum R by load: connections, depth, R. R is the null server's CPU time per get / the server's.
 const RATIO_GOALS: [(usize, usize, f64); 4] = [(50, 1, 0.90), (1000, 1, 0.85), (50, 16, 0.55), (50, 100, 0.35)];
-/// Target numbers of items of 16 + 64 bytes under 512 MiB, with and without a TTL.
+/// Minimum number of items of 16 + 64 bytes under a limit of 512 MiB; the flag is true for items with a TTL.
 const ITEMS_GOALS: [(bool, u64); 2] = [(true, 5_000_000), (false, 5_300_000)];
 
 /// Prints a line for each goal that this run measured.

@@ -1,11 +1,12 @@
-//! Measures times of Redis clients' requests in the open loop, at shares of the servers' highest rates.
+//! Measures response times of Redis clients' requests in the open loop, at 50 % and 80 % of the highest rate of the
+//! slowest server.
 //!
 //! ```text
-//!   highest   closed loop, 50 connections, one in flight each          requests/s of each server in this round
-//!   tails     open loop at 50 % and at 80 % of the lowest of these     p50, p99, p999 from the due instants
+//!   highest   closed loop, 50 connections, one request in flight on each     requests/s of each server in this round
+//!   tails     open loop at 50 % and at 80 % of the lowest of these rates     p50, p99, p999 from the due instants
 //! ```
-//! All servers get the same rate in a round, a share of the slowest server's, so that their times are comparable. The
-//! servers take turns, and the figure of a server is the median of its rounds.
+//! All servers get the same rate in a round, so that their times are comparable. The servers run one after another in
+//! each round, and a server's figure is the median of its rounds.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::rounds::{GENERATOR_CPU, median_min_max};
 use testbed::generator::{Folder, load_with};
 use testbed::server::{TestServer, pin};
 
-/// Shares of the highest rate.
+/// Shares of the slowest server's highest rate.
 const SHARES: [f64; 2] = [0.5, 0.8];
 const CONNECTIONS: usize = 50;
 
@@ -34,7 +35,7 @@ struct Times {
     p999: f64,
 }
 
-/// Writes a workload file with one verb; its keys have been stored already.
+/// Writes a workload file with one verb, for keys that have been stored already. Returns its path.
 fn workload(verb: &str, folder: &Folder) -> Result<PathBuf, String> {
     let text = format!(
         "protocol = \"resp\"\n[connections]\ncount = {CONNECTIONS}\ndepth = 1\n[[keys]]\ncount = {KEYS}\n\
@@ -43,7 +44,7 @@ fn workload(verb: &str, folder: &Folder) -> Result<PathBuf, String> {
     folder.write(&format!("{verb}.toml"), &text)
 }
 
-/// Runs the measurement and prints the results; the servers must have the generator's keys.
+/// Runs the measurement and prints the results. The generator's keys must be stored on the servers.
 ///
 /// # Errors
 /// If a generator does not run, or if a server gives a wrong reply.
@@ -100,7 +101,7 @@ fn of_verb(verb: &str, servers: &[TestServer], plan: TailsPlan, folder: &Folder)
     Ok(())
 }
 
-/// Formats the last three columns.
+/// Formats the columns of p50, p99 and p999.
 fn row(times: &[Times]) -> String {
     let of = |pick: fn(&Times) -> f64| median_min_max(&times.iter().map(pick).collect::<Vec<_>>());
     let (p999, low, high) = of(|times| times.p999);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   idle       1,000 idle connections that are handed over
-//!   asking     one connection, gets one after another; the result is the longest reply time of a round
-//!   coming     connects, sends one request, closes, repeatedly
-//!   round      calm: no takeover for a while; then the same with `gannet serve --upgrade` in the middle
+//!   asking     sends one get after another on one connection; the result is the longest reply time of a round
+//!   coming     repeatedly connects, sends one get and closes; the result is the longest time from connect to reply
+//!   round      500 ms without a takeover (calm); then a takeover by `gannet serve --upgrade`, and 500 ms after it
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 200;
 /// Approximate bytes of an item in the store.
 const ITEM_BYTES: u64 = 232;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Length of the calm half of a round, and of the requests after an upgrade.
+/// Length of a round's part without a takeover, and time for which requests continue after a takeover.
 const CALM: Duration = Duration::from_millis(500);
 /// Pause between two new connections.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -50,7 +50,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The location of the memory.
+/// The kind of memory that the server hands over.
 #[derive(Clone, Copy, PartialEq)]
 enum MemoryBacking {
     File,
@@ -97,7 +97,7 @@ impl Taken {
         Ok(taken)
     }
 
-    /// Starts a new process that takes over. Returns when the old process has ended.
+    /// Starts a new process that takes over from the current one. Returns when the old process has ended.
     fn upgrade(&mut self) -> Result<(), String> {
         let mut next = spawn(&[&self.args[..], &["--upgrade".to_owned()]].concat())?;
         let begun = Instant::now();
@@ -145,7 +145,7 @@ fn key(number: u64) -> String {
     format!("{number:0KEY_BYTES$}")
 }
 
-/// Stores items until the memory is nine tenths full.
+/// Stores items until the memory is eight tenths full. Returns their number.
 fn fill(addr: SocketAddr, memory_mib: u64) -> Result<u64, String> {
     let items = (memory_mib << 20) / 10 * 8 / ITEM_BYTES;
     let mut stream = connect(addr)?;
@@ -181,7 +181,7 @@ fn items(addr: SocketAddr) -> Result<u64, String> {
     Err("the server does not report the number of its items".to_owned())
 }
 
-/// Gets an existing key. Returns the duration.
+/// Sends a get of an existing key. Returns the time to the whole reply.
 fn get(stream: &mut TcpStream, number: u64) -> Result<Duration, String> {
     let begun = Instant::now();
     let key = key(number);
@@ -196,7 +196,7 @@ fn get(stream: &mut TcpStream, number: u64) -> Result<Duration, String> {
     }
 }
 
-/// The longest reply times since the last call, in ns.
+/// The longest reply times since the last call of [`Longest::take_ms`], in ns.
 #[derive(Default)]
 struct Longest {
     asking: AtomicU64,

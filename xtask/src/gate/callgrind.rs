@@ -6,21 +6,21 @@ use std::process::Command;
 use testbed::clock::Clock;
 use testbed::server::{ServerKind, ServerOptions, TestServer};
 
-/// A server whose instructions are counted. Dropping it ends the server and removes the files.
+/// A server whose instructions callgrind counts. Dropping it ends the server and removes callgrind's files.
 pub struct Counted {
     /// `None` only during the drop.
     server: Option<TestServer>,
     folder: PathBuf,
-    /// The server's clock, until the server has ended.
+    /// The server's slow clock, which must exist until the server has ended.
     _clock: Clock,
 }
 
 /// The factor by which a server's clock runs slower than the machine's. Callgrind slows a server down by a factor of 50
-/// to 100, on a slow machine more. A server ends its iterations and visits by work and by time. With the machine's
-/// clock it would do less in each than at full speed, and how much less would depend on the machine.
+/// to 100, and more on a slow machine. A server ends its iterations and visits after some work or after some time. With
+/// the machine's clock, each would end by time and so do less work, by an amount that depends on the machine.
 const CLOCK_DIVISOR: u32 = 1000;
 
-/// The first bytes of callgrind's files.
+/// The beginning of the names of callgrind's files.
 const OUT: &str = "out";
 
 impl Counted {
@@ -29,11 +29,11 @@ impl Counted {
     /// # Errors
     /// If valgrind or the server is missing or does not start.
     pub fn start(kind: ServerKind) -> Result<Self, String> {
-        // LD_PRELOAD separates its paths by spaces.
+        // The clock's library is in a directory with this name, and LD_PRELOAD separates its paths by spaces.
         let name = kind.name().replace([' ', ','], "-");
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // Not among the counts, whose folder is read and emptied.
+        // The clock has a directory beside `folder`, because `take` parses and removes every file in `folder`.
         let clock = Clock::build_slow(&folder.with_extension("clock"), CLOCK_DIVISOR)?;
         let under =
             clock.prefix().into_iter().chain(["valgrind".to_owned()]).chain(options(&folder)).collect::<Vec<_>>();
@@ -65,7 +65,8 @@ impl Counted {
     }
 }
 
-/// Returns the options of callgrind that [`take`] depends on: its counts go to files in `folder`.
+/// Returns the options of valgrind that [`take`] depends on: callgrind writes each thread's counts to a file in
+/// `folder`.
 pub fn options(folder: &Path) -> [String; 4] {
     let out = format!("--callgrind-out-file={}", folder.join(OUT).display());
     ["-q".into(), "--tool=callgrind".into(), "--separate-threads=yes".into(), out]
@@ -86,7 +87,7 @@ pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
     if most == 0 { Err("callgrind wrote no counters".into()) } else { Ok(most) }
 }
 
-/// Sends callgrind an action on the counts of a process: `--zero` or `--dump`.
+/// Makes callgrind reset (`--zero`) or write (`--dump`) the counts of a process.
 ///
 /// # Errors
 /// If `callgrind_control` is missing or reports a failure.
@@ -103,8 +104,9 @@ pub fn control(pid: u32, action: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the limit of open files that a program has under valgrind, which reserves `RESERVED` for itself and does not
-/// allow changes. memcached sets the limit to its connections, so it must be started with as many.
+/// Returns the limit of open files that a program has under valgrind. Valgrind reserves `RESERVED` descriptors for
+/// itself and lets no program change the limit. memcached tries to set the limit to its maximum of connections, so it
+/// must be started with exactly this number of connections.
 fn open_files_under_valgrind() -> usize {
     const RESERVED: u64 = 12;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -112,7 +114,7 @@ fn open_files_under_valgrind() -> usize {
     ((current + RESERVED).min(limit.maximum.unwrap_or(u64::MAX)) - RESERVED) as usize
 }
 
-/// Returns the count at the end of a callgrind file: `totals: N`. A file without one (of an idle thread) has 0.
+/// Returns the count in a callgrind file's line `totals: N`; 0 if the file has no such line, as for an idle thread.
 fn instructions(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let Some(total) = text.lines().find_map(|line| line.strip_prefix("totals: ")) else { return Ok(0) };
@@ -121,7 +123,7 @@ fn instructions(path: &Path) -> Result<u64, String> {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // The server is dropped first, because it writes its last counters there.
+        // Ends the server first, because its last counts are written to `folder` at its end.
         drop(self.server.take());
         let _ = std::fs::remove_dir_all(&self.folder);
         let _ = std::fs::remove_dir_all(self.folder.with_extension("clock"));

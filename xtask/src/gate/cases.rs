@@ -5,24 +5,24 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Number of keys of 24 bytes that are stored before the first case; the values have 200 bytes.
+/// Number of keys that are stored before the first case. Keys have 24 bytes, values 200.
 const KEYS: usize = 4096;
 const VALUE_BYTES: usize = 200;
-/// Number of stored counters. There are many, because a key's position in the index, and so its cost, differs from
-/// start to start.
+/// Number of stored counters. A key's position in the index differs from start to start, and so does its cost. With
+/// many counters, their average hardly changes.
 const COUNTERS: usize = 1024;
-/// Number of requests before the measured ones.
+/// Minimum number of requests that a case sends before the measured ones.
 const WARM_REQUESTS: usize = 2048;
 /// Time limit for a reply; callgrind slows a server down about fifty times.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// One case.
+/// A case: one kind of request, sent in batches whose instructions are counted.
 pub struct Case {
     /// Name of the case in the file of stored counts.
     pub name: &'static str,
     /// Description of its requests.
     pub what: &'static str,
-    /// True for a request of Redis clients.
+    /// True for requests in RESP; false for the memcached protocol.
     pub resp: bool,
     /// Number of requests in flight, written as one batch.
     pub depth: usize,
@@ -30,9 +30,9 @@ pub struct Case {
     pub batches: usize,
     /// Number of keys in one request.
     keys: usize,
-    /// Writes one request for the key with this number.
+    /// Function that appends the request with a number.
     request: fn(&mut Vec<u8>, usize),
-    /// Returns the number of bytes of the reply.
+    /// Function that returns the length of the reply to the request with a number, in bytes.
     reply_bytes: fn(usize) -> usize,
 }
 
@@ -137,7 +137,8 @@ pub const ALL: &[Case] = &[
     Case {
         name: "resp-mget",
         what: "MGET of 50 keys, all hits; per key",
-        // One per iteration, which no time slice interrupts: with four, the count depends on the machine's speed.
+        // With one request in flight, an iteration ends before its time is used up. With four, a time slice would end
+        // it, and the count would depend on the machine's speed.
         depth: 1,
         batches: 240,
         keys: 50,
@@ -165,7 +166,7 @@ pub const ALL: &[Case] = &[
     Case {
         name: "resp-expire",
         what: "EXPIRE",
-        // Another time at each pass over the keys: setting the same time again costs less.
+        // Each pass over the keys sets another time, because setting the same time again costs less.
         request: |out, n| words(out, &["EXPIRE", &key(n), &(100_000 + n / KEYS).to_string()]),
         reply_bytes: |_| 4,
         ..RESP
@@ -181,7 +182,7 @@ pub const ALL: &[Case] = &[
         name: "resp-rec-get",
         what: "REC.GET of ten bins of ten bytes",
         request: |out, n| words(out, &["REC.GET", &hash(n)]),
-        // `*3\r\n:1\r\n:-1\r\n` before the bins.
+        // The reply has `*3\r\n:1\r\n:-1\r\n` before the bins.
         reply_bytes: |_| 13 + HASH_BYTES,
         ..RESP
     },
@@ -204,7 +205,7 @@ pub const ALL: &[Case] = &[
     },
 ];
 
-/// The reply to an unknown command without a similar known name.
+/// The reply to a command whose name is neither known nor similar to a known name.
 const UNKNOWN: &str = "-ERR unknown command '1099511627776', with args beginning with: \r\n";
 /// Number of stored hashes.
 const HASHES: usize = 1024;
@@ -235,7 +236,7 @@ impl Case {
         WARM_REQUESTS.div_ceil(self.requests_a_batch())
     }
 
-    /// Returns the number by which the count of a batch is divided.
+    /// Returns the number by which a batch's instructions are divided: its requests, or the keys of all its requests.
     pub fn requests_a_batch(&self) -> usize {
         self.depth * self.keys
     }
@@ -255,13 +256,13 @@ fn set(out: &mut Vec<u8>, verb: &str, n: usize) {
     value(out);
 }
 
-/// Writes a request of Redis clients.
+/// Appends a RESP request: an array with the words as bulk strings.
 fn words(out: &mut Vec<u8>, words: &[&str]) {
     out.extend(format!("*{}\r\n", words.len()).bytes());
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
 }
 
-/// One connection, with a batch in flight at a time.
+/// One connection, which has at most one batch in flight.
 pub struct GateClient {
     stream: TcpStream,
     reply: Vec<u8>,
@@ -303,10 +304,10 @@ impl GateClient {
             let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
             self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
-        // Each case finds its items regardless of earlier cases, because only these cases change the items.
+        // Stores the items again only before these cases; the cases between them leave the items in place.
         if matches!(case.name, "get" | "touch" | "set-delete") {
             self.run(&stores, 0..KEYS / stores.depth)?;
-            // Counters keep the same number of digits in all cases.
+            // The counters are so large that increments do not change the number of digits.
             let counter = |out: &mut Vec<u8>, n: usize| {
                 out.extend(format!("set counter-{n} 0 0 19\r\n1000000000000000000\r\n").bytes());
             };
@@ -331,7 +332,7 @@ impl GateClient {
         Ok(())
     }
 
-    /// Writes `bytes` and reads a reply of exactly `reply_bytes`, which ends with a line end.
+    /// Sends `bytes`, then reads exactly `reply_bytes` bytes, which must end with a line end.
     fn exchange(&mut self, bytes: &[u8], reply_bytes: usize) -> Result<(), String> {
         self.reply.resize(reply_bytes, 0);
         let done = self.stream.write_all(bytes).and_then(|()| self.stream.read_exact(&mut self.reply));

@@ -1,4 +1,5 @@
-//! Counts instructions per request. Unlike times, these are repeatable, so every test run detects a change of cost.
+//! Counts instructions per request. Unlike times, such counts are repeatable, so every test run detects a change of
+//! cost.
 //!
 //! ```text
 //!   server under callgrind, one worker  <── one connection ── case: requests in flight, batch after batch
@@ -6,13 +7,15 @@
 //!   instructions per request = the busiest thread's count / requests
 //! ```
 //!
-//! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
-//! batches are written whole makes each turn of the server the same. The server's clock is slowed down, so that work
-//! and not time ends its visits ([`callgrind`]). Two runs of a build then differ by at most 0.5 % in most cases, and by
-//! 2.5 % with few Redis requests in flight, where background work weighs more.
-//! [`KEPT`] has the expected counts. A case whose count differs from its own by more than [`TOLERANCE`] fails, whether
-//! it costs more or less: the file always describes the present code. [`steps`] counts the steps of long commands and
-//! compares them in the same way.
+//! The release binary runs with real sockets. Only user-space instructions count, not those of system calls. There is
+//! one connection, and each batch is written whole, so that all iterations of the server do the same work. The server's
+//! clock is slowed down, so that its visits end by work and not by time ([`callgrind`]). Two runs of a build then
+//! differ by at most 0.5 % in most cases, and by 2.5 % with few Redis requests in flight, where background work weighs
+//! more.
+//!
+//! The file [`KEPT`] has the expected counts. A case fails if its count differs from the expected one by more than
+//! [`TOLERANCE`], whether it is higher or lower: the file always describes the present code. [`steps`] counts the
+//! instructions per step of long commands, and compares them in the same way.
 
 mod callgrind;
 mod cases;
@@ -26,27 +29,29 @@ use cases::Case;
 
 use testbed::server::{ServerKind, TestServer};
 
-/// The largest difference of a count from the stored one, as a share of it.
+/// Maximum difference between a count and the stored count, as a share of the latter.
 const TOLERANCE: f64 = 0.03;
-/// The file of stored counts, by the names of the cases.
+/// Path of the file of stored counts, which has a line for each case.
 const KEPT: &str = "xtask/src/gate/kept.toml";
 
 /// The options of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct GateOptions {
-    /// True to measure Debian's memcached and Redis too; nothing is compared with stored counts.
+    /// True to measure Debian's memcached and Redis too. Their counts are only printed, not compared with stored
+    /// counts.
     pub with_peer: bool,
     /// True to store the counts of this run.
     pub keep: bool,
 }
 
-/// Measures every case and prints the counts. Returns whether all are near their stored counts.
+/// Measures every case and prints the counts. Returns true if all differ from the stored counts by [`TOLERANCE`] at
+/// most.
 ///
 /// # Errors
-/// If a server or valgrind fails; a sentence with the reason.
+/// A sentence with the reason, if a server or valgrind fails.
 pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
     let mut ours = count(ServerKind::GannetEpoll, |_| true)?;
-    // Background work that falls into a case adds instructions and never saves any: the least of two counts is kept.
+    // Background work during a case only adds instructions, so the lower of two counts is the more accurate one.
     let count_again = |ours: &mut BTreeMap<&'static str, u64>| -> Result<(), String> {
         for (name, again) in count(ServerKind::GannetEpoll, |_| true)? {
             ours.entry(name).and_modify(|now| *now = again.min(*now));
@@ -107,8 +112,8 @@ pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Measures the steps of long commands and prints them. Returns their number, and the number that differ from the
-/// stored ones.
+/// Measures the cost of a step of each long command, and prints the costs. Returns the number of commands, and the
+/// number of those whose cost differs from the stored one.
 fn run_steps(root: &Path, options: &GateOptions) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
@@ -149,13 +154,13 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
     toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Measures the cases selected by `is_asked` on one server.
+/// Measures the cases for which `is_asked` returns true, all on one server.
 fn count(kind: ServerKind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
 
-/// Runs one case: warm-up, then the measured batches.
+/// Runs one case: warm-up, then the measured batches. Returns the instructions per request.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
     let server: &TestServer = counted.server();

@@ -1,11 +1,12 @@
-//! The cost of a step: instructions per key, field, record or KiB of the commands that take many slices.
+//! Counts the instructions per step of commands that take many slices. A step is a key, a field, a record or a KiB.
 //!
-//! The commands run under a simulated clock in `crates/server/examples/long_commands.rs`, which documents the protocol
-//! with this module. On the real server, callgrind's slowness would end each slice after one step. The program is
-//! always built from this checkout, even if `GANNET_BIN` names another server.
+//! The commands run under a simulated clock in the program `crates/server/examples/long_commands.rs`, whose
+//! documentation describes the lines that it exchanges with this module. With a real clock, callgrind is so slow that
+//! each slice would end after one step. The program is always built from this checkout, even if `GANNET_BIN` names
+//! another server.
 //!
-//! Each wait ends with the program. It stops at the end of its input, and also if a command is not complete after a
-//! million iterations.
+//! This module does not limit its waits for the program, because the program always ends: at the end of its input, or
+//! if a command is not complete after a million iterations.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,12 +16,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use super::{callgrind, near};
 use crate::machines::cargo;
 
-/// The file of stored costs, by the names of the commands.
+/// Path of the file of stored costs, which has a line for each command.
 pub const KEPT: &str = "xtask/src/gate/steps.toml";
-/// The option that selects the function whose instructions are counted.
+/// The option by which callgrind counts only the instructions of this function and of the functions that it calls.
 const COUNTED: &str = "--toggle-collect=*worker_iteration*";
 
-/// The cost of one command.
+/// The cost of one command, per step.
 pub struct Price {
     pub command: String,
     /// The unit: `operation`, `walked over` (one key, field or record that a walk visits), or `KiB`.
@@ -29,12 +30,13 @@ pub struct Price {
     pub instructions: u64,
 }
 
-/// The program under callgrind. Dropping it closes its input, which ends it, and removes the files.
+/// The program of long commands, under callgrind. Dropping this value closes the program's input, which ends the
+/// program, and removes callgrind's files.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Process id of the program; `child` is cargo.
+    /// Process id of the program itself; `child` is the cargo command that runs it.
     pid: u32,
     folder: PathBuf,
 }
@@ -61,14 +63,14 @@ impl Program {
         Ok(program)
     }
 
-    /// Reads the next line; `None` at the end.
+    /// Reads the program's next output line; `None` at the end.
     fn read(&mut self) -> Result<Option<String>, String> {
         let mut line = String::new();
         let bytes = self.output.read_line(&mut line).map_err(|error| error.to_string())?;
         Ok((bytes > 0).then(|| line.trim_end().to_owned()))
     }
 
-    /// Lets the program continue.
+    /// Sends the program an empty line, for which it waits before it continues.
     fn go_on(&mut self) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("the program's input is closed")?;
         input.write_all(b"\n").and_then(|()| input.flush()).map_err(|error| error.to_string())
@@ -135,7 +137,7 @@ pub fn by_name(prices: &[Price]) -> BTreeMap<String, u64> {
     prices.iter().map(|price| (price.command.clone(), price.instructions)).collect()
 }
 
-/// Returns the commands whose cost differs from the stored one, and those with only one of the two.
+/// Returns the commands whose cost differs from the stored cost, that have no stored cost, or that were not measured.
 pub fn strayed(prices: &[Price], kept: &BTreeMap<String, u64>) -> Vec<String> {
     let now = by_name(prices);
     let gone = kept.keys().filter(|command| !now.contains_key(*command));

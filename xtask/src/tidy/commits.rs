@@ -11,7 +11,7 @@ const SUBJECT_CHARS_MAX: usize = 72;
 /// Number of commits that are checked, the latest first.
 const COMMITS: &str = "20";
 
-/// Checks the latest commits of the repository at `root`. A tree without `.git` has none.
+/// Checks the latest commits of the repository at `root`. Does nothing if `root` has no `.git`.
 ///
 /// # Errors
 /// If git cannot be run, or fails.

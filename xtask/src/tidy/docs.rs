@@ -1,4 +1,5 @@
-//! Rules for documents: every command in them exists, and every relative link and every path has a target.
+//! Rules for Markdown documents: every `make` command in them is a target of the Makefile, and every relative link and
+//! every path names an existing file or directory.
 
 use super::Breach;
 use super::tree::{File, Tree};
@@ -35,7 +36,7 @@ fn make_targets(makefile: &str) -> Vec<String> {
     names.flat_map(|(names, _)| names.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Returns the words after `make` at the start of a command: in a code span, or in a line of a code block.
+/// Returns the word after `make` of each command that starts with it: in a code span, or in a line of a code block.
 fn commands(line: &str) -> Vec<String> {
     let starts = line.match_indices("make ").filter(|(at, _)| {
         let before = line[..*at].trim_end_matches("$ ");
@@ -68,7 +69,7 @@ fn paths(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).filter(is_path).collect()
 }
 
-/// Top-level directories in which every file that a document names is checked.
+/// Beginnings of the code spans that must be paths of existing files or directories.
 const FOLDERS: [&str; 5] = ["crates/", "xtask/", "lab/", "docs/", "conformance/"];
 
 fn is_there(tree: &Tree, path: &str) -> bool {

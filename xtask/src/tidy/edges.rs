@@ -4,7 +4,7 @@
 use super::Breach;
 use super::tree::Tree;
 
-/// Each crate with the crates that its code may use. A crate that is missing here is a fault.
+/// Each crate with the crates that its code may use. A crate that is missing in this list is a fault.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("arena", &["base"]),
@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("grpc", &["base", "segment", "protocol", "record", "cluster", "server"]),
     ("link", &[]),
     ("load", &["base", "page", "protocol", "io", "link"]),
-    // A replay is a traffic of the load engine.
+    // A replay implements the load engine's trait for a source of requests.
     ("trace", &["base", "protocol", "link", "load"]),
     ("migrate", &["base", "page", "protocol", "link"]),
     ("doctor", &["base", "arena", "page", "io"]),
@@ -37,7 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &["base", "segment", "flash", "load", "trace", "migrate", "testbed"]),
 ];
 
-/// The same list as levels. Even a crate's tests may not use crates of higher levels.
+/// The crates of [`ALLOWED`] by level. Even a crate's tests may not use crates of higher levels.
 const LEVELS: [(&str, &[&str]); 6] = [
     ("L0", &["base", "arena", "page"]),
     ("L1", &["segment", "protocol", "record", "graph", "cluster"]),
@@ -47,10 +47,11 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("L5", &["xtask", "lab"]),
 ];
 
-/// The page that shows the levels.
+/// The document that shows the levels.
 const DRAWING: &str = "ARCHITECTURE.md";
 
-/// Returns the levels with the crates that `tree` has, the highest first.
+/// Returns the text that the document must contain: a line for each level, the highest first, with its crates in
+/// `tree`.
 fn picture(tree: &Tree) -> String {
     let exists = |name: &&&str| tree.files.iter().any(|file| file.crate_name() == Some(name));
     let line = |(level, names): &(&str, &[&str])| {
@@ -60,7 +61,7 @@ fn picture(tree: &Tree) -> String {
     LEVELS.iter().rev().map(line).collect()
 }
 
-/// Checks that the page shows the current levels.
+/// Checks that the document shows the levels of this file.
 fn check_drawing(tree: &Tree, faults: &mut Vec<Breach>) {
     let picture = picture(tree);
     if tree.file(DRAWING).is_some_and(|page| !page.text.contains(&picture)) {
@@ -68,7 +69,7 @@ fn check_drawing(tree: &Tree, faults: &mut Vec<Breach>) {
     }
 }
 
-/// Checks the manifest of every crate, and the drawing of their levels.
+/// Checks the dependencies in every crate's manifest, and the levels that the document shows.
 pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     check_drawing(tree, faults);
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {

@@ -1,14 +1,15 @@
-//! The floors of large crates: an order of modules, in which each module uses only modules of its own floor or below.
+//! Checks the order of modules in large crates. Each such crate has a stack of floors, and a module may use only
+//! modules of its own floor or of lower floors.
 //!
-//! A floor is a list of modules, by their paths from the crate's root. A module is on the floor that has the longest
-//! prefix of its path: `locks::words` may be below `locks`. A module without a floor is a fault.
+//! A floor is a list of modules, by their paths from the crate's root. A module is on the floor that lists the longest
+//! prefix of its path, so `locks::words` may be on a lower floor than `locks`. A module without a floor is a fault.
 
 use super::Breach;
 use super::imports;
 use super::tree::Tree;
 
-/// The floors of `segment`, the lowest first. Modules of state that the store in `core` holds are below `core`,
-/// although each is in the directory of the code that works on it: `values::free_queue` is below `values`.
+/// The floors of `segment`, the lowest first. A module with state that the store in `core` contains is on a lower floor
+/// than `core`, even if the other modules of its directory are on a higher one: `values::free_queue` is below `values`.
 const SEGMENT: [&[&str]; 12] = [
     &["layout"],
     &["index"],
@@ -33,12 +34,12 @@ const SEGMENT: [&[&str]; 12] = [
     &["locks"],
     &["durable"],
     &["background"],
-    // Uses all types in mapped memory, and no module uses it: it is at the top, although it belongs to the layout.
+    // `zero_valid` belongs to the layout, but uses all types in mapped memory, and no module uses it.
     &["store", "durable::file::copy", "durable::tier_backing", "layout::raw::zero_valid"],
 ];
 
-/// The floors of `load`. Other tools' command lines become workloads of the generator, and the generator does not use
-/// them.
+/// The floors of `load`, the lowest first. The modules that translate other tools' command lines to workloads use the
+/// generator's modules, and not the reverse.
 const LOAD: [&[&str]; 7] = [
     &["traffic", "schedule", "search::rate"],
     &["measure", "workload"],
@@ -49,10 +50,11 @@ const LOAD: [&[&str]; 7] = [
     &["dialect"],
 ];
 
-/// The floors of `trace`.
+/// The floors of `trace`, the lowest first.
 const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
-/// The floors of `command`. No command uses its protocol's table of functions, which is on a floor above the commands.
+/// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
+/// their functions and no command uses the table.
 const COMMAND: [&[&str]; 9] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
@@ -69,12 +71,13 @@ const COMMAND: [&[&str]; 9] = [
 const CRATES: [(&str, &[&[&str]]); 4] =
     [("segment", &SEGMENT), ("load", &LOAD), ("trace", &TRACE), ("command", &COMMAND)];
 
-/// Returns whether `module` only declares `named`: the file of a directory declares its modules, which is not a use.
+/// Returns whether `named` is a module below `module`. A module declares the modules below it, and a declaration is not
+/// a use.
 fn is_declaration(module: &str, named: &str) -> bool {
     named.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Returns the floor of a module, and the length of the matching prefix.
+/// Returns the index of a module's floor, or `None` if no floor lists a prefix of the module's path.
 fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
     let names = |path: &str| module.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
     let of = |(floor, paths): (usize, &&[&str])| {
@@ -83,7 +86,7 @@ fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
     floors.iter().enumerate().filter_map(of).max().map(|(_, floor)| floor)
 }
 
-/// Checks that no module of the crates with floors uses one of a higher floor.
+/// Checks that no module of the crates with floors uses a module of a higher floor.
 pub fn check(tree: &Tree, faults: &mut Vec<Breach>) {
     let sources = imports::sources(tree);
     for (name, floors) in CRATES {

@@ -1,14 +1,15 @@
-//! The structure of each crate: figures that show how easily a newcomer understands it, with limits.
+//! Measures the structure of each crate by figures that show how easily a newcomer understands it, and compares them
+//! with limits.
 //!
 //! ```text
-//!   crate/src ──> modules directly below src/       a list that a reader sees at once
-//!             ├─> largest import cycle, in files    the part that must be understood together
+//!   crate/src ──> modules directly below src/       the length of the list that a reader sees first
+//!             ├─> largest import cycle, in files    files that can be understood only together
 //!             ├─> methods of the largest type       the size of a type's interface
 //!             ├─> files of one type                 the highest number of files with `impl` blocks of one type
 //!             ├─> doc comments that open badly      with a question word instead of a verb or a noun
-//!             └─> lines of the old dialect          words for which the field has standard terms
-//!   all crates ─┬─> definitions of one type name
-//!               └─> lines with more such phrases
+//!             └─> lines of the old dialect          with words for which the field has standard terms
+//!   all crates ─┬─> definitions of one type name    the highest number of types with the same name
+//!               └─> lines with further phrases      for which plain words exist
 //! ```
 //!
 //! `xtask house` prints the figures. `limits.toml` beside this file has a limit for each, which may only fall: a change
@@ -30,7 +31,7 @@ const LIMITS: &str = include_str!("limits.toml");
 /// The path of `limits.toml`, for messages.
 const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
 
-/// The counted words. `words.toml` describes each list.
+/// The words and phrases that are counted. `words.toml` describes each list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CountedWords {
@@ -45,7 +46,7 @@ impl CountedWords {
     }
 }
 
-/// The limits of one crate, or its figures.
+/// The figures of one crate, or the limits for these figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrateShape {
@@ -53,9 +54,10 @@ pub struct CrateShape {
     pub modules: usize,
     /// Number of modules (files) in the largest set of modules that all import one another, directly or indirectly.
     pub cycle: usize,
-    /// Highest number of methods of the types with one name, without trait implementations.
+    /// Highest number of methods of a type, without trait implementations. Types with the same name count as one type.
     pub methods: usize,
-    /// Highest number of files with `impl` blocks of the types with one name, without trait implementations.
+    /// Highest number of files with `impl` blocks of a type, without trait implementations. Types with the same name
+    /// count as one type.
     pub files_of_type: usize,
     /// Number per thousand of doc comments that open with a word of [`CountedWords::bad_openings`].
     pub bad_openings_permille: usize,
@@ -83,8 +85,9 @@ pub struct CrateFigures {
     shape: CrateShape,
     lines: usize,
     phrase_lines: usize,
-    /// The type with the most methods, and the type whose `impl` blocks are in the most files.
+    /// Name of the type with the most methods.
     largest_type: String,
+    /// Name of the type whose `impl` blocks are in the most files.
     widest_type: String,
 }
 
@@ -92,7 +95,7 @@ pub struct CrateFigures {
 #[derive(Debug, Default)]
 pub struct House {
     crates: BTreeMap<String, CrateFigures>,
-    /// Names of types with several definitions, with their number, the most first.
+    /// Names that several types have, each with its number of definitions, in descending order of that number.
     names: Vec<(String, usize)>,
 }
 
@@ -140,7 +143,8 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Breach>) {
     }
 }
 
-/// Checks that no crate's own limit of bad openings exceeds the common one, unless the crate is exempt.
+/// Checks that no crate's limit of bad openings exceeds [`Limits::bad_openings_permille_max`], unless the crate is
+/// exempt.
 fn compare_with_max(limits: &Limits, faults: &mut Vec<Breach>) {
     let most = limits.bad_openings_permille_max;
     for (name, CrateShape { bad_openings_permille: limit, .. }) in &limits.crates {
@@ -154,7 +158,7 @@ fn compare_with_max(limits: &Limits, faults: &mut Vec<Breach>) {
     }
 }
 
-/// Prints the figures of `tree` as a table.
+/// Prints a table with the figures of each crate of `tree`.
 pub fn print(tree: &Tree) {
     let house = measure(tree);
     println!(

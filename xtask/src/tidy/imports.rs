@@ -1,6 +1,6 @@
-//! The imports between the modules of a crate.
+//! Finds the imports between the modules of a crate.
 //!
-//! A name that the crate's root exports counts as imported from its original module. Tests are not counted.
+//! A name that the crate's root re-exports counts as imported from its original module. Imports in tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ impl SourceFile<'_> {
     }
 }
 
-/// Returns the source files of each crate of `tree`. A file that does not parse is a fault of another rule.
+/// Returns the source files of each crate of `tree`. Skips files that do not parse, which the check `rust` reports.
 pub(super) fn sources(tree: &Tree) -> BTreeMap<&str, Vec<SourceFile<'_>>> {
     let mut sources: BTreeMap<&str, Vec<SourceFile<'_>>> = BTreeMap::new();
     for file in tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.path.contains("/src/")) {
@@ -88,7 +88,7 @@ pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(is_one)
 }
 
-/// Returns the paths of a `use`, each with the imported name at its end.
+/// Returns the paths that a `use` imports, each with the imported name at its end.
 fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
     match tree {
         syn::UseTree::Path(path) => {
@@ -119,14 +119,15 @@ fn is_export(item: &syn::ItemUse) -> bool {
     !matches!(item.vis, syn::Visibility::Inherited)
 }
 
-/// The modules of a crate, with the names that each re-exports.
+/// The modules of a crate, and the names that each module re-exports, with their original paths.
 struct ModuleNames {
     modules: BTreeSet<String>,
     exports: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 impl ModuleNames {
-    /// Converts a path to one from the root, if it begins at the root, with `super`, or with a module of `module`.
+    /// Converts a path in `module` to a path from the crate's root. Returns `None` unless the path begins with `crate`,
+    /// `self`, `super` or a module below `module`.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         match path {
@@ -142,7 +143,8 @@ impl ModuleNames {
         }
     }
 
-    /// Returns the module of a path from the root, following at most `steps` re-exports.
+    /// Returns the module that contains a path's name. `path` is from the root; at most `steps` re-exports are
+    /// followed.
     fn module(&self, path: &[String], steps: usize) -> Option<String> {
         let prefix = (0..=path.len()).rev().map(|length| (length, path[..length].join("::")));
         let (length, module) = prefix.into_iter().find(|(_, module)| self.modules.contains(module))?;
@@ -187,7 +189,7 @@ impl<'ast> Visit<'ast> for Imports<'_> {
         }
     }
 
-    /// `pub(super)` is not an import.
+    /// Ignores `pub(super)`, which is not an import.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

@@ -3,14 +3,14 @@
 //! ```text
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
-//!        ├─> edges  which crate may use which               (Cargo.toml)
-//!        ├─> floors which module of a crate may use which   (parsed with syn)
+//!        ├─> edges  allowed dependencies between crates     (Cargo.toml)
+//!        ├─> floors allowed uses between modules            (parsed with syn)
 //!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
 //!        └─> house  the structure of each crate             (parsed with syn)
 //! ```
 //!
-//! `commits` checks the subjects of the latest commits. A check never changes a file. Each fault has the file, the line
-//! and the remedy; all faults are listed at once.
+//! `commits` checks the subjects of the latest commits. Checks never change files. A fault is printed with the file,
+//! the line and the remedy. All faults are printed, not only the first.
 
 mod commits;
 mod docs;
@@ -48,7 +48,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Breach>, usize)> {
     Ok((faults, tree.files.len()))
 }
 
-/// Prints every fault below `root`. Returns false if there is one, or if no file was found.
+/// Prints every fault below `root`. Returns false if a fault was found, or if there are no files to check.
 ///
 /// # Errors
 /// If the tree cannot be read.
@@ -79,10 +79,10 @@ pub fn cycle(root: &Path, name: &str) -> std::io::Result<bool> {
 }
 
 /// Prints a random sample of doc comments and strings of each crate below `root`, or of one crate. Without a seed, the
-/// latest commit's parent is the seed. Returns false if no crate has that name.
+/// hash of the latest commit's parent is the seed. Returns false if no crate has that name.
 ///
 /// # Errors
-/// If the tree cannot be read, or if the parent is not known.
+/// If the tree cannot be read, or if git cannot find the parent.
 pub fn sample(root: &Path, only: Option<&str>, seed: Option<String>) -> std::io::Result<bool> {
     let seed = seed.map_or_else(|| sample::parent_hash(root), Ok)?;
     Ok(sample::print(&Tree::read(root)?, only, &seed))

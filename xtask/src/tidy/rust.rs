@@ -7,24 +7,27 @@ use super::Breach;
 use super::tree::{File, Tree};
 
 const FUNCTION_LINES_MAX: usize = 70;
-/// Maximum number of lines of a dispatcher outside its one `match`, for [`FUNCTION_LINES_MAX`] not to apply ...
+/// Maximum number of a dispatcher's lines outside its `match`. A dispatcher is a function that is little more than one
+/// `match` with short arms; [`FUNCTION_LINES_MAX`] does not apply to it.
 const DISPATCHER_OUTSIDE_LINES_MAX: usize = 20;
-/// ... and maximum number of lines of an arm.
+/// Maximum number of lines of each arm of a dispatcher's `match`.
 const DISPATCHER_ARM_LINES_MAX: usize = 12;
 
-/// Crates that may contain `unsafe`, each with the directory for it.
+/// Crates that may contain `unsafe`, each with the directory in which it is allowed.
 const UNSAFE_FOLDERS: [(&str, &str); 3] =
     [("arena", "crates/arena/"), ("io", "crates/io/"), ("segment", "crates/segment/src/layout/raw/")];
 
-/// Crates that get bytes, time and randomness as arguments.
+/// Crates that do no I/O and read no clock: their functions take bytes, time and randomness as arguments.
 const CORES: &[&str] = &["segment", "protocol", "record", "graph", "cluster"];
 /// Crates whose code may run on data threads.
 const DATA: &[&str] = &["arena", "segment", "protocol", "record", "graph", "cluster", "io", "flash", "server"];
 
-/// Crates whose per-thread state must have an owner. (`io` counts allocations by thread, for tests.)
+/// Crates in which `thread_local!` is forbidden: a worker must own its state. (`io` is not among them, because it
+/// counts allocations by thread, for tests.)
 const WORKERS: &[&str] = &["segment", "protocol", "flash", "server"];
 
-/// A path, macro or method that must not be called: the crates, and the alternative.
+/// A path, macro or method that must not be used, with the crates in which it is forbidden (all, if the list is empty)
+/// and the alternative.
 struct Forbidden {
     what: &'static str,
     crates: &'static [&'static str],
@@ -42,7 +45,7 @@ const FORBIDDEN_PATHS: [Forbidden; 8] = [
     Forbidden { what: "process::exit", crates: DATA, instead: "return an error to the binary" },
 ];
 
-/// Modules and crates whose names are forbidden.
+/// Modules and crates that must not be used.
 const FORBIDDEN_ROOTS: [Forbidden; 8] = [
     Forbidden { what: "std::fs", crates: CORES, instead: "take bytes as an argument" },
     Forbidden { what: "std::net", crates: CORES, instead: "take bytes as an argument" },
@@ -177,7 +180,7 @@ fn inner_match(expr: &syn::Expr) -> Option<&syn::ExprMatch> {
     }
 }
 
-/// Collects every path of a `use`, from its root.
+/// Adds every path that a `use` imports to `paths`.
 fn used(prefix: &str, tree: &syn::UseTree, paths: &mut Vec<String>) {
     match tree {
         syn::UseTree::Path(path) => used(&format!("{prefix}{}::", path.ident), &path.tree, paths),

@@ -2,7 +2,7 @@
 //! clear at the first reading.
 //!
 //! The seed is the hash of the latest commit's parent, so that the author of a commit cannot choose its sample. Each
-//! crate has its own generator, so the sample of one crate equals its part of the sample of all crates.
+//! crate has its own random generator, so that a sample of one crate alone is the same as in the sample of all crates.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::tree::{File, Tree};
 /// Number of texts of each kind that are drawn from a crate.
 const DRAWN: usize = 20;
 
-/// Minimum number of words of a string literal to count as a sentence for users; a shorter one is a name or a format.
+/// Minimum number of words of a string literal that is sampled; a shorter literal is likely a name or a format.
 const WORDS_MIN: usize = 3;
 
 /// Macros whose strings are for developers.
@@ -34,7 +34,7 @@ const DEVELOPER_MACROS: [&str; 9] = [
     "concat",
 ];
 
-/// A text with its place.
+/// A doc comment or a string, with its file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SampledText {
     path: String,
@@ -82,7 +82,7 @@ fn sample(name: &str, files: &[SourceFile<'_>], seed: &str) -> [Vec<SampledText>
     [draw(docs, &mut prng), draw(strings, &mut prng)]
 }
 
-/// Draws [`DRAWN`] of the texts, or all if there are fewer, and returns them in their order.
+/// Draws [`DRAWN`] of the texts, or all if there are fewer. Returns them in their original order.
 fn draw(mut texts: Vec<SampledText>, prng: &mut Prng) -> Vec<SampledText> {
     let mut drawn = Vec::new();
     while drawn.len() < DRAWN && !texts.is_empty() {
@@ -153,7 +153,8 @@ impl<'ast> Visit<'ast> for Strings<'_> {
         }
     }
 
-    /// A doc comment is an attribute too, so only help texts are read here.
+    /// Reads the strings of attributes such as `#[command(about = "...")]`. Doc comments are attributes too, and are
+    /// skipped.
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         if let (syn::Meta::List(list), false) = (&attribute.meta, attribute.path().is_ident("cfg")) {
             self.add_tokens(list.tokens.clone());

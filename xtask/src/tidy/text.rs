@@ -39,7 +39,7 @@ fn lengths(file: &File, faults: &mut Vec<Breach>) {
     }
 }
 
-/// A stale word, its replacement, and the directories in which it is forbidden (empty: everywhere).
+/// A stale term, its replacement, and the directory below which it is forbidden (empty for everywhere).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stale {
     term: String,
@@ -47,7 +47,7 @@ struct Stale {
     below: String,
 }
 
-/// Returns the cells of the table with this heading in the glossary.
+/// Returns the rows of the glossary's table below this heading, each as a list of its cells.
 fn table<'g>(glossary: &'g str, heading: &'static str) -> impl Iterator<Item = Vec<String>> + 'g {
     let section = glossary.lines().skip_while(move |line| !(line.starts_with('#') && line.contains(heading)));
     let rows = section.skip(1).take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with('|'));
@@ -56,8 +56,8 @@ fn table<'g>(glossary: &'g str, heading: &'static str) -> impl Iterator<Item = V
     })
 }
 
-/// Returns the rows of the table below `Words on the wire`: `| text | whose |`, the words of others' protocols and
-/// flags.
+/// Returns the texts of the table below `Words on the wire`, whose rows are `| text | whose |`: words of other
+/// projects' protocols and flags.
 fn wire_words(glossary: &str) -> Vec<String> {
     let rows = table(glossary, "Words on the wire").filter(|cells| cells.len() == 2);
     rows.map(|mut cells| cells.swap_remove(0).to_lowercase()).filter(|text| text != "text" && text != "---").collect()

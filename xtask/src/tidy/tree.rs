@@ -1,4 +1,4 @@
-//! The repository's text files, each read once.
+//! Reads the repository's text files, each once.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ const SKIPPED: [&str; 9] =
 const ENDINGS: [&str; 12] =
     [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", "Makefile", "LICENSE"];
 
-/// Directories of crates that are never shipped. A directory precedes the directory that contains it.
+/// Directories of crates that are not part of a release. A directory precedes the directory that contains it.
 const WORKSHOP: [&str; 3] = ["lab/testbed", "lab", "xtask"];
 
 /// One text file.
