@@ -62,7 +62,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
     call.answer(reply::OK, consumed)
 }
 
-/// Returns true if there are watchers.
+/// Returns true if there are watchers, or other reasons to inspect requests: see [`Watched::any`].
 #[inline]
 pub(super) fn watched(call: &Call<'_, '_>) -> bool {
     call.ctx.push.watch.watched.any()
@@ -76,7 +76,7 @@ pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
     }
 }
 
-/// Returns the item that a command is about to find. Returns `None` if there are no watchers.
+/// Returns the item that a command is about to find. Returns `None` unless [`watched`] is true.
 #[inline]
 pub(super) fn look_up_watched(call: &Call<'_, '_>, key: &Key<'_>) -> Option<WatchedLookup> {
     watched(call).then(|| WatchedLookup::of(call.guard.items().peek(key).as_ref()))

@@ -91,7 +91,7 @@ pub struct Budget {
     /// True if the bound depends on the store's memory, because no setting specifies it.
     follows: bool,
     used: AtomicU64,
-    /// The highest number of used bytes since the last survey.
+    /// The highest number of used bytes since [`Budget::has_freed_much`] last returned true.
     peak: AtomicU64,
     kinds: [AtomicU64; MemoryUse::ALL.len()],
     /// The number of refused reservations.
@@ -193,8 +193,8 @@ impl Budget {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Returns true if the number of used bytes has fallen by a sixteenth of the bound, and by at least 2 MiB, since
-    /// this function last returned true.
+    /// Returns true if the number of used bytes has fallen below its peak by a sixteenth of the bound, and by at least
+    /// 2 MiB. The peak is the highest number since this function last returned true.
     pub fn has_freed_much(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();

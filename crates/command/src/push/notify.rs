@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The number in a channel's name is the namespace. Notifications are off by default. While they are off, they cost
-//! almost nothing: a worker checks one bit of a word that it reads once in each batch for `watch` anyway.
+//! almost nothing: a worker checks one bit of a word that the worker reads once in each batch in any case, for `watch`.
 
 use crate::push::outbox::Channels;
 use segment::Namespace;

@@ -260,7 +260,7 @@ impl OutBuffer {
     }
 
     /// Ensures room for `bytes` bytes, with a new block if necessary. Returns false if client memory is used up.
-    /// Earlier marks become invalid. Only for an output that collects replies.
+    /// Earlier marks become invalid. May be called only on an output that collects replies.
     pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
         if self.block.len() - self.len >= bytes {
             return true;
@@ -295,7 +295,7 @@ impl OutBuffer {
 
     fn add_block(&mut self, bytes: usize) {
         self.finish_block();
-        // The kernel zeroes new memory when it is written.
+        // The allocator obtains zeroed memory from the kernel, which provides each page only when it is first written.
         self.block = vec![0; bytes].into_boxed_slice();
         self.recount();
     }
@@ -313,7 +313,8 @@ impl OutBuffer {
         }
     }
 
-    /// Appends a block without copying it. Earlier marks become invalid. Only for an output that collects replies.
+    /// Appends a block without copying it. Earlier marks become invalid. May be called only on an output that collects
+    /// replies.
     pub(crate) fn push_block(&mut self, block: Vec<u8>) {
         self.finish_block();
         (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());

@@ -279,7 +279,8 @@ impl Channels {
     }
 
     /// Continues a publication. Returns the number of receivers when it is complete, or `None` if `work` is used up.
-    /// Each receiver costs one unit of work. Each pattern costs as many units as matching it may take steps.
+    /// Each receiver costs one unit of work. A pattern costs one unit, and one more for every [`STEPS_A_RECEIVER`]
+    /// steps that its match may take.
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
@@ -330,7 +331,8 @@ impl Channels {
         }
     }
 
-    /// Finds the next matching pattern. Matches without holding the lock.
+    /// Compares patterns with `name` until a pattern matches, no pattern remains, or `work` is used up. The lock is not
+    /// held during a comparison.
     fn match_patterns(&self, publishing: &mut Publishing, name: &[u8], work: &mut usize) {
         let mut next: ArrayVec<(u64, ChannelName), PATTERNS_A_LOCK> = ArrayVec::new();
         {

@@ -17,7 +17,7 @@
 //! | bounded | maximum | when it is exceeded |
 //! |---|---|---|
 //! | unsent messages of one subscriber | `limits.subscriber_backlog` | the subscriber is dropped and counted |
-//! | all messages and names | client memory ([`crate::memory::budget`]) | slow subscribers are dropped, subscriptions refused |
+//! | all messages and names | client memory ([`Budget`]) | slow subscribers are dropped, subscriptions are refused |
 //! | subscriptions of one client | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
 //! | connections in MONITOR mode | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | entries of a [`PushQueue`] | one for each connection and kind of message | cannot happen |

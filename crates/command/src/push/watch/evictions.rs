@@ -7,8 +7,8 @@ use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum total length of expired or evicted keys that are retained during one slice, in bytes. Events of further
-/// keys are lost.
+/// The maximum memory of the expired or evicted keys that are retained during one slice, with their entries, in bytes.
+/// Events of further keys are lost.
 const ENDED_BYTES_MAX: usize = 128 << 10;
 
 /// Evictions and expiries that are not published yet. The store's observer and the background thread share them. Both
@@ -20,7 +20,8 @@ pub struct Evictions {
     lines: Arc<Mutex<Lines>>,
     /// The evicted or expired keys that must be published to subscribers.
     ended: Arc<Mutex<RemovedItem>>,
-    /// True if the last slice had watchers or subscribers, so that memory may have to be freed.
+    /// True if there were watchers or other reasons to inspect requests (`Watched::any`) after the last slice. If there
+    /// are none now, the memory of the lines is freed.
     was_watched: bool,
 }
 
