@@ -7,12 +7,12 @@
 //! to be refused at once. The background's scan distinguishes the two cases:
 //!
 //! ```text
-//!   a round: each header passed once,     something was found, or in quarantine, not known ── the caller waits
-//!            from where the last ended    or a value's pieces are being removed
-//!                                         nothing was                              barren, with what was alive and
-//!                                                                                  free when the round began:
-//!                                           less than a segment has died since     full        ── it is refused
-//!                                           more has                               not known   ── the caller waits
+//!   a round: the scan passes each header once, beginning where the last round ended
+//!
+//!   found memory to free, a segment in quarantine, or a deferred free     unknown  ── the thread waits
+//!   found none; the live and free bytes at its start are recorded:
+//!      less than a segment has died since                                 full     ── the thread is refused
+//!      more has died since                                                unknown  ── the thread waits
 //! ```
 //!
 //! A waiting thread requests a round and calls the background. A round ends when the scan has passed all headers, which
@@ -38,7 +38,7 @@ pub(crate) struct Shortages {
     pub(crate) asked: AtomicU32,
 }
 
-const _: () = assert!(Namespace::MAX <= 32, "a bit for each");
+const _: () = assert!(Namespace::MAX <= 32, "one bit for each namespace");
 
 /// The value of a pool for which it is unknown whether memory can be freed.
 pub(crate) const UNKNOWN: u64 = 0;

@@ -1,9 +1,9 @@
 //! The heap: its segments, the limits on memory, and the memory that each namespace may use.
 //!
 //! ```text
-//!   config ──> memory (limits in force) ──> segments (free, open, sealed) <── open (one table a thread)
+//!   config ──> memory (limits in force) ──> segments (free, open, sealed) <── open (one table for each thread)
 //!                namespaces (quotas)            prefault (memory from the kernel before it is needed)
-//!                shortage (wait or refuse)      samples (of accesses, for the background)
+//!                back_pressure (wait or refuse) samples (of requests, for the background)
 //! ```
 
 pub(crate) mod back_pressure;

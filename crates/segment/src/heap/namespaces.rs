@@ -1,10 +1,11 @@
 //! The memory that each namespace may use, and the memory that it uses.
 //!
 //! ```text
-//!   all segments  |  quota of 3   |  quota of 7  |       shared by those without a quota        | kept free |
-//!                 | used .. free  | used .. free | used                    .. free              |           |
-//!                   evicts its      evicts its     evict theirs, the oldest of all of them first
-//!                   own             own
+//!   all segments  | namespace 3's | namespace 7's |     shared by all namespaces without a quota  | always |
+//!                 | quota         | quota         |                                               | free   |
+//!                 | used .. free  | used .. free  | used                    .. free               |        |
+//!                   evicts only     evicts only     evicts the oldest items of all these namespaces
+//!                   its own items   its own items
 //! ```
 //!
 //! A namespace with a quota can always use the memory of its quota, and never more, regardless of other namespaces. Its

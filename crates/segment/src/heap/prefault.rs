@@ -1,12 +1,12 @@
-//! Obtains memory from the kernel before it is needed, and returns surplus memory. A separate thread does this, for
-//! which no other thread waits.
+//! Obtains memory from the kernel before it is needed, and returns surplus memory. A separate thread does this, so that
+//! no other thread waits for the kernel.
 //!
 //! ```text
-//!   background: how far is memory wanted?  ──> Ahead <── how far is it obtained?   Populator, a step at a time
+//!   background ──sets the wanted amount──> Ahead <──obtains or returns memory, one step at a time── Populator
 //! ```
 //!
-//! The kernel may take milliseconds to clear a huge page, or to obtain one from the machine below it. If there is no
-//! such thread, the background runs the steps itself.
+//! The kernel may take milliseconds to clear a huge page, or to obtain one from the hypervisor. If the separate thread
+//! ([`crate::Populator`]) does not run, the background runs the steps itself.
 //!
 //! Bounds: a step obtains or returns at most [`STEP_BYTES`] bytes, which is one huge page. Segments are populated at
 //! most [`AHEAD_BYTES`] bytes ahead of their use.

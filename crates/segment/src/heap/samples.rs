@@ -1,9 +1,9 @@
-//! Samples requests for the background. The sample consists of all requests for a small part of the keys, which is
+//! Samples of requests, for the background. A sample consists of all requests for a small part of the keys, which is
 //! chosen by the keys' hashes.
 //!
 //! ```text
-//!   handle: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
-//!                            └─yes─> ring of the handle ──taken in every slice──> shadows
+//!   handle: hash & mask == 0 ? ──no──> not recorded   (one load and one test for each request)
+//!                            └─yes─> ring of the handle ──read in every slice──> shadow caches
 //! ```
 //!
 //! Because every request for a chosen key is retained, the sample shows the store in miniature. A sample of single

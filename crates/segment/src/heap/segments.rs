@@ -2,8 +2,8 @@
 //! collected them, and the list of decommitted segments.
 //!
 //! ```text
-//!   0          fresh next            fresh end                       segments_max
-//!   | were taken | free, never taken | address space for a larger memory |
+//!   0              fresh.next            fresh.end                       segments_max
+//!   | taken before | free, never taken   | address space for a larger limit |
 //! ```
 //!
 //! The lists are stacks linked through the headers, so they need no memory and no lock ([`free`]). Segments that were

@@ -1,19 +1,20 @@
-//! Growth of the index in place, a group at a time, while it is read and written.
+//! Growth of the index in place, a group at a time, while other threads read and write the index.
 //!
-//! The number of groups goes from G to G' (at most twice G). A key of old group `i` belongs to new group `group hash *
-//! G' >> 32`, which is never below `i`. So the groups are split in descending order, beginning with the last: keys that
-//! a new group's place held before were moved by an earlier split.
+//! The number of groups grows from G to G' (at most twice G). A key of old group `i` belongs to new group `group hash *
+//! G' >> 32`, which is never below `i`. So the groups are split in descending order, beginning with the last. A new
+//! group that has the number of an old group thus receives keys only after that old group was split.
 //!
 //! ```text
 //!                      cursor
-//!   old  [ 0 | 1 | 2 | 3 ]  4 | 5  |            groups >= cursor: split; look at the new place only
-//!                      |     \     \            group cursor - 1: being split; look at the old place, then the new
-//!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      groups below: look at the old place only
+//!   old  [ 0 | 1 | 2 | 3 ]  4 | 5  |            old groups >= cursor: split; a reader searches the new group only
+//!                      |     \     \            old group cursor - 1: being split; searches the old group, then the new
+//!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      old groups below: not split; searches the old group only
 //! ```
 //!
 //! One 64-bit word holds the state of a change of size: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. If no
-//! change is in progress, the cursor is at the number of groups. A reader that found nothing compares the word with its
-//! value at the beginning of the search. Shrinking is the reverse: see [`super::shrink`].
+//! change is in progress, the cursor equals the number of groups. A reader that finds nothing compares the word with
+//! its value at the beginning of the search, and searches again if the word has changed. Shrinking is the reverse: see
+//! [`super::shrink`].
 //!
 //! A split holds the stripe locks of the old group and of the new groups, so no writer changes these groups meanwhile.
 //! The locks are taken in order of their numbers. Keys are hashed before the split, without a lock.
@@ -89,7 +90,7 @@ pub(crate) trait Keys {
     fn group_hash(&self, slot: Slot) -> Option<u32>;
     /// Prefetches the bytes that [`Keys::group_hash`] will read.
     fn prefetch(&self, slot: Slot);
-    /// Records that an item is about to lose its slot to another one, for lack of room.
+    /// Records that an item is about to lose its slot to another item, because both index buckets are full.
     fn loses_slot(&self, slot: Slot);
 }
 
@@ -138,7 +139,7 @@ impl Index {
         if growth.is_changing() { self.place_in_change(growth, hash, group) } else { SlotPlace { group, then: None } }
     }
 
-    /// Returns the place of a key of old group `group`.
+    /// Returns the groups to search for a key of old group `group` during a change of size.
     #[cold]
     fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> SlotPlace {
         let (next, cursor) = (group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize), growth.cursor());
@@ -272,7 +273,7 @@ impl Index {
         (keep && room.holds.is_item()).then_some(room.holds)
     }
 
-    /// Locks the stripes of an old group and of every new group that its keys can go to.
+    /// Locks the stripes of an old group and of every new group to which its keys can move.
     fn lock_split(&self, old: usize, groups: usize, to: usize) -> Option<SplitGuards<'_>> {
         let first = old * to / groups;
         let last = ((old + 1) * to - 1) / groups;

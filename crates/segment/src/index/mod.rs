@@ -10,12 +10,13 @@
 //!  group: 64 index buckets of 8 slots, 4 KiB. A key lives in `bucket` or in `bucket ^ f(tag)` of its group.
 //! ```
 //!
-//! - **Readers take no lock.** They look in both index buckets. A slot that moves to its other bucket is copied, then
-//!   its stripe's move counter is incremented, then the old copy is cleared. A reader that found nothing searches again
+//! - **Readers take no lock.** They search both index buckets. A slot that moves to its other bucket is copied, then
+//!   its stripe's move counter is incremented, then the old copy is cleared. A reader that finds nothing searches again
 //!   if the counter or the growth word has changed meanwhile.
-//! - **Every change is made under the stripe lock of the group** (4096 stripes, group modulo 4096), which a worker
-//!   tries a bounded number of times and then parks its operation.
-//! - **Growth** raises the number of groups in place, from the last group down: see [`growth`]; [`shrink`] lowers it.
+//! - **Every change is made under the stripe lock of the group** (4096 stripes, group modulo 4096). A worker tries to
+//!   take the lock a bounded number of times and then parks its operation.
+//! - **Growth** increases the number of groups in place, beginning with the last group: see [`growth`]. [`shrink`]
+//!   decreases it.
 //!
 //! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
 
@@ -39,11 +40,11 @@ use crate::layout::slot::Slot;
 
 /// The number of slots in an index bucket, which fills one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
-/// Index buckets in a group.
+/// The number of index buckets in a group.
 pub(crate) const GROUP_BUCKETS: usize = 64;
-/// Slots in a group.
+/// The number of slots in a group.
 pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
-/// Bytes of a group.
+/// The size of a group in bytes.
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
 /// The number of stripe locks, which all groups share.
 pub(crate) const STRIPES: usize = 4096;
@@ -151,7 +152,7 @@ struct SlotPlace {
 }
 
 impl Index {
-    /// Returns an empty index of `groups`, with address space for `groups_max`.
+    /// Creates an empty index of `groups` groups, with address space for `groups_max` groups.
     #[cfg(test)]
     pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(groups >= 1 && groups <= groups_max && groups_max < growth::GROUPS_MAX);
@@ -159,7 +160,7 @@ impl Index {
         Ok(Self::on(Self::private_buckets(groups_max, huge_pages)?, Array::reserve(STRIPES, false)?, kept))
     }
 
-    /// Returns address space for `groups_max` groups.
+    /// Reserves address space for `groups_max` groups.
     pub(crate) fn private_buckets(groups_max: usize, huge_pages: bool) -> io::Result<Array<Bucket>> {
         Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)
     }
@@ -169,8 +170,8 @@ impl Index {
         growth::Growth::still(groups).0
     }
 
-    /// Returns the number of groups that an index with this header uses, including the new groups of a growth in
-    /// progress.
+    /// Returns the number of groups that an index with this persistent header uses, including the new groups of a
+    /// growth in progress.
     pub(crate) fn groups_kept(kept: &PersistentPage) -> usize {
         let growth = growth::Growth(kept.growth.load(Acquire));
         match growth.is_changing() {
@@ -214,7 +215,7 @@ impl Index {
         (1..=groups_max).contains(&groups) && (1..=groups_max).contains(&next) && is_change
     }
 
-    /// Returns the index in the given memory, with the size that the persistent header records.
+    /// Creates the index over the given memory, with the size that the persistent header `kept` records.
     pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: PersistentPage) -> Self {
         assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
         let growth = growth::Growth(kept.growth.load(Acquire));
@@ -340,8 +341,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of displacements of slots in the groups of the place: the sum of their stripes' counters,
-    /// which never decrease.
+    /// Returns the sum of the move counters of the place's groups. The counters never decrease, so equal sums mean that
+    /// no slot was displaced meanwhile.
     fn moves(&self, place: SlotPlace) -> u32 {
         let of = |group: usize| self.stripe(group).moves.load(Acquire);
         of(place.group).wrapping_add(place.then.map_or(0, of))
@@ -489,8 +490,8 @@ impl<'i> Locked<'i> {
         births.store(births.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// Replaces the slot in `word` by `to`. If `keep_freq`, keeps the frequency, which readers may have raised
-    /// meanwhile.
+    /// Replaces the slot in `word` by `to`. If `keep_freq` is true, `to` gets the present frequency, which readers may
+    /// have increased meanwhile.
     #[inline]
     pub(crate) fn replace(&self, word: &Word64, from: Slot, to: Slot, keep_freq: bool) {
         let mut seen = from;

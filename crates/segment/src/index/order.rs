@@ -1,16 +1,16 @@
 //! The order in which a walk visits the items of an index that keeps its size, if some items are on flash.
 //!
 //! ```text
-//!   hash   | group hash 32            | more 14 | bucket 6 |  tag 12   |
+//!   hash   | group hash 32            | 14 bits | bucket 6 |  tag 12   |
 //!               |                        |                   |     |
-//!   place  |  group  |  part 4: tag's upper bits  |  tag's lower 8, then 12 bits above the bucket: scaled  |
+//!   place  |  group  |  part 4: tag's upper bits  |  tag's lower 8, then 12 of the 14 bits: scaled to the part  |
 //! ```
 //!
 //! The slot of an item on flash determines the item's group, its tag and its two index buckets, but not its key. A walk
-//! has to assign the slot to a part without the key. So a part is a group and four bits of the tag: about 27 slots of a
-//! full group, whose items are read. If the group hash alone ordered the walk, as in a store without flash, each of the
-//! sixteen parts of a group would have to read all of the group's items on flash. A step with a whole group would need
-//! about 430 reads.
+//! has to assign the slot to a part without reading the key. So a part consists of the slots of one group whose tags
+//! have the same upper four bits: about 27 slots of a full group. If the group hash alone ordered the walk, as in a
+//! store without flash, each of the sixteen parts of a group would have to read all of the group's items on flash. A
+//! step over a whole group would need about 430 reads.
 //!
 //! Invariants: the place is a function of the key's hash, which does not change while the index keeps its size. The
 //! places of one part are contiguous.
@@ -183,7 +183,8 @@ mod tests {
                     assert_eq!(group_of(known.group_hash(), groups), group);
                     assert!([known.bucket(), other_bucket(known.bucket(), known.tag())].contains(&bucket));
                 }
-                // From behind it on, no slot of its tag alone is left out that could stand before.
+                // The rest of the part from its last place on may have a slot with the part's highest tag only if the
+                // last possible place of such a slot is the part's last place.
                 let behind = Part { first: part.last, ..part };
                 let last = order.place_in(part.number, (1 << FINE_BITS) - 1);
                 assert_eq!(

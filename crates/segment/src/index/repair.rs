@@ -48,7 +48,7 @@ pub(crate) fn clear_if_same(index: &Index, group: usize, word: &Word64, slot: Sl
     Some(())
 }
 
-/// Returns the words of both index buckets that may hold the slot, of which `bucket` is either.
+/// Returns the words of both index buckets that may hold the slot. `bucket` is the number of either.
 fn words_of(index: &Index, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
     let both = [bucket, other_bucket(bucket, slot.tag())];
     both.into_iter().flat_map(move |bucket| &index.bucket(group, bucket).slots)
@@ -66,10 +66,10 @@ pub(crate) fn count_doubles(index: &Index, group: usize) -> u64 {
     doubles(index, group, |_| {}) / 2
 }
 
-/// Clears slots of items on flash beside an item in memory with the same tag, and calls `each` for each of them.
-/// `is_new` returns true if that item was being stored when the process ended. The item's slot replaced one of the
-/// slots on flash, and the others may not be cleared yet. If the item in memory is not new, the slots on flash belong
-/// to other keys.
+/// Completes stores of items that were interrupted when the process ended. Such an item's slot has replaced one flash
+/// slot with the same tag, but other flash slots with this tag may remain. Clears them and calls `each` for each of
+/// them. `is_new` returns true for the slot of an interrupted store. Beside any other item in memory, flash slots with
+/// the same tag belong to other keys.
 pub(crate) fn clear_stored_over(
     index: &Index,
     group: usize,

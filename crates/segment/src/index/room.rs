@@ -1,4 +1,5 @@
-//! Finding a slot for a new key: an empty one, a ghost's, one freed by displacement, or the coldest item's.
+//! The choice of a slot for a new key: the key's own ghost's, an empty slot, another ghost's, a slot freed by
+//! displacement, or the coldest item's.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -6,7 +7,7 @@ use super::{Index, Locked, Stripe, other_bucket};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-/// The place where a new key may go.
+/// The place for a new key's slot.
 #[derive(Debug)]
 pub(crate) struct Room<'i> {
     /// The slot to store to.
@@ -73,7 +74,8 @@ impl<'i> Locked<'i> {
 }
 
 impl<'i> Spot<'i> {
-    /// Returns an empty slot, a ghost's, one freed by displacement, or the coldest item's.
+    /// Returns the first available of these: the slot of the key's own ghost, an empty slot, another ghost's slot, a
+    /// slot freed by displacement, the coldest item's slot.
     pub(super) fn room(&self) -> Room<'i> {
         let looks = self.candidates().map(|bucket| self.look(bucket));
         // Prefers the bucket with more empty slots, so that both fill evenly.

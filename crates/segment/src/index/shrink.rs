@@ -1,19 +1,21 @@
-//! Shrinking of the index in place, a group at a time, while it is read and written: the reverse of growth.
+//! Shrinking of the index in place, a group at a time, while other threads read and write the index: the reverse of
+//! growth.
 //!
-//! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group `group hash
-//! * G' >> 32`, which is never above `i`. So the groups are merged in ascending order, beginning with the first: all
-//! keys in a new group's place that do not belong to the new group were merged into lower groups before.
+//! The number of groups shrinks from G to G' (at least half of G). A key of old group `i` belongs to new group `group
+//! hash * G' >> 32`, which is never above `i`. So the groups are merged in ascending order, beginning with the first.
+//! When a new group is filled, the keys of the old group with the same number that belong to lower groups were already
+//! merged into them.
 //!
 //! ```text
 //!                     cursor
-//!   old  . | . | . | .  | 4 | 5 | 6 | 7 ]      keys of new groups >= cursor: look at the old place
-//!                    \___ | _/                 of new group cursor: being merged; look at the old place, then the new
-//!   new  [ 0 | 1 | 2 | 3 ]                     of those below: look at the new place only
+//!   old  . | . | . | .  | 4 | 5 | 6 | 7 ]      keys of new groups > cursor: a reader searches the old group only
+//!                    \___ | _/                 keys of new group cursor: searches the old group, then the new
+//!   new  [ 0 | 1 | 2 | 3 ]                     keys of new groups < cursor: searches the new group only
 //! ```
 //!
-//! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer changes
-//! these groups meanwhile. When it is complete, the groups from G' on are empty and are never read, and their memory
-//! can be released.
+//! A merge holds the stripe locks of the new group and of the old groups from which its keys come, so no writer changes
+//! these groups meanwhile. When the shrink is complete, the groups from G' on are empty and are never read, and their
+//! memory can be released.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 

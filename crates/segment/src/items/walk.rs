@@ -4,11 +4,11 @@
 //!   cursor ──> part of the index ──slots are examined──> item in memory: reported at once
 //!                                                        item on flash: a read is requested, the caller parks
 //!                 ──later iterations──> a read has the item ──> its key is looked up again
-//!                                    │                        ├─ a slot still names the address: reported from the read
-//!                                    │                        ├─ the item is in memory: reported from memory
-//!                                    │                        ├─ the item is at another address: a read is requested
-//!                                    │                        └─ no slot names the item: it was removed
-//!                                    └> a read lacks the item ──> if a slot still names the address, the read is a miss;
+//!                                    │                      ├─ a slot still names the address: reported from the read
+//!                                    │                      ├─ the item is in memory: reported from memory
+//!                                    │                      ├─ the item is at another address: a read is requested
+//!                                    │                      └─ no slot names the item: it was removed
+//!                                    └> a read lacks the item ──> if a slot still names the address, it is a miss;
 //!                                                                 otherwise the part is examined once more
 //!                 ──no reads pending──> the next cursor
 //! ```

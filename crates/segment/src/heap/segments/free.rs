@@ -1,8 +1,8 @@
 //! The free segments: segments that were used and freed again, and segments that were never taken.
 //!
 //! ```text
-//!   take   a right: one less available, if more than `keep` are   then a segment: one that came back, or a fresh one
-//!   give   a segment: onto the stack                              then a right: one more available
+//!   take   first takes a right: available - 1, if it exceeds `keep`   then a segment from the stack, or a fresh one
+//!   give   first pushes the segment onto the stack                    then adds a right: available + 1
 //! ```
 //!
 //! A right is a permit to take one segment. `available` is the number of rights. Invariant: at every instant, at least
@@ -74,13 +74,13 @@ impl Fresh {
     }
 }
 
-/// All free segments of a store.
+/// The free segments of a store.
 #[derive(Debug)]
 pub(crate) struct FreeSegments {
     came_back: Stack,
     /// The segments that were never taken: 32 bits with `next`, then 32 bits with `end`.
     fresh: Word64,
-    /// Number of segments that may be taken.
+    /// The number of rights: segments that may still be taken.
     available: Word32,
 }
 
