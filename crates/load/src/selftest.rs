@@ -144,7 +144,7 @@ impl fmt::Display for SelfTestOutcome {
         )?;
         writeln!(
             f,
-            "of which this host causes, without a generator: p50 {:.1} us, p99 {:.1} us",
+            "of this, the part that the host causes without a generator: p50 {:.1} us, p99 {:.1} us",
             us(self.host_lateness_p50_ns),
             us(self.host_lateness_p99_ns)
         )?;

@@ -221,7 +221,7 @@ fn replies_before_a_mid_reply_close_are_counted() {
 fn silent_server_causes_timeouts_without_losing_earlier_replies() {
     let server = Rough::start(Manner::SilentAfter(50));
     let came = against(&server, "silent", &[&SHORT[..], &["--timeout", "50ms"]].concat());
-    came.has_fault("timeout", "it did not reply in time");
+    came.has_fault("timeout", "the server did not reply in time");
     assert!((1..=50).contains(&came.result.figures.counts.answered), "{}", came.out);
     assert!(came.result.figures.response.max_ns >= 50_000_000, "the waiting counts");
     let mute = Rough::start(Manner::SilentAfter(0));

@@ -31,7 +31,7 @@ const CASES: [Case; 14] = [
     },
     Case {
         text: "[[keys]]\nverbs = [{ verb = \"hget\" }]\n",
-        says: &["protocol memcache does not support hget", "it has get"],
+        says: &["protocol memcache does not support hget", "valid verbs are: get"],
     },
     Case {
         text: "[targets]\naddresses = [\"a:1\", \"b:1\"]\nplacement = \"ketama\"\n[[keys]]\n\

@@ -142,7 +142,9 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), Str
                 Ok(seat) => return Ok(seat),
                 Err(TryLockError::Poisoned(seat)) => return Ok(seat.into_inner()),
                 Err(TryLockError::WouldBlock) if begun.elapsed() > SEAT => {
-                    return Err("it serves another coordinator; end that one, or use another agent".to_owned());
+                    return Err(
+                        "the agent serves another coordinator; stop that coordinator, or use another agent".to_owned()
+                    );
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
             }

@@ -96,11 +96,11 @@ impl Fleet {
     pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: FleetLimits) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if addresses.is_empty() || addresses.len() > AGENTS_MAX {
-            return Err(vec![format!("{} agents are given; pass 1 to {AGENTS_MAX}", addresses.len())]);
+            return Err(vec![format!("{} agents are listed; pass 1 to {AGENTS_MAX}", addresses.len())]);
         }
         for (at, address) in addresses.iter().enumerate() {
             if addresses[..at].contains(address) {
-                faults.push(format!("agent {address}: the address is given twice; pass each address once"));
+                faults.push(format!("agent {address}: the address is listed twice; pass each address once"));
             }
         }
         if !faults.is_empty() {
@@ -197,7 +197,9 @@ impl Fleet {
             let Some(event) = self.next(LOOK) else {
                 if self.clock.now_ns() > deadline_ns {
                     let late = ready.iter().position(|ready| !ready).unwrap_or(0);
-                    return Err(self.agents[late].error("it was not ready within a minute; see the agent's own output"));
+                    return Err(
+                        self.agents[late].error("the agent was not ready within a minute; see the agent's output")
+                    );
                 }
                 continue;
             };
@@ -262,7 +264,7 @@ impl Fleet {
             loop {
                 let waited_ns = self.clock.now_ns() - sent_ns;
                 if waited_ns > nanos(CLOCK) {
-                    return Err(self.agents[agent].error("it does not report its clock"));
+                    return Err(self.agents[agent].error("the agent does not report its clock"));
                 }
                 let Some(event) = self.next(LOOK) else { continue };
                 match event.what {
@@ -316,7 +318,7 @@ impl Fleet {
             let heard_ns = agent.heard_ns.load(Ordering::Relaxed);
             agent.lost.is_none() && now_ns.saturating_sub(heard_ns) > nanos(most)
         });
-        silent.map(|agent| (agent, format!("it has sent nothing for {} s", most.as_secs_f64())))
+        silent.map(|agent| (agent, format!("the agent has sent nothing for {} s", most.as_secs_f64())))
     }
 
     fn silent(&mut self) -> Result<(), Error> {
@@ -393,8 +395,9 @@ struct AgentReader {
 impl AgentReader {
     fn read(mut self, out: &SyncSender<AgentEvent>, stop: &AtomicBool) {
         loop {
-            let mut wait =
-                || if stop.load(Ordering::Relaxed) { Err("the coordinator released it".to_owned()) } else { Ok(()) };
+            let mut wait = || {
+                if stop.load(Ordering::Relaxed) { Err("the coordinator released the agent".to_owned()) } else { Ok(()) }
+            };
             let what = self.receiver.read(&mut wait);
             let at_ns = self.clock.now_ns();
             self.heard_ns.store(at_ns, Ordering::Relaxed);
@@ -445,7 +448,11 @@ impl Following<'_> {
             }
             if fleet.clock.now_ns() > last_ns {
                 for agent in 0..self.gathered.len() {
-                    self.lose(fleet, agent, "it sent no result within a minute after the end of the run".to_owned());
+                    self.lose(
+                        fleet,
+                        agent,
+                        "the agent sent no result within a minute after the end of the run".to_owned(),
+                    );
                 }
             }
         }
@@ -502,7 +509,11 @@ impl Following<'_> {
 
     fn slice(&mut self, fleet: &mut Fleet, agent: usize, raw: RawSlice) {
         if raw.number >= SLICES_MAX {
-            return self.lose(fleet, agent, "it reports a timeline slice that is not part of the run".to_owned());
+            return self.lose(
+                fleet,
+                agent,
+                "the agent reports a timeline slice that is not part of the run".to_owned(),
+            );
         }
         self.gathered[agent].reported.add(&raw, self.config);
         add_totals(&mut self.totals, &raw);

@@ -70,7 +70,7 @@ impl Receiver {
                 return Ok(message);
             }
             match self.stream.read(&mut self.buffer) {
-                Ok(0) => return Err("it closed the connection".to_owned()),
+                Ok(0) => return Err("the peer closed the connection".to_owned()),
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(error) if is_a_wait(&error) => wait()?,
                 Err(error) => return Err(format!("the connection failed ({error})")),
@@ -88,7 +88,7 @@ pub(super) type Link = (Sender, Receiver);
 
 /// Returns a wait that ends at `deadline`.
 fn until(deadline: Instant) -> impl FnMut() -> Result<(), String> {
-    move || if Instant::now() < deadline { Ok(()) } else { Err("it did not reply within 5 s".to_owned()) }
+    move || if Instant::now() < deadline { Ok(()) } else { Err("the peer did not reply within 5 s".to_owned()) }
 }
 
 fn open(stream: TcpStream) -> Result<Link, String> {
@@ -116,7 +116,7 @@ fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, 
     while filled < bytes.len() {
         match receiver.stream.read(&mut bytes[filled..]) {
             Ok(0) if filled > 0 => return Ok(Err(bytes[..filled].to_vec())),
-            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(0) => return Err("the peer closed the connection".to_owned()),
             Ok(count) => filled += count,
             // Fewer bytes than a preamble, with no more to come, belong to another protocol.
             Err(error) if is_a_wait(&error) => match wait() {
@@ -186,7 +186,7 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
         Ok(VERSION) => {}
         Ok(other) => {
             return Err(format!(
-                "it uses protocol version {other}, and this build uses {VERSION}; use the same build on all hosts"
+                "the peer uses protocol version {other}, and this build uses {VERSION}; use the same build on all hosts"
             ));
         }
         Err(said) => {
@@ -213,7 +213,7 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
             Ok(((sender, receiver), About { program, machine: *machine }))
         }
         ToCoordinator::Proof { .. } => {
-            Err("it does not have the token; check which program listens at this address".to_owned())
+            Err("the agent does not have the token; check which program listens at this address".to_owned())
         }
         other => Err(unexpected(&other)),
     }
@@ -222,7 +222,7 @@ pub(super) fn agent(stream: TcpStream, token: Option<&[u8]>) -> Result<(Link, Ab
 fn unexpected(message: &ToCoordinator) -> String {
     match message {
         ToCoordinator::Refused { why } => why.clone(),
-        _ => "it sent greeting messages in the wrong order".to_owned(),
+        _ => "the peer sent greeting messages in the wrong order".to_owned(),
     }
 }
 
@@ -243,9 +243,9 @@ pub(super) fn coordinator<S>(
         Ok(VERSION) => introduce(&sender, VERSION)?,
         Ok(other) => {
             introduce(&sender, VERSION)?;
-            return Err(format!("it uses protocol version {other}, and this build uses {VERSION}"));
+            return Err(format!("the peer uses protocol version {other}, and this build uses {VERSION}"));
         }
-        Err(_) => return Err("it is not a coordinator".to_owned()),
+        Err(_) => return Err("the peer is not a coordinator".to_owned()),
     }
     let refuse = |why: String| {
         let _ = sender.send(&ToCoordinator::Refused { why: why.clone() });
@@ -253,7 +253,7 @@ pub(super) fn coordinator<S>(
     };
     let theirs = match receiver.read(&mut until(deadline))? {
         ToAgent::Hello { nonce } => nonce,
-        _ => return refuse("it sent greeting messages in the wrong order".to_owned()),
+        _ => return refuse("the peer sent greeting messages in the wrong order".to_owned()),
     };
     let mine = nonce()?;
     sender.send(&ToCoordinator::Hello { nonce: mine.clone(), has_token: token.is_some() })?;
@@ -265,7 +265,7 @@ pub(super) fn coordinator<S>(
                 "the tokens differ; pass the same file to the agent's --token and to --agents-token".to_owned(),
             );
         }
-        _ => return refuse("it sent greeting messages in the wrong order".to_owned()),
+        _ => return refuse("the peer sent greeting messages in the wrong order".to_owned()),
     }
     let seat = match seat() {
         Ok(seat) => seat,

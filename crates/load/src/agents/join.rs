@@ -74,7 +74,7 @@ pub(super) fn joined(
             Some((theirs, achieved_per_s)) => {
                 endings.push(theirs.ending);
                 if theirs.ending == Ending::Deserted {
-                    host.lost.get_or_insert("it had no connection to the server at the end".to_owned());
+                    host.lost.get_or_insert("the agent had no connection to the server at the end".to_owned());
                 }
                 add(&mut run, theirs, &mut host);
                 host.achieved_per_s = achieved_per_s;

@@ -265,7 +265,11 @@ fn an_agent_that_falls_silent_is_lost_and_named() {
     config.duration_ns = 3_600_000_000_000;
     let run = fleet.run(&config, &Control::new(0.0), &workload(), AgentRequests::Requests).unwrap();
     assert_eq!(run.ending, Ending::HostLost);
-    assert!(run.hosts[0].lost.as_deref().unwrap().contains("it has sent nothing for 1 s"), "{:?}", run.hosts[0].lost);
+    assert!(
+        run.hosts[0].lost.as_deref().unwrap().contains("the agent has sent nothing for 1 s"),
+        "{:?}",
+        run.hosts[0].lost
+    );
     drop(fleet);
     thread.join().unwrap();
 }
@@ -303,7 +307,7 @@ fn agent_lost_mid_run_is_named_and_its_reports_are_retained() {
     thread.join().unwrap();
     assert_eq!(run.ending, Ending::HostLost);
     let lost = run.hosts.iter().find(|host| host.name == address).unwrap();
-    assert!(lost.lost.as_deref().unwrap().starts_with("it closed the connection, "), "{:?}", lost.lost);
+    assert!(lost.lost.as_deref().unwrap().starts_with("the peer closed the connection, "), "{:?}", lost.lost);
     let totals = &lost.totals;
     assert_eq!((totals.sent, totals.answered, totals.hits, totals.lost, lost.response.count()), (9, 7, 7, 2, 7));
     assert!(run.hosts[0].lost.is_none() && run.hosts[0].name == stays.addr().to_string());
@@ -381,8 +385,8 @@ fn foreign_server_or_other_agent_version_is_reported_with_remedy() {
     };
     for (bytes, said) in [
         (b"ERROR\r\n".to_vec(), "this is not an agent (it replied \"ERROR\")"),
-        (preamble(99).to_vec(), "it uses protocol version 99, and this build uses 1; use the same build"),
-        (Vec::new(), "it closed the connection"),
+        (preamble(99).to_vec(), "the peer uses protocol version 99, and this build uses 1; use the same build"),
+        (Vec::new(), "the peer closed the connection"),
     ] {
         let (address, thread) = answering(bytes);
         let faults = Fleet::connect(&[address], None, patient()).unwrap_err();
@@ -391,7 +395,7 @@ fn foreign_server_or_other_agent_version_is_reported_with_remedy() {
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let twice = Fleet::connect(&[nobody.clone(), nobody.clone()], None, patient()).unwrap_err();
-    assert!(twice[0].contains("given twice"), "{twice:?}");
+    assert!(twice[0].contains("listed twice"), "{twice:?}");
     let faults = Fleet::connect(&[nobody], None, patient()).unwrap_err();
     assert!(faults[0].contains("gannet load agent --listen"), "{faults:?}");
 }
@@ -417,7 +421,7 @@ fn second_coordinator_is_rejected_while_agent_is_in_use() {
     let agent = agent(0, None);
     let first = fleet(&[&agent]);
     let faults = Fleet::connect(&[agent.addr().to_string()], None, patient()).unwrap_err();
-    assert!(faults[0].contains("it serves another coordinator"), "{faults:?}");
+    assert!(faults[0].contains("the agent serves another coordinator"), "{faults:?}");
     drop(first);
     drop(fleet(&[&agent]));
 }

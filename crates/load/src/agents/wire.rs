@@ -202,9 +202,9 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { bytes, bytes_max } => {
-                write!(f, "it sends a frame of {bytes} bytes; the limit is {bytes_max} bytes")
+                write!(f, "the peer sends a frame of {bytes} bytes; the limit is {bytes_max} bytes")
             }
-            Self::NoMessage(what) => write!(f, "it sends an invalid message ({what})"),
+            Self::NoMessage(what) => write!(f, "the peer sends an invalid message ({what})"),
         }
     }
 }

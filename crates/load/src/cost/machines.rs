@@ -51,7 +51,7 @@ pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Co
     let is_price = |column: &&String| column.starts_with("usd_hour") || column.starts_with("usd_month");
     let prices: Vec<String> = table.columns.iter().filter(is_price).cloned().collect();
     if prices.is_empty() {
-        return Err(format!("{name}: there is no price column; name one usd_hour or usd_month"));
+        return Err(format!("{name}: there is no price column; name a column usd_hour or usd_month"));
     }
     let rate_column = table.column("tps").or_else(|| table.column("rate_per_s"));
     let mut machines = Vec::new();

@@ -1,11 +1,11 @@
 //! Computes the cost of a request. Rates come from results or a table, prices from a list.
 //!
 //! ```text
-//!   machine,network,tps,usd_hour,usd_month      price list: one row a machine type, prices an hour or a month
+//!   machine,network,tps,usd_hour,usd_month      price list: one row per machine type, prices per hour or per month
 //!   + results by machine type                   the measured rate within the objectives
 //!   = requests per dollar, dollars per million requests, by price
 //!
-//!   kind,module_gb,usd_per_gb                   memory list: one row a module
+//!   kind,module_gb,usd_per_gb                   memory list: one row per module
 //!   + nodes, as 2xdram:16+2xpmem:128            = gigabytes and dollars of a node
 //! ```
 //!

@@ -85,7 +85,7 @@ fn rows(nodes: &[Node]) -> Vec<Vec<String>> {
     nodes.iter().map(row).collect()
 }
 
-const HEADS: [&str; 5] = ["node", "GB", "$", "$ a GB", "relative to the first"];
+const HEADS: [&str; 5] = ["node", "GB", "$", "$ per GB", "relative to the first"];
 
 /// Returns the table as text.
 pub fn text(nodes: &[Node]) -> String {
@@ -97,7 +97,7 @@ pub fn text(nodes: &[Node]) -> String {
 pub fn html(nodes: &[Node]) -> String {
     let bars: Vec<(String, f64)> = nodes.iter().map(|node| (node.text.clone(), node.usd / node.gb)).collect();
     let cheapest = nodes.iter().min_by(|a, b| (a.usd / a.gb).total_cmp(&(b.usd / b.gb)));
-    let verdict = cheapest.map_or(String::new(), |node| format!("{}: {:.2} $ a GB", node.text, node.usd / node.gb));
+    let verdict = cheapest.map_or(String::new(), |node| format!("{}: {:.2} $ per GB", node.text, node.usd / node.gb));
     let mut body =
         format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&verdict));
     let _ = write!(body, "<div class=\"card\">{}</div>", plot("Dollars per gigabyte of memory", &bars));

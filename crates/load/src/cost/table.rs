@@ -53,5 +53,6 @@ impl CostTable {
 /// Parses a number above 0 in a cell.
 pub fn number(name: &str, line: usize, column: &str, cell: &str) -> Result<f64, String> {
     let value = cell.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| format!("{name}:{line}: {column}: {cell:?} is not a number above 0; write one, as in 0.28"))
+    value
+        .ok_or_else(|| format!("{name}:{line}: {column}: {cell:?} is not a number above 0; write a number, as in 0.28"))
 }

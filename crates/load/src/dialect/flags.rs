@@ -56,7 +56,7 @@ impl Flags {
                     value.clone()
                 }
                 (Takes::Value, None, []) => {
-                    flags.fault(word, "its value is missing", "write it after the flag");
+                    flags.fault(word, "the value of this flag is missing", "write it after the flag");
                     continue;
                 }
                 (Takes::Numbers, None, [value, behind @ ..]) if numbers(value) => {
@@ -203,7 +203,7 @@ mod tests {
                 "'7' does not belong to a flag; write a flag before each value, or remove this argument",
                 "--async=1: --async takes no value, but '1' is given; remove the value",
                 "-Z: unknown flag; remove it; this flag is not supported here",
-                "-latency: its value is missing; write it after the flag",
+                "-latency: the value of this flag is missing; write it after the flag",
                 "--keys: 'x' is not a whole number; write digits only, as in 1000",
             ]
         );

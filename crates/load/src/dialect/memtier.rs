@@ -1,7 +1,7 @@
 //! memtier_benchmark's most used flags.
 //!
-//! | there | here |
 //! | memtier_benchmark | this generator |
+//! |---|---|
 //! | `-t T`, `-c C` | T threads with C connections each |
 //! | `--pipeline P` | P requests in flight on each connection |
 //! | `--ratio S:G` | `set` and `get` with these weights |
@@ -85,7 +85,7 @@ const IGNORED: [(&str, &str); 6] = [
     ("--distinct-client-seed", "every thread always has its own seed"),
     ("--hide-histogram", "nothing is printed unless a flag requests it"),
     ("--debug", "the report already contains what a debug log would show"),
-    ("--key-median", "the hot keys may lie anywhere in the range"),
+    ("--key-median", "the hot keys may be anywhere in the range"),
 ];
 
 /// Flags without an equivalent, each with the reason and the remedy.
@@ -220,7 +220,7 @@ fn keys(flags: &mut Flags, space: &mut KeySpace, notes: &mut Vec<String>) {
         flags.fault(
             "--key-minimum",
             format!("the minimum {least} is above the maximum {most}"),
-            "write the smaller one first",
+            "set a minimum that is at most the maximum",
         );
     }
     space.count = most.saturating_sub(least).saturating_add(1);

@@ -176,7 +176,10 @@ impl Config {
                 faults.push(text.to_owned());
             }
         };
-        check(!self.targets.is_empty(), "there is no target; pass one, as in 127.0.0.1:11211 or unix:/run/cache.sock");
+        check(
+            !self.targets.is_empty(),
+            "there is no target; pass an address, as in 127.0.0.1:11211 or unix:/run/cache.sock",
+        );
         check((1..=THREADS_MAX).contains(&self.threads), "threads must be 1 to 256");
         check(
             self.part
@@ -192,7 +195,7 @@ impl Config {
         check((1..=DEPTH_MAX).contains(&self.depth), "the depth must be 1 to 65536");
         check(self.batch >= 1, "a batch must have at least one request");
         check(self.batch <= self.depth, "a batch exceeds the depth: raise the depth to the size of a batch");
-        check(self.duration_ns > 0, "the measured part has no length: set one, as in 10s");
+        check(self.duration_ns > 0, "the measured part has a length of 0: set a duration, as in 10s");
         check(self.slice_ns >= 1_000_000, "a slice of the timeline must be at least 1ms");
         check(self.timeout_ns > 0 && self.connect_timeout_ns > 0, "the timeout must be above 0, as in 10s");
         check(self.connects_at_once_max > 0, "at least one simultaneous connection attempt must be allowed");

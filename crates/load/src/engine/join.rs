@@ -321,7 +321,7 @@ fn prepare<'c, T: Traffic>(
     let connections = job.settings.targets.len();
     let pacing = pacing(&job);
     let net = Sockets::new(clock, job.targets, connections, job.secure, job.wait, job.polled)
-        .map_err(|error| Error::System { doing: "making an epoll instance", error })?;
+        .map_err(|error| Error::System { doing: "creating an epoll instance", error })?;
     Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
 }
 

@@ -44,12 +44,12 @@ impl Traffic for OneKeyRequests {
         if bytes.len() >= length {
             // Comparing only both ends detects a shifted reply without the cost of a whole comparison.
             if bytes.first() != self.answer.first() || bytes[length - 5..length] != self.answer[length - 5..] {
-                return (0, ReplyProgress::Garbage("the reply differs from the server's own"));
+                return (0, ReplyProgress::Garbage("the reply differs from the expected reply"));
             }
             return (length, ReplyProgress::Done { outcome: ReplyOutcome::Hit, value_bytes: self.value_bytes });
         }
         if bytes.first() != self.answer.first() {
-            return (0, ReplyProgress::Garbage("the reply differs from the server's own"));
+            return (0, ReplyProgress::Garbage("the reply differs from the expected reply"));
         }
         (0, ReplyProgress::More)
     }

@@ -15,7 +15,7 @@ fn share_name(share: f64) -> String {
 }
 
 fn time_axis() -> Axis {
-    Axis { label: "s since the start".to_owned(), scale: Scale::Linear, show: seconds }
+    Axis { label: "seconds since the start".to_owned(), scale: Scale::Linear, show: seconds }
 }
 
 fn latency_axis(label: &str) -> Axis {
@@ -23,7 +23,7 @@ fn latency_axis(label: &str) -> Axis {
 }
 
 fn rate_axis(scale: Scale) -> Axis {
-    Axis { label: "requests a second".to_owned(), scale, show: compact }
+    Axis { label: "requests per second".to_owned(), scale, show: compact }
 }
 
 /// Returns the chart of every trial's rate against the percentile of the tightest objective, with the objective as a
@@ -39,17 +39,19 @@ pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     };
     let series = |name: &str, colour, mark, points| Series { name: name.to_owned(), colour, mark, points };
     Some(Chart {
-        title: format!("Rate against {name}, every trial"),
+        title: format!("Rate against {name} of every trial"),
         x: rate_axis(Scale::Linear),
         y: latency_axis(&format!("{name} of the response time")),
-        series: vec![series("kept", 0, Mark::Dot, at(true)), series("broken", 5, Mark::Cross, at(false))],
+        series: vec![
+            series("objectives met", 0, Mark::Dot, at(true)),
+            series("objectives broken", 5, Mark::Cross, at(false)),
+        ],
         limit: result
             .objective_line
             .map(|line| (line.limit_ns as f64, format!("{name} at most {}", duration(line.limit_ns as f64)))),
-        band: search
-            .lower_per_s
-            .zip(search.upper_per_s)
-            .map(|(lower, upper)| (lower, upper, format!("the interval: {} to {}", grouped(lower), grouped(upper)))),
+        band: search.lower_per_s.zip(search.upper_per_s).map(|(lower, upper)| {
+            (lower, upper, format!("the answer's interval: {} to {}", grouped(lower), grouped(upper)))
+        }),
     })
 }
 
@@ -79,7 +81,7 @@ pub fn throughput(result: &RunResult) -> Chart {
     let mut series =
         vec![Series { name: "answered".into(), colour: 0, mark: Mark::Line, points: points(|i| i.achieved_per_s) }];
     if target.iter().any(|point| point.1 > 0.0) {
-        series.push(Series { name: "asked for".into(), colour: 3, mark: Mark::Dashed, points: target });
+        series.push(Series { name: "requested rate".into(), colour: 3, mark: Mark::Dashed, points: target });
     }
     if result.intervals.iter().any(|i| i.errors > 0) {
         let errors = points(|i| i.errors as f64 / i.duration_s.max(1e-9));
@@ -98,7 +100,7 @@ pub fn percentiles(result: &RunResult) -> Chart {
     Chart {
         title: "Response time over time".to_owned(),
         x: time_axis(),
-        y: latency_axis("of each interval"),
+        y: latency_axis("percentile of the response time in each interval"),
         series: vec![
             line("p50", 0, |l| l.p50_ns),
             line("p99", 1, |l| l.p99_ns),

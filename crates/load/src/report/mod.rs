@@ -79,7 +79,7 @@ fn verdict(result: &RunResult) -> String {
     if let Some(cause) = &result.invalid {
         let _ = write!(
             out,
-            "<p class=\"bad-text\"><b>INVALID:</b> {}. The figures below are not the server's.</p>",
+            "<p class=\"bad-text\"><b>INVALID:</b> {}. The figures below do not describe the server.</p>",
             escape(cause)
         );
     }
@@ -89,7 +89,7 @@ fn verdict(result: &RunResult) -> String {
     if let Some(limit) = &result.verdict.limit {
         let _ = write!(out, "<p><b>The bottleneck:</b> {}, from {:.1} s on.", escape(&limit.what), limit.at_s);
         if !limit.then.is_empty() {
-            let _ = write!(out, " Then rose: {}.", escape(&limit.then.join(", ")));
+            let _ = write!(out, " Figures that rose later: {}.", escape(&limit.then.join(", ")));
         }
         out.push_str("</p>");
     }
@@ -99,7 +99,7 @@ fn verdict(result: &RunResult) -> String {
     for assertion in &result.assertions {
         let (class, word) = if assertion.held { ("good-text", "held") } else { ("bad-text", "BROKEN") };
         let _ = write!(out, "<p><span class=\"{class}\">{word}</span>: ");
-        let _ = write!(out, "{}; it is {}</p>", escape(&assertion.condition), escape(&assertion.value));
+        let _ = write!(out, "{}; actual value {}</p>", escape(&assertion.condition), escape(&assertion.value));
     }
     tiles(result, &mut out);
     out.push_str("</div>\n");

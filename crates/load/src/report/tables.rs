@@ -8,7 +8,7 @@ use page::words::{duration, grouped};
 const STEPS_MAX: usize = 500;
 
 /// Headings of last columns that contain sentences, which wrap.
-const TEXT_HEADS: [&str; 4] = ["verdict", "state", "the first", "value"];
+const TEXT_HEADS: [&str; 4] = ["verdict", "state", "first occurrence", "value"];
 
 /// Formats a table from its headings and rows; the first element of a row is its class.
 pub fn table(heads: &[&str], rows: &[(&str, Vec<String>)]) -> String {
@@ -77,7 +77,7 @@ pub fn steps(result: &RunResult) -> Option<String> {
         .take(STEPS_MAX)
         .map(|step| {
             let verdict = match &step.generator_limit {
-                _ if step.passed => "kept".to_owned(),
+                _ if step.passed => "met".to_owned(),
                 Some(cause) => format!("limited by the generator: {cause}"),
                 None => step.broken.join("; "),
             };
@@ -115,7 +115,7 @@ pub fn counts(result: &RunResult) -> String {
         ("never sent", c.unsent),
         ("sent late because no connection had room", c.late_for_room),
         ("sent late because of the generator", c.late_by_generator),
-        ("connections made", c.connects),
+        ("connections opened", c.connects),
         ("bytes sent", c.sent_bytes),
         ("bytes received", c.received_bytes),
     ]
@@ -156,7 +156,7 @@ pub fn agents(result: &RunResult) -> String {
             let state = match (&agent.lost, &agent.limit) {
                 (Some(why), _) => format!("LOST: {why}"),
                 (None, Some(why)) => format!("LIMITED: {why}"),
-                (None, None) => "well".to_owned(),
+                (None, None) => "no problem".to_owned(),
             };
             let cells = vec![
                 agent.name.clone(),
@@ -175,14 +175,14 @@ pub fn agents(result: &RunResult) -> String {
         .collect();
     let heads = [
         "agent",
-        "due a second",
-        "answered a second",
+        "due per second",
+        "replies per second",
         "p50",
         "p99",
         "p999",
-        "late at p99",
-        "error of the start",
-        "wall clock",
+        "p99 of the lateness",
+        "error of the start time",
+        "offset of the wall clock",
         "state",
     ];
     table(&heads, &rows)
@@ -199,7 +199,7 @@ pub fn faults(result: &RunResult) -> String {
         .iter()
         .map(|fault| ("broken", vec![fault.name.clone(), grouped(fault.count as f64), fault.first.clone()]))
         .collect();
-    table(&["fault", "times", "the first"], &rows)
+    table(&["fault", "count", "first occurrence"], &rows)
 }
 
 /// Formats the machine, the command line and the settings.
@@ -231,7 +231,7 @@ pub fn environment(result: &RunResult) -> String {
         rows.push(("", vec!["TLS".to_owned(), tls.words.clone()]));
     }
     let sessions = result.figures.connections.tls.iter();
-    rows.extend(sessions.map(|sessions| ("", vec!["connections secured".to_owned(), sessions.words()])));
+    rows.extend(sessions.map(|sessions| ("", vec!["TLS connections".to_owned(), sessions.words()])));
     rows.extend(result.configuration.iter().map(|(name, value)| ("", vec![name.clone(), value.clone()])));
     table(&["", "value"], &rows)
 }

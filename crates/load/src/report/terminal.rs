@@ -55,7 +55,7 @@ pub fn progress(progress: &RunProgress) -> String {
 
 /// Formats a completed trial as one line.
 pub fn step(step: &StepResult) -> String {
-    let verdict = if step.passed { "kept".to_owned() } else { format!("BROKEN: {}", step.broken.join("; ")) };
+    let verdict = if step.passed { "met".to_owned() } else { format!("BROKEN: {}", step.broken.join("; ")) };
     let limited =
         step.generator_limit.as_ref().map_or(String::new(), |cause| format!(" (limited by the generator: {cause})"));
     format!(
@@ -73,14 +73,14 @@ pub fn step(step: &StepResult) -> String {
 pub fn summary(result: &RunResult) -> String {
     let mut out = String::new();
     if let Some(cause) = &result.invalid {
-        let _ = writeln!(out, "INVALID: {cause}; the figures below are not the server's");
+        let _ = writeln!(out, "INVALID: {cause}; the figures below do not describe the server");
     }
     if let Some(cause) = &result.partial {
         let _ = writeln!(out, "PARTIAL: {cause}");
     }
     let _ = writeln!(out, "{}", result.verdict.headline);
     if let Some(limit) = &result.verdict.limit {
-        let then = if limit.then.is_empty() { String::new() } else { format!("; then rose {}", limit.then.join(", ")) };
+        let then = if limit.then.is_empty() { String::new() } else { format!("; later: {}", limit.then.join(", ")) };
         let _ = writeln!(out, "the bottleneck: {}, from {:.1} s on{then}", limit.what, limit.at_s);
     }
     for note in &result.verdict.notes {

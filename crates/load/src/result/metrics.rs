@@ -12,16 +12,26 @@ pub fn text(result: &RunResult) -> String {
         let _ = write!(out, "# HELP gannet_load_{name} {help}\n# TYPE gannet_load_{name} gauge\n");
         let _ = writeln!(out, "gannet_load_{name} {value}");
     };
-    gauge(&mut out, "valid", "1 if the figures are valid for the server.", f64::from(result.invalid.is_none()));
+    gauge(
+        &mut out,
+        "valid",
+        "1 if the figures describe the server; 0 if the run is invalid.",
+        f64::from(result.invalid.is_none()),
+    );
     gauge(&mut out, "whole", "1 if the run was complete.", f64::from(result.partial.is_none()));
     gauge(&mut out, "offered_per_second", "Requests that were due, per second.", figures.offered_per_s);
-    gauge(&mut out, "achieved_per_second", "Answers, a second.", figures.achieved_per_s);
+    gauge(&mut out, "achieved_per_second", "Replies per second.", figures.achieved_per_s);
     if let Some(search) = &result.search {
         let answer = search.answer_per_s.unwrap_or(0.0);
-        gauge(&mut out, "answer_per_second", "The highest rate that met the objectives.", answer);
+        gauge(
+            &mut out,
+            "answer_per_second",
+            "The highest rate that met the objectives, in requests per second.",
+            answer,
+        );
         for (name, value) in [("lower", search.lower_per_s), ("upper", search.upper_per_s)] {
             if let Some(value) = value {
-                let help = "A bound of the interval around the answer.";
+                let help = "Bound of the interval in which the highest rate lies, in requests per second.";
                 gauge(&mut out, &format!("answer_{name}_per_second"), help, value);
             }
         }
@@ -29,7 +39,7 @@ pub fn text(result: &RunResult) -> String {
     counts(&mut out, &figures.counts);
     secured(&mut out, &figures.connections);
     out.push_str(
-        "# HELP gannet_load_response_quantile_seconds Response time from the intended instant; 1 is the maximum.\n",
+        "# HELP gannet_load_response_quantile_seconds Response time from the intended instant; quantile 1: maximum.\n",
     );
     out.push_str("# TYPE gannet_load_response_quantile_seconds gauge\n");
     quantiles(&mut out, "response", "verb=\"\",outcome=\"\"", &figures.response);
@@ -37,7 +47,7 @@ pub fn text(result: &RunResult) -> String {
         let labels = format!("verb=\"{}\",outcome=\"{}\"", escape(&group.name), escape(&group.outcome));
         quantiles(&mut out, "response", &labels, &group.response);
     }
-    out.push_str("# HELP gannet_load_service_quantile_seconds Service time from the send; 1 is the maximum.\n");
+    out.push_str("# HELP gannet_load_service_quantile_seconds Service time from the send; quantile 1: maximum.\n");
     out.push_str("# TYPE gannet_load_service_quantile_seconds gauge\n");
     quantiles(&mut out, "service", "verb=\"\",outcome=\"\"", &figures.service);
     out
@@ -58,7 +68,7 @@ fn secured(out: &mut String, connections: &Connections) {
         }
     }
     out.push_str(
-        "# HELP gannet_load_tls_handshake_quantile_seconds Duration of TLS handshakes; 1 is the maximum.\n# TYPE \
+        "# HELP gannet_load_tls_handshake_quantile_seconds Duration of TLS handshakes; quantile 1: maximum.\n# TYPE \
          gannet_load_tls_handshake_quantile_seconds gauge\n",
     );
     quantiles(out, "tls_handshake", "verb=\"\",outcome=\"\"", &connections.handshake);

@@ -120,7 +120,7 @@ impl SearchResult {
 /// Returns the sentence about `found`, and the reasons why its figures are invalid or partial, if they are.
 pub fn headline(settings: &SearchSettings, found: &SearchOutcome) -> (String, Option<String>, Option<String>) {
     let kept: Vec<String> = settings.objectives.iter().map(ToString::to_string).collect();
-    let kept = if kept.is_empty() { "every request replied to in time".to_owned() } else { kept.join(" and ") };
+    let kept = if kept.is_empty() { "a reply to every request in time".to_owned() } else { kept.join(" and ") };
     let most = found.answer.map_or("no rate".to_owned(), |rate| rate.to_string());
     match &found.end {
         End::Found => {

@@ -61,7 +61,7 @@ impl RateTaken {
         match self {
             Self::FromNowOn => "from now on",
             Self::ThisStep => "until the next step, which has its own rate",
-            Self::Later => "when the run at a rate begins",
+            Self::Later => "when the next run at a rate begins",
         }
     }
 }

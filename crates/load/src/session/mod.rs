@@ -111,7 +111,7 @@ pub fn run_by(
 ) -> Result<RunResult, Error> {
     let started = Instant::now();
     let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
-        .map_err(|error| Error::System { doing: "starting the thread of the timelines", error })?;
+        .map_err(|error| Error::System { doing: "starting the thread that records the timelines", error })?;
     let mut result = std::mem::take(&mut job.known);
     result.started_at_unix_ms = base::clock::UnixMillis::now().0;
     let mut trials = Trials::new(&job.config, carry, run_control, view, started);

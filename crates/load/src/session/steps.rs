@@ -42,7 +42,8 @@ pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut Run
     });
     if !by_hand.is_empty() {
         let list = by_hand.join(", ");
-        let note = format!("the rate was changed manually in trial {list}: the rate in its line does not apply");
+        let note =
+            format!("the rate was changed manually in trial {list}, so the rate in that trial's line does not apply");
         result.verdict.notes.push(note);
     }
     let limited: Vec<&JudgedTrial> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();

@@ -59,7 +59,7 @@ fn a_run_at_a_rate_is_filed_whole() {
     let of_intervals: u64 = result.intervals.iter().map(|interval| interval.response.count).sum();
     assert!(of_intervals > 0 && result.intervals.iter().any(|interval| !interval.response.histogram.is_empty()));
     assert_eq!(result.partial, None);
-    assert!(result.verdict.headline.contains("kept p999 at most 10 s"), "{}", result.verdict.headline);
+    assert!(result.verdict.headline.contains("met its objectives: p999 at most 10 s"), "{}", result.verdict.headline);
     let held: Vec<bool> = result.assertions.iter().map(|assertion| assertion.held).collect();
     assert_eq!(held, [true, false]);
     let again = RunResult::from_json(&result.to_json()).unwrap();

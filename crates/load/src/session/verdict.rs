@@ -46,7 +46,7 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
     let kept: Vec<String> = job.objectives.iter().map(ToString::to_string).collect();
     let judgement = match () {
         () if !broken.is_empty() => format!("BROKE its objectives: {}", broken.join(", ")),
-        () if !kept.is_empty() => format!("kept {}", kept.join(" and ")),
+        () if !kept.is_empty() => format!("met its objectives: {}", kept.join(" and ")),
         () => {
             let response = &figures.response;
             let [p50, p99, p999] = [response.p50_ns, response.p99_ns, response.p999_ns].map(|ns| duration(ns as f64));

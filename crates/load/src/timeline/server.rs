@@ -39,10 +39,10 @@ pub struct ObservedServer {
 const STATS: [(&str, &str, Unit); 12] = [
     ("rusage_user", "CPU reported by the server/user", Unit::SecondsSpent),
     ("rusage_system", "CPU reported by the server/system", Unit::SecondsSpent),
-    ("cmd_get", "commands a second/get", Unit::PerSecond),
-    ("cmd_set", "commands a second/set", Unit::PerSecond),
-    ("get_misses", "misses a second", Unit::PerSecond),
-    ("evictions", "evictions a second", Unit::PerSecond),
+    ("cmd_get", "commands per second/get", Unit::PerSecond),
+    ("cmd_set", "commands per second/set", Unit::PerSecond),
+    ("get_misses", "misses per second", Unit::PerSecond),
+    ("evictions", "evictions per second", Unit::PerSecond),
     ("curr_connections", "connections", Unit::Count),
     ("listen_disabled_num", "connections refused per second", Unit::PerSecond),
     ("conn_yields", "connection yields per second", Unit::PerSecond),
@@ -55,9 +55,9 @@ const STATS: [(&str, &str, Unit); 12] = [
 const INFO: [(&str, &str, Unit); 11] = [
     ("used_cpu_user", "CPU reported by the server/user", Unit::SecondsSpent),
     ("used_cpu_sys", "CPU reported by the server/system", Unit::SecondsSpent),
-    ("total_commands_processed", "commands a second/all", Unit::PerSecond),
-    ("keyspace_misses", "misses a second", Unit::PerSecond),
-    ("evicted_keys", "evictions a second", Unit::PerSecond),
+    ("total_commands_processed", "commands per second/all", Unit::PerSecond),
+    ("keyspace_misses", "misses per second", Unit::PerSecond),
+    ("evicted_keys", "evictions per second", Unit::PerSecond),
     ("connected_clients", "connections", Unit::Count),
     ("blocked_clients", "clients blocked", Unit::Count),
     ("rejected_connections", "connections refused per second", Unit::PerSecond),
@@ -78,7 +78,7 @@ const METRICS: [(&str, &str, Unit); 14] = [
     ("gannet_session_yields_total", "connection yields per second", Unit::PerSecond),
     ("gannet_connections", "connections", Unit::Count),
     ("gannet_connections_rejected_total", "connections refused per second", Unit::PerSecond),
-    ("gannet_evicted_total", "evictions a second", Unit::PerSecond),
+    ("gannet_evicted_total", "evictions per second", Unit::PerSecond),
     ("gannet_slow_requests_total", "slow requests per second", Unit::PerSecond),
     ("gannet_items", "items", Unit::Count),
     ("gannet_item_bytes", "bytes stored", Unit::Bytes),
@@ -277,12 +277,12 @@ mod tests {
     fn each_account_is_read() {
         let stats = readings(Account::Stats, "STAT pid 1\r\nSTAT cmd_get 17\r\nSTAT rusage_user 1.5\r\nEND\r\n");
         assert_eq!(
-            (value(&stats, "commands a second/get"), value(&stats, "CPU reported by the server/user")),
+            (value(&stats, "commands per second/get"), value(&stats, "CPU reported by the server/user")),
             (Some(17.0), Some(1.5))
         );
         let info = readings(Account::Info, "# CPU\r\nused_cpu_sys:2.25\r\nevicted_keys:3\r\n");
         assert_eq!(
-            (value(&info, "CPU reported by the server/system"), value(&info, "evictions a second")),
+            (value(&info, "CPU reported by the server/system"), value(&info, "evictions per second")),
             (Some(2.25), Some(3.0))
         );
         let metrics = "# HELP x\ngannet_worker_ops_total{worker=\"0\"} 5\ngannet_worker_ops_total{worker=\"1\"} 6\n\

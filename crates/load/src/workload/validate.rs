@@ -101,7 +101,7 @@ impl Check {
             self.holds(text.len() <= TEXT_BYTES_MAX, name, "the text is longer than 4096 bytes", "shorten it");
         }
         if workload.blind {
-            let remedy = "remove one of them";
+            let remedy = "remove one of the two settings";
             self.holds(!workload.verify, "verify", "blind replies are not parsed, so values cannot be checked", remedy);
             self.holds(
                 !workload.fill_on_miss,
@@ -127,7 +127,7 @@ impl Check {
             };
             let what = format!("'{}' is not an address", target.address);
             self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
-            self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
+            self.count(&path, target.weight.into(), 1, 1_000_000, "as the weight of a target");
         }
         self.faults.extend(workload.tls.iter().flat_map(link::tls::TlsSettings::faults).map(WorkloadFault::from));
         if workload.targets.len() > 1 {
@@ -169,7 +169,7 @@ impl Check {
         let named = workload.protocol.is_resp() || name.is_empty();
         self.holds(named, "connections.name", "only RESP connections have names", "remove the name");
         let plain = name.len() <= 250 && name.bytes().all(|byte| byte.is_ascii_graphic());
-        self.holds(plain, "connections.name", "the name is not valid", "use up to 250 characters without spaces");
+        self.holds(plain, "connections.name", "the name is not valid", "use at most 250 characters without spaces");
     }
 
     fn pace(&mut self, pace: &Pace) {
@@ -227,14 +227,14 @@ impl Check {
         if space.is_hash() {
             let mixed = space.verbs.iter().any(|command| !command.verb.is_hash() && command.verb != Verb::Raw);
             let remedy = "give the other verbs their own key space";
-            self.holds(!mixed, &at("verbs"), "a key is either a hash or a string", remedy);
+            self.holds(!mixed, &at("verbs"), "a key cannot hold both a hash and a string", remedy);
             let remedy = "remove ttl, or send a raw EXPIRE";
             self.holds(ttl_sum == 0.0, &at("ttl"), "a hash stored by hset does not expire", remedy);
         }
         if space.is_counter() && workload.prefill {
             let mixed = space.verbs.iter().any(|command| command.verb.stores());
             let remedy = "give the counters their own key space";
-            self.holds(!mixed, &at("verbs"), "a key is either a counter or a value", remedy);
+            self.holds(!mixed, &at("verbs"), "a key cannot hold both a counter and a stored value", remedy);
         }
         self.count(&at("verbs"), space.verbs.len() as u64, 1, COMMANDS_MAX as u64, "verbs");
         let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
@@ -326,7 +326,7 @@ impl Check {
         let (verb, protocol) = (command.verb, workload.protocol);
         if !verb.is_in(protocol) {
             let has = Verb::NAMES.iter().filter(|(_, verb)| verb.is_in(protocol)).map(|(name, _)| *name);
-            let remedy = format!("it has {}", has.collect::<Vec<_>>().join(", "));
+            let remedy = format!("valid verbs are: {}", has.collect::<Vec<_>>().join(", "));
             self.fault(&at("verb"), format!("protocol {} does not support {}", protocol.name(), verb.name()), remedy);
         }
         self.count(&at("keys"), command.keys.into(), 1, MULTI_KEYS_MAX.into(), "keys in a request");
@@ -369,7 +369,7 @@ impl Check {
                     !text.trim().is_empty(),
                     &at("command"),
                     "the command is empty",
-                    "write one, as in GET __key__",
+                    "write a command, as in GET __key__",
                 );
                 let whole = !protocol.is_resp() || !text.contains(['\r', '\n']);
                 self.holds(
@@ -379,8 +379,8 @@ impl Check {
                     "write its words separated by spaces",
                 );
                 let answered = !protocol.is_memcached() || super::source::expect_of(text).is_some();
-                let remedy = "begin with a memcached command, without noreply and q";
-                self.holds(answered, &at("command"), "no line would mark the end of its reply", remedy);
+                let remedy = "use a known memcached command without noreply and q";
+                self.holds(answered, &at("command"), "the end of the reply to this command cannot be detected", remedy);
             }
             _ => {}
         }

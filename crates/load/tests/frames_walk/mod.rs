@@ -34,7 +34,7 @@ fn assert_as<T: Message>(bytes: &[u8]) -> usize {
         assert_eq!(read::<T>(bytes, step), (messages.clone(), fault.clone()), "in pieces of {step}");
     }
     if let Some(fault) = fault {
-        assert!(fault.to_string().starts_with("it sends "), "{fault}");
+        assert!(fault.to_string().starts_with("the peer sends "), "{fault}");
     }
     for message in &messages {
         let mut frames = Frames::new(2 * message.len());

@@ -34,7 +34,7 @@ impl TraceFormat {
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
 }
 
-/// How a reader converts the times of a trace to instants.
+/// The conversion of a trace's times to instants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Times are instants; times in whole seconds are spread evenly.
@@ -51,7 +51,7 @@ pub struct Selection {
     pub path: PathBuf,
     /// The format; `None` to detect it by the first bytes.
     pub format: Option<TraceFormat>,
-    /// Whether the trace's times become the instants of the requests, or are ignored.
+    /// The conversion of the trace's times to the instants of the requests.
     pub times: Times,
     /// The maximum number of requests to read; `None` for all.
     pub requests_max: Option<u64>,

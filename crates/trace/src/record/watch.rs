@@ -217,7 +217,7 @@ pub fn watch(
                 if !is_granted && !ask(server)? {
                     let said = String::from_utf8_lossy(line);
                     return Err(format!(
-                        "the server refused the stream and replied {said:?}; permit it on the server, or record with --listen"
+                        "the server refused the stream ({said:?}); permit it on the server, or record with --listen"
                     ));
                 }
                 continue;

@@ -112,7 +112,8 @@ impl ReplayAnswer<'_> {
         self.state.value_begins(compared);
     }
 
-    /// Compares the next bytes of a value. Before `piece`, `rest` bytes of the value and its line end remained.
+    /// Compares the next bytes of a value. `rest` is the number of its remaining bytes, including `piece`, without the
+    /// line end.
     fn piece(&mut self, piece: &[u8], rest: u64) {
         self.pending.read_bytes += piece.len() as u64;
         if self.state.compares() {

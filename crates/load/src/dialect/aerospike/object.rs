@@ -23,11 +23,12 @@ pub fn read(text: &str) -> Result<Object, (String, &'static str)> {
             Some((times, kind)) => (times.trim().parse::<u64>().ok(), kind.trim()),
             None => (Some(1), part.trim()),
         };
-        let wrong =
-            || (format!("'{part}' is not a kind of bin"), "write I, S:10, B:1400 or R:100:30; asbench's I4, S10");
+        let wrong = || {
+            (format!("'{part}' is not a kind of bin"), "write I, S:10, B:1400 or R:100:30, or for asbench I4 or S10")
+        };
         let times = times.filter(|times| (1..=BINS_MAX).contains(times)).ok_or_else(wrong)?;
         if kinds.len() as u64 + times > BINS_MAX {
-            return Err(("the record has more than 1024 bins".to_owned(), "give fewer"));
+            return Err(("the record has more than 1024 bins".to_owned(), "use fewer bins"));
         }
         let kind = one(kind).ok_or_else(wrong)?;
         kinds.extend(std::iter::repeat_n(kind, times as usize));

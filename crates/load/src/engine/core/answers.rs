@@ -89,7 +89,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             Ok(used) => {
                 let rest = bytes.len() - used;
                 if rest > RETAINED_BYTES_MAX {
-                    let message = format!("{rest} bytes of an incomplete reply arrived");
+                    let message = format!("an incomplete reply has {rest} bytes, more than the limit");
                     return self.lose(index, now_ns, "garbage", &message);
                 }
                 if had_kept {

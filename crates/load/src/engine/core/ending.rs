@@ -32,7 +32,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             if waiting > 0 && self.connections[index].state == ConnectionState::Up {
                 let target = &self.settings.names[self.connections[index].target];
                 self.recorder.fault("unanswered-at-end", || {
-                    format!("{target}: {waiting} requests were outstanding on a connection")
+                    format!("{target}: {waiting} requests on a connection had no reply at the end")
                 });
             }
             self.lose_in_flight(index, now_ns);

@@ -53,8 +53,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             let waiting = std::mem::take(&mut self.redirected[target]);
             if !waiting.is_empty() {
                 let (count, name) = (waiting.len(), &self.settings.names[target]);
-                self.recorder
-                    .fault("unanswered-at-end", || format!("{name}: {count} requests that were redirected there"));
+                self.recorder.fault("unanswered-at-end", || {
+                    format!("{name}: {count} requests redirected to this target got no reply")
+                });
             }
             for request in waiting {
                 self.in_flight -= 1;

@@ -62,7 +62,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 ConnectionState::Up => {
                     let oldest_ns = connection.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
                     if connection.stamped > 0 && now_ns.saturating_sub(oldest_ns) > self.settings.timeout_ns {
-                        self.lose(index, now_ns, "timeout", "it did not reply in time");
+                        self.lose(index, now_ns, "timeout", "the server did not reply in time");
                     }
                 }
             }

@@ -81,7 +81,7 @@ impl<'t> DocumentReader<'t> {
     pub fn syntax(&mut self, error: &toml::de::Error) {
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         let remedy = if message.contains("duplicate key") {
-            "keep only one of them"
+            "keep only one of the duplicate keys"
         } else {
             "write TOML: [table] lines, and key = value lines with text in double quotes"
         };
@@ -300,7 +300,7 @@ impl<'t> DocumentReader<'t> {
             Ok(value) => Some(value),
             Err(wrong) => {
                 let at = section.table.get(key).map_or(0, |value| value.span().start);
-                let (what, remedy) = wrong.split_once("; ").unwrap_or((&wrong, "write another"));
+                let (what, remedy) = wrong.split_once("; ").unwrap_or((&wrong, "write a valid value"));
                 self.fault(at, &section.field(key), what, remedy);
                 None
             }
