@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The time is bounded. The first and the last part take one step for each of their bytes. The search for a middle part
-//! first compares byte by byte, for a limited number of comparisons. Then it switches to a bit-parallel search, which
+//! first compares byte by byte, for a limited number of comparisons. After that, a bit-parallel search continues. It
 //! holds one bit for each element and takes one step for each byte of the text and each 64 elements of the part.
 //! Therefore no pattern that [`is_bounded`] accepts takes more than [`steps_max`] steps.
 
-/// The maximum number of bytes of a pattern between its first and its last star.
+/// The maximum number of bytes between the first and the last star of a pattern that [`is_bounded`] accepts.
 pub const MIDDLE_BYTES_MAX: usize = 512;
 
 /// The number of elements whose bits fit into one word.
@@ -30,13 +30,14 @@ pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     stars.is_none_or(|(first, last)| last - first <= MIDDLE_BYTES_MAX)
 }
 
-/// Returns the approximate maximum number of steps of a match.
+/// Returns the approximate maximum number of steps to match `pattern` with `text`.
 pub(crate) fn steps_max(pattern: &[u8], text: &[u8]) -> usize {
     let each = pattern.len().min(NAIVE_STEPS + pattern.len().div_ceil(WORD));
     pattern.len() + text.len().saturating_mul(each)
 }
 
-/// The number of byte-by-byte comparisons for each byte of a middle part, before the search becomes bit-parallel.
+/// The number of byte-by-byte comparisons for each byte of a middle part. After them, the search continues
+/// bit-parallel.
 const NAIVE_STEPS: usize = 8;
 
 /// Returns true if `pattern` matches the whole `text`.

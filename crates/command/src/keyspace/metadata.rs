@@ -167,7 +167,7 @@ fn index_of(note: &[u8]) -> Option<PersistedIndex> {
     })
 }
 
-/// The error that a namespace has one number in the configuration and another in the memory file.
+/// The error that a namespace has different numbers in the configuration and in the memory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberDiffers {
     /// The name of the namespace.

@@ -65,20 +65,20 @@ fn first_where(text: &[u8], condition: impl Fn(u64) -> u64) -> Option<usize> {
     if found == 0 { None } else { Some(at + found.trailing_zeros() as usize / 8) }
 }
 
-/// Returns the position of the first byte that is a space or below, including line ends.
+/// Returns the position of the first byte up to 0x20: a space or a control character, such as a line end.
 #[inline(always)]
 pub(super) fn first_blank(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| eight.wrapping_sub(ONES * 0x21) & !eight)
 }
 
-/// Returns the position of the first byte below a space, including line ends.
+/// Returns the position of the first byte below 0x20: a control character, such as a line end.
 #[inline(always)]
 pub(super) fn first_control(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| eight.wrapping_sub(ONES * 0x20) & !eight)
 }
 
-/// Returns the position of the first byte that is a space or below, or a delete (0x7f). A text key contains none of
-/// these.
+/// Returns the position of the first byte that is a space, a control character below 0x20, or a delete (0x7f). A text
+/// key contains none of these.
 #[inline(always)]
 pub(super) fn first_blank_or_delete(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| {

@@ -53,7 +53,7 @@ struct Inner {
     messages: VecDeque<Arc<Message>>,
     /// The number of bytes of the first queued message that were already moved into the output.
     taken: usize,
-    /// The number of bytes for which all queued messages are charged.
+    /// The memory of all queued messages and their entries, as counted against the outbox's maximum, in bytes.
     bytes: u64,
     /// True if the queued messages exceeded the maximum. The connection must be closed, and no further message is
     /// accepted.
@@ -97,8 +97,8 @@ impl Outbox {
         self.lock().broken
     }
 
-    /// Queues `message`, if the queue then holds at most `bytes_max` bytes and client memory suffices. Otherwise,
-    /// breaks the outbox.
+    /// Queues `message`. Breaks the outbox instead if the queue would hold more than `bytes_max` bytes, or if client
+    /// memory is exceeded while earlier messages are queued.
     pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Queued {
         let mut inner = self.lock();
         if inner.broken || inner.ended {
