@@ -127,7 +127,7 @@ pub struct WorkerContext {
     pub push: PushState,
     /// The values that are being received in place.
     pub(crate) in_place: InPlaceReceives,
-    /// The time limits of the current iteration and visit.
+    /// The limits of work and time of the current iteration and visit.
     pub pace: Pace,
     /// The start of the operation in progress.
     pub op_begun: Ticks,
@@ -261,7 +261,8 @@ impl WorkerContext {
         }
     }
 
-    /// Counts work on `entries` (outboxes filled, names checked, subscriptions) against the iteration's time limit.
+    /// Counts work on `entries` (outboxes filled, names checked, subscriptions) towards the iteration's limit of
+    /// counted work.
     #[inline]
     pub(crate) fn note_work(&mut self, entries: usize) {
         self.work_bytes += entries * ENTRY_WORK_BYTES;
