@@ -1,5 +1,5 @@
 //! The thread for the store's background work: in slices, it evicts, expires, compacts, and grows the index. Also the
-//! thread that obtains memory from the kernel before it is used.
+//! thread that obtains memory from the kernel before the store needs it, and the threads that rebuild the index.
 
 use crate::shared::Shared;
 use command::push::watch::Evictions;
@@ -19,7 +19,7 @@ const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 /// The sleep of a thread that rebuilds the index and must wait for other threads.
 const REBUILD_WAIT: Duration = Duration::from_millis(1);
 
-/// The time after the start of a slice at which it ends before the next item, in ns.
+/// The target duration of a slice, in ns. A slice that has reached it ends before its next item.
 const SLICE_NS: u64 = 200_000;
 
 /// Returns the CPU time of the calling thread, in ns.
@@ -32,7 +32,7 @@ fn cpu_ns() -> u64 {
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
-    // Other threads may have rebuilt the index before the first slice.
+    // Do not use `is_rebuilding` here: other threads may complete the rebuild before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.rebuilds_index);
     let mut finds = false;
     while !shared.threads.stop.workers_ended() {
@@ -87,8 +87,9 @@ fn log_flash_found(shared: &Shared, clock: &Clock) {
 }
 
 /// Obtains memory from the kernel until all workers have ended, one step at a time. A step takes as long as the kernel
-/// needs. Only a growth of the index waits for a step, and is notified. The thread yields to a worker on the same CPU,
-/// which would otherwise wait for the end of the scheduler's slice, 4 ms.
+/// needs. Only a growth of the index waits for a step; so each step wakes the background thread, which grows the index.
+/// The thread yields to a worker on the same CPU, which would otherwise wait for the end of the scheduler's slice, 4
+/// ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
     let mut warned = false;

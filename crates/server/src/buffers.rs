@@ -5,19 +5,19 @@
 //! | `Small` | 16 KiB | a session with received bytes, until its last complete request is consumed |
 //! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than 16 KiB |
 //! | `Out` | 32 KiB | a session with output, until the peer's socket has accepted it |
-//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer; half of them also to slow readers |
+//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer; half of the class also to slow readers |
 //!
-//! Idle connections hold no buffer. The free buffers are stacks: the next one is the one used last, which is still in
-//! the CPU cache.
+//! Idle connections hold no buffer. The free buffers of a class form a stack: a session gets the buffer that was used
+//! last, which is still in the CPU cache.
 //!
-//! The limits of the time for which a buffer is lent:
+//! The maximum time for which a buffer is lent:
 //!
-//! | class | a session keeps it | then |
+//! | class | lent | then |
 //! |---|---|---|
-//! | `Small`, `Big` | while it is served, and for [`LENT_NS_MAX`] after that | its bytes are set aside |
-//! | the same | until another session waits for one | set aside at once, first those of the longest idle session |
-//! | `Out`, `BigOut` | while its peer accepts the sent bytes | |
-//! | the same, peer blocked | until another session waits for one | the unsent bytes are set aside, at once |
+//! | `Small`, `Big` | while the session is served, and [`LENT_NS_MAX`] longer | its bytes are set aside |
+//! | the same, another session waits | while the session is served | its bytes are set aside at once |
+//! | `Out`, `BigOut`, the peer reads | until all output is sent | the buffer is free |
+//! | the same, the peer does not read | until another session waits | the unsent bytes are set aside at once |
 //!
 //! Bytes that are set aside are moved to an allocation of their size, which the session owns. The session is served
 //! from that allocation, and receives into its free space. All such allocations of a worker are reserved and released
@@ -25,7 +25,7 @@
 //! reached and another session waits, the sessions that were set aside first are closed until the reservation fits. A
 //! client with an incomplete request gets an error; a client that does not read gets none. If the waiting session needs
 //! a `BigOut`, a reader is closed only after [`READER_GRACE_NS`], because many clients may read long replies slowly. So
-//! no peer can block another session's buffer, whether it sends slowly or reads slowly. `worker/hold.rs` applies these
+//! a peer that sends or reads slowly cannot keep a buffer that another session needs. `worker/hold.rs` applies these
 //! rules.
 //!
 //! A session that holds a buffer may wait for a buffer of a class further down in the first table, never further up.
@@ -39,8 +39,9 @@ use std::sync::Arc;
 /// The size of an ordinary receive buffer, in bytes.
 pub const SMALL_BYTES: usize = 16 << 10;
 
-/// The maximum memory of a worker's buffers, in addition to the store's, with segments of up to 2 MiB. With larger
-/// segments, the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
+/// The maximum memory of a worker's buffers, in bytes, with segments of up to 2 MiB. It is not part of the store's
+/// memory. With larger segments, the big buffers are as long as a piece of a large value requires: see
+/// [`Sizes::bytes`].
 pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
 /// The maximum memory of an idle connection, in bytes. Such a connection holds no buffer. With io_uring, 128 bytes are
@@ -132,8 +133,8 @@ impl Class {
 pub(crate) struct Buffers {
     small: Vec<Box<[u8]>>,
     big: Vec<Box<[u8]>>,
-    /// The free output buffers. They are boxed because outputs move to sessions: only a pointer moves, not the table of
-    /// pins.
+    /// The free output buffers. They are boxed, so that lending an output to a session moves a pointer and not the
+    /// output's table of pins.
     #[allow(clippy::vec_box)]
     outs: Vec<Box<OutBuffer>>,
     big_outs: Vec<Box<[u8]>>,
@@ -158,7 +159,7 @@ impl Input {
         Self { block, from: 0, to: 0, is_aside: false }
     }
 
-    /// Returns true if the input's block is lent, so that another session may need it.
+    /// Returns true if the input's block is lent from the worker's pool.
     pub(crate) fn is_lent(&self) -> bool {
         !self.is_aside
     }
@@ -185,8 +186,8 @@ impl Input {
         self.from += bytes;
     }
 
-    /// Returns the free space after the received bytes. First moves the bytes to the front if that makes room for
-    /// `want` bytes.
+    /// Returns the free space after the unconsumed bytes. First moves these bytes to the front if no space is free
+    /// after them, or if a request of `want` bytes that begins with them would not fit.
     pub(crate) fn room(&mut self, want: usize) -> &mut [u8] {
         if self.from > 0 && (self.to == self.block.len() || self.from + want > self.block.len()) {
             self.block.copy_within(self.from..self.to, 0);
@@ -244,8 +245,9 @@ impl Buffers {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
             self.aside.add_bytes(bytes);
-            // Each worker has its own limit for bytes that are set aside, so that other clients' memory does not close
-            // its slow clients. These bytes still count in the total, so that other clients are refused sooner.
+            // Only the worker's own limit applies here, so that the memory of other clients never causes slow clients
+            // of this worker to be closed. The bytes still count in client memory, so that requests of other clients
+            // are refused sooner.
             self.budget.take(MemoryUse::Requests, bytes);
         }
         fits
@@ -280,7 +282,8 @@ impl Buffers {
     }
 
     /// Moves the unsent bytes of `out` into an output of their size, and takes back the lent blocks. Returns `out`
-    /// unchanged if the limit of bytes set aside is reached. Long outputs may use half of the limit.
+    /// unchanged if the limit of bytes set aside is reached. Outputs with a lent big block may use only half of the
+    /// limit.
     pub(crate) fn set_output_aside(&mut self, mut out: Box<OutBuffer>) -> Result<Box<OutBuffer>, Box<OutBuffer>> {
         let bytes = out.bytes_aside() + ALLOCATION_OVERHEAD;
         if !self.reserve(bytes, self.aside_bytes_max / if out.is_lent() { 2 } else { 1 }) {
@@ -292,8 +295,9 @@ impl Buffers {
         Ok(aside)
     }
 
-    /// Creates an output with bytes that another server had to send but did not. Returns `None` if client memory is
-    /// used up. The worker's own limit for slow clients does not apply, because a takeover happens once.
+    /// Creates an output with bytes that the previous process had not sent when this process took over. Returns `None`
+    /// if client memory is used up. The worker's own limit for slow clients does not apply, because a takeover happens
+    /// once.
     pub(crate) fn output_of(&mut self, bytes: &[u8]) -> Option<Box<OutBuffer>> {
         let reserved = (size_of::<OutBuffer>() + bytes.len()) as u64 + ALLOCATION_OVERHEAD;
         let fits = self.budget.used() + reserved <= self.budget.bytes_max();
@@ -314,7 +318,8 @@ impl Buffers {
         }
     }
 
-    /// Takes a receive block with room for `bytes`. If the class of that size has no free block, returns the class.
+    /// Takes a receive block with room for `bytes`. If the class of that size has no free block, returns the class as
+    /// the error.
     pub(crate) fn take_input(&mut self, bytes: usize) -> Result<Box<[u8]>, Class> {
         assert!(bytes <= self.sizes.big_bytes, "no block is that long");
         if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }

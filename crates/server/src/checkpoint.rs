@@ -14,10 +14,12 @@ use command::visit::clock::Clock;
 
 /// The sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
-/// The sleep between two checkpoints if the first was crowded, because each checkpoint ends the open segments.
+/// The pause before a checkpoint is retried that had no room for the keys of running transactions. The retry is not
+/// immediate, because each checkpoint seals the open segments.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Writes checkpoints until all workers have ended. The first one starts at once, because nothing is on disk before it.
+/// Writes checkpoints until all workers have ended. The first checkpoint starts at once, because nothing is on disk
+/// before it.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
     let (mut begun, mut wait) = (None, every);
     while !shared.threads.stop.workers_ended() {

@@ -9,8 +9,9 @@
 //!   admin thread       ── reads ──> counters and latencies of each worker; no worker takes a lock for it
 //! ```
 //!
-//! Invariants: no async runtime. A worker allocates nothing after start and waits only in `Backend::wait`. Every queue
-//! and buffer has a maximum. Input beyond a maximum gets a named error, or waits unread in the kernel.
+//! Invariants: no async runtime. A worker allocates nothing for ordinary requests once it is warm, and waits only in
+//! `Backend::wait`. Every queue and buffer has a maximum. Input beyond a maximum gets a named error, or waits unread in
+//! the kernel.
 #![forbid(unsafe_code)]
 
 pub mod admin;

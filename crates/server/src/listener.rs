@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// The maximum number of connections that wait in the intake of one worker. The limit covers a burst: if a worker is
-/// off its CPU for a moment, further connections go to other workers, and stay there.
+/// The maximum number of connections that wait in one worker's queue of new connections (its intake). The limit covers
+/// a burst: if a worker is off its CPU for a moment, further connections go to other workers, and stay there.
 pub(crate) const INTAKE_MAX: usize = 2048;
 /// The pause of the acceptor when the process has no file descriptor left.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -172,7 +172,8 @@ impl Acceptor {
                 self.shared.namespaces.leave(endpoint.namespace);
                 return self.refuse_moved(stream, endpoint, carried.as_deref());
             }
-            // Every intake is full, but no worker has all its connections. Further connections wait in the kernel.
+            // The intakes are full, but some worker has fewer connections than its maximum. Until it takes them,
+            // further connections wait in the kernel.
             self.wake_workers();
             std::thread::sleep(INTAKE_FULL_PAUSE);
         }

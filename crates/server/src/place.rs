@@ -18,7 +18,7 @@ pub struct Requirements {
     pub huge_pages: bool,
 }
 
-/// The minimum memory size for which huge pages are worth a mount.
+/// The minimum memory size, in bytes, for which a mount with huge pages is recommended.
 const HUGE_FROM_BYTES: u64 = 1 << 30;
 
 /// Returns warnings about the file system of a memory file at `path`, one sentence in each. Returns none if the file
@@ -30,7 +30,7 @@ pub fn warnings(path: &Path, asked: Requirements) -> Vec<String> {
     mount_of(&mounts, &whole).map(|mount| check(path, &mount, asked, &shared_huge)).unwrap_or_default()
 }
 
-/// Returns the mount of a path: the one with the longest mount point that is a prefix of the path. If several mounts
+/// Returns the mount of a path: the mount with the longest mount point that is a prefix of the path. If several mounts
 /// have the same mount point, the last mount applies.
 fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     let mut found: Option<(usize, Mount)> = None;

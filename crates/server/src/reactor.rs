@@ -1,4 +1,4 @@
-//! The selection of the workers' reactor. Each worker's thread chooses between the reactor types once.
+//! Selects the workers' reactor: epoll or io_uring, the same for all workers.
 
 use crate::config::kinds::IoChoice;
 use crate::handover::{ReceivedConnection, ReleasedConnection};

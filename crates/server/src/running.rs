@@ -178,7 +178,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the thread that enters earlier records into rebuilt indexes while the server serves.
+    /// Starts the thread that enters the stored records into the secondary indexes while the server serves.
     fn spawn_indexes(&mut self) -> Result<(), StartError> {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
@@ -238,8 +238,8 @@ impl Running {
         self.io
     }
 
-    /// Returns the listening addresses with real ports: memcached's before Redis's, each in the order of the
-    /// configuration.
+    /// Returns the listening addresses, with the ports that the kernel chose for port 0. The order is that of the
+    /// configuration's `memcached`, `resp` and `endpoints`.
     pub fn addrs(&self) -> &[ListenAddr] {
         &self.addrs
     }
@@ -298,8 +298,8 @@ impl Running {
         HandoverState { listeners, memory, index, devices, users, known, connections }
     }
 
-    /// Completes the state of the connections that have left, once the last worker has ended. Adds the messages that
-    /// were published for them, and compares the keys that they watch.
+    /// Completes the state of the connections that have left their workers, once the last worker has ended. Adds the
+    /// messages that were published for them, and compares the keys that they watch.
     fn complete_connections(&self, connections: &mut Vec<ReleasedConnection<AcceptedStream>>) {
         let now = self.shared.now();
         let mut handle = self.shared.store.handle().ok();
@@ -326,7 +326,7 @@ impl Running {
         }
     }
 
-    /// Joins all threads. Returns the connections that have left.
+    /// Joins all threads. Returns the connections that have left their workers.
     fn join_all(&mut self) -> Vec<ReleasedConnection<AcceptedStream>> {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();

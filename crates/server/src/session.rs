@@ -16,9 +16,9 @@ pub(crate) enum SessionPlace {
     Idle,
     /// Waiting to be served in this iteration or the next.
     Ready,
-    /// Waiting for the next iteration: the store could not execute its request in this one.
+    /// Waiting for the next iteration, because the store could not execute its request in the current iteration.
     Parked,
-    /// Waiting for a read from flash to complete, or to start.
+    /// Waiting until a read from flash has completed, or until a read can be started.
     AwaitsFlash,
     /// Waiting for a buffer.
     Waiting,
@@ -83,8 +83,8 @@ pub(crate) struct Session<S> {
     pub(crate) armed: bool,
     /// True if the session has output that the socket may accept now.
     pub(crate) sending: bool,
-    /// True if the session has used its share of the last visit. It then continues after the sessions with new
-    /// requests.
+    /// True if the last visit ended because the session had used its share. It then continues after the sessions with
+    /// new requests.
     pub(crate) paused: bool,
     /// True if the session has queued push messages that could not be sent because it was blocked or in the middle of a
     /// reply.
@@ -99,15 +99,15 @@ pub(crate) struct Session<S> {
     pub(crate) out_want: usize,
     /// The number of bytes that were discarded since the session finished.
     pub(crate) discarded: usize,
-    /// The instant since which the session waits for a buffer, in ns of the worker's life.
+    /// The instant since which the session waits for a buffer, in ns since the worker started.
     pub(crate) waits_ns: u64,
     /// The instant at which the worker learned that bytes were available to receive, in ticks.
     pub(crate) ready_at: Ticks,
-    /// The instant at which the session last received bytes, in ns of the worker's life.
+    /// The instant at which the session last received bytes, in ns since the worker started.
     pub(crate) received_ns: u64,
-    /// The instant since which the input has been an incomplete request, in ns of the worker's life.
+    /// The instant since which the input has been an incomplete request, in ns since the worker started.
     pub(crate) held_ns: u64,
-    /// The instant at which bytes of the output were last sent, in ns of the worker's life.
+    /// The instant at which bytes of the output were last sent, in ns since the worker started.
     pub(crate) moved_ns: u64,
 }
 
@@ -176,7 +176,8 @@ pub(crate) struct Table<S> {
     sessions_max: usize,
 }
 
-/// The size of a session's slot, its entries in the worker's lists, and its entry in the connection table.
+/// A session's slot, its entries in the worker's lists and its entry in the connection table fit into
+/// [`BYTES_A_CONNECTION_MAX`].
 const _: () = assert!(size_of::<Option<Session<io::listen::AcceptedStream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {

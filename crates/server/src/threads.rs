@@ -76,7 +76,8 @@ impl Threads {
         }
     }
 
-    /// Lets connections leave, after no client is accepted any more.
+    /// Makes the workers release their connections for a handover. The caller ensures that no client is accepted any
+    /// more.
     pub(crate) fn hand_over(&self) {
         self.stop.hands_over.store(true, Release);
         self.switch_off();
@@ -168,7 +169,8 @@ impl Drain {
         round << 32 | u64::from(arriving)
     }
 
-    /// Returns true if the worker has reported that it has no in-place receive. It begins none from then on.
+    /// Returns true if `report` says that the worker has no in-place receive. The worker then begins no further
+    /// in-place receive.
     fn is_drained(report: u64) -> bool {
         report != 0 && report as u32 == 0
     }
@@ -195,7 +197,7 @@ pub struct StopSwitch {
 }
 
 impl StopSwitch {
-    /// Returns true if a stop was requested.
+    /// Returns true if the threads must end, for a stop or a handover.
     pub fn is_off(&self) -> bool {
         self.off.load(Acquire)
     }
@@ -210,7 +212,7 @@ impl StopSwitch {
         self.closed.load(Acquire) || self.is_off()
     }
 
-    /// Returns true if a stop was requested and no listener is open any more, so that workers may close their
+    /// Returns true if the threads must end and no listener is open any more, so that workers may close or move their
     /// connections.
     pub(crate) fn is_shut(&self) -> bool {
         self.is_off() && !self.accepts.load(Acquire)

@@ -28,7 +28,7 @@ pub enum MetricKind {
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// Counts by upper bound, their sum and their number.
+    /// Counts of observations by upper bound, with the sum and the number of all observations.
     Histogram,
 }
 
@@ -61,13 +61,13 @@ impl fmt::Display for Number {
     }
 }
 
-/// One value of a figure.
+/// One value of a figure, with the values of its labels.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The suffix that a histogram's sample appends to the name.
     pub suffix: &'static str,
-    /// The values of the figure's labels, in their order. The sum and the number of a histogram have no value for the
-    /// last label, `le`.
+    /// The values of the figure's labels, in their order. The `_sum` and `_count` samples of a histogram have no value
+    /// for the last label, `le`.
     pub labels: Vec<String>,
     /// The value of the sample.
     pub number: Number,
@@ -88,7 +88,7 @@ pub struct Figure {
     pub samples: Vec<Sample>,
 }
 
-/// The list of figures while it is being filled.
+/// The list of figures that [`read`] fills.
 struct MetricList(Vec<Figure>);
 
 impl MetricList {
@@ -109,7 +109,7 @@ impl MetricList {
         self.one(kind, name, help, Number::Real(real));
     }
 
-    /// Adds a figure with one value for each label of a closed set.
+    /// Adds a figure with one label, and a count for each value of that label.
     fn by<L: ToString>(
         &mut self,
         kind: MetricKind,
@@ -170,7 +170,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     list.0
 }
 
-/// A namespace's figure: its type, name, help text and source.
+/// A namespace's figure: its type, name, help text, and the function that reads it.
 type OfSpace = (MetricKind, &'static str, &'static str, fn(&Figures) -> u64);
 
 /// The figures of each namespace.
@@ -304,7 +304,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     client_memory(list, &shared.budget);
 }
 
-/// A worker's counter: its name, help text and source.
+/// A worker's counter: its name, help text, and the function that reads it.
 type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 
 /// The figures of each worker.

@@ -31,10 +31,10 @@ impl Query {
             let (place, most) = match name {
                 "minutes" => (&mut query.minutes, MINUTES_MAX),
                 "count" => (&mut query.count, LEADERS_MAX),
-                _ => return Err(format!("there is no '{name}': say minutes=60 or count=20\n")),
+                _ => return Err(format!("unknown parameter '{name}'; write minutes=60 or count=20\n")),
             };
             let number = value.parse().ok().filter(|number| *number <= most);
-            *place = number.ok_or_else(|| format!("'{value}' of '{name}' is no number from 0 to {most}\n"))?;
+            *place = number.ok_or_else(|| format!("'{value}' of '{name}' is not a number from 0 to {most}\n"))?;
         }
         Ok(query)
     }
@@ -44,7 +44,7 @@ impl Query {
     }
 }
 
-/// Returns a key name as text, with a mark if the name is cut.
+/// Returns a key name as text, with an ellipsis at the end if the name is truncated.
 fn shown(name: &SketchName) -> String {
     let mut text: String = String::from_utf8_lossy(&name.bytes).chars().flat_map(visible).collect();
     if name.is_cut {
@@ -53,7 +53,7 @@ fn shown(name: &SketchName) -> String {
     text
 }
 
-/// Escapes control characters, so that a name cannot move a terminal's cursor.
+/// Returns `letter`, escaped if it is a control character, so that a name cannot move a terminal's cursor.
 fn visible(letter: char) -> impl Iterator<Item = char> {
     let (plain, escaped) =
         if letter.is_control() { (None, Some(letter.escape_default())) } else { (Some(letter), None) };
@@ -85,7 +85,7 @@ pub fn json(shared: &Shared, query: Query) -> String {
 pub fn text(shared: &Shared, query: Query) -> String {
     let hot = query.read(shared);
     let mut text =
-        format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(hot.from));
+        format!("Since {}; requests are estimates: one key in {SAMPLED_ONE_IN} is sampled.\n", rfc3339(hot.from));
     for list in HotKeyList::ALL {
         let (title, unit) = match list {
             HotKeyList::Keys => ("most requested keys", "requests"),

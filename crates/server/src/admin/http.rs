@@ -127,7 +127,8 @@ fn is_from_a_page(headers: &[httparse::Header<'_>]) -> bool {
     headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"))
 }
 
-/// Returns the body that follows a head, or `None` if the body is incomplete.
+/// Returns the body that follows a request's head, or `None` if the body is incomplete. An error is the status code and
+/// the text of the refusal.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
     let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     if is_from_a_page(headers) {
@@ -135,7 +136,8 @@ fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<Strin
     }
     let length =
         header("Content-Length").and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
-    let length: usize = length.ok_or((411, "say how long the body is; try: curl --upload-file FILE URL\n"))?;
+    let length: usize =
+        length.ok_or((411, "the request has no valid Content-Length; try: curl --upload-file FILE URL\n"))?;
     if length > BODY_BYTES_MAX {
         return Err((413, "the body is longer than 8 KiB\n"));
     }

@@ -1,8 +1,8 @@
-//! The admin port: metrics, health, slow requests and the running configuration over HTTP, on a thread of its own.
+//! The admin port: metrics, health, slow requests and the running configuration over HTTP, on a separate thread.
 //!
 //! ```text
-//!   poll ──> listener: accept, at most CONNECTIONS_MAX; the connection idle for longest is dropped for a new one
-//!        ──> every ten seconds: a reading of all recorders for the last minute
+//!   poll ──> listener: accepts a connection; at CONNECTIONS_MAX, drops the connection with the earliest deadline
+//!        ──> every ten seconds: reads all latency recorders, for the latencies of the last minute
 //! ```
 //! Invariants: no worker waits for the admin port. A peer that sends or reads slowly holds one bounded connection until
 //! its deadline, and does not delay other responses. The number of series in a response is bounded.
@@ -33,7 +33,8 @@ use crate::shared::Shared;
 /// them.
 pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
 
-/// An admin port that is bound but does not serve yet. So a port in use is detected before any thread is started.
+/// An admin port that is bound but does not serve yet. The port is bound before any thread starts, so that a port in
+/// use is detected early.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,

@@ -1,9 +1,9 @@
 //! `/namespaces`: lists namespaces, and creates, changes and drops them while the server runs.
 //!
 //! ```text
-//!   PUT    /namespaces/NAME          keys of a [[namespace]] table; other keys remain unchanged
-//!   DELETE /namespaces/NAME          the items, the name and the settings of the namespace are removed
-//!          ...?keep=true             and the file that the server was started with is rewritten
+//!   PUT    /namespaces/NAME          sets keys of the [[namespace]] table; omitted keys remain unchanged
+//!   DELETE /namespaces/NAME          removes the items, the name and the settings of the namespace
+//!          ...?keep=true             also writes the change to the configuration file
 //! ```
 
 use std::fmt::Write as _;
@@ -23,8 +23,8 @@ use crate::config::{ConfigFault, Settings};
 use crate::shared::Shared;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
-/// Returns the settings of the namespaces that have a name, as `[[namespace]]` tables in the format of the
-/// configuration file, with the namespaces' numbers.
+/// Returns the settings of all named namespaces, including their numbers, as `[[namespace]]` tables in the format of
+/// the configuration file.
 pub fn list(settings: &RunningSettings) -> Response {
     let running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     let tables = running.0.namespaces.iter().map(|namespace| format!("[[namespace]]\n{}", namespace.lines()));

@@ -37,7 +37,7 @@ pub struct Latencies {
     pub minute_s: f64,
 }
 
-/// The sources of the data on the pages.
+/// The data sources of the admin pages.
 pub struct Pages {
     shared: Arc<Shared>,
     settings: RunningSettings,
@@ -50,7 +50,7 @@ impl Pages {
         Self { shared, settings, window: Window::new(Instant::now()) }
     }
 
-    /// Returns the instant at which [`Pages::tick`] must be called.
+    /// Returns the instant at which [`Pages::tick`] must be called next.
     pub fn due(&self) -> Instant {
         self.window.due()
     }
@@ -108,22 +108,25 @@ impl Pages {
         }
     }
 
-    /// Executes a PUT of `body` to `path`, or a DELETE.
+    /// Executes a PUT of `body` to `path`, or a DELETE of `path` if `body` is `None`.
     pub fn change(&mut self, path: &str, query: &str, body: Option<&str>) -> Response {
         let keep = match query {
             "" => false,
             "keep=true" => true,
-            _ => return Response::text(400, "only keep=true may stand behind the question mark\n"),
+            _ => return Response::text(400, "unknown query; only ?keep=true is allowed\n"),
         };
         match (path, path.strip_prefix("/namespaces/"), body) {
             ("/config", _, Some(body)) if !keep => put::config(body, &self.shared, &self.settings),
             (_, Some(name), Some(body)) => namespaces::put(name, body, keep, &self.shared, &self.settings),
             (_, Some(name), None) => namespaces::delete(name, keep, &self.shared, &self.settings),
-            _ => Response::text(405, "only /config and /namespaces/NAME can be put, and the latter deleted\n"),
+            _ => Response::text(
+                405,
+                "PUT is allowed for /config and /namespaces/NAME, DELETE only for /namespaces/NAME\n",
+            ),
         }
     }
 
-    /// Returns the settings in force. The memory size is the current one, which a client's command may have changed.
+    /// Returns the settings in force. The memory size is that of the store, which `cache_memlimit` may have changed.
     fn config(&self) -> String {
         let (mut settings, mut origins) = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let memory = ByteSize(self.shared.store.memory_bytes());

@@ -13,9 +13,9 @@ use crate::config::table::Reload;
 use crate::config::{ConfigFault, Origin, Settings, live};
 use crate::shared::Shared;
 
-/// The name that stands for the file in errors and origins.
+/// The name that errors and origins show in place of a configuration file.
 const SOURCE: &str = "PUT /config";
-/// Settings that a running server takes only from its file. The admin port cannot change them.
+/// Settings that a running server reads only from its configuration file. The admin port cannot change them.
 const FROM_FILE: [&str; 1] = ["log.level"];
 
 /// Applies all settings in `text`. If any of them is refused, applies none.

@@ -132,7 +132,7 @@ impl Server {
     }
 }
 
-/// Events that [`Server::wait`] reports.
+/// The readiness of the listener and of each connection, as [`Server::wait`] reports it.
 #[derive(Default)]
 struct Ready {
     listener: bool,
@@ -204,7 +204,7 @@ impl Connection {
         match &self.state {
             AdminState::Reading(bytes) if !bytes.is_empty() => {
                 self.answer(&Response::text(408, "the request did not arrive within 5 s\n"), false, now);
-                // The loop visits this connection again only when the socket is writable, or the peer is gone.
+                // `advance` sends the response once the socket is writable.
             }
             _ => self.state = AdminState::Over,
         }

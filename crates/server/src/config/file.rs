@@ -18,7 +18,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The maximum number of reported faults. A file with more faults is probably not a configuration file.
 pub const FAULTS_MAX: usize = 100;
 
-/// The origin of each setting that was set, by its path.
+/// The origin of each setting that the user has set, by the setting's path.
 pub type Origins = HashMap<&'static str, Origin>;
 
 /// Reads the file at `path` into `settings`. Correct settings are applied even if others are wrong.
@@ -177,10 +177,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the TOML value `value` of the setting `path` as texts: one for each entry of a list, otherwise one. If
-    /// the value does not have the TOML syntax of its kind, records a fault and returns `None`. `kind` consists of the
-    /// setting's shape, whether "auto" is allowed, and whether the setting has a range. The fault's remedy shows
-    /// `default` as an example.
+    /// Returns the TOML value `value` of the setting `path` as texts: one text for each entry of a list, otherwise a
+    /// single text. If the value does not have the TOML syntax of its kind, records a fault and returns `None`. `kind`
+    /// consists of the setting's shape, whether "auto" is allowed, and whether the setting has a range. The fault's
+    /// remedy shows `default` as an example.
     pub(super) fn texts(
         &mut self,
         path: &str,
@@ -220,8 +220,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns true if a value with the spelling `written` can be read as a `shape`. A bare number is accepted here for a
-/// text, because sizes and durations report the missing unit themselves.
+/// Returns true if a TOML value of the type `written` is allowed for a setting of the type `shape`. A number is also
+/// allowed for a text setting with a range, because the parser of sizes and durations then reports the missing unit.
 fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) -> bool {
     match (written, shape) {
         (Shape::Text, Shape::Integer) => text == "auto" && auto,
@@ -231,7 +231,7 @@ fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) 
     }
 }
 
-/// Returns the text of a value that is neither a list nor a table, and its spelling.
+/// Returns the text and the type of a TOML string, integer or boolean.
 fn scalar(value: &DeValue<'_>) -> Option<(String, Shape)> {
     match value {
         DeValue::String(text) => Some((text.to_string(), Shape::Text)),

@@ -146,7 +146,7 @@ impl Groups {
     }
 }
 
-/// Returns `base` joined with `path` and with each of its parents. In a container, `path` may not exist below `base`,
+/// Returns `base` joined with `path` and with each parent of `path`. In a container, `path` may not exist below `base`,
 /// but its parents do.
 fn upwards(base: &Path, path: &str) -> Vec<PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));

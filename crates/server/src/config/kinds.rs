@@ -1,4 +1,4 @@
-//! Values of special kinds: addresses, log levels, CPU lists, the reactor, socket modes, files.
+//! Types of setting values: addresses, log levels, CPU lists, the reactor, socket modes, files.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -344,7 +344,7 @@ pub struct FilePath(pub Option<PathBuf>);
 impl Value for FilePath {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
         if text.is_empty() || text.contains('\0') {
-            return Err(Wrong::new(format!("{text:?} is not the name of a file"), "name one, or write \"none\""));
+            return Err(Wrong::new(format!("{text:?} is not the name of a file"), "write a path, or \"none\""));
         }
         *self = Self((text != "none").then(|| PathBuf::from(text)));
         Ok(())

@@ -36,7 +36,7 @@ pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     SETTINGS.iter().filter_map(change).collect()
 }
 
-/// Copies the settings of `wanted` that a running server applies, and their origins, into the running ones.
+/// Copies the settings of `wanted` that a running server can apply, and their origins, into `running`.
 pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Origins) {
     for setting in SETTINGS.iter().filter(|setting| setting.reload == Reload::Live) {
         let entries = setting.view(wanted, |value| value.entries());
@@ -130,7 +130,8 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
     lines
 }
 
-/// Returns the number of a namespace: the configured one, or the lowest that no current or wanted namespace uses.
+/// Returns the number of a namespace: the configured number, or the lowest number that no current or wanted namespace
+/// uses.
 fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Settings) -> Option<u8> {
     if namespace.name.0 == DEFAULT_NAME {
         return Some(Namespace::DEFAULT.0);
@@ -147,7 +148,7 @@ fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     let mut all = wanted.namespaces.clone();
     let stays = |there: &&NamespaceSettings| !wanted.namespaces.iter().any(|other| other.name == there.name);
     all.extend(running.namespaces.iter().filter(stays).cloned());
-    // The numbers need not be the real ones: only their equality matters.
+    // The check only compares the numbers of namespaces with each other, so positions can replace the real numbers.
     let number =
         |(place, there): (usize, &NamespaceSettings)| if there.name.0 == DEFAULT_NAME { 0 } else { place as u8 + 1 };
     let numbers: Vec<u8> = all.iter().enumerate().map(number).collect();

@@ -1,5 +1,5 @@
-//! Reads the namespaces of the configuration file: one `[[namespace]]` table each, defined by their own table of
-//! settings.
+//! Reads the namespaces of the configuration file, one `[[namespace]]` table for each. [`KEYS`] defines the keys of
+//! such a table.
 //!
 //! ```text
 //! [[namespace]]
@@ -215,7 +215,7 @@ impl Key {
         Ok(())
     }
 
-    /// Returns the spelling of the value that `settings` has in the file.
+    /// Returns this key's value in `settings`, in the syntax of the configuration file.
     pub fn text(&self, settings: &NamespaceSettings) -> String {
         toml_text((self.value)(&mut settings.clone()))
     }
@@ -347,7 +347,7 @@ impl Reader<'_> {
         self.settings.namespaces = namespaces;
     }
 
-    /// Reads the keys of one namespace. `namespace` has the values of absent keys.
+    /// Reads the keys of one namespace into `namespace`. An absent key keeps its value.
     pub(super) fn namespace(&mut self, entries: &DeTable<'_>, mut namespace: NamespaceSettings) -> NamespaceSettings {
         for (name, value) in entries {
             let (at, path) = (name.span().start, format!("{TABLE}.{}", name.get_ref()));
@@ -374,7 +374,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the keys of one namespace in the form below a `[[namespace]]` line. Absent keys keep their values.
+/// Reads `text`, the lines that follow a `[[namespace]]` line, into `namespace`. An absent key keeps its value.
 ///
 /// # Errors
 /// If there are faults: each with its line.
@@ -397,8 +397,8 @@ pub fn read_one(
     if reader.faults.is_empty() { Ok(namespace) } else { Err(reader.faults) }
 }
 
-/// Returns a file's text with its namespaces replaced by these. The rest is unchanged, with its comments, except
-/// comments between the lines of a namespace.
+/// Returns `text`, a configuration file, with its namespaces replaced by `namespaces`. All other lines and comments are
+/// unchanged. Comments between the lines of a namespace are removed.
 pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     let mut out = String::new();
     let mut within = false;

@@ -1,5 +1,5 @@
-//! The resolution of the user's settings for this host: `auto` becomes a value. A setting that this machine cannot
-//! satisfy is a fault.
+//! Resolves the user's settings for this host: replaces `auto` by a value, and reports a fault for each setting that
+//! this machine cannot satisfy.
 
 use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
@@ -34,7 +34,8 @@ const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 pub struct Plan {
     /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings, in which each `auto` whose value is useful to a reader is resolved.
+    /// The settings. The `auto` of the memory, the workers, the connections and the namespaces' numbers is replaced by
+    /// the value in use.
     pub resolved: Settings,
     /// The number of file descriptors that the process needs.
     pub files: u64,
@@ -168,7 +169,7 @@ impl Planner<'_> {
                 ListenAddress::Tcp(address) if !address.ip().is_loopback() => {
                     let danger = match settings.auth_file.0 {
                         None => "there is no authentication",
-                        Some(_) => "passwords are sent as they are",
+                        Some(_) => "passwords are sent unencrypted",
                     };
                     self.notes.push(format!(
                         "{address} can be reached from other machines, and {danger}: keep it behind a firewall"
@@ -188,8 +189,9 @@ impl Planner<'_> {
         let parallelism = self.host.parallelism().min(WORKERS_MAX);
         let workers = settings.workers.explicit().unwrap_or(parallelism);
         if workers > parallelism {
-            self.notes
-                .push(format!("{workers} workers share {parallelism} CPUs: they wait for each other, and tails grow"));
+            self.notes.push(format!(
+                "{workers} workers share {parallelism} CPUs: they wait for each other, and tail latency grows"
+            ));
         }
         workers
     }
@@ -219,8 +221,11 @@ impl Planner<'_> {
         let quotas: u64 =
             settings.namespaces.iter().filter_map(|namespace| namespace.memory.explicit()).map(|m| m.0).sum();
         if quotas > memory.0 / 5 * 4 {
-            let what = format!("all namespaces together have {}, of a memory of {memory}", about(ByteSize(quotas)));
-            let remedy = format!("give them at most {}, or give more memory", about(ByteSize(memory.0 / 5 * 4)));
+            let what = format!(
+                "the namespaces reserve {} together, more than four fifths of the memory, {memory}",
+                about(ByteSize(quotas))
+            );
+            let remedy = format!("reserve at most {}, or raise store.memory", about(ByteSize(memory.0 / 5 * 4)));
             self.fault("namespace", what, remedy);
         }
         let (mut configs, mut endpoints) = (Vec::new(), Vec::new());
@@ -254,7 +259,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Resolves the settings of the memory file and of flash.
+    /// Checks the settings of checkpoints and of flash.
     fn places(&mut self, settings: &Settings) {
         self.flash(settings);
         self.checkpoint(settings);
@@ -266,7 +271,7 @@ impl Planner<'_> {
             return;
         }
         if every < TimeSpan::secs(1) {
-            let what = format!("every {every} is more often than a disk can take all of a memory");
+            let what = format!("a checkpoint every {every} is too frequent to write the whole memory to a disk");
             self.fault("store.checkpoint", what, "write 1s or more, or 0s for none".to_owned());
         }
         if settings.file.0.is_none() {
@@ -281,8 +286,8 @@ impl Planner<'_> {
             return;
         }
         if !settings.evict {
-            let what = "what goes to flash is what is evicted, and nothing is".to_owned();
-            self.fault("store.flash", what, "leave store.evict true".to_owned());
+            let what = "flash stores only evicted items, and eviction is turned off".to_owned();
+            self.fault("store.flash", what, "set store.evict to true".to_owned());
         }
         let bytes: Vec<u64> = places.iter().map(|place| place.size.0).collect();
         if let Err(error) = flash::Sizes::of(&bytes) {
@@ -293,7 +298,7 @@ impl Planner<'_> {
     fn huge_pages(&mut self, settings: &Settings) {
         if settings.huge_pages && !self.host.huge_pages {
             self.notes.push(
-                "this kernel gives no huge pages, and reads of a large store take twice as long without; allow \
+                "this kernel gives no huge pages, without which reads of a large store take twice as long; allow \
                  them with `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"
                     .to_owned(),
             );
@@ -355,7 +360,7 @@ pub fn connections_room(host: &Host, workers: u64, listeners: u64) -> u64 {
     host.files_max.saturating_sub(files_fixed(workers, listeners))
 }
 
-/// Formats a size rounded to whole MiB.
+/// Formats a size, rounded down to whole MiB.
 fn about(size: ByteSize) -> String {
     ByteSize::mib(size.0 >> 20).to_string()
 }

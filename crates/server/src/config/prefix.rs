@@ -10,7 +10,7 @@ use command::keyspace::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<String>);
 
-/// Returns the error in one prefix that is independent of the others.
+/// Returns the error in `prefix` itself, or `None`. Does not compare it with other prefixes.
 fn wrong_with(prefix: &str) -> Option<Wrong> {
     let what = if prefix.is_empty() {
         "an empty prefix matches every key"

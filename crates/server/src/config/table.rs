@@ -1,7 +1,8 @@
 //! The table of all settings.
 //!
 //! All texts about settings are generated from this table: the flags and their help, the sample file, the page in
-//! `docs/`, and the admin port's page. It also determines the checks of a file and which settings a reload applies.
+//! `docs/`, and the admin port's page. The table also determines how values are checked, and which settings a reload
+//! applies.
 
 use base::units::{ByteSize, TimeSpan};
 

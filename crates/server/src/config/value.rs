@@ -1,4 +1,4 @@
-//! The kinds of values of settings. Each kind parses its text form, formats it, and defines its spelling in TOML.
+//! The types of setting values. Each type parses and formats the text of a value, and defines its type in TOML.
 //!
 //! A value's text is the same on the command line and between quotes in the file. Parsing is strict: a text that is not
 //! a whole value changes nothing, and the error describes the fault and the remedy.
@@ -10,7 +10,7 @@ use base::units::{ByteSize, Count, TimeSpan, UnitError};
 pub struct Wrong {
     /// The error, as part of a sentence.
     pub what: String,
-    /// The text to write instead.
+    /// The remedy: what the user can write or do instead.
     pub remedy: String,
 }
 
@@ -40,7 +40,7 @@ pub enum Shape {
     List,
 }
 
-/// A value of a setting, of one kind.
+/// The value of a setting.
 pub trait Value {
     /// Parses `text` into this value. Changes nothing on an error.
     ///
@@ -87,7 +87,7 @@ pub trait Value {
     }
 }
 
-/// A list of texts that are only checked individually.
+/// A setting's value that is a list of strings. Each such type also implements [`Value`].
 pub trait Words: Sized {
     /// The placeholder of a help text: see [`Value::placeholder`].
     const PLACEHOLDER: &'static str;
@@ -95,10 +95,10 @@ pub trait Words: Sized {
     /// Returns the texts of the list.
     fn words(&self) -> &[String];
 
-    /// Creates the list of `texts`.
+    /// Creates the list from `texts`.
     ///
     /// # Errors
-    /// If texts are wrong: an error for each, or one for their number.
+    /// If texts are wrong: an error for each, or a single error if there are too many texts.
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>>;
 }
 
@@ -129,7 +129,8 @@ impl<L: Words> Value for L {
     }
 }
 
-/// A number with its unit. Its parameters: the placeholder, and two units that the remedy suggests for a bare number.
+/// Implements [`Value`] for a number with a unit. The parameters are the type, the placeholder, and two units that the
+/// remedy suggests if the unit is missing.
 macro_rules! measure {
     ($kind:ident, $placeholder:literal, $units:expr) => {
         impl Value for $kind {
@@ -164,7 +165,7 @@ macro_rules! measure {
 measure!(ByteSize, "SIZE", ["MiB", "MB"]);
 measure!(TimeSpan, "DURATION", ["s", "ms"]);
 
-/// Returns the error for a bare number, with that number in the remedy: `write "512MiB" or "512MB"`.
+/// Converts `error`. If the unit is missing, the remedy contains the user's number: `write "512MiB" or "512MB"`.
 fn with_own_number(text: &str, error: UnitError, units: [&str; 2]) -> Wrong {
     let text = text.trim();
     if error.fault != base::units::UnitFault::BareNumber {

@@ -21,8 +21,8 @@ use crate::shared::Shared;
 
 /// The time limit for the new process to become ready after the offer. Clients are served meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// The time limit for values in reception to complete, before connections move to the new process. All clients are
-/// served meanwhile.
+/// The time limit for values that are being received to complete, before connections move to the new process. All
+/// clients are served meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 /// The time limit for the new process to open the memory and start its threads. No client is served meanwhile.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
@@ -67,8 +67,8 @@ pub struct ResumeState {
 
 impl Giver {
     /// Starts to wait for a process that wants to take over. `addrs` are the addresses that the server listens on, and
-    /// its admin port is at `admin`. When this returns, such a process can find the server. `names` are the names that
-    /// the server already has.
+    /// its admin port is at `admin`. When this returns, such a process can find the server. `names` are the abstract
+    /// sockets that the server already has; they are reused.
     ///
     /// # Errors
     /// If no thread can be created, or no file descriptor is left.
@@ -131,8 +131,8 @@ impl Giver {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.waker.wake();
-        // A thread that is still in a conversation ends with its peer or with this process. The thread holds no
-        // resource that other threads need.
+        // A thread that still exchanges messages with a new process is not joined. It ends when the new process or this
+        // process exits, and holds no resource that other threads need.
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
@@ -151,8 +151,8 @@ fn describe_disconnect(error: std::io::Error) -> String {
 }
 
 /// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if the new process exits
-/// meanwhile. From now on the new process may read from the connections. So this process could not continue with its
-/// copies, and closes them. Clients then notice at once if the new process closes a connection.
+/// meanwhile. After `go` the new process may read from the connections. So this process can no longer serve them, and
+/// closes its copies of their sockets. Clients then notice at once if the new process closes a connection.
 fn watch_successor(
     pass: &Pass,
     handover_state: &mut HandoverState,
@@ -175,8 +175,8 @@ fn watch_successor(
     }
 }
 
-/// Sends all state, and `go` once the new process has accepted it. Returns the reason if the new process does not
-/// accept it.
+/// Sends all state. Once the new process has accepted the state, sends `go`. Returns the reason as an error if the new
+/// process does not accept the state.
 fn hand_over(
     pass: &Pass,
     handover_state: &HandoverState,
@@ -238,7 +238,8 @@ impl Waiting {
         shared.threads.request_hand_over();
     }
 
-    /// Handles one conversation. Returns the other process if it is ready to take over.
+    /// Handles one takeover request: receives `hello`, sends the offer and waits for `ready`. Returns the other process
+    /// if it is ready to take over.
     fn handle_request(&self, listener: &PassListener) -> Result<Option<(Pass, Process)>> {
         let pass = listener.accept()?;
         let hello = receive(&pass, PATIENCE)?;

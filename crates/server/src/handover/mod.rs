@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   the new process                                 the running process
-//!   connects by the address to listen on       ──>  checks that the peer has the same user
-//!   hello: version; the process      ───────────>
+//!   finds the server by a listening address    ──>  checks that the peer has the same user
+//!   hello: version, its pidfd        ───────────>
 //!                            <───────────────────   offer: addresses, sizes; the memory, devices of flash
 //!   do layout and sizes fit? reads the settings,
 //!   binds addresses that are not offered
 //!   ready                    ───────────────────>   accepts no more clients; connections leave between requests;
-//!                            <───────────────────   all threads end; the memory is left in order
+//!                            <───────────────────   all threads end; the store is closed normally
 //!                            connections, listeners, the admin port, the names by which it is found
 //!   opens the memory, starts its threads
 //!   taken                    ───────────────────>
 //!                            <───────────────────   go
-//!   serves                   ───────────────────>   closes its copies of the connections; watches the new one
-//!   over (it ends in order)  ───────────────────>   ends; it also ends a second after `serves` without `over`
+//! serves                   ───────────────────>   closes its copies of the connections; watches the new process
+//!   over (on a normal exit)  ───────────────────>   exits; without `over` it exits a second after `serves`
 //! ```
 //!
 //! Invariants:
@@ -24,9 +24,9 @@
 //!   distinguish an exit from silence. The running process resumes with the same sockets and the same memory. If the
 //!   new process exits within a second after `serves`, the running process takes memory and listeners back, as after a
 //!   crash. If the running process is killed, the new process continues with what it has received and binds the missing
-//!   addresses itself. If it has received nothing yet, it starts as without `--upgrade`.
+//!   addresses itself. If the new process has received nothing yet, it starts as without `--upgrade`.
 //! - No client is accepted and then closed: listeners and connections are open in one of the two processes throughout.
-//! - A refusal gives the reason, to the new process and in the log of the running one.
+//! - A refusal gives the reason, to the new process and in the log of the running process.
 
 mod give;
 mod moved;
@@ -53,7 +53,7 @@ pub use take::{Predecessor, Received, Refused, Takeover, memory_of_file};
 pub struct HandoverState {
     /// The server's listeners, except that of the admin port.
     pub listeners: Vec<Listener>,
-    /// The store's memory, closed in order.
+    /// The memory of the store, which was closed normally.
     pub memory: Option<Arc<MapFile>>,
     /// A copy of the index, if the index is not in the memory file.
     pub index: Option<Arc<MapFile>>,

@@ -1,4 +1,4 @@
-//! Connections between workers: on the way to a worker, and after they have left one.
+//! Connections that no worker serves: on the way to a worker, or released by a worker for a handover.
 
 use command::clients::endpoint::Endpoint;
 use command::handover::HandoverConnection;

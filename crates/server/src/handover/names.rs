@@ -15,8 +15,9 @@ use sha2::{Digest, Sha256};
 pub struct Names(Vec<(ListenAddr, PassListener)>);
 
 impl Names {
-    /// Binds the abstract sockets whose names are derived from `addrs`. A name in `had` is reused. A name that cannot
-    /// be bound is logged and left out: the server can still be taken over through its other addresses.
+    /// Binds the abstract sockets whose names are derived from `addrs`. A socket in `had` whose address is in `addrs`
+    /// is reused. A name that cannot be bound is logged and left out: the server can still be taken over through its
+    /// other addresses.
     pub(super) fn listen(addrs: &[ListenAddr], had: Self) -> Self {
         let mut had = had.0;
         let mut names = Vec::new();

@@ -82,9 +82,9 @@ pub struct Takeover {
 
 impl Takeover {
     /// Finds the server that listens at an address of `config`, and checks that its offer matches `config`. Changes
-    /// nothing. If `memory_said` is true, the memory sizes must be equal; otherwise the running server determines the
-    /// size. Returns `None` if the running server was killed before its offer. The caller then starts as without
-    /// `--upgrade`.
+    /// nothing. `memory_said` is true if the user has set the memory size. The sizes must then be equal; otherwise the
+    /// running server determines the size. Returns `None` if the running server was killed before its offer. The caller
+    /// then starts as without `--upgrade`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -207,7 +207,7 @@ impl Takeover {
     }
 
     /// Reports to the running server that everything is received. After `Ok` the caller serves. If the running server
-    /// is still alive, it watches the caller from then on.
+    /// is still alive, it is returned, and watches the caller from then on.
     ///
     /// # Errors
     /// If the takeover fails: see [`Refused`]. The running server then resumes, and this process must exit.

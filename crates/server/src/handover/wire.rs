@@ -17,7 +17,7 @@ use crate::config::kinds::FlashPlace;
 pub(super) const PROTOCOL: u64 = 2;
 /// The time limit for a message that its sender can send without further work, and for socket room to send a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The maximum number of connections in one message. The text for so many always fits.
+/// The maximum number of connections in one message. The text that describes them always fits.
 const CONNECTIONS_A_MESSAGE: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
@@ -36,7 +36,7 @@ pub(super) struct ReceivedMessage {
 /// Receives the next message.
 ///
 /// # Errors
-/// `UnexpectedEof` if the other end is closed; `InvalidData` if the message is malformed.
+/// `UnexpectedEof` if the other end is closed; another kind if the wait fails or the message is not JSON.
 pub(super) fn receive(pass: &Pass, patience: Duration) -> Result<ReceivedMessage> {
     let message = pass.receive(patience)?.ok_or(ErrorKind::UnexpectedEof)?;
     let body: Value = serde_json::from_slice(&message.bytes).map_err(Error::other)?;

@@ -58,7 +58,7 @@ fn write_record(fields: &mut Map<String, Json>, record: &Record<'_>, now: UnixMi
     fields.insert("bins".to_owned(), bins.collect());
 }
 
-/// Encodes a bin's value. A type that JSON does not have becomes an object with the type's name.
+/// Encodes a bin's value. A value of a type that JSON lacks becomes an object whose key is the type's name.
 fn value(of: &Value<'_>) -> Json {
     match of {
         Value::Integer(number) => json!(number),

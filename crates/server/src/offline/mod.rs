@@ -197,7 +197,7 @@ impl Offline {
 }
 
 /// Returns the description of the items on flash in a memory file, without reading the flash. `None`: there are no such
-/// items, or the file has no description. `boot` is the boot of the machine, as in [`segment::Power`].
+/// items, or the file has no description. `boot` identifies the machine's current boot, as in [`segment::Power`].
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -206,7 +206,8 @@ pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<FlashRema
     Ok(words.and_then(|words| FlashRemainder::of(words.count(), |number| words.load(number))))
 }
 
-/// Reports one item. Returns `None` if a client would not see the item, and false if the item cannot be read.
+/// Reports one item to `each`. Returns true if it was reported, false if it cannot be read, and `None` if a client
+/// would not see it.
 fn report<E>(
     shared: &Shared,
     guard: &Guard<'_>,

@@ -1,4 +1,4 @@
-//! The configuration of a server, and the reasons why it cannot start with one.
+//! The configuration of a server, and the reasons why a server cannot start.
 
 use crate::config::kinds::{FlashPlace, IoChoice};
 use command::clients::endpoint::{Endpoint, Protocol};
@@ -22,7 +22,7 @@ pub struct ServerConfig {
     pub config_file: Option<std::path::PathBuf>,
     /// Additional listeners, for the keys of other namespaces.
     pub endpoints: Vec<(Endpoint, ListenAddr)>,
-    /// The namespaces that have names and terms.
+    /// The configured namespaces.
     pub namespaces: Vec<NamespaceConfig>,
     /// The address of the admin port, if there is an admin port.
     pub admin: Option<std::net::SocketAddr>,
@@ -30,8 +30,8 @@ pub struct ServerConfig {
     /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker. With io_uring, [`io::uring::BYTES_MAX`] for each worker
     /// and 128 bytes for each connection are needed too.
     pub memory_bytes: u64,
-    /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. It reserves
-    /// address space, no memory.
+    /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. The server
+    /// reserves address space for it, but no memory.
     pub memory_bytes_max: u64,
     /// The number of worker threads.
     pub workers: usize,
@@ -67,7 +67,7 @@ pub struct ServerConfig {
     /// The number of requests of one session that are served before the other sessions, at most
     /// [`command::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
-    /// The file of users and their secrets. Without it, every client may use the server.
+    /// The file of users and their secrets. Without this file, every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
     /// The file that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
@@ -226,7 +226,7 @@ pub enum StartError {
         /// The cause.
         error: segment::TermsError,
     },
-    /// The configuration gives a namespace a number that differs from the one in the memory file.
+    /// The configured number of a namespace differs from its number in the memory file.
     NamespaceMoved {
         /// The name of the namespace.
         name: String,
@@ -290,7 +290,7 @@ impl From<std::io::Error> for StartError {
 }
 
 /// The number of store handles in addition to the workers'. The admin port, tools in this process, and the thread that
-/// enters earlier records into rebuilt indexes use them.
+/// enters stored records into secondary indexes use them.
 pub(super) const SPARE_HANDLES: usize = 3;
 
 /// Returns the address of every listener, with the protocol and namespace of its clients.

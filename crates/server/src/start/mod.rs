@@ -43,7 +43,7 @@ pub use opened::LoadedUsers;
 
 pub use command::config::WORKERS_MAX;
 
-/// A namespace for the functions that start a server.
+/// The type whose associated functions start a server.
 pub struct Server;
 
 impl Server {
@@ -52,9 +52,9 @@ impl Server {
         Ok(Self::prepare(config, HandoverState::default())?.go())
     }
 
-    /// Prepares a server that continues with the state that another server handed over. It takes over the memory, the
-    /// connections, and the listeners that `config` also names. No client is served before [`Prepared::go`]. If the
-    /// prepared server is dropped instead, the other server can resume with all of it.
+    /// Prepares a server that continues with the state that another server handed over. The new server takes over the
+    /// memory, the connections, and the listeners that `config` also names. No client is served before
+    /// [`Prepared::go`]. If the prepared server is dropped instead, the other server can resume with the whole state.
     pub fn prepare(config: ServerConfig, handover_state: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_free_memory_early();
@@ -81,7 +81,8 @@ impl Server {
     }
 }
 
-/// Binds the addresses of `config` that name a port and that were not handed over according to `is_had`.
+/// Binds the addresses of `config` whose port is not 0 and for which `is_had` returns false: no listener of theirs is
+/// handed over.
 ///
 /// # Errors
 /// [`StartError::Bind`].
@@ -135,7 +136,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     assemble_in(config, ReleasedStore::default(), started)
 }
 
-/// Returns the state of a worker that other threads see.
+/// Creates the state of a worker that other threads can access.
 fn worker_shared(config: &ServerConfig) -> WorkerShared {
     WorkerShared {
         counters: WorkerCounters::default(),

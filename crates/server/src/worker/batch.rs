@@ -56,8 +56,8 @@ fn receive_early(early: &mut Option<Box<EarlyInput>>, room: &mut [u8]) -> Receiv
 /// Fills the batch with sessions from the front of a queue. Returns the number of bytes that were received for finished
 /// sessions and discarded, but at least [`VISIT_BYTES`] for each visit.
 ///
-/// A session is visited once. A session that becomes ready again meanwhile is served in the next batch. So a gathering
-/// ends, whatever the peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes plus one receive.
+/// A session is visited once. A session that becomes ready again meanwhile is served in the next batch. So a call ends
+/// after [`VISITS_MAX`] visits, or [`GATHER_BYTES_MAX`] bytes plus one receive, whatever the peers send.
 pub(super) fn gather<B: Backend>(core: &mut Core<B>, queue: WaitQueue) -> usize {
     core.served = 0;
     let (mut received, mut discarded, from) = (0, 0, bytes_sent(core));
@@ -133,7 +133,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
     let capacity = session.input.as_ref().map_or(0, Input::capacity);
     if need > capacity {
         if need > core.buffers.big_bytes() {
-            // No protocol requests more bytes than fit into a big buffer. If it did, this connection could never
+            // No protocol requests more bytes than fit into a big buffer. Otherwise, this connection could never
             // continue.
             core.ctx.counters().protocol_errors.add(1);
             output::kill(core, index);
@@ -215,7 +215,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         }
         core.ctx.ready = session.ready_at;
         core.ctx.push.watch.connection = index;
-        // A session without input may still need more room, because its output was full at the last visit.
+        // A session without input may have to continue a reply, because its output was full at the last visit.
         let input = session.input.as_ref().map_or(&[][..], Input::bytes);
         guard.begin_request();
         guard.serve(session.token.0, COPIED_BYTES_MAX);
@@ -273,7 +273,7 @@ fn prefetch<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut H
 }
 
 /// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread is
-/// busy and the flush cannot be executed now. Then no operation may be executed before it.
+/// busy and the flush cannot be executed now. Then no operation may be executed until the flush is executed.
 pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) -> bool {
     let (flush, now) = (&core.ctx.shared.delayed_flush, core.ctx.now);
     while let Some(namespace) = flush.take(now) {
@@ -285,8 +285,8 @@ pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>
     true
 }
 
-/// Returns the batch's sessions to their queue unserved. They will be served once the store can execute the delayed
-/// flush.
+/// Parks the batch's sessions unserved. They are retried in the next iteration, because a delayed flush could not be
+/// executed, or key events wait to be published.
 pub(super) fn hold<B: Backend>(core: &mut Core<B>) {
     for index in &core.batch {
         let session = core.sessions.at(*index);

@@ -48,11 +48,11 @@ pub(super) struct Core<B: Backend> {
     pub(super) batch: Vec<u32>,
     /// The number of sessions of the batch that were visited. The next batch begins with the unvisited sessions.
     pub(super) served: usize,
-    /// Dead sessions whose state is released in the next guard.
+    /// Dead sessions whose state is released under the next guard.
     pub(super) ended_sessions: VecDeque<u32>,
     pub(super) born: Ticks,
     pub(super) unix: CachedClock,
-    /// The instant of this iteration, in ticks and in ns of the worker's life.
+    /// The instant of this iteration, in ticks and in ns since the worker started.
     pub(super) iteration_ticks: Ticks,
     pub(super) now_ns: u64,
     pub(super) swept_ns: u64,
@@ -67,7 +67,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) intake_left: bool,
     pub(super) arrivals: InPlaceReceives,
     pub(super) tidied_ns: u64,
-    /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
+    /// The instant at which a stop in progress closes the remaining connections, in ns since the worker started.
     pub(super) stop_deadline_ns: Option<u64>,
     /// Connections with queued push messages. Those that could not send all their messages are at the end.
     pub(super) mail: VecDeque<u32>,
@@ -78,9 +78,9 @@ pub(super) struct Core<B: Backend> {
     pub(super) iterations_without_sleep: u32,
     /// Connections that were taken over from another process and are not restored yet, with their state.
     pub(super) taken_over: Vec<(u32, Arc<HandoverConnection>)>,
-    /// Connections that have left for another process, and the number of unsent bytes with which further connections
-    /// may still leave.
+    /// Connections that have left the worker for a handover.
     pub(super) moved: Vec<ReleasedConnection<B::Stream>>,
+    /// The number of unsent bytes with which further connections may still leave.
     pub(super) output_left: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.
     pub(super) drain_round: u64,
@@ -96,12 +96,13 @@ pub(super) enum WaitQueue {
 }
 
 impl<B: Backend> Core<B> {
-    /// Returns true if the iteration must poll before it visits another session.
+    /// Returns true if the iteration has used its time, so that the worker must poll before it visits another session.
     pub(super) fn is_over(&self) -> bool {
         self.ctx.pace.is_over(self.ctx.op_begun)
     }
 
-    /// Adds the client info of a Redis client to the connection table.
+    /// Adds the client info of a Redis client to the connection table. Restricts a client on another host if protected
+    /// mode applies.
     pub(super) fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
         let client_info = ClientInfo {
@@ -135,7 +136,7 @@ impl<B: Backend> Core<B> {
         self.make_ready(index);
     }
 
-    /// Puts a session at the end of the queue if it is in no list and has work to do.
+    /// Puts a session at the end of its queue (`ready` or `long`) if it is in no list and has work to do.
     pub(super) fn make_ready(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.place != SessionPlace::Idle {

@@ -8,7 +8,8 @@
 //! - A session is in one of the two lists at most ([`crate::session::SessionPlace::AwaitsFlash`]). So the two lists
 //!   together have at most as many entries as there are sessions.
 //! - Each awaited read completes, at the latest when the device is abandoned. The handle's bell then rings.
-//! - A worker collects completed reads before it sleeps, because any guard may have taken in completed reads.
+//! - A worker checks for completed reads before it sleeps, because every guard of the iteration may have collected
+//!   some.
 
 use crate::worker::core::Core;
 use crate::worker::state::FlashWaiting;
@@ -16,8 +17,8 @@ use crate::worker::state::FlashWaiting;
 use io::Backend;
 use segment::ThreadHandle;
 
-/// Begins an iteration: takes in completed reads, then resumes the sessions that waited for them, and as many sessions
-/// that wait for room as there is room for reads.
+/// Begins an iteration: collects completed reads and resumes the sessions that waited for them. Of the sessions that
+/// wait for room, resumes as many as reads can be started.
 pub(super) fn resume_completed<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if core.coming.is_empty() {
         return;
@@ -29,7 +30,7 @@ pub(super) fn resume_completed<B: Backend>(core: &mut Core<B>, handle: &mut Thre
     resume_waiting(core, handle.reads_free().max(1), |_| false);
 }
 
-/// Ends an iteration: resumes the sessions whose reads were taken in during the iteration.
+/// Ends an iteration: resumes the sessions whose reads were collected during the iteration.
 pub(super) fn resume_completed_since<B: Backend>(core: &mut Core<B>, handle: &mut ThreadHandle) {
     if !core.coming.is_empty() {
         call_back_read(core, handle);

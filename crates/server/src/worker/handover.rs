@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   requested ──> each iteration: connections between two requests move with their sockets
-//!                 the others are served until they are between two requests: those that wait for
-//!                 their peer for GRACE_NS, those whose request is complete for LONG_GRACE_NS
+//!                 the others are served until they are between two requests: for GRACE_NS if they wait
+//!                 for their peer, and LONG_GRACE_NS longer if they do not
 //!             ──> then the remaining connections are closed, and the worker ends
 //! ```
 //!
@@ -29,8 +29,8 @@ use std::sync::atomic::Ordering::Release;
 /// The time for which connections that cannot move yet are still served. Connections that have moved are not served
 /// meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// The time for which a connection is still served if its request has been received completely and its execution does
-/// not wait for the peer.
+/// The further time, after [`GRACE_NS`], for which a connection is still served if its request has been received
+/// completely and its execution does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
 /// The maximum number of unsent bytes with which a connection may move.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;

@@ -2,9 +2,9 @@
 //! closed.
 //!
 //! ```text
-//!   served, a part of a request is left ──> inputs ──after LENT_NS_MAX, or when one is needed──> set aside ──> aside
-//!   the peer reads no more output ────────> outputs ───────────────when one is needed──────────> set aside ──> aside
-//!   no memory is left to set bytes aside ─> the first session of `aside` is closed
+//!   an incomplete request remains ─────> inputs ──after LENT_NS_MAX, or if a session waits──> set aside ──> aside
+//!   the peer reads no more output ─────> outputs ────────────────────if a session waits──────> set aside ──> aside
+//!   the limit of set-aside bytes is reached ──> the first session of `aside` is closed
 //! ```
 //!
 //! [`crate::buffers`] defines the rules. Each list contains a session at most once, so no list is longer than the
@@ -69,7 +69,7 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
         } else if set_input_aside(core, index) {
             copied += len;
         } else {
-            // The session keeps its position and the buffer until another session waits for one.
+            // The session keeps its position and its buffer until another session waits for a buffer.
             core.holders.inputs[class.slot()].put_back(index, since_ns);
             core.holders.full_ns = core.now_ns;
         }
@@ -101,8 +101,8 @@ pub(super) fn reclaim_for<B: Backend>(core: &mut Core<B>, index: u32, class: Cla
     }
 }
 
-/// Frees one buffer of `class` for session `asking`: sets aside the bytes of another session that holds one without
-/// being served. Returns false if no such session exists.
+/// Frees one buffer of `class` for session `asking`: sets aside the bytes of another session that holds such a buffer
+/// without being served. Returns false if no such session exists.
 #[cold]
 #[inline(never)]
 pub(super) fn reclaim<B: Backend>(core: &mut Core<B>, class: Class, asking: u32) -> bool {
@@ -236,7 +236,8 @@ fn close_first_aside<B: Backend>(core: &mut Core<B>, but: [u32; 2], grace_ns: u6
     false
 }
 
-/// Closes a session that holds bytes for which there is no room. Sends an error first if the client can read one.
+/// Closes a session to free the buffer or the memory that it holds. First sends an error, unless the session has unsent
+/// output.
 fn close_holder<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
     if session.blocked || session.phase != Phase::Open {

@@ -28,7 +28,7 @@ pub(super) fn note_receive<B: Backend>(core: &mut Core<B>, index: u32) {
         return;
     }
     if core.arrivals.sessions.len() == IN_PLACE_RECEIVES_MAX {
-        // The number of in-place receives never exceeds that, and this one is not in the list.
+        // The number of in-place receives never exceeds this maximum, so some listed receives have ended.
         let sessions = &core.sessions;
         let arrives = |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
         core.arrivals.sessions.retain(arrives);

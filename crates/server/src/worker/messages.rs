@@ -10,8 +10,8 @@ use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
-/// The maximum number of outputs filled for one session in one visit. A watcher's full queue needs all of these outputs
-/// except one; the last output is for messages that are queued meanwhile.
+/// The maximum number of outputs filled for one session in one visit. A watcher's full queue fills all of these outputs
+/// except the last, which is for messages that are queued meanwhile.
 const FILLS_MAX: usize = QUEUE_BYTES / OUT_BYTES + 1;
 
 /// The maximum number of connections to which one visit sends messages.
@@ -63,7 +63,7 @@ pub(super) fn send_messages<B: Backend>(core: &mut Core<B>) {
 }
 
 /// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A connection
-/// with messages left stays in the list, after the others.
+/// with unsent messages remains in the list, after the others.
 #[cold]
 fn deliver<B: Backend>(core: &mut Core<B>) {
     let sent_before = core.ctx.counters().bytes_written.value();
@@ -110,7 +110,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             session.out = core.buffers.take_out();
         }
         if session.out.is_none() {
-            // If a blocked session held an output, the next visit finds it free.
+            // If a blocked session holds an output, that output is freed, and the next visit can use it.
             hold::reclaim(core, Class::Out, index);
             return true;
         }

@@ -6,7 +6,7 @@
 //!               gather   up to 64 ready sessions: lend buffers, one receive each                       batch.rs
 //!               serve    inside one guard: at most 64 operations a session                             batch.rs
 //!               settle   one send each; sessions with more to do go to the end of the queue            output.rs
-//!           long: one visit to each session that used its share of the last one, at least one in an iteration
+//!           long: one visit to each session that used its share in its last visit; at least one batch
 //!           push: unrequested messages to sessions, also after each batch that published any           messages.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                                         upkeep.rs
 //!           a handover: connections leave in their current state                                       handover.rs
@@ -14,8 +14,8 @@
 //!
 //! Invariants:
 //! - A session is in at most one list.
-//! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
-//!   store. Each session is in that list at most once.
+//! - After start no buffer grows, and most lists already have their maximum capacity. The lists for push messages,
+//!   flash reads, takeovers and retained replies grow when they are used.
 //! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
 //! - Between two waits the worker does at most 500 us of work ([`command::visit::pace`]). A session whose request takes
 //!   many visits waits in a separate list, after all new requests.
@@ -92,7 +92,7 @@ pub struct Worker<B: Backend> {
 }
 
 impl<B: Backend> Worker<B> {
-    /// Creates a worker without connections. Allocates all memory that the worker will ever use.
+    /// Creates a worker without connections. Allocates its buffers, and the lists that ordinary requests use.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
         let guard = parts.handle.guard(parts.clock.unix());
         let piece_bytes_max = (guard.sizes().large_threshold() as usize).max(guard.sizes().piece_bytes_max());

@@ -262,7 +262,7 @@ fn offer<B: Backend>(
     offer_parts(io, stream, out, store, bytes_max)
 }
 
-/// Sends an output with pinned values once.
+/// Sends at most `bytes_max` bytes of an output with pinned values, with one call.
 #[inline(never)]
 fn offer_parts<B: Backend>(
     io: &mut B,

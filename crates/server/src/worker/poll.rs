@@ -1,4 +1,4 @@
-//! Waits for events: in a sleep, or first by busy polling if that is configured.
+//! Waits for events: first by busy polling if it is configured, then in a sleep.
 
 use crate::handover::ReceivedConnection;
 use crate::worker::core::Core;

@@ -49,8 +49,8 @@ impl FlashWaiting {
         }
     }
 
-    /// Returns true if a session waits for room to start a read. No completed read of its own would resume such a
-    /// session.
+    /// Returns true if a session waits for room to start a read. Such a session has not started a read whose completion
+    /// would resume it.
     pub(super) fn wants_room(&self) -> bool {
         !self.room.is_empty()
     }
@@ -62,7 +62,7 @@ impl FlashWaiting {
 
 /// A list of sessions in the order in which they were added, each once.
 pub(super) struct SessionList {
-    /// Each session, with the instant from which its time is counted, in ns of the worker's life.
+    /// Each session, with the instant from which its time in the list counts, in ns since the worker started.
     pub(super) queue: VecDeque<(u32, u64)>,
     pub(super) has: Vec<bool>,
 }
@@ -93,7 +93,7 @@ impl SessionList {
 
 /// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
 pub(super) struct Holders {
-    /// Sessions with a lent receive buffer: first the list for small buffers, then that for big ones. A session that
+    /// Sessions with a lent receive buffer: the list for small buffers, then the list for big buffers. A session that
     /// has received a buffer of the other class since the session was added moves to the other list when its entry is
     /// reached.
     pub(super) inputs: [SessionList; 2],
@@ -101,8 +101,8 @@ pub(super) struct Holders {
     pub(super) outputs: SessionList,
     /// Sessions whose input or output is set aside.
     pub(super) aside: SessionList,
-    /// The last instant at which bytes could not be set aside because the limit was reached, in ns of the worker's
-    /// life. 0: the last attempt succeeded.
+    /// The last instant at which bytes could not be set aside because the limit was reached, in ns since the worker
+    /// started. 0: the limit was not reached, or [`RETRY_NS`] have passed since.
     pub(super) full_ns: u64,
     /// True if a session has a lent receive buffer, or waits for a buffer.
     pub(super) is_busy: bool,
@@ -145,7 +145,7 @@ impl Holders {
 /// Blocked sessions with pinned values, each once.
 pub(super) struct Pinners {
     pub(super) sessions: Vec<u32>,
-    /// The instant since which each session is in the list, in ns of the worker's life. 0: not in the list.
+    /// The instant since which each session is in the list, in ns since the worker started. 0: not in the list.
     pub(super) since_ns: Vec<u64>,
 }
 

@@ -85,7 +85,7 @@ fn hot_keys_page_lists_a_long_value_and_rejects_unknown_parameters() {
     );
     assert_eq!(
         page(fixture.admin, "/hotkeys?hours=1"),
-        (400, "there is no 'hours': say minutes=60 or count=20\n".to_owned())
+        (400, "unknown parameter 'hours'; write minutes=60 or count=20\n".to_owned())
     );
 }
 

@@ -112,7 +112,7 @@ fn invalid_namespace_requests_are_refused_with_a_reason() {
         ("PUT", "/config", "[[namespace]]\nname = \"a\"\n", 409, "/namespaces/NAME"),
         ("DELETE", "/namespaces/shop", "", 404, "no such namespace"),
         ("DELETE", "/namespaces/default", "", 409, "cannot be deleted"),
-        ("DELETE", "/config", "", 405, "can be put"),
+        ("DELETE", "/config", "", 405, "PUT is allowed for"),
     ] {
         let (got, text) = fixture.ask(method, path, body);
         assert!(got == status && text.contains(why), "{method} {path} {body}: {got} {text}");
