@@ -1,4 +1,5 @@
-//! A file that contains the maps of a store. This process holds a lock on it, and allocates its space before use.
+//! A file that contains the maps of a store. This process locks the file, and allocates disk space before it writes to
+//! the maps.
 //!
 //! ```text
 //!   open or create -> lock, or fail -> set_bytes -> allocate(range) -> Map::of_file(range)

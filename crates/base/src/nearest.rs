@@ -1,9 +1,9 @@
 //! Finds the name that a misspelled name was probably meant to be.
 
-/// Longer names are not compared: no setting is that long.
+/// The maximum length of compared names, in bytes. No setting or command has a longer name.
 const NAME_LEN_MAX: usize = 64;
 
-/// One row of edit distances, between a prefix of one name and all prefixes of the other. None exceeds
+/// One row of edit distances, between a prefix of one name and all prefixes of the other. No distance exceeds
 /// [`NAME_LEN_MAX`].
 type Row = [u8; NAME_LEN_MAX + 1];
 

@@ -40,7 +40,7 @@ pub enum Quantity {
     Count,
 }
 
-/// The way in which a text is not a valid quantity.
+/// The reason why a text is not a valid quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitFault {
     /// The text is empty.
@@ -64,7 +64,7 @@ pub enum UnitFault {
 pub struct UnitError {
     /// The kind of quantity that the caller asked for.
     pub quantity: Quantity,
-    /// The way in which the text is not valid.
+    /// The reason why the text is not valid.
     pub fault: UnitFault,
 }
 
@@ -117,7 +117,7 @@ const BYTE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Time units from the largest.
+/// Time units, largest first.
 const TIME_UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),

@@ -101,11 +101,11 @@ impl Address {
 }
 
 impl Resolved {
-    /// Begins a connection over a new socket that does not block. Returns the socket, and true if it is connected
-    /// already; otherwise the socket becomes writable when the attempt has ended.
+    /// Begins to connect a new non-blocking socket. Returns the socket, and true if it is already connected. Otherwise
+    /// the socket becomes writable when the attempt has ended.
     ///
     /// # Errors
-    /// If the system refuses a socket, or the server refuses the connection at once.
+    /// If no socket can be created, or if the connection fails at once.
     pub fn begin(&self) -> std::io::Result<(OwnedFd, bool)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, connected) = match self {
@@ -134,7 +134,7 @@ impl Resolved {
 /// address.
 ///
 /// # Errors
-/// If the name is unknown, or no address accepts the connection: the error of the last one.
+/// If the name is unknown, or no address accepts the connection: the error of the last address.
 pub fn connect_tcp(address: &str, timeout: Duration) -> std::io::Result<TcpStream> {
     let mut last = no_address();
     for address in address.to_socket_addrs()? {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   send      bytes -> records -> socket     records that the socket does not accept stay queued and are sent first
-//!   receive   socket -> records -> bytes     everything that has arrived, because an edge is reported only once
+//!   receive   socket -> records -> bytes     everything that has arrived: edge-triggered polling reports it once
 //! ```
 //!
 //! Invariants: no more bytes are encrypted while records wait for the socket, so at most one buffer of records waits.
-//! An end or an error is reported after the bytes before it.
+//! The end of the stream, or an error, is reported after the bytes that precede it.
 
 use crate::tls::{Failure, TlsSettings};
 use rustix::fd::OwnedFd;
@@ -19,7 +19,7 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 pub const RECORDS_BYTES: usize = 32 * 1024;
 /// Largest number of decrypted bytes from one read of records, including earlier records that were buffered.
 pub(crate) const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
-/// Number of first bytes that are stored, to show them if they are not TLS.
+/// Maximum number of bytes stored from the beginning of the server's reply, to show them if they are not TLS.
 const FIRST_BYTES_MAX: usize = 64;
 
 /// The progress of a handshake.
@@ -75,7 +75,7 @@ pub struct Channel {
     ended: Option<ConnectionEnd>,
 }
 
-/// A socket in the form that the TLS library needs.
+/// A socket as the [`Read`] and [`Write`] that the TLS library needs.
 struct TlsSocket<'a>(&'a OwnedFd);
 
 impl Read for TlsSocket<'_> {
@@ -149,14 +149,16 @@ impl Channel {
         self.took_ns = now_ns.saturating_sub(self.begun_ns);
     }
 
-    /// Decrypts `records`. `drain` is called after each piece to make room; it returns whether there is room left.
+    /// Decrypts `records`. After each piece, `drain` removes the decrypted bytes; it returns false if it has no room
+    /// for them.
     fn take(
         &mut self,
         mut records: &[u8],
         mut drain: impl FnMut(&mut ClientConnection) -> bool,
     ) -> Result<(), rustls::Error> {
         while !records.is_empty() {
-            // Reading from memory fails only while decrypted bytes wait to be read. `drain` has read them all.
+            // `read_tls` fails on a slice only if too many decrypted bytes wait to be read, and `drain` has removed
+            // them.
             if self.tls.read_tls(&mut records).is_err() {
                 return Err(rustls::Error::General("decrypted bytes are still waiting to be read".to_owned()));
             }
@@ -184,7 +186,7 @@ impl Channel {
         }
     }
 
-    /// Sends waiting records. Returns false if some still wait because the socket is full.
+    /// Sends waiting records. Returns false if records still wait because the socket is full.
     ///
     /// # Errors
     /// If the socket failed.
@@ -204,8 +206,8 @@ impl Channel {
         self.tls.wants_write()
     }
 
-    /// Sends from the front of `bytes`. Afterwards [`Channel::is_waiting`] shows whether the caller must call again
-    /// when the socket accepts more.
+    /// Encrypts bytes from the front of `bytes` and sends them. Returns the number of encrypted bytes. If
+    /// [`Channel::is_waiting`] is then true, the caller must flush or send again when the socket accepts more.
     pub fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Moved {
         match self.flush(socket) {
             Ok(true) => {}
@@ -227,8 +229,9 @@ impl Channel {
         Moved::Bytes(taken)
     }
 
-    /// Receives everything that has arrived into `into`. Also returns whether to receive again, because there was not
-    /// enough room, or because an end follows the bytes. `records` is a buffer for encrypted records.
+    /// Receives everything that has arrived into `into`. The second value is true if the caller must receive again,
+    /// because `into` had too little room, or because the end of the stream or an error follows the bytes. `records` is
+    /// a buffer for encrypted records.
     pub fn receive(
         &mut self,
         socket: &OwnedFd,
@@ -278,14 +281,15 @@ impl Channel {
         }
     }
 
-    /// Notifies the peer that nothing more will be sent, if the socket accepts that now.
+    /// Notifies the peer that nothing more will be sent, if the socket accepts the notification now.
     pub fn close(&mut self, socket: &OwnedFd) {
         self.tls.send_close_notify();
         let _ = self.flush(socket);
     }
 }
 
-/// Moves decrypted bytes to `into` after `filled`. Returns true if the peer has ended the stream.
+/// Moves decrypted bytes to `into`, from position `filled` on, and advances `filled`. Returns true if the peer has
+/// ended the stream.
 fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> bool {
     while *filled < into.len() {
         match tls.reader().read(&mut into[*filled..]) {
@@ -297,7 +301,7 @@ fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> boo
     false
 }
 
-/// Returns whether the first bytes can be a TLS record: an alert or a handshake message, of a version 3.
+/// Returns true if `first` can begin a TLS record: an alert or a handshake message, with the major version 3.
 fn is_tls(first: &[u8]) -> bool {
     matches!(first, [0x15 | 0x16, 0x03, ..])
 }

@@ -17,7 +17,7 @@ use crate::tls::{Maker, TlsClient};
 
 /// Number of bytes taken from the socket at once.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Size beyond which an empty buffer is freed.
+/// Capacity above which an empty buffer is freed, in bytes.
 const RETAINED_BYTES_MAX: usize = 8 << 20;
 
 /// A connection with buffers for requests and replies, which can be reopened.
@@ -41,8 +41,8 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Prepares a connection to `address`, not yet connected, over TLS if `tls` is given. A server that sends nothing
-    /// for `timeout` counts as gone.
+    /// Prepares a connection to `address`, not yet connected, over TLS if `tls` is given. A wait for the server fails
+    /// after `timeout`.
     pub fn new(address: Address, tls: Option<&TlsClient>, timeout: Duration) -> Self {
         let maker = tls.map(|client| client.maker(std::slice::from_ref(&address), 1));
         Self {

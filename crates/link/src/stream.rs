@@ -33,8 +33,8 @@ struct SecuredStream {
 }
 
 impl ServerStream {
-    /// Connects to `address`; `maker` adds the TLS of its first address. The connection attempt, the handshake and
-    /// every later wait take at most `timeout` each.
+    /// Connects to `address`, over TLS if `maker` is given and uses TLS for its first target. The connection attempt,
+    /// the handshake and every later wait take at most `timeout` each.
     ///
     /// # Errors
     /// If the server cannot be reached or does not reply in time; a [`crate::tls::Failure`] if TLS fails.

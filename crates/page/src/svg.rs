@@ -61,7 +61,7 @@ pub enum Mark {
     Cross,
 }
 
-/// Points that belong together, under one name.
+/// A named sequence of points, drawn in one colour.
 pub struct Series {
     /// Name of the series.
     pub name: String,
@@ -75,7 +75,7 @@ pub struct Series {
 
 /// A chart.
 pub struct Chart {
-    /// Description of the chart, also for blind readers.
+    /// Description of the chart, shown above it and read by screen readers.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -355,7 +355,7 @@ mod tests {
         Chart { title: "t & u".into(), x: axis(x), y: axis(y), series: vec![series], limit: None, band: None }
     }
 
-    /// Returns the numbers of all coordinates of a rendering.
+    /// Returns the coordinates of the first line of a rendering: x, y, x, y and so on.
     fn coordinates(svg: &str) -> Vec<f64> {
         let line = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
         line.split([' ', ',']).map(|number| number.parse().unwrap()).collect()

@@ -52,7 +52,8 @@ impl Failure {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error, settings),
             Error::AlertReceived(alert) => of_alert(*alert, settings),
-            // The bytes are not a TLS record. If the first bytes are available, the caller describes them.
+            // The bytes are not a TLS record. A caller that has the first bytes calls `not_spoken` itself, to show
+            // them.
             Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
                 Self::not_spoken(&[])
             }
@@ -108,7 +109,7 @@ fn of_certificate(error: &CertificateError, settings: &TlsSettings) -> Failure {
             );
             Failure::new("tls-certificate-early", what)
         }
-        // There is a known CA with the name of the signing CA, but with another key.
+        // `BadSignature` means that a known CA has the name of the signing CA, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             let by = settings
                 .ca

@@ -7,8 +7,9 @@
 //!   Failure    a failure of TLS: its name, description and remedy
 //! ```
 //!
-//! Invariants: nothing here moves bytes; a server is verified unless [`TlsSettings::insecure`] says otherwise, and
-//! every output of such a run says so; connections over a unix socket are never secured.
+//! Invariants: this module sends and receives nothing. A server's certificate is verified unless
+//! [`TlsSettings::insecure`] is set; then every output of the run says so. Connections over a unix socket never use
+//! TLS.
 
 mod failure;
 mod sessions;
@@ -112,7 +113,7 @@ impl TlsClient {
         Ok(Self { settings: settings.clone(), config: Arc::new(config) })
     }
 
-    /// Returns the settings of this material.
+    /// Returns the settings from which this client was created.
     pub const fn settings(&self) -> &TlsSettings {
         &self.settings
     }

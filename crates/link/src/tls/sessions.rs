@@ -1,8 +1,8 @@
 //! TLS sessions of one thread, which reopened connections resume.
 //!
 //! A client resumes the session of its previous connection. A ticket of TLS 1.3 can be used once, a session of 1.2 any
-//! number of times. So a thread stores as many tickets per server as it has connections, and all of them can resume if
-//! they reconnect at once. When there are more tickets, the oldest is dropped.
+//! number of times. So a thread stores as many tickets per server as it has connections, and all of them can resume
+//! even if they reconnect at the same time. When there are more tickets, the oldest is dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-/// Highest number of servers with stored sessions.
+/// Maximum number of servers with stored sessions.
 const SERVERS_MAX: usize = 1024;
 
 /// The sessions of one server.

@@ -1,10 +1,10 @@
-//! What is asked for, the files behind it, and what a failure is said to be.
+//! Tests of the TLS settings, of their files, and of the names and texts of failures.
 
 use super::*;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::PathBuf;
 
-/// A folder that is gone when the test is over.
+/// A folder that is deleted when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,8 @@ impl Drop for Folder {
     }
 }
 
-/// A CA, and a certificate that it signed: texts of the CA's, the certificate, the certificate's key.
+/// Creates a CA and a certificate that the CA signs. Returns the PEM texts of the CA's certificate, the signed
+/// certificate and its key.
 fn made() -> [String; 3] {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -64,7 +65,7 @@ fn each_unusable_tls_file_is_named_with_remedy() {
     assert_eq!(told(&good), "");
     let client = TlsClient::new(&good).unwrap();
     let again: TlsClient = serde_json::from_str(&serde_json::to_string(&client).unwrap()).unwrap();
-    assert_eq!(again, client, "another host makes the same of the same files");
+    assert_eq!(again, client, "another host creates an equal client from the same files");
     assert_eq!(told(&TlsSettings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
     let away = Some(folder.0.join("away.pem"));
     for (settings, parts) in [
