@@ -1,4 +1,5 @@
-//! Users with rights: the replies are those of Debian's Redis for the same rules, and no command bypasses the rules.
+//! Tests of users with rights: the replies equal those of Debian's Redis for the same rules, and no command bypasses
+//! the rules.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};
@@ -295,7 +296,7 @@ fn user_restricted_to_namespaces_cannot_use_keys_of_others() {
     running.stop();
 }
 
-/// Rules are as long as a request, and a user has a thousand of them: what is listed of them has no bound of its own.
+/// A rule can be as long as a request, and a user can have a thousand rules, so a list of rules needs a limit.
 #[test]
 fn rules_longer_than_any_answer_are_refused_or_listed_and_end_no_server() {
     let running = start(served());

@@ -1,5 +1,5 @@
-//! An operator's commands of the Redis protocol: listing, killing and pausing connections, changing settings, and the
-//! slow log.
+//! Tests of the Redis commands for operators: they list, kill and pause connections, change settings, and read the slow
+//! log.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
@@ -8,7 +8,7 @@ use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// Two workers, so that some connections are another's.
+/// Returns a configuration with two workers, so that connections belong to different workers.
 fn both() -> ServerConfig {
     ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], workers: 2, ..config() }
 }
@@ -29,7 +29,7 @@ fn text(reply: &[u8]) -> String {
     String::from_utf8_lossy(reply).into_owned()
 }
 
-/// The lines of `CLIENT LIST` with these words behind it.
+/// Returns the lines of the reply to `CLIENT LIST` with the arguments `words`.
 fn list(client: &mut Replies, words: &[&[u8]]) -> Vec<String> {
     let reply = text(&client.ask(&[&[&b"CLIENT"[..], b"LIST"], words].concat()));
     assert!(reply.starts_with('$'), "{reply}");
@@ -114,7 +114,7 @@ fn clients_wait_while_they_are_paused_and_go_on_when_that_ends() {
     assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
     assert_eq!(other.ask(&[b"GET", b"k"]), b"$-1\r\n");
     other.client.send(&request(&[b"SET", b"k", b"v"]));
-    // Whatever it takes the other worker to see it, it is not done.
+    // The request is not executed during the pause, however long the other worker takes to notice the pause.
     for _ in 0..50 {
         assert_eq!(one.ask(&[b"GET", b"k"]), b"$-1\r\n");
     }
@@ -124,7 +124,7 @@ fn clients_wait_while_they_are_paused_and_go_on_when_that_ends() {
     other.client.send(&request(&[b"GET", b"k"]));
     assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
     assert_eq!(other.next(), b"$1\r\nv\r\n");
-    // Clients of memcached wait too; what only reads does not wait with those that change something.
+    // memcached clients wait too. During a pause of writes, reads do not wait.
     let mut plain = Client::connect(tcp(&running));
     plain.ask(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
     assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
@@ -285,7 +285,7 @@ fn commands_that_are_disabled_are_refused_and_debug_is_unless_it_is_allowed() {
     running.stop();
 }
 
-/// An address of this machine that is not loopback, if it has one. Nothing is sent.
+/// Returns an address of this machine other than loopback, if it has one. Sends nothing.
 fn other_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -314,7 +314,7 @@ fn remote_clients_are_denied_in_protected_mode_without_users() {
     running.stop();
 }
 
-/// Errors and replies of what both servers have, in the same words.
+/// Replies and errors of the commands that both servers support have the same text.
 #[test]
 fn an_operator_is_answered_as_by_redis() {
     let (redis, running) = (Redis::start(), start(both()));

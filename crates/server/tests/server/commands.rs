@@ -1,4 +1,5 @@
-//! Commands at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
+//! Tests of commands at their limits: replies longer than an output buffer, values in pieces, dumps, statistics,
+//! delays.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::start::ServerConfig;
@@ -35,7 +36,7 @@ fn retrieval_longer_than_every_buffer_is_complete_and_in_order() {
     request.extend_from_slice(b" \r\n");
     client.send(&request);
     let with_tokens = read_until(&mut client, b"\r\nEND\r\n");
-    // The same without tokens, to be compared byte by byte.
+    // The same request without CAS tokens, so that the replies can be compared byte by byte.
     client.send(&[b"get".as_slice(), &request[4..]].concat());
     for number in (0..700).filter(|number| number % 3 != 0) {
         let bytes = pattern(number * 7);
@@ -271,7 +272,7 @@ fn right_to_refill_is_not_lost_when_the_answer_has_to_wait_for_room() {
         let bytes = pattern(len);
         client.ask(&set("page", &bytes), b"STORED\r\n");
         client.ask(b"md page I\r\n", b"HD\r\n");
-        // What stands before it takes all that one output can pin.
+        // The earlier replies use all pins of one output.
         client.send(&[b"get pinned\r\n".repeat(8), b"mg page v h\r\n".repeat(5)].concat());
         (0..8).for_each(|_| client.expect(&pinned));
         for number in 0..5 {
@@ -337,7 +338,7 @@ fn pipelined_statistics_fill_the_output_many_times_and_stay_whole() {
     running.stop();
 }
 
-/// Names that memcstat, memcached_exporter, Telegraf's and Datadog's plug-ins read.
+/// The statistics that memcstat, memcached_exporter, and the plug-ins of Telegraf and Datadog read.
 const READ_BY_TOOLS: &str = "pid uptime time version pointer_size rusage_user rusage_system \
     max_connections curr_connections \
     total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch \
@@ -483,7 +484,7 @@ fn stats_items_describe_evicted_and_expired_items() {
         b"set short 0 1 1\r\nx\r\nset read 0 1 1\r\nx\r\nget read\r\n",
         b"STORED\r\nSTORED\r\nVALUE read 0 1\r\nx\r\nEND\r\n",
     );
-    // Only a removal counts as an expiry: a change that finds them ended is one.
+    // An expiry is counted when the item is removed. A change that finds an expired item removes it.
     wait_until("they have ended", || {
         client.send(b"get read\r\n");
         read_until(&mut client, b"END\r\n") == b"END\r\n"
@@ -577,7 +578,7 @@ fn stats_conns_lists_connections_with_peers_until_they_close() {
     running.stop();
 }
 
-/// An item that is made with a time that is past, by a request that is to end it too, has ended by itself.
+/// An item that is created with an expiry in the past counts as expired, even if the same request would also delete it.
 #[test]
 fn a_meta_get_that_makes_an_item_with_a_time_that_is_past_and_ends_it_is_answered() {
     let running = start(config());

@@ -1,4 +1,5 @@
-//! One random stream of commands, cut at random bytes, to Debian's memcached and to this server: the same replies.
+//! Sends a random stream of commands, split at random positions, to Debian's memcached and to this server, and compares
+//! the replies.
 //!
 //! CAS tokens are numbered by their first appearance, so that the comparison shows which of them are equal. Intended
 //! differences (docs/protocol/memcache.md lists them) are not generated, or are made equal in [`Reply::parse_all`].
@@ -11,14 +12,14 @@ use crate::common::memcached::Memcached;
 use crate::common::{PATIENCE, config, start, tcp};
 use base::prng::Prng;
 
-/// One line of a reply with its value, CAS tokens replaced by their numbers.
+/// One line of a reply with its value, in which CAS tokens are replaced by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reply {
     words: Vec<String>,
     value: Option<Vec<u8>>,
 }
 
-/// One server's side of the conversation.
+/// A connection to one of the two servers.
 struct Peer {
     stream: TcpStream,
     /// Number of each token, in order of first appearance.
@@ -36,7 +37,7 @@ impl Peer {
         Self { stream, numbers: HashMap::new(), tokens: Vec::new(), batches: 0 }
     }
 
-    /// Sends a batch in the given cuts and reads all that is answered to it.
+    /// Sends a batch in parts, split at positions from `cuts`, and reads all its replies.
     fn ask(&mut self, batch: &[Piece], cuts: &mut Prng) -> Vec<Reply> {
         self.batches += 1;
         let end = format!("EN kno_such_key Oend{}\r\n", self.batches);
@@ -132,7 +133,8 @@ fn is_number(value: &[u8]) -> bool {
     !value.is_empty() && value.trim_ascii_end().iter().all(u8::is_ascii_digit)
 }
 
-/// Whether two replies say the same. Seconds left may differ by the instant at which the two servers read their clocks.
+/// Returns true if two replies are equivalent. Remaining seconds may differ, because the servers read their clocks at
+/// different instants.
 fn same(ours: &Reply, theirs: &Reply) -> bool {
     let near = |a: &str, b: &str| match (a.strip_prefix('t'), b.strip_prefix('t')) {
         (Some(a), Some(b)) => {
@@ -151,7 +153,7 @@ fn same(ours: &Reply, theirs: &Reply) -> bool {
         && ours.words.iter().zip(&theirs.words).all(|(a, b)| a == b || (ours.words[0].len() == 2 && near(a, b)))
 }
 
-/// A part of a batch: bytes, or a token that each server has under its own value.
+/// A part of a batch: bytes, or a CAS token, which has a different value on each server.
 enum Piece {
     Bytes(Vec<u8>),
     Token(usize),
@@ -160,7 +162,8 @@ enum Piece {
 /// Keys that are sent in base64, and their bytes.
 const ENCODED: [(&str, &str); 3] = [("YjE=", "b1"), ("YjIy", "b22"), ("AAECAw==", "\0\u{1}\u{2}\u{3}")];
 
-/// Makes commands. Keys of three kinds that do not mix: texts `k`, numbers `n`, and `b`, which are sent in base64.
+/// A generator of random commands. It uses three kinds of keys: `k` for texts, `n` for numbers, and `b`, which are sent
+/// in base64.
 struct Script {
     prng: Prng,
     pieces: Vec<Piece>,
@@ -292,7 +295,7 @@ impl Script {
         }
     }
 
-    /// A key for a meta command, and its `b` flag.
+    /// Returns a key for a meta command, and the `b` flag if the key is in base64.
     fn meta_key(&mut self) -> (String, &'static str) {
         if self.prng.chance(1, 4) {
             let (base64, _) = ENCODED[self.prng.below(ENCODED.len() as u64) as usize];
@@ -467,7 +470,7 @@ fn show(reply: Option<&Reply>) -> String {
     })
 }
 
-/// The batch, values shortened.
+/// Formats the batch with shortened values.
 fn replied(script: &Script) -> String {
     let mut text = String::new();
     for piece in &script.pieces {

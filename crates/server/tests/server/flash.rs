@@ -1,5 +1,5 @@
-//! A small memory and a file eight times its size: items that do not fit into memory are served from the file, in
-//! order, to clients of both protocols.
+//! Tests of a server with little memory and a flash file of eight times the size: items that do not fit into memory are
+//! served from the file, in order, to clients of both protocols.
 
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};
@@ -136,7 +136,7 @@ fn disconnects_during_flash_reads_release_their_sessions() {
     wait_until("all are gone", || tiered.running.shared().connections_open() == 0);
 }
 
-/// An answer to a `get`, as far as its end.
+/// Reads the reply to a `get`, including its end.
 fn read_answer(client: &mut Client) -> Vec<u8> {
     let (mut seen, mut part) = (Vec::new(), [0; 4096]);
     while !seen.ends_with(b"END\r\n") {

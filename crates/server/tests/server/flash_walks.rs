@@ -1,4 +1,5 @@
-//! Walks over all keys of a server with most items in a file: every walk returns every key that stays.
+//! Tests of walks over all keys of a server with most items on flash: every walk returns every key that exists
+//! throughout the walk.
 
 use crate::common::redis::Replies;
 use crate::common::tiered::{Tiered, key};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const KEYS: u64 = 30_000;
 
-/// The words of a reply of arrays and bulks, the cursor first.
+/// Returns the strings in a reply of arrays and bulk strings; the first is the cursor.
 fn words_of(reply: &[u8]) -> Vec<Vec<u8>> {
     let (mut words, mut at) = (Vec::new(), 0);
     while at < reply.len() {
@@ -26,7 +27,7 @@ fn words_of(reply: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Returns all keys that `SCAN` returns, and the most of one call.
+/// Returns all keys that a complete `SCAN` returns, and the largest number of keys in one call.
 fn scanned(redis: &mut Replies, count: &str, more: &[&[u8]]) -> (HashSet<Vec<u8>>, usize) {
     let (mut all, mut most, mut cursor, mut calls) = (HashSet::new(), 0, b"0".to_vec(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! A server that hands its listeners, connections and memory over to another one, in the same process.
+//! Tests of a server that hands its listeners, connections and memory over to another server in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use command::clients::endpoint::Protocol;
@@ -13,7 +13,7 @@ fn addr_of(running: &Running, at: usize) -> SocketAddr {
     addr
 }
 
-/// Both protocols, each at a free port, on memory that can be handed over.
+/// Returns a configuration with both protocols, each at a free port, and with memory that can be handed over.
 fn both(io: IoChoice) -> ServerConfig {
     let free = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
     ServerConfig { resp: vec![free], upgradable: true, workers: 2, io, ..config() }
@@ -37,7 +37,7 @@ fn bytes_read(running: &Running) -> usize {
     running.shared().workers.iter().map(|worker| worker.counters.bytes_read.value() as usize).sum()
 }
 
-/// The next line that a client is sent, without its end.
+/// Returns the next line that a client receives, without its line end.
 fn line(client: &mut Client) -> String {
     let mut all = Vec::new();
     while !all.ends_with(b"\n") {
@@ -63,7 +63,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         let (memcached, resp) = (addr_of(&running, 0), addr_of(&running, 1));
         let mut idle = Client::connect(memcached);
         idle.ask(&set("k", b"v"), b"STORED\r\n");
-        // Half of a request has been received, in the next one the rest comes.
+        // The old server has received half of a request. The client sends the rest to the new server.
         let mut half = Client::connect(memcached);
         let half_sent = b"set half 0 0 10\r\n01234";
         half.send(half_sent);
@@ -83,7 +83,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         let successor = successor_of(&running, &config);
         let handover_state = handover_state_of(running);
         assert_eq!((handover_state.connections.len(), handover_state.listeners.len()), (3, 2), "{io:?}");
-        // A client that connects meanwhile waits.
+        // A client that connects during the handover waits.
         let mut early = Client::connect(memcached);
         early.send(b"get k\r\n");
         idle.send(b"get k\r\n");
@@ -145,7 +145,7 @@ fn handover_closes_only_connections_with_an_unfinished_value() {
     running.stop();
 }
 
-/// Subscribers were closed, and what was published meanwhile was lost.
+/// A handover must not close subscribers or lose messages that are published meanwhile.
 #[test]
 fn subscribers_go_on_with_every_message_once_and_in_order() {
     const MESSAGES: usize = 3000;
@@ -204,7 +204,7 @@ fn subscribers_go_on_with_every_message_once_and_in_order() {
     }
 }
 
-/// Transactions that had begun were closed, watched keys with them.
+/// A handover must not end transactions that have begun, or lose their watched keys.
 #[test]
 fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
@@ -218,7 +218,7 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
         let mut spoilt = Client::connect(resp);
         spoilt.ask(b"MULTI\r\n", b"+OK\r\n");
         spoilt.ask(b"GET\r\n", b"-ERR wrong number of arguments for 'get' command\r\n");
-        // What each watches, and whether it is to be executed.
+        // The key that each connection watches, and whether its transaction must be executed.
         let rows: [(&[u8], bool); 7] = [
             (b"WATCH k none\r\n", true),
             (b"WATCH k\r\n", true),
@@ -258,7 +258,7 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
     }
 }
 
-/// Clients that had not read their answers yet were closed.
+/// A handover must not close clients with unread replies.
 #[test]
 fn unread_replies_are_delivered_by_the_next_server() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
@@ -291,7 +291,7 @@ fn unread_replies_are_delivered_by_the_next_server() {
     }
 }
 
-/// Users that commands had made were gone, and their connections closed.
+/// A handover must preserve users that commands have created, and their connections.
 #[test]
 fn acl_users_survive_handover_with_rights_and_connections() {
     let config = both(IoChoice::Epoll);
@@ -315,7 +315,7 @@ fn acl_users_survive_handover_with_rights_and_connections() {
     running.stop();
 }
 
-/// A server that resumes after a failed takeover must not read the files of users again: it would end if one were
+/// A server that resumes after a failed takeover must not read the files of users again: it would exit if a file were
 /// invalid.
 #[test]
 fn resume_after_failed_takeover_does_not_read_changed_files_again() {
@@ -343,7 +343,7 @@ fn resume_after_failed_takeover_does_not_read_changed_files_again() {
     std::fs::remove_file(rights).expect("it is there");
 }
 
-/// The refusal line became part of an answer that the client had not read yet.
+/// A refusal line must not be inserted into a reply that the client has not read completely.
 #[test]
 fn client_refused_at_takeover_gets_no_error_line_inside_a_reply() {
     let config = both(IoChoice::Epoll);
@@ -370,7 +370,7 @@ fn client_refused_at_takeover_gets_no_error_line_inside_a_reply() {
     running.stop();
 }
 
-/// A client of memcached that watches was closed.
+/// A handover must not close a memcached client that watches.
 #[test]
 fn watchers_go_on_watching() {
     let config = both(IoChoice::Epoll);
@@ -420,7 +420,7 @@ fn dropping_a_prepared_takeover_closes_no_socket() {
     client.ask(&set("k", b"v"), b"STORED\r\n");
     let successor = successor_of(&running, &config);
     let handover_state = handover_state_of(running);
-    // As two processes have them: each socket twice.
+    // Duplicates each socket, as if two processes had it.
     let twice = HandoverState {
         listeners: (handover_state.listeners.iter())
             .map(|listener| {

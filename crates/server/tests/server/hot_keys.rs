@@ -1,4 +1,4 @@
-//! Detection of hot, big and missed keys in a Zipf-distributed stream over both protocols.
+//! Tests the detection of hot, big and missed keys in a Zipf-distributed stream over both protocols.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};
@@ -9,9 +9,9 @@ use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
 
-/// Keys of the stream that nothing was planted on.
+/// The number of ordinary keys in the stream.
 const KEYS: u64 = 5000;
-/// Requests in all, in batches of this many.
+/// The total number of requests, and the number in a batch.
 const REQUESTS: usize = 240_000;
 const BATCH: usize = 500;
 
@@ -37,7 +37,7 @@ fn names(replied: &HotKeyReport, list: HotKeyList) -> Vec<String> {
     replied.list(list).iter().map(|leader| String::from_utf8_lossy(&leader.name.bytes).into_owned()).collect()
 }
 
-/// What was counted of a name, as a share of what it should be.
+/// Returns the reported count of a name, divided by the expected count.
 fn share(replied: &HotKeyReport, list: HotKeyList, name: &str, percent: usize) -> f64 {
     let leader = replied.list(list).iter().find(|leader| leader.name.bytes[..] == *name.as_bytes());
     let amount = leader.unwrap_or_else(|| panic!("{name} is not in {:?}", names(replied, list))).amount;

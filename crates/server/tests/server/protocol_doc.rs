@@ -1,9 +1,9 @@
-//! Every transcript of docs/protocol/memcache.md is played against a server.
+//! Replays every transcript of docs/protocol/memcache.md against a server.
 
 use crate::common::{Client, config, start, tcp};
 use std::io::Read;
 
-/// One block: what is sent and what must come back, in order.
+/// A block of the page: the sent lines and the expected lines, in order.
 struct Transcript {
     line: usize,
     steps: Vec<Step>,
@@ -33,7 +33,7 @@ fn transcripts(text: &str) -> Vec<Transcript> {
     found
 }
 
-/// `> sent` and `< expected`; with `2` in front on a second connection.
+/// Parses `> sent` or `< expected`. A leading `2` selects a second connection.
 fn step(line: &str) -> Option<Step> {
     let (connection, line) = line.strip_prefix('2').map_or((0, line), |line| (1, line));
     let (mark, text) = line.split_at_checked(1)?;
@@ -45,7 +45,7 @@ fn step(line: &str) -> Option<Step> {
     }
 }
 
-/// `{n}` stands for one digit or more.
+/// Returns true if `line` matches `pattern`, in which `{n}` stands for one or more digits.
 fn matches(pattern: &str, line: &str) -> bool {
     let Some((before, after)) = pattern.split_once("{n}") else { return pattern == line };
     let Some(rest) = line.strip_prefix(before) else { return false };

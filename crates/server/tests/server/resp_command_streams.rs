@@ -1,5 +1,5 @@
-//! Whole streams of Redis's commands, cut anywhere and damaged: the replies are the same, and nothing is left behind.
-//! Also a whole server under any sequence of requests of both protocols: none of them ends it.
+//! Tests with streams of Redis commands that are split anywhere and damaged: the replies stay the same, and the server
+//! holds nothing afterwards. Also tests that no sequence of requests of both protocols ends a server.
 
 #[path = "../../../../fuzz/corpus.rs"]
 mod corpus;
@@ -45,18 +45,18 @@ fn damaged_command_streams_leave_nothing_allocated() {
     }
 }
 
-/// How long the seeded run of the whole server takes, unless `GANNET_WHOLE_SECONDS` says otherwise.
+/// The default duration of the seeded run of the whole server, in seconds; `GANNET_WHOLE_SECONDS` overrides it.
 const WHOLE_SECONDS: u64 = 12;
-/// Failed inputs after which the seeded run ends.
+/// The number of failed inputs after which the seeded run ends.
 const FAILURES_MAX: usize = 8;
-/// Bytes of choices of one input of the seeded run at most.
+/// The maximum number of bytes of choices in one input of the seeded run.
 const WHOLE_BYTES_MAX: u64 = 6000;
 
 fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-/// One input of the seeded run. A failure says how to repeat it.
+/// Runs one input of the seeded run. A failure prints how to repeat it.
 fn whole_run(seed: u64) -> Option<Reached> {
     let mut prng = Prng::new(seed);
     let len = 200 + prng.below(WHOLE_BYTES_MAX);
@@ -104,7 +104,7 @@ fn every_resp_command_has_a_template_for_the_whole_server_test() {
     assert_eq!(named, there, "a command of the table has no template, or the other way round");
 }
 
-/// A sum that wraps is a failed test, and never an abort of a release.
+/// A sum that overflows must fail a test, and must never abort a release build.
 #[test]
 #[should_panic(expected = "attempt to add with overflow")]
 fn a_sum_that_wraps_fails_a_test() {
@@ -112,7 +112,7 @@ fn a_sum_that_wraps_fails_a_test() {
     let _ = std::hint::black_box(most + std::hint::black_box(1));
 }
 
-/// The layout of an item asserts that its key is no longer than one may be: each way to make an item has to ask first.
+/// The store asserts the maximum key length, so each command that creates an item must check the length first.
 #[test]
 fn a_key_longer_than_keys_may_be_is_refused_by_every_command_that_would_store_it() {
     let (long, short) = (vec![b'k'; 70_000], b"short");

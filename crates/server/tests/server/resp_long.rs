@@ -1,5 +1,5 @@
-//! Requests of Redis clients that do not lie whole in a receive buffer: values up to the longest, many keys, and
-//! requests that are refused or never end.
+//! Tests of Redis requests that do not fit into a receive buffer: values up to the maximum length, many keys, and
+//! requests that are refused or never complete.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, pattern, start, wait_until};
@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl World {
-    /// What the client has read once it is `bytes` long.
+    /// Runs iterations until the client has received `bytes` bytes, and returns them.
     fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
         let mut got = Vec::new();
         for _ in 0..2000 {
@@ -27,7 +27,8 @@ impl World {
     }
 }
 
-/// Segments of 1 MiB: values above 128 KiB are in pieces, and a receive buffer has 256 KiB.
+/// Returns a configuration with segments of 1 MiB: values above 128 KiB are stored in pieces, and a big receive buffer
+/// has 256 KiB.
 fn long(memory_mib: u64, item_mib: u64) -> ServerConfig {
     ServerConfig {
         memcached: Vec::new(),
@@ -242,12 +243,12 @@ fn disconnect_during_a_long_set_preserves_the_previous_value() {
     running.stop();
 }
 
-/// One worker on a simulated network.
+/// Creates a world with one worker on a simulated network.
 fn world(config: ServerConfig) -> World {
     World::new(1, Faults::NONE, config)
 }
 
-/// A stream of requests of every kind that is read in parts, and the answers to it.
+/// Returns a stream of requests of each kind that is parsed in parts, and the expected replies.
 fn stream() -> (Vec<u8>, Vec<u8>) {
     let (mid, long) = (pattern(17_000), pattern(140_000));
     let bulk = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
@@ -346,7 +347,7 @@ fn announced_values_without_data_reserve_almost_no_memory() {
     assert_eq!(world.shared.store.stats().items, items, "what was not whole is gone");
 }
 
-/// Stores and reads a value with redis-cli, and compares it.
+/// Stores and reads a value of `mib` MiB with redis-cli, and compares the two.
 fn round_trip(mib: usize) {
     let running = start(long(mib as u64 * 3 + 64, mib as u64 + 1));
     let port = crate::common::tcp(&running).port().to_string();

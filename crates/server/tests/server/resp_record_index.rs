@@ -1,5 +1,5 @@
-//! Secondary indexes on sockets: a query returns the present records, whatever operations any client has executed on
-//! them.
+//! Tests of secondary indexes over sockets: a query returns the current records, whatever operations clients have
+//! executed on them.
 
 use crate::common::PATIENCE;
 use crate::common::records::queried;
@@ -15,7 +15,7 @@ fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> 
     replied
 }
 
-/// The answer to an index that would leave the store too little memory.
+/// The reply to the creation of an index that would leave the store too little memory.
 const FULL: &str = "-OOM the store needs that memory: pass a smaller MEMORY";
 
 #[test]
@@ -63,7 +63,7 @@ fn shown(number: i64, texts: bool) -> String {
     if texts { format!("some-text-{:05}", number + 500) } else { number.to_string() }
 }
 
-/// Changes one key, and the map of what records hold.
+/// Executes a random change of one key, on the server and in `model`.
 fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64>, texts: bool) {
     let (shown, kind) = (|number| shown(number, texts), if texts { "STR" } else { "INT" });
     let (key, other) = (format!("k:{}", prng.below(60)), format!("k:{}", prng.below(60)));
@@ -124,7 +124,7 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
     }
 }
 
-/// Every way to change a key, against a map; queries of one value and of many, in pieces of all lengths.
+/// Compares queries of single values and of ranges with a map, after random changes of keys by every operation.
 #[test]
 fn queries_match_a_model_over_random_record_changes() {
     let running = running();
@@ -206,7 +206,7 @@ fn query_omits_expired_records_and_bins() {
     running.stop();
 }
 
-/// Two clients change the same records to and fro within a range, while a third asks for the range.
+/// Two clients repeatedly change the same records within a range of values, while a third client queries the range.
 #[test]
 fn query_finds_records_in_range_while_other_clients_change_them() {
     let running = running();

@@ -1,5 +1,5 @@
-//! Record sets on a socket: names kept once, lists and maps, filters, many records in one command, walks and
-//! truncation.
+//! Tests of record sets over a socket: shared bin names, lists and maps, filters, many records in one command, walks
+//! and truncation.
 
 use crate::common::redis::{Replies, request, resp, running};
 use base::prng::Prng;
@@ -13,7 +13,7 @@ fn served() -> (Running, Replies) {
     (running, replies)
 }
 
-/// Asks with the words of a line, of which those between `{` and `}` are one; gives the reply as text.
+/// Sends the words of a line as a request; the text between `{` and `}` is one word. Returns the reply as text.
 fn ask(redis: &mut Replies, line: &str) -> String {
     let mut words = Vec::new();
     for part in line.split('{') {
@@ -336,7 +336,7 @@ fn truncated_set_is_empty_at_once_and_its_items_are_freed() {
     running.stop();
 }
 
-/// Typed changes of records of several sets and of none, against maps.
+/// Compares typed changes of records, in several sets and in no set, with maps.
 #[test]
 fn records_of_sets_equal_a_map_over_puts_deletions_and_truncations() {
     let (running, mut redis) = served();

@@ -1,5 +1,5 @@
-//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, the
-//! end of a transaction whose client disconnects, and the state that other clients see meanwhile.
+//! Tests of transactions and of commands over several keys: comparisons of replies with Debian's Redis over random
+//! streams, clients that disconnect during a transaction, and the state that other clients see meanwhile.
 
 mod updates;
 
@@ -30,7 +30,7 @@ fn resp(running: &Running) -> Replies {
     Replies::connect(resp_addr(running))
 }
 
-/// Bytes of client memory that queued requests take.
+/// Returns the bytes of client memory that queued requests use.
 fn queued(running: &Running) -> u64 {
     running.shared().budget.used_by(MemoryUse::Queued)
 }
@@ -39,7 +39,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// A random command for one of two connections. One in five is wrong in some way.
+/// Returns a random command for one of two connections. One command in five is invalid.
 fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     let key = |prng: &mut Prng| format!("key:{}", prng.below(4));
     let number = |prng: &mut Prng| ["1", "7", "-3", "x", "9223372036854775807"][prng.below(5) as usize];
@@ -78,7 +78,8 @@ fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     words(&line)
 }
 
-/// Two connections to each server, in step: what one does is seen by what the other watches.
+/// Compares the replies of both servers to two connections that send commands alternately, so that changes by one
+/// connection affect keys that the other watches.
 fn compare(seed: u64, version: &[u8], workers: usize) {
     let (redis, running) = (Redis::start(), start(both(workers)));
     let mut ours = [resp(&running), resp(&running)];
@@ -133,8 +134,8 @@ fn transactions_are_answered_as_by_redis_in_version_3_with_two_workers() {
     compare(4, b"3", 2);
 }
 
-/// Moves an amount between two accounts in a transaction, over and over, from `pairs` of connections; readers that ask
-/// for both at once always see the same sum.
+/// Several connections repeatedly move an amount between two accounts in a transaction. A reader that requests both
+/// accounts at once must always see the same sum.
 #[test]
 fn no_reader_sees_half_a_transaction_or_half_a_command() {
     let running = start(both(3));
@@ -327,7 +328,7 @@ fn transaction_requests_are_timed_when_executed_not_when_queued() {
     for words in [&[&b"GET"[..], b"k"][..], &[b"INCR", b"n"], &[b"GET", b"n"], &[b"SET", b"k"], &[b"AUTH", b"x"]] {
         client.ask(words);
     }
-    // That was refused, and spoilt it.
+    // The refused request has made the transaction fail.
     assert!(client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT"));
     assert_eq!(count(Command::Get, Part::Wait), 0);
     client.ask(&[b"SELECT", b"3"]);
@@ -337,7 +338,7 @@ fn transaction_requests_are_timed_when_executed_not_when_queued() {
         assert_eq!(client.ask(words), b"+QUEUED\r\n");
     }
     assert!(client.ask(&[b"EXEC"]).starts_with(b"*4\r\n$-1\r\n:1\r\n$1\r\n1\r\n-"));
-    // They are recorded before the reply is sent.
+    // The times are recorded before the reply is sent.
     let counts = Part::ALL.map(|part| [count(Command::Get, part), count(Command::Incr, part)]);
     assert_eq!(counts, [[2, 1], [2, 1], [0, 0]]);
     let here = Totals::read([recorder]).of_namespace(segment::Namespace(3), Part::Execute).count;
@@ -351,14 +352,14 @@ fn transaction_requests_are_timed_when_executed_not_when_queued() {
     let get = of("GET k").into_iter().find(|slow| slow.command == Command::Get).expect("it was executed");
     assert_eq!((of("GET k").len(), get.send_ns), (2, 0), "queued, and executed");
     assert!(!slow.iter().any(|slow| slow.line.to_string().contains("secret")));
-    // What EXEC took is what its requests took, and more.
+    // The time of EXEC includes the time of its requests.
     let exec = of("EXEC")[0].execute_ns;
     assert!(exec >= get.execute_ns, "{exec}");
     running.stop();
 }
 
-/// Values that were stored under a larger limit are there after a restart with a smaller one, and are longer than the
-/// answers that are kept for a transaction.
+/// After a restart with a smaller item limit, stored values exceed the new limit, and are longer than the replies that
+/// a transaction may retain.
 #[test]
 fn value_above_the_stored_reply_limit_is_refused_without_a_crash() {
     let path = std::env::temp_dir().join(format!("gannet-kept-answers-{}", std::process::id()));
@@ -393,7 +394,7 @@ fn value_above_the_stored_reply_limit_is_refused_without_a_crash() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Sends a transaction of reads whose answers are `count` times as long as the value under `long`.
+/// Sends a transaction of reads whose replies together are `count` times as long as the value of the key `long`.
 fn read_much(client: &mut Replies, count: usize) {
     let get = request(&[b"GET", b"long"]).repeat(count);
     client.client.send(&[request(&[b"MULTI"]), get, request(&[b"EXEC"])].concat());
@@ -405,12 +406,12 @@ fn oldest_client_that_does_not_read_is_dropped_if_client_memory_is_short() {
     let (mut slow, mut quick) = (resp(&running), resp(&running));
     assert_eq!(quick.ask(&[b"SET", b"long", &vec![b'x'; 100_000]]), b"+OK\r\n");
     let dropped = || running.shared().workers[0].counters.client_memory_dropped.value();
-    // Half of the bound, which is no reason to drop anybody.
+    // The replies use half of the limit, so no client is closed.
     read_much(&mut slow, 120);
     wait_until("the answers", || running.shared().budget.used_by(MemoryUse::Replies) > 11_000_000);
     std::thread::sleep(std::time::Duration::from_millis(400));
     assert_eq!(dropped(), 0, "there is memory for others");
-    // Others, until more than three quarters are used.
+    // Further slow readers, until more than three quarters of the limit are used.
     let mut others = Vec::new();
     wait_until("the end of the slow reader", || {
         if dropped() == 0 && others.len() < 8 {
@@ -449,12 +450,12 @@ fn request_that_exceeds_client_memory_gets_an_oom_error() {
     let tail = answer.split(|byte| *byte == b'\n').rev().take(3).collect::<Vec<_>>();
     assert!(tail[1] == b":2\r" && oom(tail[2]), "{}", answer[answer.len() - 300..].escape_ascii());
     assert_eq!(client.ask(&[b"STRLEN", b"long"]), b":700000\r\n", "a refused command is not executed");
-    // Queued requests, and a transaction that they spoil.
+    // Queued requests that exceed the memory, so that their transaction fails.
     client.ask(&[b"MULTI"]);
     let refused = (0..20).filter(|_| oom(&client.ask(&[b"SET", b"b", &[b'x'; 100_000]]))).count();
     assert!(refused > 5 && client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT "));
     assert_eq!(client.ask(&[b"EXISTS", b"b"]), b":0\r\n");
-    // Names of channels have a half of the bound.
+    // Names of channels may use half of the limit.
     let refused = (0..20).filter(|n| oom_of_names(&client.ask(&[b"SUBSCRIBE", &[b'a' + *n as u8; 60_000]]))).count();
     assert!((5..15).contains(&refused), "{refused} refused");
     running.stop();

@@ -1,4 +1,5 @@
-//! Requests over real sockets: pipelines, split input, half-closed connections, unix sockets, many connections.
+//! Tests of requests over real sockets: pipelines, split input, half-closed connections, unix sockets, many
+//! connections.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use io::listen::ListenAddr;

@@ -8,10 +8,10 @@ use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Keys and fields if no other number is asked for. A server gets more memory for more of them.
+/// The default number of keys and fields. A server with more of them gets more memory.
 pub const SCALE: usize = 30_000;
 
-/// The protocol of a command.
+/// Returns the protocol of a command.
 pub fn protocol(entry: &BystanderCase) -> Protocol {
     match entry.wire {
         Wire::Resp => Protocol::Resp,
@@ -21,7 +21,7 @@ pub fn protocol(entry: &BystanderCase) -> Protocol {
 
 pub struct Lab {
     pub world: World,
-    /// Keys and fields of commands that walk over all of them.
+    /// The number of keys and fields for commands that walk over all of them.
     pub scale: usize,
 }
 
@@ -37,19 +37,20 @@ impl Lab {
         Self { world: World::new(1, Faults::NONE, config), scale }
     }
 
-    /// An iteration of the worker's event loop. It is never inlined: the gate counts instructions in it, by its name.
+    /// Runs one iteration of the worker's event loop. Never inlined, because the gate counts the instructions of this
+    /// function by its name.
     #[inline(never)]
     pub fn worker_iteration(&mut self) {
         assert!(self.world.worker.iterate(), "the worker does not stop by itself");
     }
 
-    /// An iteration of the worker, and a slice of the background.
+    /// Runs an iteration of the worker and a slice of background work.
     pub fn iterate(&mut self) {
         self.worker_iteration();
         self.run_background();
     }
 
-    /// A slice of the background.
+    /// Runs a slice of background work.
     pub fn run_background(&mut self) {
         let now = base::clock::UnixMillis(self.world.clock_ns.load(Relaxed) / 1_000_000);
         let mut steps = 0;
@@ -59,7 +60,7 @@ impl Lab {
         });
     }
 
-    /// Sends two requests and waits for the answer to the second one.
+    /// Sends two requests and waits for the reply to the second request.
     pub fn drive(&mut self, client: &SimClient, first: &[u8], second: &[u8], end: &[u8]) {
         client.send(first);
         client.send(second);

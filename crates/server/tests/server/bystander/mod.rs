@@ -1,10 +1,11 @@
-//! One client cannot hold up another: every long command, at sizes at which it takes many slices, runs beside a client
-//! that sends `PING` in every event-loop iteration.
+//! Tests that no client delays another: each long command takes many slices, while another client (the bystander) sends
+//! `PING` in every event-loop iteration.
 //!
-//! Under the simulated clock nothing depends on how fast this machine is. An iteration ends by counted work, so what is
-//! asserted is in iterations: a command takes at least as many as its size says, and the bystander is answered within
-//! [`LATE_MAX`] of them, with one such client and with [`CROWD`] at once. `GANNET_BYSTANDER_SCALE=1000000` runs the
-//! commands over that many keys and fields, and `--nocapture` prints the CPU time of the longest iteration of each.
+//! With the simulated clock, results do not depend on the speed of this machine. An iteration ends by counted work, so
+//! the assertions count iterations: a command takes at least the number that follows from its size, and the bystander
+//! gets its reply within [`LATE_MAX`] iterations, beside one client with the command or [`CROWD`] clients.
+//! `GANNET_BYSTANDER_SCALE=1000000` runs the commands over that many keys and fields, and `--nocapture` prints the CPU
+//! time of the longest iteration of each.
 
 mod lab;
 mod table;
@@ -16,34 +17,34 @@ use io::sim::SimClient;
 use lab::{Lab, SCALE};
 use table::{BystanderCase, Group, Unit, line};
 
-/// Iterations within which a bystander is answered.
+/// The maximum number of iterations until the bystander gets its reply.
 const LATE_MAX: u64 = 2;
-/// Clients that run a command at once.
+/// The number of clients that run a command at the same time.
 const CROWD: usize = 100;
-/// Iterations in which a crowd is watched.
+/// The number of iterations for which a crowd is observed.
 const CROWD_ITERATIONS: u64 = 40;
 
-/// CPU time of this thread in ns.
+/// Returns the CPU time of this thread, in ns.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Operations of one iteration, at most: those that end it, and a last visit.
+/// The maximum number of operations of one iteration: the limit that ends it, and those of the last visit.
 const OPS: usize = ITERATION_OPS_MAX + 64;
 
-/// How much of a command one iteration does at most.
+/// Returns the maximum number of units of a command that one iteration executes.
 fn each_iteration(unit: Unit) -> usize {
     match unit {
         Unit::Operation => OPS,
-        // A step of a walk over keys, or over a leaf of a hash, counts for a quarter of what it passes, and some more.
+        // A step of a walk counts as an operation for every four keys or fields that it passes, plus a constant.
         Unit::Walked => 4 * OPS,
-        // What one visit copies, within the store and into an answer, and what one send takes.
+        // The limit of bytes that one visit copies in the store or into a reply, and that one send accepts.
         Unit::Byte => 256 << 10,
     }
 }
 
-/// A client that sends `PING` as soon as the last one is answered.
+/// A client that sends a `PING` as soon as the previous `PING` is answered.
 struct Bystander {
     client: SimClient,
     asked: Option<u64>,
@@ -75,13 +76,13 @@ impl Bystander {
     }
 }
 
-/// A server of the scale in `GANNET_BYSTANDER_SCALE`, or of [`SCALE`].
+/// Creates a server with the number of keys in `GANNET_BYSTANDER_SCALE`, or [`SCALE`].
 fn lab() -> Lab {
     Lab::new(std::env::var("GANNET_BYSTANDER_SCALE").map_or(SCALE, |text| text.parse().expect("a number")))
 }
 
 impl Lab {
-    /// An iteration of the worker, whose CPU time is given in ns, and a slice of the background.
+    /// Runs an iteration of the worker and a slice of background work. Returns the CPU time of the iteration, in ns.
     fn timed_iteration(&mut self) -> u64 {
         let before = cpu_ns();
         self.worker_iteration();
@@ -90,7 +91,7 @@ impl Lab {
         took
     }
 
-    /// One client runs the command.
+    /// Runs the command by one client, beside a bystander.
     fn run_alone(&mut self, row: &BystanderCase) {
         let mut bystander = Bystander::new(self);
         let client = self.world.connect(lab::protocol(row));
@@ -120,7 +121,7 @@ impl Lab {
         self.world.iterations(5);
     }
 
-    /// A crowd runs it at once, and goes before it is done.
+    /// Runs the command by a crowd of clients at the same time. They disconnect before the command is complete.
     fn run_in_a_crowd(&mut self, row: &BystanderCase) {
         let mut bystander = Bystander::new(self);
         let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
@@ -152,7 +153,7 @@ impl Lab {
         self.fill(&group.fill);
         for row in &group.entries {
             self.run_alone(row);
-            // A crowd would not find what a client of its own has changed.
+            // The other clients of a crowd would find the keys already changed by the first.
             if !row.is_once {
                 self.run_in_a_crowd(row);
             }
@@ -160,7 +161,7 @@ impl Lab {
     }
 }
 
-/// The reply to an unknown command compares its name with those of all commands: a visit replies to few of them.
+/// The reply to an unknown command requires a comparison with all command names, so one visit handles only few of them.
 #[test]
 fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
     let mut lab = lab();

@@ -1,6 +1,6 @@
-//! Every long command at a size at which it takes many slices: the one table that the test under the simulated clock
-//! and the measurement on sockets (`xtask bench --only-bystander`) run beside a bystander, and whose steps
-//! `xtask gate` prices.
+//! The table of long commands, each with a size at which it takes many slices. The test with a simulated clock and the
+//! measurement over sockets (`xtask bench --only-bystander`) run them beside a bystander; `xtask gate` counts their
+//! instructions.
 
 use super::request;
 
@@ -11,12 +11,12 @@ pub enum Wire {
     Memcache,
 }
 
-/// Unit of a command's length.
+/// The unit of a command's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A key or field, each an operation of its own.
+    /// A key or field that counts as one operation.
     Operation,
-    /// A key or field that is walked over.
+    /// A key or field that a walk passes.
     Walked,
     /// A byte that is copied.
     Byte,
@@ -27,10 +27,10 @@ pub struct BystanderCase {
     pub name: &'static str,
     pub wire: Wire,
     pub request: Vec<u8>,
-    /// Its length in `unit`.
+    /// The command's length, in `unit`.
     pub units: usize,
     pub unit: Unit,
-    /// It changes what it finds, so that it is long only once.
+    /// True if the command changes the keys, so that only its first execution is long.
     pub is_once: bool,
 }
 
@@ -47,7 +47,7 @@ impl BystanderCase {
         Self { is_once: true, ..self }
     }
 
-    /// Its length with its unit.
+    /// Returns the length with its unit, as text.
     pub fn length(&self) -> String {
         let unit = match self.unit {
             Unit::Operation => "operations",
@@ -57,8 +57,8 @@ impl BystanderCase {
         format!("{} {unit}", self.units)
     }
 
-    /// What is sent behind the request, and what shows that it is answered. memcached forgets what is sent behind a
-    /// dump of keys, which has an end of its own.
+    /// Returns a request to send after the command, and the bytes at the end of its reply. A dump of keys over
+    /// memcached's protocol discards later requests, but its reply has its own end.
     pub fn mark(&self) -> (Vec<u8>, &'static [u8]) {
         match self.wire {
             Wire::Resp => (line("ECHO all-answered"), b"$12\r\nall-answered\r\n"),
@@ -69,14 +69,14 @@ impl BystanderCase {
     }
 }
 
-/// Commands that find the same keys.
+/// Commands that run on the same keys.
 pub struct Group {
-    /// Requests in RESP that store what the commands find.
+    /// RESP requests that store the keys for the commands.
     pub fill: Vec<Vec<u8>>,
     pub entries: Vec<BystanderCase>,
 }
 
-/// A request of words without blanks.
+/// Encodes a line as a RESP request. Spaces separate its words.
 pub fn line(text: &str) -> Vec<u8> {
     let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
     request(&words)
@@ -100,7 +100,7 @@ fn transaction(count: usize, request: impl Fn(usize) -> String) -> Vec<u8> {
     bytes
 }
 
-/// Walks over `n` keys.
+/// Returns the commands that walk over `n` keys.
 pub fn walks_over_all_keys(n: usize) -> Group {
     Group {
         fill: (0..n).map(|number| line(&format!("SET key:{number} value:{number}"))).collect(),
@@ -119,7 +119,7 @@ pub fn walks_over_all_keys(n: usize) -> Group {
     }
 }
 
-/// Commands over thousands of keys.
+/// Returns the commands on thousands of keys.
 pub fn commands_over_many_keys() -> Group {
     let keys: String = (0..5000).map(|number| format!(" key:{number}")).collect();
     let entry = |name, request, units| BystanderCase::new(name, request, units, Unit::Operation);
@@ -142,7 +142,7 @@ pub fn commands_over_many_keys() -> Group {
     }
 }
 
-/// Commands over one hash of `n` fields.
+/// Returns the commands on one hash of `n` fields.
 pub fn commands_over_one_large_hash(n: usize) -> Group {
     let part = |part| many("HSET h", 100, |at| format!("field:{0} value:{0}", 100 * part + at));
     let fields = |head: &str, count, name: &'static str| many(head, count, move |number| format!("{name}:{number}"));
@@ -175,7 +175,7 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
     }
 }
 
-/// Commands over one value of 40 MiB.
+/// Returns the commands on one value of 40 MiB.
 pub fn commands_over_one_long_value() -> Group {
     let bytes = 40 << 20;
     let entry = |name, text: &str, bytes: usize| BystanderCase::new(name, line(text), bytes, Unit::Byte);
@@ -199,7 +199,7 @@ pub fn commands_over_one_long_value() -> Group {
     }
 }
 
-/// Commands over a set of `n` records.
+/// Returns the commands on a set of `n` records.
 pub fn commands_over_many_records(n: usize) -> Group {
     let put = |at| line(&format!("REC.PUT p:{at} IN people BINS name STR n{at} age INT {}", at % 100));
     let entry = |name, text: &str, units| BystanderCase::new(name, line(text), units, Unit::Operation);

@@ -1,8 +1,8 @@
-//! Updates of one number by two clients of a server with two workers. One counts, 500 requests deep; the other reads
-//! the number and stores a much larger one over it if nobody changed it meanwhile. What was acknowledged adds up, or an
-//! acknowledged update was lost.
+//! Updates of one number by two clients of a server with two workers. One client increments it, with 500 requests in
+//! flight. The other reads the number, and replaces it by a much larger number if it is unchanged. The final number
+//! must be the sum of all acknowledged updates.
 //!
-//! `GANNET_UPDATES_MS` says for how long each way to swap is tried.
+//! `GANNET_UPDATES_MS` sets the duration of each kind of swap.
 
 use super::{both, start};
 use crate::common::redis::{Replies, resp_addr};
@@ -12,16 +12,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a swap adds: far more than all that is counted.
+/// The amount that a swap adds: far more than the sum of all increments.
 const SWAP: u64 = 1_000_000_000_000;
-/// Requests that the counting client sends at once.
+/// The number of requests that the incrementing client sends at once.
 const DEPTH: usize = 500;
 
 fn run_ms() -> u64 {
     std::env::var("GANNET_UPDATES_MS").map_or(600, |text| text.parse().expect("GANNET_UPDATES_MS is a number"))
 }
 
-/// Counts until it is stopped; returns how many additions were acknowledged.
+/// Sends increments until `stop` is set. Returns the number of acknowledged increments.
 fn count(addr: SocketAddr, request: &[u8], stop: &AtomicBool) -> u64 {
     let mut client = Client::connect(addr);
     let mut replies = BufReader::new(client.stream.try_clone().expect("a second handle"));
@@ -39,7 +39,7 @@ fn count(addr: SocketAddr, request: &[u8], stop: &AtomicBool) -> u64 {
     acknowledged
 }
 
-/// A client of memcached that reads lines.
+/// A memcached client that reads replies line by line.
 struct Lines {
     client: Client,
     replies: BufReader<TcpStream>,
@@ -63,7 +63,7 @@ impl Lines {
         self.line()
     }
 
-    /// Reads the value behind a line that announces its length.
+    /// Reads a value of `len` bytes, which the previous line announced, as a number.
     fn value(&mut self, len: &str) -> u64 {
         let mut bytes = vec![0; len.parse::<usize>().expect("a length") + 2];
         self.replies.read_exact(&mut bytes).expect("a value");
@@ -71,7 +71,7 @@ impl Lines {
     }
 }
 
-/// One try to add [`SWAP`]; whether it was stored.
+/// An attempt to add [`SWAP`]. Returns true if the new number was stored.
 type Swap = Box<dyn FnMut() -> bool + Send>;
 
 fn by_gets_and_cas(memcached: SocketAddr, _: SocketAddr) -> Swap {
@@ -110,7 +110,7 @@ fn by_meta(memcached: SocketAddr, _: SocketAddr) -> Swap {
     })
 }
 
-/// The token is shown before the value is read, so that it is never newer.
+/// Swaps with a token from `me`. The token is read before the value, so that it is never newer than the value.
 fn by_meta_debug(memcached: SocketAddr, _: SocketAddr) -> Swap {
     let mut lines = Lines::connect(memcached);
     Box::new(move || {
@@ -124,7 +124,7 @@ fn by_meta_debug(memcached: SocketAddr, _: SocketAddr) -> Swap {
     })
 }
 
-/// The comparison is that of the arithmetic itself.
+/// Swaps with a meta arithmetic command that compares the token itself.
 fn by_meta_arithmetic(memcached: SocketAddr, _: SocketAddr) -> Swap {
     let mut lines = Lines::connect(memcached);
     Box::new(move || {
@@ -168,7 +168,7 @@ fn by_tokens_of_resp(_: SocketAddr, resp: SocketAddr) -> Swap {
     })
 }
 
-/// Swaps beside a client that counts, by memcached or by RESP.
+/// Runs swaps concurrently with a client that increments over memcached's protocol or RESP, and checks the sum.
 fn acknowledged_adds_up(swap_by: fn(SocketAddr, SocketAddr) -> Swap, counts_by_resp: bool) {
     let running = start(both(2));
     let (memcached, resp) = (tcp(&running), resp_addr(&running));
