@@ -1,14 +1,14 @@
 //! The main load: one thread and a few dozen connections, each with a pipeline of 1 to 200 requests in flight.
 //!
 //! ```text
-//!   begin   draws a batch and writes it into the connection's output          requests.rs
+//!   begin   draws a batch of requests, and writes it to the connection's output buffer      requests.rs
 //!   epoll   sends pending output, reads replies
-//!   check   compares each reply with the model, in order, and updates it      replies.rs
+//!   check   compares each reply with the model, in order, and updates the model             replies.rs
 //! ```
 //!
-//! A key belongs to one connection, so the server executes its requests in the order in which they were sent. When a
-//! reply is checked, the model contains the effects of all earlier requests for the key. Between two runs no request is
-//! in flight.
+//! Only one connection uses a key, so the server executes the requests for the key in the order in which they were
+//! sent. When a reply is checked, the model contains the effects of all earlier requests for the key. After a call of
+//! [`SoakClient::run`], no request is in flight.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -24,12 +24,12 @@ use testbed::clock::Clock;
 /// Number of open connections of the main load.
 pub const CONNECTIONS: u32 = 32;
 
-/// Maximum number of missed keys that are stored with the next batch.
+/// Maximum number of missed keys that a connection stores with its next batch.
 pub(super) const REFILLS_MAX: usize = 50;
 const INPUT_BYTES: usize = 128 << 10;
 const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// Counts of the replies.
+/// Counts of the outcomes of all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoakTally {
     /// Completed requests: those with a reply, and those for which no reply is expected.
@@ -44,7 +44,7 @@ pub struct SoakTally {
     pub stored: u64,
     /// Reads of expired, deleted or flushed items that were correctly missed.
     pub gone: u64,
-    /// Swaps that were refused because of an old token.
+    /// Compare-and-swap requests that were refused because of an old CAS token.
     pub refused: u64,
     /// Bytes of values that were compared.
     pub value_bytes: u64,
@@ -72,30 +72,30 @@ pub enum Mode {
 pub struct StoreRequest {
     /// The key.
     pub key: u32,
-    /// The version of the value; the number of the piece for `Append` and `Prepend`.
+    /// The version of the value. For `Append` and `Prepend`, the number of the piece to add.
     pub version: u32,
     /// Length of the value in bytes.
     pub bytes: u32,
-    /// The value of a key that holds a number.
+    /// The value, if the values of the key are numbers.
     pub number: u64,
-    /// Seconds to live; 0 for no expiry, negative for an immediate one.
+    /// Seconds to live; 0 for no expiry, negative for immediate expiry.
     pub ttl_s: i64,
-    /// The condition and the position.
+    /// The condition for the store, and the position of the value.
     pub mode: Mode,
-    /// True to use `ms`, which returns the new token.
+    /// True to use `ms`, which returns the new CAS token.
     pub meta: bool,
 }
 
-/// The expected reply.
+/// The reply that a connection expects to a request.
 #[derive(Clone, Copy, Debug)]
 pub enum SoakExpect {
-    /// `VALUE` for some of the next keys of the connection, and `END`.
+    /// The reply to a get of the connection's next `count` keys: `VALUE` for each key that is found, and `END`.
     Values { count: u32, ttl_s: Option<i64> },
-    /// `VA` for some of the next keys, and `MN`.
+    /// The replies to quiet `mg` of the connection's next `count` keys: `VA` for each key that is found, and `MN`.
     Group { count: u32 },
-    /// The reply to `mg` with all its flags.
+    /// The reply to an `mg` that requests all flags of the item.
     Meta { key: u32 },
-    /// The reply to a store; none if silent.
+    /// The reply to a store. If `silent`, a successful store has no reply.
     Store { store: StoreRequest, silent: bool },
     /// The reply to `delete` or `md`.
     Delete { key: u32, meta: bool, silent: bool },
@@ -103,7 +103,7 @@ pub enum SoakExpect {
     Count { key: u32, delta: u64, up: bool, meta: bool },
     /// The reply to `touch`.
     Touch { key: u32, ttl_s: i64 },
-    /// The reply to `me`.
+    /// The reply to `me`, which reports an item's state.
     Known { key: u32 },
     /// A line that begins with this text.
     Line(&'static str),
@@ -181,7 +181,7 @@ impl SoakClient {
         })
     }
 
-    /// Loads the server until `requests` requests got a reply or `over` is set, and waits for the last replies.
+    /// Sends requests until `requests` of them are complete or `over` is set, and waits for the last replies.
     ///
     /// # Errors
     /// The first wrong reply.
@@ -218,7 +218,7 @@ impl SoakClient {
         Ok(())
     }
 
-    /// Records that all items were flushed.
+    /// Records in the model that all items were flushed.
     pub fn flushed(&mut self) {
         self.items.iter_mut().for_each(|item| item.present = false);
     }
@@ -298,7 +298,7 @@ impl SoakConnection {
         }
     }
 
-    /// Inserts a reply as if it had been received.
+    /// Puts a reply into the input buffer, as if it had been received.
     #[cfg(test)]
     pub(super) fn receive_from(&mut self, answer: &[u8]) {
         self.input[..answer.len()].copy_from_slice(answer);

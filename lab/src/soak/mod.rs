@@ -1,13 +1,13 @@
 //! The soak: hundreds of millions of requests of every kind against the release binary, with every reply checked.
 //!
 //! ```text
-//!   client.rs   the main load: its own keys, every read compared with the model (requests.rs, replies.rs, model.rs)
+//!   client.rs   the main load: every read is compared with the model (requests.rs, replies.rs, model.rs)
 //!   rough*.rs   misbehaving clients with separate keys: disconnects, half-closes, slow reads, bursts, invalid requests
-//!   probe.rs    one get per millisecond: compares the first and the last tenth of the run
-//!   stages.rs   changes of the memory and of the clock, flushes, checks of RSS and lost items
+//!   probe.rs    one get per millisecond: the latency of the last tenth of the run is compared with that of the first
+//!   stages.rs   changes of the memory limit and of the clock, flushes, checks of RSS and of lost items
 //! ```
 //!
-//! One seed gives the same requests on every connection; the server's timing depends on the machine.
+//! Two runs with the same seed send the same requests on each connection. The server's timing depends on the machine.
 
 mod client;
 mod model;
@@ -39,12 +39,12 @@ pub struct SoakOptions {
     pub seconds: Option<u64>,
     /// The seed of all requests.
     pub seed: u64,
-    /// Number of the server's workers. With one, the server has CPU 0 and the clients CPU 1.
+    /// Number of the server's workers. With one worker, the server runs on CPU 0 and the clients on CPU 1.
     pub workers: usize,
     /// True to use io_uring in the server's workers.
     pub uring: bool,
-    /// True to count as a test: the tail's latency is printed without a verdict, because a short run has too few
-    /// samples.
+    /// True if the soak runs as a test. Tail latencies are then printed without a verdict, because a short run has too
+    /// few samples.
     pub as_test: bool,
 }
 
@@ -59,14 +59,14 @@ const ITEM_BYTES_MAX: u64 = 11 << 20;
 const ROUGH_CLIENTS: u64 = 3;
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
-/// Factor by which the p999 latency may grow from the first to the last tenth of the run; the growth of the echo
-/// server's p999 and [`TAIL_NOISE_US`] are allowed in addition. A tenth of the whole soak has about 15,000 samples, of
-/// which 15 are above the p999. The p999 therefore varies randomly by a quarter.
+/// Factor by which the p999 latency may grow from the first to the last tenth of the run. The growth of the echo
+/// thread's p999 and [`TAIL_NOISE_US`] are allowed in addition. A tenth of the whole soak has about 15,000 samples, of
+/// which 15 are above the p999, so the p999 varies randomly by a quarter.
 const TAIL_FACTOR_MAX: f64 = 1.5;
-/// Growth of the p999 latency in microseconds that late wake-ups on a shared machine may add.
+/// Growth of the p999 latency that late wake-ups on a shared machine may cause, in microseconds.
 const TAIL_NOISE_US: f64 = 1000.0;
 
-/// Runs the soak and prints the results. Returns false if the tail grew.
+/// Runs the soak and prints the results. Returns false if the p999 latency grew more than is allowed.
 ///
 /// # Errors
 /// The first wrong reply, with the seed.
@@ -127,7 +127,7 @@ fn soak(target: &Path, options: &SoakOptions) -> Result<bool, String> {
     });
     pin(None)?;
     if outcome.is_err() {
-        // The server's waits and drops are often the cause.
+        // The counters of waits and dropped connections often show the cause.
         println!("\nThe server's counters:\n{}", server.admin_page("/metrics").unwrap_or_else(|error| error));
     }
     outcome?;
@@ -163,7 +163,7 @@ fn main_load(
     stages.finish(&client, begun.elapsed())
 }
 
-/// Prints the latencies of every tenth. Returns true if the p999 latency grew no more than is allowed.
+/// Prints the latencies of each tenth of the run. Returns true if the p999 latency grew no more than is allowed.
 fn judge_tail(probe: &Probe) -> bool {
     println!("\n| tenth | samples | p50, us | p999, us | echo's p999, us |\n|---|---|---|---|---|");
     let rows: Vec<_> = (0..PARTS).map(|part| probe.row(part)).collect();

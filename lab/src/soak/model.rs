@@ -1,10 +1,11 @@
-//! The model of the server's replies: the last acknowledged state of every key, and the bytes of its value.
+//! The model with which replies are compared: the last acknowledged state of every key, and the bytes of its value.
 //!
-//! A value identifies itself. Its first eight bytes follow from the key and its version; the rest is a section of one
-//! block that begins at an offset derived from these bytes. `append` and `prepend` add pieces of eight bytes.
+//! A value's bytes show the key and the version to which the value belongs. The first eight bytes are a hash of key and
+//! version. The rest is copied from one block that all values share, from an offset that the first eight bytes
+//! determine. `append` and `prepend` add pieces of eight bytes.
 //!
 //! ```text
-//!   | prepended, the latest first, 8 B each | mixed 8 B | block[mixed % period ..], repeating | appended |
+//!   | prepended pieces, the latest first | mixed: hash, 8 B | block[mixed % period ..], repeated | appended pieces |
 //! ```
 
 use base::prng::{Prng, split_mix};
@@ -18,12 +19,12 @@ pub const NEVER: u64 = u64::MAX;
 /// The longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 10 << 20;
 
-/// Delay in milliseconds after an item's expiry, from which a read must not find the item: the server reads its clock
-/// once per iteration, and stores expiry times above some weeks in whole seconds.
+/// Time after an item's expiry for which a read may still find the item, in milliseconds. The server reads its clock
+/// once per iteration, and stores long times to live, of some weeks or more, in whole seconds.
 const LATE_MS: u64 = 2000;
 /// Maximum time in milliseconds by which an item may expire early, because of rounding to seconds.
 const EARLY_MS: u64 = 1100;
-/// Length of the block in bytes. It is prime, so that it divides no length of a piece or segment.
+/// Length of the block in bytes. It is a prime, so that no length of a piece or of a segment is a multiple of it.
 const PERIOD: usize = 60_013;
 const HEAD_BYTES: usize = 8;
 
@@ -38,27 +39,27 @@ pub struct Item {
     pub version: u32,
     /// Length of the value without its pieces, in bytes.
     pub bytes: u32,
-    /// The value of a key that holds a number.
+    /// The value, if the values of the key are numbers.
     pub number: u64,
-    /// The CAS token, if it is known; 0 if not.
+    /// The CAS token; 0 if it is unknown.
     pub token: u64,
-    /// Earliest expiry, in ms of the soak.
+    /// Earliest instant of the expiry, in ms since the start of the soak.
     pub ends_from_ms: u64,
-    /// Latest expiry, in ms of the soak.
+    /// Latest instant of the expiry, in ms since the start of the soak.
     pub ends_by_ms: u64,
     /// The pieces, in the order in which they were added.
     pieces: [u8; PIECES_MAX],
     piece_count: u8,
-    /// Bit n is set if piece n was prepended.
+    /// Bit n is set if piece n was prepended, and clear if it was appended.
     fronts: u8,
 }
 
-/// The times at which a request was sent and got its reply, in ms of the soak.
+/// The instants at which a request was sent and got its reply, in ms since the start of the soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Time before the request was sent.
+    /// An instant shortly before the request was sent.
     pub sent_ms: u64,
-    /// Time after the reply arrived.
+    /// An instant shortly after the reply arrived.
     pub answered_ms: u64,
 }
 
@@ -70,7 +71,7 @@ impl Item {
         self.ends_after(ttl_s, span);
     }
 
-    /// Records a new time to live: 0 for no expiry, negative for an immediate one.
+    /// Records a new time to live in seconds: 0 for no expiry, negative for immediate expiry.
     pub fn ends_after(&mut self, ttl_s: i64, span: Span) {
         match ttl_s {
             0 => (self.ends_from_ms, self.ends_by_ms) = (NEVER, NEVER),
@@ -114,14 +115,14 @@ impl Item {
     }
 }
 
-/// The bytes of which all values consist.
+/// The block from which the bytes of all values are copied.
 #[derive(Debug)]
 pub struct Values {
     block: Vec<u8>,
 }
 
 impl Values {
-    /// Draws the block from `seed`.
+    /// Fills the block with random bytes from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut block = vec![0; PERIOD];
         Prng::new(seed ^ 0xB10C).fill(&mut block);
@@ -198,7 +199,7 @@ fn mixed(key: u32, version: u32) -> u64 {
     split_mix(u64::from(key) << 32 | u64::from(version))
 }
 
-/// Appends the text of a key: nine bytes, and padding that follows from the key, up to 250 bytes in total.
+/// Appends the text of a key: nine bytes, and padding whose length depends on the key; at most 250 bytes in total.
 pub fn write_key(key: u32, out: &mut Vec<u8>) {
     const PADDING: [u8; 241] = [b'.'; 241];
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -1,8 +1,8 @@
-//! Measures latency beside the load: one get per millisecond on a separate connection, and as many echoes of a plain
-//! thread.
+//! Measures latency during the main load: one get per millisecond on a separate connection to the server, and one
+//! request per millisecond to an echo thread.
 //!
-//! The echo thread runs on the server's CPU and only sends back what it reads. Its reply times are caused by the
-//! machine, not by the server.
+//! The echo thread runs on the server's CPU and only sends back the bytes that it reads. Its reply times show the
+//! delays that the machine causes, not the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use testbed::server::pin;
 
-/// Number of parts of the run with separate latencies.
+/// Number of equal parts of the run; latencies are collected separately for each part.
 pub const PARTS: usize = 10;
 const PACE: Duration = Duration::from_millis(1);
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -52,7 +52,8 @@ impl Probe {
         std::thread::scope(|scope| {
             scope.spawn(|| echo_back(&listener, server_cpu));
             let measured = self.measure(server, echo, over);
-            // The echo thread ends with its connection; if none was made, this makes one.
+            // The echo thread waits for one connection and ends with it. If the measurement failed before it connected,
+            // this connection ends the thread.
             drop(TcpStream::connect(echo));
             measured.map_err(|error| format!("probe: {error}"))
         })
@@ -89,7 +90,8 @@ impl Probe {
         Ok(())
     }
 
-    /// Returns the number of samples, p50 and p999 of the server, and p999 of the echo in one part, in microseconds.
+    /// Returns the figures of one part: the number of samples, then the server's p50, the server's p999 and the echo
+    /// thread's p999, in microseconds.
     pub fn row(&self, part: usize) -> (usize, u32, u32, u32) {
         let mut latencies = self.parts[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         latencies.server_us.sort_unstable();

@@ -1,7 +1,8 @@
-//! Compares replies with the model: every value byte by byte, every line completely.
+//! Compares replies with the model: every value byte by byte, and every line completely.
 //!
-//! A miss needs no reason, because the item may have been evicted. It counts as lost if nothing else explains it, and
-//! the run compares that count with the server's own. A hit must equal the model.
+//! A miss is never wrong, because the item may have been evicted. If the item had not expired and had not been deleted
+//! or flushed, it counts as lost; `stages.rs` compares the number of lost items with the server's count of evictions. A
+//! hit must agree with the model.
 
 use memchr::memchr;
 
@@ -9,17 +10,19 @@ use super::client::{CONNECTIONS, Mode, REFILLS_MAX, SoakClient, SoakExpect, Stor
 use super::model::{Item, NEVER, Span, client_flags, write_key};
 use super::requests::{digits, is_number};
 
-/// Number of bytes of a checked reply; `None` if it is incomplete.
+/// The length of a checked reply in bytes; `None` if the reply is incomplete; an error if it is wrong.
 type Checked = Result<Option<usize>, String>;
 
-/// Number of bytes of a wrong reply that an error shows.
+/// Maximum number of a wrong reply's bytes that an error message shows.
 const SHOWN_BYTES: usize = 160;
 
 impl SoakClient {
     /// Checks all complete replies of a connection.
     pub(super) fn check_replies(&mut self, index: usize, span: Span) -> Result<(), String> {
         while let Some(expect) = self.connections[index].expects.front().copied() {
-            // A request without a reply has been executed when the next reply arrives, so there must be a next reply.
+            // Some requests have no reply. The arrival of a later request's reply proves that they were executed, so
+            // the loop
+        // continues only if there are unread bytes.
             if self.connections[index].unread().is_empty() {
                 return Ok(());
             }
@@ -61,7 +64,8 @@ impl SoakClient {
         }
     }
 
-    /// Checks `VALUE KEY FLAGS BYTES [TOKEN]`, each removed after its check, and `END`.
+    /// Checks the reply to a get: `VALUE KEY FLAGS BYTES [TOKEN]` for each key that is found, and `END`. Each value is
+    /// removed from the input after its check, so that an incomplete reply continues with the next value.
     fn check_values(&mut self, index: usize, count: u32, ttl_s: Option<i64>, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
@@ -100,7 +104,8 @@ impl SoakClient {
         self.check_values(index, left, ttl_s, span)
     }
 
-    /// Returns the next of the connection's keys whose text is at `begin` of the input; those before it were missed.
+    /// Returns the first of the connection's next keys whose text is at offset `begin` of the input. Records a miss for
+    /// each key before it.
     fn key_of(
         &mut self,
         index: usize,
@@ -143,7 +148,7 @@ impl SoakClient {
         }
     }
 
-    /// Checks the value at `begin` of the input, with its line end.
+    /// Checks the value at offset `begin` of the input, and its line end.
     fn check_item(&mut self, index: usize, key: u32, begin: usize, bytes: usize, span: Span) -> Result<(), String> {
         let item = &self.items[key as usize];
         if item.is_gone(span) {
@@ -168,7 +173,7 @@ impl SoakClient {
         Ok(())
     }
 
-    /// Describes a wrong value, if it is a complete other version of the key.
+    /// Describes a wrong value: whether it is the complete value of another version of the key, and of which version.
     fn versions_of(&self, key: u32, version: u32, value: &[u8]) -> String {
         const NEAR: u32 = 5_000_000;
         let near = version.saturating_sub(NEAR)..version.saturating_add(NEAR).min(self.version + 1);
@@ -178,7 +183,7 @@ impl SoakClient {
         }
     }
 
-    /// Checks `VA BYTES k<key>` for existing keys, and `MN`.
+    /// Checks the replies to quiet `mg`: `VA BYTES k<key>` for each key that is found, and `MN`.
     fn check_group(&mut self, index: usize, count: u32, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
@@ -203,7 +208,7 @@ impl SoakClient {
         self.check_group(index, left, span)
     }
 
-    /// Checks `VA BYTES s f c t k O`, or `EN k O`.
+    /// Checks the reply to an `mg` with flags: `VA BYTES s f c t k O` for a hit, or `EN k O` for a miss.
     fn check_meta(&mut self, index: usize, key: u32, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
@@ -305,7 +310,7 @@ impl SoakClient {
         Ok(Some(used))
     }
 
-    /// Checks the new number: as a line, or as a value after `VA`.
+    /// Checks the new number after `incr`, `decr` or `ma`: a line, or a value after `VA`.
     fn check_count(&mut self, index: usize, key: u32, delta: u64, up: bool, meta: bool, span: Span) -> Checked {
         let unread = self.connections[index].unread();
         let Some(head) = line(unread) else { return Ok(None) };
@@ -359,7 +364,7 @@ enum StoreReply {
 }
 
 impl StoreReply {
-    /// Parses the outcome and the new token, which `ms` returns.
+    /// Parses the outcome, and the new CAS token if the reply is to `ms`.
     fn of(line: &[u8], store: &StoreRequest) -> Result<(Self, u64), String> {
         if let Some(token) = line.strip_prefix(b"HD c").filter(|_| store.meta) {
             return match number(token) {
@@ -388,7 +393,7 @@ impl Mode {
 }
 
 impl Item {
-    /// Returns whether `left_s` may be the remaining seconds that `t` reports, -1 for no expiry.
+    /// Returns whether `left_s` is a possible value of the flag `t`, the remaining seconds to live; -1 for no expiry.
     fn may_have_left(&self, left_s: i64, span: Span) -> bool {
         match self.ends_by_ms {
             NEVER => left_s == -1,
@@ -429,7 +434,7 @@ impl MetaFlags {
     }
 }
 
-/// Compares a reported token with the known one, or stores it if none is known.
+/// Compares a reported CAS token with the token in the model, or stores it in the model if that has none.
 fn learn_token(key: u32, item: &mut Item, token: u64) -> Result<(), String> {
     if token == 0 || (item.token != 0 && item.token != token) {
         return Err(format!("key {key}: token {token} of an item that did not change; the model has {item:?}"));
@@ -466,7 +471,7 @@ mod tests {
     const INDEX: usize = 3;
     const SPAN: Span = Span { sent_ms: 10_000, answered_ms: 10_001 };
 
-    /// A client of a server that never answers: the test does.
+    /// Returns a client whose server never replies; the test supplies the replies.
     fn client() -> SoakClient {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
@@ -507,7 +512,7 @@ mod tests {
         for at in 0..right.len() {
             let mut bad = right.clone();
             bad[at] ^= 1;
-            // A line end that is gone, or a longer value, is an answer that is not over.
+            // If the changed byte was a line end or a digit of the length, the client may wait for more bytes instead.
             let wrong = answer(&mut client, GET, &bad, SPAN).is_err() || !client.connections[INDEX].expects.is_empty();
             assert!(wrong, "byte {at}");
             client.connections[INDEX].expects.clear();

@@ -1,12 +1,13 @@
-//! The requests: keys, sizes and times drawn from one seed, written as request lines.
+//! Draws the requests of the main load: keys, sizes and times to live come from one seed.
 
 use std::io::Write;
 
 use super::client::{CONNECTIONS, Mode, SoakClient, SoakExpect, StoreRequest};
 use super::model::{PIECE_BYTES, VALUE_BYTES_MAX, client_flags, piece, write_key};
 
-/// Numbers of keys with values from 64 KiB to 10 MiB, with values from 1 KiB, and with numbers; all other keys have
-/// values up to 1 KiB.
+/// End of the range of keys whose values have 64 KiB to 10 MiB; it begins at 0. Keys from here to [`MEDIUM`] have
+/// values from 1 KiB, keys from there to [`NUMBERS`] have numbers as values, and all other keys have values up to 1
+/// KiB.
 const LARGE: u32 = CONNECTIONS;
 const MEDIUM: u32 = LARGE + 64 * CONNECTIONS;
 const NUMBERS: u32 = MEDIUM + 640 * CONNECTIONS;
@@ -15,7 +16,8 @@ const KEYS_MAX: u64 = 100;
 const TTL_S_MAX: f64 = 2_592_000.0;
 
 impl SoakClient {
-    /// Writes the next requests of a connection, beginning with stores of missed items. The last request has a reply.
+    /// Writes the next requests of a connection, beginning with stores of missed keys. The last request is one with a
+    /// reply, so that its reply shows the execution of all others.
     pub(super) fn draw_batch(&mut self, index: usize) {
         for _ in 0..self.connections[index].refills.len() {
             if let Some(key) = self.connections[index].refills.pop() {
@@ -61,7 +63,8 @@ impl SoakClient {
         (bytes as u64).min(VALUE_BYTES_MAX) as u32
     }
 
-    /// Half of all items do not expire; the others live from a second to 30 days, and a few expire at once.
+    /// Draws a time to live in seconds. Half of all items do not expire, a few expire at once, and the others live from
+    /// a second to 30 days.
     fn draw_ttl_s(&mut self) -> i64 {
         match self.prng.below(128) {
             0..64 => 0,
@@ -71,7 +74,7 @@ impl SoakClient {
         }
     }
 
-    /// Returns the time in the form of a request; some are seconds since 1970.
+    /// Returns the expiry time as the request contains it: mostly seconds from now, sometimes seconds since 1970.
     fn request_time(&mut self, ttl_s: i64) -> i64 {
         match ttl_s > 0 && self.prng.below(16) == 0 {
             true => self.clock.unix_s() as i64 + ttl_s,
@@ -184,7 +187,7 @@ impl SoakClient {
         self.expect(index, SoakExpect::Meta { key });
     }
 
-    /// Writes several quiet `mg` that report no misses, followed by `mn`.
+    /// Writes several quiet `mg`, which have no reply for a miss, followed by `mn`.
     fn meta_group(&mut self, index: usize, key: u32) {
         let count = 1 + self.prng.below(20) as u32;
         let mut key = key;
@@ -244,7 +247,7 @@ impl SoakClient {
         self.expect(index, SoakExpect::Store { store, silent });
     }
 
-    /// Draws numbers near 0, of any length, and near the maximum, where `incr` wraps.
+    /// Draws a number: near 0, of any length, or near the maximum, where `incr` wraps around to 0.
     fn draw_number(&mut self) -> u64 {
         let any = self.prng.next_u64();
         match self.prng.below(8) {
@@ -275,7 +278,7 @@ impl SoakClient {
         self.expect(index, SoakExpect::Store { store, silent: false });
     }
 
-    /// Uses the key's token if it is known, and a wrong one now and then.
+    /// Writes a compare-and-swap, with the key's CAS token if that is known, or sometimes with a wrong token.
     fn swap(&mut self, index: usize, key: u32) {
         match self.items[key as usize].token {
             0 => self.read(index, "gets ", key, 1, None),
@@ -334,7 +337,7 @@ pub(super) fn is_number(key: u32) -> bool {
     (MEDIUM..NUMBERS).contains(&key)
 }
 
-/// Decimal digits of a number.
+/// Returns the number of decimal digits of `number`.
 pub(super) fn digits(number: u64) -> u32 {
     number.checked_ilog10().map_or(1, |log| log + 1)
 }

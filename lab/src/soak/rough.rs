@@ -1,8 +1,9 @@
 //! Misbehaving clients: they disconnect in the middle of a request, close one direction, read slowly or not at all for
-//! a while, connect by the hundred, and send invalid requests. Whatever they do, reads must return what was stored.
+//! a while, open hundreds of connections, and send invalid requests. A read must still return only values that were
+//! stored.
 //!
-//! Each scene uses new keys, so that their possible values are known. Any of them may be evicted or flushed at any
-//! time.
+//! A client runs scenes: one kind of misbehaviour each. Each scene uses new keys, so that their possible values are
+//! known. Any of the keys may be evicted or flushed at any time.
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
@@ -14,18 +15,19 @@ use base::prng::Prng;
 use super::model::{Values, write_key};
 use super::rough_client::RoughClient;
 
-/// Delay before the keys of a closed connection are checked, because the server may still process its requests.
+/// Delay before the keys of a closed connection are checked, because the server may still execute requests that it had
+/// received.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Time after which the server may drop a reader that takes nothing, if other clients need pins.
+/// Time after which the server may close the connection of a client that reads no replies, if other clients need pins.
 const MAY_BE_DROPPED: Duration = Duration::from_millis(700);
 const PENDING_MAX: usize = 4096;
 
-/// A key with a version that was stored, or that may have been stored.
+/// A key, with a version of its value that was stored or may have been stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
     /// The key.
     pub key: u32,
-    /// The version.
+    /// The version of the value.
     pub version: u32,
     /// Length of the value in bytes.
     pub bytes: usize,
@@ -100,7 +102,7 @@ impl Rough {
         Ok(())
     }
 
-    /// Returns a line about the client's actions.
+    /// Returns a line with the number of runs of each scene, and of hits, misses and dropped connections.
     pub fn summary(&self) -> String {
         let scenes: Vec<String> =
             SCENES.iter().zip(self.scenes).map(|((name, _), count)| format!("{name} {count}")).collect();
@@ -165,7 +167,8 @@ impl Rough {
         }
     }
 
-    /// Sends some complete sets, then one that is cut off anywhere; the key of that one keeps its old value.
+    /// Sends some complete sets, then a part of another set, and disconnects. The key of the incomplete set must retain
+    /// its old value.
     fn hang_up(&mut self) -> Result<(), String> {
         let mut client = self.connect()?;
         let before = self.draw(200 << 10);
@@ -189,7 +192,7 @@ impl Rough {
         Ok(())
     }
 
-    /// Sends requests and closes the sending direction: all replies arrive, then the end.
+    /// Sends requests and closes the sending direction. All replies must arrive, followed by the end of the connection.
     fn half_close(&mut self) -> Result<(), String> {
         let mut client = self.connect()?;
         let count = 1 + self.prng.below(150);
@@ -208,8 +211,8 @@ impl Rough {
         client.end()
     }
 
-    /// Requests more than the sockets can buffer, pauses, then reads byte by byte, while another client overwrites and
-    /// deletes the values.
+    /// Requests more bytes than the sockets can buffer, pauses, then reads byte by byte. Meanwhile another client
+    /// overwrites and deletes the values.
     fn read_slowly(&mut self) -> Result<(), String> {
         let (mut client, mut other) = (self.connect()?, self.connect()?);
         let mut items = Vec::new();
@@ -301,7 +304,8 @@ impl Rough {
         Ok(())
     }
 
-    /// Sends invalid requests, with values that look like requests; the line after them must be understood.
+    /// Sends invalid requests, some with values that look like requests. The server must execute the valid line that
+    /// follows.
     fn talk_nonsense(&mut self) -> Result<(), String> {
         const BAD: [(&str, &[&str]); 10] = [
             ("nonsense", &["ERROR"]),
@@ -323,7 +327,7 @@ impl Rough {
             client.line("MN")?;
         }
         let long = [b"get ".to_vec(), vec![b'k'; 70_000], b"\r\n".to_vec()].concat();
-        // The connection may be closed before all of it is sent.
+        // Ignores an error, because the server may close the connection before the whole request is sent.
         let _ = client.stream.write_all(&long);
         Ok(())
     }
@@ -339,7 +343,8 @@ impl Rough {
         Ok(())
     }
 
-    /// Sends the exchange of a lease in one packet. The item may be evicted during it, but hardly three times.
+    /// Sends all requests of a lease's life in one packet: the first miss gets the right to store the item. Tries three
+    /// times, because the item may be evicted during an attempt.
     fn lease(&mut self) -> Result<(), String> {
         const EXCHANGE: [(&str, &[&str]); 7] = [
             ("mg KEY v N30 t\r\n", &["VA 0 t30 W", ""]),

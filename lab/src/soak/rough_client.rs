@@ -51,7 +51,7 @@ impl RoughClient {
         self.stream.write_all(bytes).map_err(|error| format!("sending: {error}"))
     }
 
-    /// Closes the connection so that the server receives an error.
+    /// Prepares the connection so that dropping it sends a reset, and the server's next read fails.
     ///
     /// # Errors
     /// If the socket option cannot be set.
@@ -63,7 +63,7 @@ impl RoughClient {
     /// Reads a line that must be `due`.
     ///
     /// # Errors
-    /// If it is another line.
+    /// If the connection fails, or if another line arrives.
     pub fn line(&mut self, due: &str) -> Result<(), String> {
         self.one_of(&[due])
     }
@@ -71,7 +71,7 @@ impl RoughClient {
     /// Reads a line that must be one of `due`.
     ///
     /// # Errors
-    /// If it is another line.
+    /// If the connection fails, or if another line arrives.
     pub fn one_of(&mut self, due: &[&str]) -> Result<(), String> {
         let line = self.take_line()?;
         match due.iter().any(|due| due.as_bytes() == line) {
@@ -83,7 +83,7 @@ impl RoughClient {
     /// Reads the reply to a get. Returns true for a hit.
     ///
     /// # Errors
-    /// If the value is none of the allowed ones.
+    /// If the connection fails, or if the value is not one of `allowed`.
     pub fn value(&mut self, key: u32, allowed: &[Stored], values: &Values) -> Result<bool, String> {
         let line = self.take_line()?;
         if line == b"END" {
@@ -115,7 +115,7 @@ impl RoughClient {
     /// If no bytes arrive.
     pub fn read_singly(&mut self, count: usize) -> Result<(), String> {
         for _ in 0..count {
-            // A whole reply may be shorter: the bytes that have arrived are read, without a wait for more.
+            // The replies may have fewer than `count` bytes in total, so the read does not wait for bytes to arrive.
             let mut byte = [0];
             self.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
             match self.stream.read(&mut byte) {
@@ -128,7 +128,7 @@ impl RoughClient {
         self.stream.set_nonblocking(false).map_err(|error| error.to_string())
     }
 
-    /// Reads the lines of a watcher for a short time.
+    /// Reads the stream of a `watch` command for a short time.
     ///
     /// # Errors
     /// If the server ends the stream.
@@ -142,7 +142,7 @@ impl RoughClient {
         }
     }
 
-    /// Reads the end of the connection.
+    /// Waits until the server closes the connection.
     ///
     /// # Errors
     /// If other bytes arrive.

@@ -1,12 +1,14 @@
-//! The actions between two stretches of the main load, when no requests are in flight.
+//! The actions between two stretches of the main load, when no requests are in flight. A stretch is an equal part of
+//! the load's requests.
 //!
 //! ```text
-//!   cycle:  512 MiB, nothing evicted ─> clock ─> 192 MiB ─> flush_all by the clock ─> 96 MiB ─> clock ─> 160 MiB
+//!   cycle:  512 MiB, nothing evicted ─> clock ─> 192 MiB ─> delayed flush_all ─> 96 MiB ─> clock ─> 160 MiB
 //!           ─> flush_all ─> clock                                        (a short run: 160, 60, 30 and 50 MiB)
 //! ```
+//! MiB: a new memory limit; clock: the server's clock is moved forward.
 //!
-//! After each stretch, the resident memory is compared with the promised limit, and the lost items with the server's
-//! count of evictions.
+//! After each stretch, the server's resident memory is compared with its limit, and the number of lost items with the
+//! server's count of evictions.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,19 +23,19 @@ use testbed::server::TestServer;
 /// The server's initial memory, which is also its maximum, in MiB.
 const MEMORY_MIB_WHOLE: u64 = 512;
 const MEMORY_MIB_SHORT: u64 = 160;
-/// The unit of [`SoakStage::Memory`] is this part of the maximum memory.
+/// Number of parts of the maximum memory; one part is the unit of [`SoakStage::Memory`].
 const MEMORY_PARTS: u64 = 32;
 
 const MIB: u64 = 1 << 20;
-/// Maximum memory of the process beyond its limit: 16 MiB for the program, 17 MiB per worker, 8 MiB more per worker
-/// with io_uring.
+/// Maximum resident memory of the server beyond its memory limit: 16 MiB for the program, 17 MiB per worker, and 8 MiB
+/// more per worker with io_uring.
 const PROGRAM_MIB: u64 = 16;
 const WORKER_MIB: u64 = 17;
 const WORKER_URING_MIB: u64 = 25;
-/// Additional memory for a watcher: 5 MiB, and 128 KiB per worker.
+/// Maximum additional memory for a client that uses `watch`: 5 MiB, and 128 KiB per worker.
 const WATCHER_BYTES: u64 = 5 * MIB;
 const WATCHER_WORKER_BYTES: u64 = 128 << 10;
-/// Maximum time in which the memory shrinks to a new limit.
+/// Time limit within which the server must reduce its memory to a new limit.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 const CYCLES_WHOLE: u64 = 20;
 const CYCLES_SHORT: u64 = 2;
@@ -43,7 +45,7 @@ const STEP_S_MAX: f64 = 2_592_000.0;
 /// The action at the end of a stretch.
 #[derive(Clone, Copy, Debug)]
 enum SoakStage {
-    /// Sets the memory to this number of 32nds of the maximum.
+    /// Sets the memory limit to this number of 32nds of the maximum.
     Memory(u64),
     Clock,
     Flush,
@@ -51,7 +53,7 @@ enum SoakStage {
     Quiet,
 }
 
-/// One cycle, in stretches of equal length.
+/// The actions of one cycle, each after a stretch of equal length.
 const CYCLE: [SoakStage; 10] = [
     SoakStage::Memory(32),
     SoakStage::Clock,
@@ -74,7 +76,7 @@ fn is_whole(options: &SoakOptions) -> bool {
     options.requests / CYCLES_WHOLE >= REQUESTS_A_CYCLE_MIN
 }
 
-/// The progress of the run.
+/// The progress of the run, and the limits that it checks.
 pub struct Stages {
     prng: Prng,
     requests: u64,
@@ -122,10 +124,10 @@ impl Stages {
         (requests / self.stretch + 1) * self.stretch
     }
 
-    /// Compares the server's memory and lost items with the limits.
+    /// Compares the server's resident memory with its limit, and the lost items with the server's evictions.
     ///
     /// # Errors
-    /// A violated limit.
+    /// A sentence about the limit that was exceeded.
     pub fn check(&mut self, server: &TestServer, client: &SoakClient) -> Result<(), String> {
         let rss = server.rss_bytes();
         let most = self.limit_mib * MIB + self.constant_bytes;
@@ -143,10 +145,10 @@ impl Stages {
         Ok(())
     }
 
-    /// Executes the action between two stretches.
+    /// Executes the next action.
     ///
     /// # Errors
-    /// If the server refuses it, or if flushed items still exist.
+    /// If the server refuses the action, or if flushed items still exist.
     pub fn advance(&mut self, server: &TestServer, client: &mut SoakClient) -> Result<(), String> {
         let stage = CYCLE[self.done % CYCLE.len()];
         self.done += 1;
@@ -161,7 +163,7 @@ impl Stages {
             SoakStage::FlushLater => {
                 let delay_s = 10 + self.prng.below(3600);
                 ask(server, &format!("flush_all {delay_s}\r\n"), "OK\r\n")?;
-                // The server may read its clock a second early.
+                // Adds a second, because the server's time may be up to a second behind the clock.
                 client.clock.step(delay_s + 1)?;
                 client.flushed();
                 Ok(())
@@ -184,7 +186,7 @@ impl Stages {
         Ok(())
     }
 
-    /// Moves the clock forward, by a second to 30 days.
+    /// Moves the server's clock forward by a random time from a second to 30 days.
     fn step(&mut self, client: &mut SoakClient) -> Result<(), String> {
         let seconds = (self.prng.unit() * STEP_S_MAX.log2()).exp2() as u64;
         self.steps_s += seconds;
@@ -209,10 +211,10 @@ impl Stages {
         );
     }
 
-    /// Prints the totals. Refuses a run that did not cover everything.
+    /// Prints the totals, and checks that the run had hits, evictions, expiries and swaps.
     ///
     /// # Errors
-    /// The parts that were not covered.
+    /// A sentence with the counts, if one of these did not occur.
     pub fn finish(&self, client: &SoakClient, took: Duration) -> Result<(), String> {
         let tally = &client.tally;
         println!(

@@ -1,12 +1,12 @@
-//! Clocks of a child process that its parent changes: put forward, or slowed down.
+//! Clocks of a child process that its parent controls: it moves them forward or slows them down.
 //!
 //! ```text
 //!   time in the child = start + (real time - start) / divisor + offset
 //! ```
 //!
-//! The child is the release binary, unchanged: a library in `LD_PRELOAD` (`clock.c`) changes what `clock_gettime`
-//! returns. The soak puts the clock forward, between two steps time passes as usual. The gate slows the clock down, so
-//! that a server under valgrind does as much in a millisecond as one that runs at full speed.
+//! The child is the unchanged release binary. A library in `LD_PRELOAD` (`clock.c`) changes the time that
+//! `clock_gettime` returns. The soak moves the clock forward at some points; in between, the clock runs at the usual
+//! speed. The gate slows the clock down, so that a server under valgrind does not run out of time within an iteration.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,8 +15,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIBRARY: &str = include_str!("clock.c");
-/// Wait after a change of the clock: twice the interval at which a worker reads the system clock. Between two readings
-/// the worker derives the time from the CPU's counter, which the preloaded library cannot change.
+/// Time to wait after a change of the clock: twice the interval at which a worker reads the system clock. Between two
+/// readings, the worker derives the time from the CPU's time-stamp counter, which the preloaded library cannot change.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
 /// The clock of one child process. Dropping this value removes the file from which the preloaded library reads the
@@ -66,7 +66,7 @@ impl Clock {
         Ok(Self { begun: Instant::now(), begun_unix_ms, offset_ms: 0, divisor, file, library, path })
     }
 
-    /// Returns the words to put before a server's command, which give the server this clock.
+    /// Returns the words to put before a server's command, so that the server runs with this clock.
     pub fn prefix(&self) -> Vec<String> {
         vec![
             "env".into(),
@@ -85,7 +85,7 @@ impl Clock {
         (self.begun_unix_ms + self.now_ms()) / 1000
     }
 
-    /// Puts this clock forward, and waits until every thread of the server has read it.
+    /// Moves this clock forward by `seconds`, and waits until every worker of the server has read the new time.
     ///
     /// # Errors
     /// If the file is not writable.

@@ -1,11 +1,11 @@
-//! Runs our generator as a separate program, as users do, and reads its result.
+//! Runs `gannet load` as a separate program, as users do, and reads its result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use load::result::RunResult;
 
-/// A temporary directory for the generators' files. Dropping it removes the directory.
+/// A temporary directory for workload files and results. Dropping this value removes the directory.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -53,7 +53,7 @@ pub fn output(mut command: Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Our generator exits with 3 if it was the bottleneck, which is expected in a closed loop.
+    // `gannet load` exits with 3 if it was the bottleneck, which is expected in a closed loop.
     match output.status.code() {
         Some(0 | 3) => Ok(text),
         _ => Err(format!("{name}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
@@ -63,7 +63,7 @@ pub fn output(mut command: Command) -> Result<String, String> {
 /// Runs `gannet load` with `flags` on a workload. Returns its result.
 ///
 /// # Errors
-/// If it fails, or if a request did not find its key.
+/// If `gannet load` fails, or if a request did not find its key.
 pub fn load_with(addr: &str, workload: &Path, flags: &[&str], folder: &Folder) -> Result<RunResult, String> {
     let json = folder.0.join("ours.json");
     let mut command = Command::new(crate::server::gannet_binary()?);

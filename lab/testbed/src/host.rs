@@ -1,4 +1,4 @@
-//! Facts about the machine and its other load, which are printed beside every figure.
+//! Reads facts about the machine, and the CPU time and memory of processes. Measurements print them with their results.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn parse_ticks(stat: &str) -> MachineTicks {
     MachineTicks { total, busy: total - field(3) - field(4) - field(7), steal: field(7) }
 }
 
-/// Returns the nanoseconds that every live thread of process `pid` was on a CPU.
+/// Returns the nanoseconds for which the live threads of process `pid` were on a CPU, in total.
 pub fn cpu_ns(pid: u32) -> u64 {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let of_task = |entry: fs::DirEntry| -> Option<u64> {
@@ -40,13 +40,14 @@ pub fn cpu_ns(pid: u32) -> u64 {
     tasks.filter_map(Result::ok).filter_map(of_task).sum()
 }
 
-/// Returns the CPU nanoseconds of this process's children that have ended.
+/// Returns the CPU time of this process's children that have ended and were waited for, in nanoseconds.
 pub fn children_cpu_ns() -> u64 {
     // The fields `cutime` and `cstime`: the user and system time of ended children.
     stat_ticks("self", 13) * TICK_NS
 }
 
-/// Returns the nanoseconds that process `pid` was on a CPU, including ended threads, to the precision of a tick.
+/// Returns the nanoseconds for which all threads of process `pid` were on a CPU, including ended threads; a multiple of
+/// a tick.
 pub fn whole_cpu_ns(pid: u32) -> u64 {
     // The fields `utime` and `stime`: the user and system time of the process.
     stat_ticks(&pid.to_string(), 11) * TICK_NS
@@ -75,7 +76,7 @@ pub fn memory_available_bytes() -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Returns one line with the machine's description and the peer's version.
+/// Returns one line with the machine's CPU, memory and kernel, and the version of memcached.
 pub fn facts() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");

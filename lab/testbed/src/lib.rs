@@ -1,12 +1,13 @@
-//! The test bed of measurements and of the lab: servers as child processes, facts about the host, foreign programs.
+//! The test bed for the measurements of `xtask` and `lab`: servers as child processes, facts about the host, and other
+//! projects' programs.
 //!
 //! ```text
 //!   xtask  bench, gate ─┐
-//!   lab    rigs ────────┴──> server       null, Gannet, memcached, Valkey, redis-server; ended when dropped
-//!                            generator    `gannet load` as a program
-//!                            host         CPU time, memory and names of the machine
-//!                            clock        a server's clock, put forward or slowed down
-//!                            needs        Debian packages that bring foreign programs
+//!   lab    rigs ────────┴──> server       null, Gannet, memcached, Valkey, redis-server; dropping a server ends it
+//!                            generator    `gannet load` as a separate program
+//!                            host         CPU time and memory of processes, description of the machine
+//!                            clock        a server's clock, moved forward or slowed down
+//!                            needs        Debian packages with other projects' programs
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! Foreign programs, and their installation on a fresh Debian 12.
+//! Installs other projects' programs on a fresh Debian 12.
 
 use std::process::Command;
 
-/// A program, and the Debian package that contains it.
+/// A program, and the Debian packages that contain it.
 pub struct Need {
     /// The program's name.
     pub program: &'static str,
-    /// Arguments with which the program succeeds without any effect.
+    /// Arguments with which the program exits successfully without any effect, which shows that it is installed.
     pub arguments: &'static [&'static str],
     /// Packages that are installed if the program is missing.
     pub packages: &'static [&'static str],
 }
 
-/// Installs missing programs with apt-get as root; otherwise reports what to install.
+/// Installs missing programs with apt-get. Without root rights, reports the command that installs them.
 ///
 /// # Errors
-/// The command that a person must run, or that failed.
+/// A sentence with the command that the user must run, or with the command that failed.
 pub fn install(needs: &[Need]) -> Result<(), String> {
     let packages = missing(needs);
     if packages.is_empty() {
@@ -47,7 +47,7 @@ pub fn install(needs: &[Need]) -> Result<(), String> {
 fn missing(needs: &[Need]) -> Vec<&'static str> {
     let is_there = |need: &Need| {
         let run = Command::new(need.program).args(need.arguments).output();
-        // memccapable has no option that succeeds without a server, so it is enough that it starts.
+        // memccapable fails with every argument if no server runs, so the check is only that it starts.
         run.is_ok_and(|output| output.status.success() || need.program == "memccapable")
     };
     needs.iter().filter(|need| !is_there(need)).flat_map(|need| need.packages.iter().copied()).collect()

@@ -1,7 +1,8 @@
-//! A server that only moves bytes: the limit with which every other server is compared.
+//! A server that only receives and sends bytes. Its cost is the lower limit for the cost of any server.
 //!
-//! It reads, finds line ends, and replies to each request of a fixed number of lines with the same fixed bytes: one
-//! `recv` and one `send` per readiness event, one thread, epoll. It does not parse, hash or look up anything.
+//! Each request has a fixed number of lines, so the server finds requests by counting line ends. It sends the same
+//! fixed bytes as the reply to each. It has one thread with epoll, and normally one `recv` and one `send` per readiness
+//! event. It does not parse, hash or look up anything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use rustix::event::epoll;
 use crate::server::NullReply;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Number of replies in one buffer, ready to send; a longer batch takes several sends.
+/// Number of copies of the reply in the send buffer. A batch with more replies takes several sends.
 const REPLIES_READY: usize = 4096;
 const CONNECTIONS_MAX: usize = 4096;
 const LISTENER: u64 = u64::MAX;
@@ -21,7 +22,7 @@ struct NullConnection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
-    /// Number of lines that have arrived of a request that is still incomplete.
+    /// Number of received lines of a request that is still incomplete.
     lines: usize,
     waits_for_room: bool,
 }
@@ -41,10 +42,10 @@ pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     reply
 }
 
-/// Runs [`serve`] for the command line.
+/// Runs [`serve`] for the command `null-server`.
 ///
 /// # Errors
-/// The reason in a sentence.
+/// A sentence with the reason, if the port cannot be bound or epoll fails.
 pub fn run(port: u16, answer: NullReply) -> Result<bool, String> {
     let answer = NullReply { lines: answer.lines.max(1), ..answer };
     serve(port, answer).map_err(|error| error.to_string())
@@ -109,7 +110,8 @@ fn accept(
     }
 }
 
-/// Reads once and sends once. An error means that the connection has ended.
+/// Reads once, unless replies are still unsent, and then sends until all replies are sent or the socket's buffer is
+/// full. An error means that the connection has ended.
 fn serve_once(
     connection: &mut NullConnection,
     buffer: &mut [u8],

