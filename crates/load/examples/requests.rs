@@ -1,4 +1,4 @@
-//! What drawing a request and reading its answer costs, without a network:
+//! Measures the CPU time to draw a request and to read its reply, without a network:
 //! `cargo run --release -p gannet-load --example requests [uniform|zipf|set] [COUNT]`.
 
 use std::time::Instant;
@@ -39,5 +39,5 @@ fn main() {
         read_ns += middle.elapsed().as_nanos();
     }
     let each = |ns: u128| ns as f64 / count as f64;
-    println!("{kind}: {:.1} ns to draw a request, {:.1} ns to read its answer", each(draw_ns), each(read_ns));
+    println!("{kind}: {:.1} ns to draw a request, {:.1} ns to read its reply", each(draw_ns), each(read_ns));
 }

@@ -1,4 +1,4 @@
-//! Frames of any bytes: every seed of the fuzz target is walked, and random changes of each.
+//! Reads arbitrary bytes as frames: every seed of the fuzz target, and random mutations of each seed.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -11,7 +11,7 @@ fn every_seed_and_random_changes_of_it_are_messages_or_faults() {
     let mut messages = 0;
     for (name, bytes) in &seeds {
         let held = frames_walk::assert_both_sides(bytes);
-        assert!(held > 0, "{name}: a seed holds a message at least");
+        assert!(held > 0, "{name}: a seed has at least one message");
         messages += held;
         for _ in 0..60 {
             let mut changed = bytes.clone();

@@ -1,6 +1,6 @@
-//! A source that is warm allocates nothing, whatever it asks and is answered.
+//! Tests that a source allocates no memory after its buffers have grown, for any request and reply.
 //!
-//! One test alone: the allocator counts one thread of the process at a time.
+//! The file has a single test, because the allocator counts only one thread of the process at a time.
 
 use base::clock::UnixMillis;
 use gannet_load::traffic::{ReplyOutcome, ReplyProgress, Traffic};
@@ -11,7 +11,7 @@ use io::allocation;
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
-/// What a server answers to each verb's name.
+/// Returns a server's reply to the request that is recorded under `name`.
 fn answer(protocol: Protocol, name: &str, key: &str, value: &str) -> String {
     let len = value.len();
     match (protocol, name) {

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const ALIVE: Duration = Duration::from_millis(500);
 /// A coordinator that sends nothing for this long counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time for which a new coordinator waits for the previous one to leave.
+/// Time for which the agent lets a new coordinator wait for the previous coordinator to leave.
 const SEAT: Duration = Duration::from_secs(5);
 /// Time limit for the start message, and the longest time by which the start may lie in the future.
 const START: Duration = Duration::from_secs(120);
@@ -133,7 +133,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Greets a peer and serves it until it leaves. Returns the reason for its leaving.
+/// Greets a peer and serves it until it disconnects. Returns the reason why the connection ended.
 fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), String> {
     let seat = || {
         let begun = Instant::now();
@@ -156,7 +156,7 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared) -> Result<(), Str
     let (leave, left) = channel::<()>();
     let alive = sender.clone();
     std::thread::scope(|scope| {
-        // This thread also notices a peer that does not read what is sent to it.
+        // If the peer does not read, a write of this thread times out, which ends the connection.
         scope.spawn(move || {
             while left.recv_timeout(ALIVE) == Err(RecvTimeoutError::Timeout) {
                 if alive.send(&ToCoordinator::Alive).is_err() {

@@ -1,6 +1,6 @@
 //! The offset of another host's clock, by Cristian's algorithm. This host asks the other for its time. The reported
-//! time lies between the sending of the question and the receipt of the reply, so the round trip bounds the error. The
-//! shortest of several round trips counts.
+//! time is between the sending of the question and the receipt of the reply, so the round trip bounds the error. The
+//! estimate uses the shortest of several round trips.
 //!
 //! ```text
 //!   here    sent ------------------- back        offset      = there - (sent + back) / 2

@@ -32,14 +32,14 @@ const LOOK: Duration = Duration::from_millis(20);
 const READY: Duration = Duration::from_secs(60);
 /// Time limit for an agent to report its clock.
 const CLOCK: Duration = Duration::from_secs(5);
-/// Questions to each agent's clock before a run.
+/// Number of clock questions to each agent before a run.
 const ROUNDS: u64 = 8;
-/// Shortest time between the sending of the start message and the start. An agreed start may also be off by at most
-/// this. If a user allows a larger error, the hosts are far apart or busy, and the lead grows with it.
+/// Shortest time between the sending of the start message and the start. It is also the default limit of the start's
+/// error. If the user allows a larger error, this time grows with the limit, because the hosts are distant or busy.
 const START_AHEAD_NS: u64 = 100_000_000;
 /// Time limit for an agent's result after the end of a run.
 const RESULT: Duration = Duration::from_secs(60);
-/// Highest number of queued messages of agents.
+/// Highest number of agents' messages that wait to be processed.
 const EVENTS_MAX: usize = 1024;
 
 /// Limits that a coordinator sets for its agents.

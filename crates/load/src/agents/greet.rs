@@ -118,7 +118,7 @@ fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, 
             Ok(0) if filled > 0 => return Ok(Err(bytes[..filled].to_vec())),
             Ok(0) => return Err("the peer closed the connection".to_owned()),
             Ok(count) => filled += count,
-            // Fewer bytes than a preamble, with no more to come, belong to another protocol.
+            // Fewer bytes than a preamble, followed by silence, belong to another protocol.
             Err(error) if is_a_wait(&error) => match wait() {
                 Err(_) if filled > 0 => return Ok(Err(bytes[..filled].to_vec())),
                 waited => waited?,
@@ -286,7 +286,7 @@ mod tests {
         let (token, nonces) = (Some(&b"secret"[..]), ["aa", "bb"]);
         let proof = prove(token, COORDINATOR, nonces);
         assert!(is_proved(token, COORDINATOR, nonces, &proof));
-        assert!(!is_proved(token, AGENT, nonces, &proof), "it cannot be sent back as one's own");
+        assert!(!is_proved(token, AGENT, nonces, &proof), "the coordinator's proof is not valid as the agent's proof");
         assert!(!is_proved(Some(b"other"), COORDINATOR, nonces, &proof));
         assert!(!is_proved(None, COORDINATOR, nonces, &proof));
         assert!(!is_proved(token, COORDINATOR, ["aab", "b"], &proof));

@@ -2,7 +2,7 @@
 //! measurements.
 //!
 //! ```text
-//!   coordinator (Fleet)                                   agent (Agent), one a host
+//!   coordinator (Fleet)                                   agent (Agent), one per host
 //!     greeting      version, nonces, proofs of the token    <->  one coordinator at a time
 //!     Prepare       its share of the run, the workload file  ->  connections are made
 //!                                                            <-  Ready
@@ -19,8 +19,9 @@
 //! the same requests as n threads on one host. Connections, reconnects and the number of requests of a run are divided
 //! among the agents; `threads` is the number of threads per agent.
 //!
-//! One host measures a response time with one clock. Clock offsets matter only for the common start. An agent's start
-//! may be off by half the shortest round trip; the coordinator refuses an agent for which that exceeds the limit.
+//! One host measures a response time with one clock. Clock offsets matter only for the common start. The error of an
+//! agent's start is at most half the shortest round trip. The coordinator refuses an agent whose error may exceed the
+//! limit.
 //!
 //! Wire format: a preamble of [`wire::MAGIC`] and a version, then frames of a length (u32, big-endian) and JSON.
 //! Nothing is encrypted. Both sides prove that they have the same token without sending it.

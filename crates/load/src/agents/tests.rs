@@ -101,7 +101,7 @@ fn two_agents_with_skewed_clocks_match_a_host_with_two_threads() {
     let two = Workload { threads: 2, connections: 5, ..workload() };
     let make = |place: engine::TrafficThread| RequestSource::new(&two, place.thread as u32, UnixMillis(0));
     let alone = engine::run(&alone, make, &Control::new(500.0)).unwrap();
-    assert_eq!(figures.counts.due, alone.bulk.totals.due, "the schedule is the same, whoever carries it out");
+    assert_eq!(figures.counts.due, alone.bulk.totals.due, "agents have the same schedule as a single host");
     assert_eq!(figures.counts.warm_up, alone.bulk.totals.warm_up);
 
     assert_eq!(figures.response.count, figures.counts.due);
@@ -113,10 +113,10 @@ fn two_agents_with_skewed_clocks_match_a_host_with_two_threads() {
         assert!(agent.lost.is_none() && agent.round_trip_ns > 0 && agent.start_uncertainty_ns > 0);
     }
     let both = crate::result::Latencies::together(figures.agents.iter().map(|agent| &agent.response));
-    assert_eq!(both, figures.response, "the whole is the sum of its parts, to the last count");
+    assert_eq!(both, figures.response, "the joined histogram is the exact sum of the agents' histograms");
     assert!(result.verdict.notes.iter().any(|note| note.starts_with("slowest agent: 127.0.0.1:")), "{result:?}");
     let with_times = result.intervals.iter().filter(|interval| !interval.response.histogram.is_empty());
-    assert!(with_times.count() > 0, "slices come with their histograms");
+    assert!(with_times.count() > 0, "slices have histograms");
     assert!(result.timelines.iter().any(|line| line.name.starts_with("agents, CPU use of the busiest thread/")));
     assert!(RunResult::from_json(&result.to_json()).unwrap() == result);
 }
@@ -145,7 +145,10 @@ fn a_search_a_closed_loop_and_a_second_run_work_over_the_same_agents() {
     let closed = Config { requests_max: Some(1_000), ..config(&server, Load::Closed) };
     let closed = job(Config { duration_ns: 600_000_000_000, warm_up_ns: 0, ..closed }, Mode::Closed);
     let result = carried(&mut fleet, closed, &RunControl::default()).unwrap();
-    assert_eq!(result.figures.counts.answered, 1_000, "what is asked for by number is split without a rest");
+    assert_eq!(
+        result.figures.counts.answered, 1_000,
+        "the requested number of requests is divided without a remainder"
+    );
     assert_eq!(result.partial, None);
 }
 

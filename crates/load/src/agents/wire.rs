@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   +------------------------+-------------+
-//!   | "gannet-agent"  12 B   | version u16 |     once, from each side, first of all
+//!   | "gannet-agent"  12 B   | version u16 |     once, from each side, before all frames
 //!   +------------------------+-------------+
 //!   | length u32  | JSON, length bytes     |     repeated; numbers are big-endian
 //!   +-------------+------------------------+

@@ -191,7 +191,8 @@ mod tests {
         let costs = costs("ec2-2014.csv", EC2, &BTreeMap::new()).unwrap();
         assert_eq!(costs.machines.len(), 10);
         let find = |name: &str| costs.machines.iter().find(|machine| machine.name == name).unwrap();
-        // A million requests a second at $1.68 an hour: 2,142 million for a dollar; at 484.48 a month of 720 h, 5,350.
+        // A million requests per second at $1.68 per hour gives 2,142 million requests per dollar; at $484.48 per month
+        // of 720 h, 5,350 million.
         let big = find("c3.8xlarge");
         assert!((big.requests_a_dollar(0).unwrap() / 1e6 - 1e6 * 3600.0 / 1.68 / 1e6).abs() < 1e-6);
         assert_eq!(millions(big.requests_a_dollar(3)), "5,350 M");
@@ -207,7 +208,7 @@ mod tests {
         let rates = BTreeMap::from([("small".to_owned(), 1000.0), ("big".to_owned(), 5000.0)]);
         let costs = costs("list.csv", list, &rates).unwrap();
         let names: Vec<&str> = costs.machines.iter().map(|machine| machine.name.as_str()).collect();
-        assert_eq!(names, ["big", "small"], "what was not measured is left out");
+        assert_eq!(names, ["big", "small"], "machine types without a rate are omitted");
         assert_eq!(costs.machines[0].requests_a_dollar(0), Some(45_000_000.0));
     }
 

@@ -26,7 +26,7 @@ pub struct Node {
     pub text: String,
     /// Total memory in gigabytes.
     pub gb: f64,
-    /// Its price in dollars.
+    /// Price of the node's memory in dollars.
     pub usd: f64,
 }
 

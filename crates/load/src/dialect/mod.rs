@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(of(Then::Stable, Some(9)), [10.0, 20.0, 30.0, 30.0, 30.0]);
         assert_eq!(of(Then::Loop, Some(10)), [10.0, 20.0, 30.0, 10.0, 20.0]);
         assert_eq!(of(Then::Mirror, Some(14)), [10.0, 20.0, 30.0, 20.0, 10.0, 20.0, 30.0]);
-        assert_eq!(of(Then::Stable, Some(3)), [10.0, 20.0], "no longer than the time");
+        assert_eq!(of(Then::Stable, Some(3)), [10.0, 20.0], "only as many rates as fit the duration");
         let down = Steps { from_per_s: 30.0, to_per_s: 10.0, ..steps };
         assert_eq!(down.rates(None, 1), [30.0, 20.0, 10.0]);
         let one = Steps { to_per_s: 10.0, then: Then::Mirror, ..steps };

@@ -90,7 +90,7 @@ pub struct Config {
     /// This host's part of a run on several hosts. `connections`, `requests_max` and `reconnect` are this host's own;
     /// the rate is the rate of all hosts.
     pub part: Option<HostShare>,
-    /// The CPU of each thread, at least one per thread. If empty, the kernel places the threads.
+    /// The CPU of each thread, at least one per thread. If empty, the kernel chooses the CPUs.
     pub cpus: Vec<usize>,
     /// Number of connections over all threads: at least one per thread, or one per thread and target if `routed`.
     pub connections: usize,

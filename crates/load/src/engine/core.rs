@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Invariants: intended instants are taken in order, and each is recorded once. Requests that cannot be sent yet stay
-//! in the schedule, which is a position and not a list. A connection never has more than `depth` requests in flight. A
-//! batch goes to one connection, or if routed to one per target; it begins only when it fits as a whole.
+//! in the schedule, which stores only a position. A connection never has more than `depth` requests in flight. A
+//! batch is sent on one connection, or if routed on one per target. It is sent only when a connection has room for all
+//! its requests.
 
 mod answers;
 mod connections;
@@ -105,7 +106,7 @@ pub(crate) struct Core<'c, N, T> {
     redirected: Vec<VecDeque<InFlight>>,
     /// Number of redirected requests that wait.
     redirected_count: usize,
-    /// Connections to open, by their earliest instant.
+    /// Connections to open, by the earliest instant of the next attempt.
     to_make: BinaryHeap<Reverse<(u64, u32)>>,
     connecting: usize,
     up: usize,

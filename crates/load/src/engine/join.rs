@@ -294,7 +294,7 @@ fn work<T: Traffic>(
     Ok(ThreadResults { stream, snapshot, up, exhausted })
 }
 
-/// Describes a fault of the first connection attempts, with its remedy.
+/// Describes a failure of the first connection attempts, with its remedy.
 fn said(fault: NamedFailure) -> String {
     // Faults of TLS have their own remedy, and a server that refused a greeting is running.
     let has_remedy = fault.name.starts_with("tls-") || fault.name == GREETING_REFUSED;

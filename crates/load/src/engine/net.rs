@@ -30,8 +30,8 @@ pub const OVERDUE: (&str, &str) = ("connect-timeout", "the server did not accept
 
 /// A clock and numbered connections, for one thread.
 ///
-/// Events are edges. A connection is reported readable once each time data arrives, so the caller receives until a
-/// receive is shorter than its buffer. It is reported writable when it is connected, and after a blocked send.
+/// Events are edge-triggered. A connection is reported readable once each time data arrives, so the caller receives
+/// until a receive is shorter than its buffer. It is reported writable when it is connected, and after a blocked send.
 pub trait Net {
     /// Returns nanoseconds since the run's clock began.
     fn now_ns(&mut self) -> u64;

@@ -39,7 +39,7 @@ fn every_request_of_an_open_loop_is_answered_and_filed_once() {
     let config = Config { threads: 2, connections: 5, depth: 4, ..config(&server) };
     let run = run(&config, |_| OneKeyRequests::new(200), &Control::new(10_000.0)).unwrap();
     let totals = run.bulk.totals;
-    assert_eq!(totals.due, 3_000, "0.3 s at 10000 a second");
+    assert_eq!(totals.due, 3_000, "0.3 s at 10,000 requests per second");
     assert_eq!((totals.sent, totals.answered, totals.hits, totals.unsent), (3_000, 3_000, 3_000, 0));
     assert_eq!(run.bulk.response.count(), 3_000);
     assert_eq!(run.bulk.service.count(), 3_000);
@@ -331,7 +331,7 @@ fn engine_requests_are_answered_by_memcached() {
         let run = run.unwrap();
         let totals = run.bulk.totals;
         assert_eq!((totals.answered, totals.hits, totals.value_bytes_read), (requests, requests, 200 * requests));
-        assert_eq!(run.bulk.response.count(), requests, "each answer of a batch counts by itself");
+        assert_eq!(run.bulk.response.count(), requests, "each reply of a batch is recorded separately");
     }
 }
 
@@ -369,7 +369,7 @@ fn each_cause_that_limits_the_generator_is_named() {
     let watched = |thread, steal_share| GeneratorUse { threads: vec![thread], steal_share, timeline: Vec::new() };
     let calm = crate::measure::Snapshot::default();
     let found = |watched| limits(&watched, &calm, MS);
-    assert_eq!(found(watched(thread(1_000, 100, 0), 0.0)), [], "polling is no work");
+    assert_eq!(found(watched(thread(1_000, 100, 0), 0.0)), [], "polling does not count as work");
     assert!(matches!(found(watched(thread(1_000, 10, 0), 0.0))[..], [Limit::Cpu { .. }]));
     assert!(matches!(found(watched(thread(500, 0, 200), 0.0))[..], [Limit::Preempted { .. }]));
     assert!(matches!(found(watched(thread(500, 0, 0), 0.2))[..], [Limit::Steal { .. }]));

@@ -272,8 +272,7 @@ fn difference(begin: &ProcessCounters, end: &ProcessCounters) -> GeneratorUse {
 }
 
 /// CPU time that a thread reports after it has polled. The kernel's figure for a running thread is up to one tick old,
-/// while this one is as old as the last poll. It keeps the share of polling below 100 percent for a thread that mostly
-/// polls.
+/// while this figure is as old as the last poll. So the computed share of polling never exceeds 100 percent.
 #[derive(Debug, Default)]
 pub struct Polled {
     polled_ns: AtomicU64,

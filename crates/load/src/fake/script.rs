@@ -41,7 +41,8 @@ pub enum Misconduct {
 /// The behaviour of a fake server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Time to the reply, counted from the request's arrival or from its turn in the queue.
+    /// Time to the reply, counted from the request's arrival, or with `one_by_one` from the instant at which the server
+    /// begins to handle the request.
     pub delay: Delay,
     /// True if the server handles one request after another, so that its capacity is 1 / delay. Otherwise it handles
     /// any number of requests at once.

@@ -23,7 +23,7 @@ const CONNECTIONS_MAX: usize = 16_384;
 const LISTENER: u64 = u64::MAX;
 /// Interval at which the thread checks whether it must end.
 const LOOK_NS: u64 = 20_000_000;
-/// Time before a due reply from which the thread polls; a virtual machine may wake it this late.
+/// Time before a due reply at which the thread begins to poll. A virtual machine may wake the thread late by as much.
 const POLL_NS: u64 = 2_000_000;
 
 /// The address of a server.
@@ -218,7 +218,7 @@ impl FakeServerThread {
             if index == CONNECTIONS_MAX {
                 continue;
             }
-            // A unix socket has no such delay.
+            // This fails on a unix socket, which does not delay small sends.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
             epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let connection =

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The figures include a request if its intended instant lies after the warm-up and before the end. Each such request
-//! is in [`Snapshot::response`] exactly once. A request without a reply counts with the time that it had waited when it
-//! was given up, which is less than the reply would have taken.
+//! is in [`Snapshot::response`] exactly once. A request without a reply counts with the time until it was given up; its
+//! reply would have taken longer.
 
 mod histogram;
 mod kinds;
@@ -178,7 +178,8 @@ pub struct Snapshot {
     pub faults: Vec<NamedFailure>,
 }
 
-/// Deserialises cells. Each takes half a megabyte, so more than the highest possible number is refused.
+/// Deserialises cells. Each cell takes half a megabyte, so a result with more than [`CELLS_MAX`] cells is
+/// refused.
 fn cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
     struct Bounded;
     impl<'de> Visitor<'de> for Bounded {

@@ -1,4 +1,4 @@
-//! Tests of the figures.
+//! Tests of histograms, recorders and timelines.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn size_class_matches_its_name() {
     for (bytes, name) in [(8_192, "<=8KiB"), (8_193, "<=64KiB"), (65_536, "<=64KiB"), (65_537, ">64KiB")] {
         assert_eq!(SizeClass::of(bytes).name(), name);
         let written = serde_json::to_string(&SizeClass::of(bytes)).unwrap();
-        assert_eq!(written, format!("\"{name}\""), "what is written is what is shown");
+        assert_eq!(written, format!("\"{name}\""), "the serialised name equals the displayed name");
     }
     for fate in Fate::ALL {
         assert_eq!(serde_json::to_string(&fate).unwrap(), format!("\"{}\"", fate.name()));
@@ -124,7 +124,7 @@ fn slices_of_threads_that_run_apart_are_joined_by_number() {
     let mut timeline = Timeline::new(2, 1_000, 1_000, 3_000);
     for (number, sent) in [(0, 1), (1, 2), (2, 3)] {
         timeline.add(slice(number, sent));
-        assert_eq!(timeline.slices().len(), 0, "the other thread's is not there");
+        assert_eq!(timeline.slices().len(), 0, "the other thread has not handed its slice over");
     }
     timeline.add(slice(0, 10));
     timeline.add(slice(1, 20));

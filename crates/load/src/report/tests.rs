@@ -42,7 +42,7 @@ fn verdict_with_invalid_and_partial_marks_precedes_figures() {
     result.invalid = Some("GENERATOR LIMITED: a thread is at 100 % CPU".to_owned());
     result.partial = Some("it was stopped".to_owned());
     let page = html(&result);
-    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("the page does not contain {text}"));
     assert!(at("<h1>96,400/s with p999 at most 2 ms") < at("<b>INVALID:</b> GENERATOR LIMITED"));
     assert!(at("<b>PARTIAL:</b> it was stopped") < at("<svg"));
     assert!(at("<b>INVALID:</b> GENERATOR") < at("class=\"tiles\""));

@@ -2,8 +2,8 @@
 //!
 //! A round runs both sides within a few seconds of each other, so that disturbances of the machine affect both. The
 //! report shows the median of the rounds' ratios and an interval between two ratios at equal distances from the ends.
-//! The interval misses the true median only if enough rounds fall on one side of it by chance, as in coin tosses (sign
-//! test).
+//! The interval misses the true median only if nearly all rounds are on one side of it by chance. The probability is
+//! that of coin tosses (sign test).
 
 use std::fmt::Write;
 
@@ -47,7 +47,8 @@ pub fn ratio(ratios: &[f64]) -> Option<Ratio> {
         return None;
     }
     let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
-    // The ends lie `inside` positions from the extremes: wrong if at most `inside` of the rounds fall on one side.
+    // The ends are `inside` positions from the extremes. The interval misses the true median if at most `inside` of the
+    // rounds are on one side of it.
     let confidence = |inside: usize| 1.0 - 2.0 * binomial_at_most(count, inside);
     let inside = (0..count.div_ceil(2)).rev().find(|inside| confidence(*inside) >= CONFIDENCE_MIN).unwrap_or(0);
     let interval = (sorted[inside], sorted[count - 1 - inside]);
@@ -210,7 +211,8 @@ mod tests {
     #[test]
     fn seven_rounds_give_the_interval_that_the_sign_test_allows() {
         let found = ratio(&[1.5, 1.1, 1.2, 1.3, 1.4, 1.6, 1.7]).unwrap();
-        // With 7 throws at most 0 heads come with 1/128: 98.4 %; at most 1 with 8/128: 87.5 %, which is too little.
+        // In 7 coin tosses, no heads have a probability of 1/128, for a confidence of 98.4 %. At most one head has
+        // 8/128, for 87.5 %, which is below the minimum.
         assert_eq!((found.median, found.interval), (1.4, (1.1, 1.7)));
         assert!((found.confidence - (1.0 - 2.0 / 128.0)).abs() < 1e-12);
         let nine = ratio(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]).unwrap();

@@ -16,7 +16,7 @@ const NS_A_MS: f64 = 1e6;
 /// Returns `histogram` as text: V2, deflated, base 64.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("memory takes all that is written");
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("writing to memory does not fail");
     STANDARD.encode(bytes)
 }
 
@@ -36,12 +36,12 @@ pub fn log(result: &RunResult) -> String {
     let loops = result.arrivals.words();
     head.add_comment(&format!("[{}: {}; response times in ns, maxima in ms]", result.program, loops));
     head.with_start_time(started).with_base_time(started).with_max_value_divisor(NS_A_MS);
-    let mut log = head.begin_log_with(&mut bytes, &mut serializer).expect("memory takes all that is written");
+    let mut log = head.begin_log_with(&mut bytes, &mut serializer).expect("writing to memory does not fail");
     for interval in &result.intervals {
         let histogram = interval.response.histogram().unwrap_or_else(super::latencies::empty);
         let span = |s: f64| Duration::from_secs_f64(s.max(0.0));
         log.write_histogram(&histogram, span(interval.at_s), span(interval.duration_s), None)
-            .expect("memory takes all that is written");
+            .expect("writing to memory does not fail");
     }
     String::from_utf8(bytes).expect("the log is ASCII")
 }

@@ -83,7 +83,7 @@ impl Latencies {
     pub fn together<'a>(several: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = empty();
         for histogram in several.into_iter().filter_map(Self::histogram) {
-            sum.add(&histogram).expect("all have the same bounds, or grow");
+            sum.add(&histogram).expect("all histograms have the same bounds or resize");
         }
         Self::of(&sum)
     }

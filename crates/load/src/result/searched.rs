@@ -124,7 +124,7 @@ pub fn headline(settings: &SearchSettings, found: &SearchOutcome) -> (String, Op
     let most = found.answer.map_or("no rate".to_owned(), |rate| rate.to_string());
     match &found.end {
         End::Found => {
-            let interval = found.interval.expect("the interval is");
+            let interval = found.interval.expect("a found answer has an interval");
             let bounds = format!("{} to {}", interval.lower, interval.upper);
             let how = interval.confidence.map_or(" by single trials".to_owned(), |confidence| {
                 format!(" with a confidence of {:.0} %", confidence * 100.0)

@@ -8,8 +8,8 @@
 //!   rate(t)                     the thread's share of the rate, times the shape's factor at t
 //!   next instant                the t' at which the integral of rate from t to t' equals m
 //!
-//!   rate |        ______              a change at c does not move instants before c; the rest of m after c
-//!        |_______|                    is used up at the new rate: no request is lost, doubled or sent early
+//!   rate |        ______              a change at c does not move instants before c; the part of m after c
+//!        |_______|                    accumulates at the new rate: no request is lost, doubled or sent early
 //!        +-------c--------> t
 //! ```
 //!

@@ -52,7 +52,7 @@ fn an_odd_rate_does_not_drift_over_hours() {
 fn poisson_distances_are_exponential() {
     let all = instants(&SendPlan::poisson(), 100_000.0, 3, 11, 4 * S);
     let mean = 10_000.0;
-    // Deciles of the exponential distribution: each of ten classes is as likely as another.
+    // Deciles of the exponential distribution: all ten classes have the same probability.
     let mut counts = [0u64; 10];
     for pair in all.windows(2) {
         let below = 1.0 - (-((pair[1] - pair[0]) as f64) / mean).exp();
@@ -60,9 +60,9 @@ fn poisson_distances_are_exponential() {
     }
     let expected = (all.len() - 1) as f64 / 10.0;
     let chi: f64 = counts.iter().map(|count| (*count as f64 - expected).powi(2) / expected).sum();
-    // Nine degrees of freedom: 27.9 is passed once in a thousand seeds, and the seed is fixed.
+    // With nine degrees of freedom, one seed in a thousand exceeds 27.9. The seed is fixed.
     assert!(chi < 27.9, "chi square {chi}: {counts:?}");
-    // Independent: neighbours are not correlated.
+    // The gaps are independent: consecutive gaps are not correlated.
     let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / mean - 1.0).collect();
     let correlation: f64 = gaps.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / gaps.len() as f64;
     assert!(correlation.abs() < 0.01, "{correlation}");
@@ -149,7 +149,8 @@ fn a_changed_rate_holds_from_its_instant_on_and_nothing_is_lost_or_bunched() {
             _ => RateShape::OnOff { on_ns: 40 * MS, off_ns: 60 * MS },
         };
         let mut intents = Intents::new(&rate(Spacing::Even, shape), 1_000.0, 0, 1, round);
-        // What is due up to each change, by the integral; the reader lags behind the changes at times.
+        // Computes the number of due requests up to each change by the integral. In a third of the rounds, requests are
+        // taken only after later changes.
         let (mut mass, mut from, mut rate_now) = (0.0, 0u64, 1_000.0);
         let mut taken = 0u64;
         for _ in 0..20 {
@@ -185,7 +186,7 @@ fn zero_rate_schedules_nothing_until_rate_changes() {
     intents.change_rate(MS + 400_000, 0.0);
     assert_eq!(intents.peek_ns(), u64::MAX);
     intents.change_rate(9 * MS, 500.0);
-    // Four tenths were worked off before the pause; six tenths at half the rate take 1.2 ms.
+    // Four tenths of the interval had passed before the pause; six tenths at half the rate take 1.2 ms.
     assert_eq!(intents.take_ns(), 9 * MS + 1_200_000);
     assert_eq!(intents.take_ns(), 11 * MS + 1_200_000);
 }

@@ -95,7 +95,7 @@ impl Observed {
             sum.unanswered += one.unanswered;
             sum.errors += one.errors;
             sum.misses += one.misses;
-            sum.response_ns.add(&one.response_ns).expect("one that has not the room grows");
+            sum.response_ns.add(&one.response_ns).expect("all histograms have the same bounds or resize");
             sum.generator_limit = sum.generator_limit.or_else(|| one.generator_limit.clone());
             Some(sum)
         })?;
@@ -244,7 +244,7 @@ impl SearchOutcome {
     }
 }
 
-/// Runs the search. `seen` receives every trial as soon as it is judged.
+/// Runs the search. `seen` is called with every trial as soon as it is judged.
 pub fn search(settings: &SearchSettings, trial: &mut dyn Trial, seen: &mut dyn FnMut(&JudgedTrial)) -> SearchOutcome {
     let mut search = Search { settings, trial, seen, steps: Vec::new() };
     let (end, answer, interval) = match search.run() {

@@ -8,7 +8,7 @@ use super::*;
 struct QueueModel {
     prng: Prng,
     service: Service,
-    /// One of this number of trials has a stall of 20 ms in its middle; 0 for no stalls.
+    /// One trial in this number has a stall of 20 ms in its middle; 0 for no stalls.
     stall_every: u64,
     generator_max_per_s: f64,
     trials: u64,
@@ -124,7 +124,7 @@ fn throughput_search_finds_fixed_service_rate_within_three_percent() {
 fn the_tightest_of_several_objectives_decides() {
     let run = |slo| search(&settings(slo), &mut QueueModel::new(5, Service::Exponential { ns: 50_000.0 }), &mut |_| {});
     let (loose, both) = (run("p999=2ms"), run("p999=2ms,p50=100us"));
-    // p50 at most 100 us while lambda is at most mu - ln(2) / 100 us = 13,069.
+    // p50 is at most 100 us if lambda is at most mu - ln(2) / 100 us = 13,069 per second.
     let answer = both.answer.unwrap().per_s();
     assert!((answer / (20_000.0 - 2f64.ln() / 1e-4) - 1.0).abs() < 0.03, "{answer}");
     assert!(loose.answer > both.answer);
@@ -159,10 +159,10 @@ fn a_generator_that_is_the_limit_ends_the_search_as_such() {
     queue.generator_max_per_s = 5_000.0;
     let found = search(&settings("p999=2ms"), &mut queue, &mut |_| {});
     assert_eq!(found.end, End::GeneratorLimited("one thread is at 100 % CPU".to_owned()));
-    assert_eq!(found.answer, Some(Rate::new(4000.0)), "what was kept until then stays");
+    assert_eq!(found.answer, Some(Rate::new(4000.0)), "the answer is the highest rate that met the objectives before");
     assert_eq!(found.interval, None);
     let limited = found.steps.iter().filter(|step| step.observed.generator_limit.is_some());
-    assert_eq!(limited.count(), 2, "it was tried twice");
+    assert_eq!(limited.count(), 2, "the limited trial was repeated once");
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl HostTimelines {
             None if self.0.len() < TIMELINES_MAX => {
                 let (source, unit) = ("generator".to_owned(), "share".to_owned());
                 self.0.push(Timeline { source, name, unit, points: Vec::new() });
-                self.0.last_mut().expect("one was pushed")
+                self.0.last_mut().expect("a timeline was pushed")
             }
             None => return,
         };
@@ -104,12 +104,12 @@ mod tests {
     fn slowest_agent_is_ranked_by_limit_then_rate_then_tail() {
         let named = |agents: &[AgentFigures]| slowest(agents).unwrap()["slowest agent: ".len()..][..1].to_owned();
         let mut agents = [agent("a", 999.0, 5_000_000), agent("b", 1001.0, 9_000_000), agent("c", 998.0, 1_000)];
-        assert_eq!(named(&agents), "b", "an agent within a hundredth of its rate is not behind");
+        assert_eq!(named(&agents), "b", "an agent within a hundredth of its rate does not count as the slowest");
         agents[2].achieved_per_s = 900.0;
         assert_eq!(named(&agents), "c");
         agents[0].limit = Some("late".to_owned());
         assert_eq!(named(&agents), "a");
         assert!(slowest(&agents).unwrap().contains("it was the bottleneck: late"));
-        assert_eq!(slowest(&agents[..1]), None, "one alone is not the slowest");
+        assert_eq!(slowest(&agents[..1]), None, "a single agent is not ranked");
     }
 }

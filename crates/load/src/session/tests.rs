@@ -63,7 +63,7 @@ fn a_run_at_a_rate_is_filed_whole() {
     let held: Vec<bool> = result.assertions.iter().map(|assertion| assertion.held).collect();
     assert_eq!(held, [true, false]);
     let again = RunResult::from_json(&result.to_json()).unwrap();
-    assert!(again == result, "what is written reads back the same, to the last digit");
+    assert!(again == result, "the written result parses to an equal result");
     let measured = result.intervals.iter().filter(|interval| !interval.response.histogram.is_empty());
     let measured_s: f64 = measured.map(|interval| interval.duration_s).sum();
     assert!((measured_s - 0.6).abs() < 1e-6, "the whole of the measured part has histograms: {measured_s}");
@@ -191,8 +191,8 @@ fn late_generator_is_reported_with_remedy_once_and_marked_per_line() {
     }
 }
 
-/// A server is busy while a trial breaks its objective. The test has a trial that the generator limited, and one that
-/// it did not.
+/// A server is busy while a trial breaks its objective. The test covers a trial that the generator limited and a trial
+/// that it did not limit.
 #[test]
 fn server_load_is_not_called_the_limit_when_generator_is_limited() {
     let of = |invalid: Option<&str>| {

@@ -92,7 +92,7 @@ fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {
         .collect()
 }
 
-/// Adds what every session reports: assertions, the limit, and what the reader should know.
+/// Adds the parts of every session's result: the assertions, the bottleneck, and notes for the reader.
 pub(super) fn finish(job: &Job, result: &mut RunResult) {
     result.assertions = job
         .assertions
@@ -125,7 +125,7 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
     }
 }
 
-/// For a search, the rate is its answer.
+/// Returns the value of `what` for an assertion. For a search, the rate is its answer.
 fn asserted(what: What, result: &RunResult) -> f64 {
     match (&result.search, what) {
         (Some(search), What::Rate) => search.answer_per_s.unwrap_or(0.0),

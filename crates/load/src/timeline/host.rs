@@ -106,6 +106,6 @@ mod tests {
         assert!(readings(&[], &parse(AFTER)).is_empty());
         assert!(readings(&parse(AFTER), &parse(AFTER)).is_empty());
         assert!(parse("no such thing").is_empty());
-        assert!(Host::default().read().is_empty(), "one reading has no time between");
+        assert!(Host::default().read().is_empty(), "a single reading spans no time");
     }
 }

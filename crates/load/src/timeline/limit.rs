@@ -20,7 +20,7 @@ struct Rule {
     name: &'static str,
     /// Level from which the figure explains a queue.
     threshold: f64,
-    /// Required ratio to the figure's lowest level, for figures that are never 0 on a healthy host.
+    /// Required ratio of the figure to its lowest level, for figures that are never 0 on a healthy host.
     rise: f64,
     words: &'static str,
 }

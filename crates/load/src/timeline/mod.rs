@@ -33,12 +33,12 @@ pub const POINTS_MAX: usize = 4096;
 /// Initial time between two readings.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
-/// The meaning of a figure's value.
+/// The unit of a figure, which determines how it is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share of 1.
     Share,
-    /// A number of things.
+    /// A plain number.
     Count,
     /// A number of bytes.
     Bytes,

@@ -202,7 +202,7 @@ mod tests {
             let key = format!("key-{number}");
             all.target(key.as_bytes()) != 3 && all.target(key.as_bytes()) != fewer.target(key.as_bytes())
         });
-        assert_eq!(moved.count(), 0, "a key that did not live on the target that went stays where it is");
+        assert_eq!(moved.count(), 0, "only keys of the removed target move");
     }
 
     #[test]
@@ -210,17 +210,17 @@ mod tests {
         let mut ring = Ring::new(Placement::Slots, &targets(&[1, 1, 1]));
         let owner = |ring: &Ring, slot: u16| match ring {
             Ring::Slots(slots) => slots.owners[usize::from(slot)],
-            _ => panic!("slots were asked for"),
+            _ => panic!("the ring uses slots"),
         };
         let ends = [0, 5460, 5461, 10_922, 10_923, 16_383].map(|slot| owner(&ring, slot));
         assert_eq!(ends, [0, 0, 1, 1, 2, 2]);
         assert_eq!((ring.node(b"10.0.1.2", 11211), ring.node(b"10.0.1.9", 11211)), (Some(2), None));
-        assert_eq!(ring.node(b"", 11211), None, "three have that port");
+        assert_eq!(ring.node(b"", 11211), None, "three targets have that port");
         ring.moved(slot(b"foo"), 0);
         assert_eq!(ring.target(b"foo"), 0);
         let named = |address: &str| Target { address: address.to_owned(), weight: 1 };
         let ring = Ring::new(Placement::Slots, &[named("localhost:1"), named("[::1]:2"), named("10.0.0.1:3")]);
-        assert_eq!(ring.node(b"127.0.0.1", 1), Some(0), "a name is told by its port");
+        assert_eq!(ring.node(b"127.0.0.1", 1), Some(0), "a target with another name is identified by its port");
         assert_eq!((ring.node(b"::1", 2), ring.node(b"", 3), ring.node(b"10.0.0.2", 3)), (Some(1), Some(2), None));
         assert_eq!(Ring::new(Placement::Ketama, &targets(&[1, 1])).node(b"10.0.1.1", 11211), None);
     }

@@ -162,7 +162,7 @@ mod tests {
             wrong("a shift", &shifted, 77);
             wrong("zeros", &vec![0; len], 77);
         }
-        // A value whose halves come from two stores of one key.
+        // A value whose halves belong to two stores of the same key.
         let (mut old, mut new) = (Vec::new(), Vec::new());
         values.put(77, 5, 300, &mut old);
         values.put(77, 6, 300, &mut new);

@@ -1,4 +1,4 @@
-//! Servers as child processes, runs of workload texts, and both sides' counts.
+//! Starts servers as child processes, runs workloads against them, and reads the counts of both sides.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,24 +17,24 @@ use gannet_load::workload::model::Placement;
 use gannet_load::workload::prefill::Prefill;
 use gannet_load::workload::source::{AnswerTally, RequestSource};
 
-/// No test waits longer for anything.
+/// Time limit of every wait in a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Counts by name.
 pub type Counts = BTreeMap<String, u64>;
 
-/// A server as a child process, ended by its id.
+/// A server as a child process.
 pub struct Server {
     child: Child,
     folder: PathBuf,
     /// `unix:PATH` or `HOST:PORT`.
     pub target: String,
     is_redis: bool,
-    /// What is said before a question, if the server wants to know who asks.
+    /// Bytes that a connection sends before its first request, if the server requires authentication.
     pub greeting: String,
 }
 
-/// Where a server listens.
+/// The kind of socket that a server listens on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Where {
     Tcp,
@@ -62,7 +62,8 @@ impl Server {
         })
     }
 
-    /// A port that is free now may be taken when the server wants it: another one is tried then.
+    /// Starts the server. Another process may take the free port before the server binds it; this then tries another
+    /// port.
     fn start(place: Where, program: &str, arguments: impl Fn(&mut Command, &Path, &str)) -> Self {
         for attempt in 0..10 {
             let folder = folder(program);
@@ -83,14 +84,14 @@ impl Server {
             }
             assert!(attempt < 9, "{program} does not start");
         }
-        unreachable!("the last attempt has ended it")
+        unreachable!("the last attempt returns or panics")
     }
 
     fn is_up(&mut self) -> bool {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             if connect(&self.target).is_ok() {
-                // Another server may have the port: then this one has ended, or is about to.
+                // Another server may have taken the port; the child process then exits within this time.
                 std::thread::sleep(Duration::from_millis(20));
                 return matches!(self.child.try_wait(), Ok(None));
             }
@@ -102,12 +103,12 @@ impl Server {
         false
     }
 
-    /// Sends `text` and reads until the answer ends with `end`.
+    /// Sends `text` and reads until the reply ends with `end`.
     pub fn ask(&self, text: &str, end: &str) -> String {
         String::from_utf8_lossy(&self.ask_bytes(text.as_bytes(), end)).into_owned()
     }
 
-    /// The same where either side is no text.
+    /// Sends `bytes` as [`Self::ask`] does, for requests or replies that are not text.
     pub fn ask_bytes(&self, bytes: &[u8], end: &str) -> Vec<u8> {
         let mut stream = connect(&self.target).expect("the server is up");
         stream.write_all(self.greeting.as_bytes()).expect("it reads");
@@ -122,8 +123,8 @@ impl Server {
         answer
     }
 
-    /// What the server counted: of memcached the words of `stats`; of Redis `get.calls`, `get.failed`, and the words of
-    /// `INFO stats` and of the keyspace.
+    /// Returns the server's counters. For memcached the names are those of `stats`. For Redis they are `get.calls`,
+    /// `get.failed` and so on, and the names of `INFO stats` and `INFO keyspace`.
     pub fn counts(&self) -> Counts {
         if self.is_redis { self.redis_counts() } else { self.memcached_counts() }
     }
@@ -142,7 +143,7 @@ impl Server {
     }
 
     fn redis_counts(&self) -> Counts {
-        // The marks end the answers: `PING` says nothing else.
+        // The reply to `PING` marks the end of the replies.
         let text = self.ask("INFO commandstats\r\nINFO stats\r\nINFO keyspace\r\nPING end\r\n", "$3\r\nend\r\n");
         let mut counts = Counts::new();
         for line in text.lines() {
@@ -181,7 +182,8 @@ impl Drop for Server {
     }
 }
 
-/// A folder of its own, short enough for a socket's name, which anybody may enter: memcached gives up root.
+/// Creates a temporary folder whose path is short enough for a socket's address. Every user may enter it, because
+/// memcached drops its root privileges.
 fn folder(name: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,7 +199,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// Both kinds of streams.
+/// A TCP or unix stream.
 pub trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
@@ -216,7 +218,7 @@ fn connect(target: &str) -> std::io::Result<Box<dyn Duplex>> {
     }
 }
 
-/// The workload that `text` describes, with these servers.
+/// Returns the workload that `text` describes, with these servers as targets.
 pub fn workload(text: &str, servers: &[&Server]) -> Workload {
     let mut workload = Workload::read_text(Path::new("test.toml"), text).unwrap_or_else(|faults| {
         panic!("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
@@ -229,7 +231,7 @@ pub fn workload(text: &str, servers: &[&Server]) -> Workload {
     workload
 }
 
-/// A source that leaves its tally behind.
+/// A source that adds its tally to the common tally when it is dropped.
 struct Tallied<'a> {
     source: RequestSource,
     all: &'a Mutex<AnswerTally>,
@@ -283,7 +285,7 @@ impl Traffic for Tallied<'_> {
     }
 }
 
-/// A closed loop of so many requests.
+/// Returns the configuration of a closed loop of `requests` requests.
 pub fn config(workload: &Workload, requests: u64) -> Config {
     Config {
         targets: workload.targets.iter().map(|target| target.address.parse().expect("an address")).collect(),
@@ -300,11 +302,11 @@ pub fn config(workload: &Workload, requests: u64) -> Config {
     }
 }
 
-/// What a run counted.
+/// The counts of a run.
 pub struct Outcome {
     pub run: Run,
     pub tally: AnswerTally,
-    /// `verb fate`, as in `get hit`.
+    /// Number of replies by verb and fate, as in `get hit`.
     pub counts: Counts,
 }
 
@@ -316,24 +318,24 @@ impl Outcome {
             *counts.entry(name).or_default() += cell.response.count();
         }
         let totals = run.bulk.totals;
-        assert_eq!((totals.lost, totals.unsent), (0, 0), "every request has its answer: {:?}", run.bulk.faults);
+        assert_eq!((totals.lost, totals.unsent), (0, 0), "every request got a reply: {:?}", run.bulk.faults);
         assert_eq!(totals.answered, totals.hits + totals.misses + totals.errors + totals.wrong);
-        assert_eq!(totals.answered, counts.values().sum::<u64>(), "each answer is in one cell");
+        assert_eq!(totals.answered, counts.values().sum::<u64>(), "each reply is in one cell");
         Self { run, tally, counts }
     }
 
-    /// Answers of one verb and fate.
+    /// Returns the number of replies with this verb and fate.
     pub fn of(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Answers of a verb, whatever came of them.
+    /// Returns the number of replies of a verb, with any fate.
     pub fn all(&self, verb: &str) -> u64 {
         ["hit", "miss", "error", "wrong"].iter().map(|fate| self.of(&format!("{verb} {fate}"))).sum()
     }
 }
 
-/// Asks `requests` times what the workload says; follow-ups come on top.
+/// Sends `requests` requests of the workload, and the follow-ups in addition.
 pub fn load(workload: &Workload, requests: u64) -> Outcome {
     let all = Mutex::new(AnswerTally::default());
     let now = UnixMillis::now();
@@ -346,7 +348,7 @@ pub fn load(workload: &Workload, requests: u64) -> Outcome {
     Outcome::new(run, tally)
 }
 
-/// Stores every key once.
+/// Stores every key of the workload once.
 pub fn prefill(workload: &Workload) -> Outcome {
     let keys = workload.keys.iter().map(|space| space.count).sum();
     let now = UnixMillis::now();
@@ -355,7 +357,7 @@ pub fn prefill(workload: &Workload) -> Outcome {
     Outcome::new(run, AnswerTally::default())
 }
 
-/// How far counters went from one look to the next.
+/// Returns a function from a counter's name to its increase from `before` to `after`.
 pub fn since(before: &Counts, after: &Counts) -> impl Fn(&str) -> u64 + use<> {
     let grown: Counts = after
         .iter()

@@ -1,12 +1,12 @@
-//! Keys on several servers: where ours go beside where libmemcached puts them.
+//! Compares the placement of keys on several servers with libmemcached's placement.
 
 use gannet_load::workload::model::{Placement, Target};
 use gannet_load::workload::place::Ring;
 
 use super::common::{Server, Where, load, prefill, workload};
 
-/// What libmemcached says, by `ketama.py` beside it: a line of targets with their weights, then a line with the
-/// target's number of each of `key-0`, `key-1` ... as a digit.
+/// The placement by libmemcached, which `ketama.py` wrote: a line of targets with their weights, then a line with one
+/// digit for each of `key-0`, `key-1` ...: the number of the key's target.
 const PLACES: &str = include_str!("ketama.txt");
 
 #[test]
@@ -65,12 +65,12 @@ verbs = [{ verb = "get", weight = 9 }, { verb = "delete", weight = 1 }]
     assert_eq!(
         outcome.of("get miss"),
         outcome.all("fill"),
-        "what was deleted and missed was stored again, in its place"
+        "keys that were deleted and then missed were stored again on the same target"
     );
     let grown =
         |name: &str| -> u64 { [0, 1].map(|at: usize| servers[at].counts()[name] - before[at][name]).iter().sum() };
     assert_eq!((grown("get_hits"), grown("get_misses")), (outcome.of("get hit"), outcome.of("get miss")));
     assert_eq!((grown("delete_hits"), grown("cmd_set")), (outcome.of("delete hit"), outcome.all("fill")));
     let gone = outcome.of("delete hit") - outcome.all("fill");
-    assert_eq!(held().iter().sum::<u64>(), 3_000 - gone, "no key is on both");
+    assert_eq!(held().iter().sum::<u64>(), 3_000 - gone, "no key is on both servers");
 }

@@ -1,7 +1,7 @@
-//! The generator against the servers that people run: Debian's memcached and redis-server.
+//! Runs the generator against memcached and redis-server, as Debian packages them.
 //!
-//! What the generator says that it did is compared with what the server says that was done to it: number by number, and
-//! exactly. Runs end after so many requests, never after a time.
+//! The tests compare the generator's counts with the server's counters, which must be equal. A run ends after a number
+//! of requests, never after a time.
 
 mod common;
 mod ketama;

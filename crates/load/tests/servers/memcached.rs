@@ -1,4 +1,4 @@
-//! Both of memcached's protocols: every verb, with both sides' counts.
+//! Tests every verb of both memcached protocols, and compares the counts of generator and server.
 
 use base::clock::UnixMillis;
 use gannet_load::engine::{Control, run};
@@ -6,7 +6,8 @@ use gannet_load::workload::source::RequestSource;
 
 use super::common::{Outcome, Server, Where, config, load, prefill, since, workload};
 
-/// Values that are checked, and everything that may be done to them. Keys are few, so that most requests meet.
+/// A workload with checked values and all verbs that keep values checkable. It has few keys, so most requests find
+/// theirs.
 const CHECKED: &str = r#"
 verify = true
 seed = 7
@@ -31,17 +32,17 @@ fn checked(protocol: &str) -> String {
     format!("protocol = \"{protocol}\"\n{CHECKED}")
 }
 
-/// What holds of both protocols after [`CHECKED`].
+/// Asserts the conditions that hold for both protocols after [`CHECKED`].
 fn nothing_wrong(outcome: &Outcome) {
     let totals = outcome.run.bulk.totals;
     assert_eq!((totals.errors, totals.wrong, outcome.tally.values_wrong), (0, 0, 0), "{:?}", outcome.counts);
     assert_eq!(outcome.tally.follow_ups_dropped, 0);
     for verb in ["get", "get of 7", "gets", "gets of 3", "set", "add", "replace", "cas", "delete", "touch"] {
-        assert!(outcome.all(verb) > 100, "{verb} was hardly asked: {:?}", outcome.counts);
+        assert!(outcome.all(verb) > 100, "too few requests of {verb}: {:?}", outcome.counts);
     }
     for both in ["get", "get of 7", "add", "replace", "cas", "delete", "touch"] {
         let (hit, miss) = (outcome.of(&format!("{both} hit")), outcome.of(&format!("{both} miss")));
-        assert!(hit > 0 && miss > 0, "{both} went one way alone: {:?}", outcome.counts);
+        assert!(hit > 0 && miss > 0, "{both} had only hits or only misses: {:?}", outcome.counts);
     }
 }
 
@@ -63,7 +64,8 @@ fn text_commands_are_counted_as_memcached_counts_them() {
     assert_eq!(server("delete_hits"), outcome.of("delete hit"));
     assert_eq!(server("delete_misses"), outcome.of("delete miss"));
     assert_eq!((server("touch_hits"), server("touch_misses")), (outcome.of("touch hit"), outcome.of("touch miss")));
-    // memcached counts its listener too; one connection looked whether it is up, one asks for this.
+    // memcached also counts its listener, the connection that checked whether the server is up, and the connection that
+    // reads the counters.
     assert_eq!(server("total_connections"), 6 + 1 + 2);
 }
 
@@ -74,7 +76,7 @@ fn meta_commands_are_counted_as_memcached_counts_them() {
     let outcome = load(&workload, 30_000);
     nothing_wrong(&outcome);
     let server = since(&Default::default(), &server.counts());
-    // A touch is an `mg` with a new time to live: it finds its key as a touch does.
+    // The touch verb is sent as an `mg` with a new time to live, and memcached counts it as a touch.
     assert_eq!(server("get_hits") + server("touch_hits"), outcome.tally.keys_found + outcome.of("touch hit"));
     assert_eq!(server("touch_hits"), outcome.of("touch hit"));
     assert_eq!(server("get_misses") + server("touch_misses"), outcome.tally.keys_missed);
@@ -120,7 +122,7 @@ verbs = [
         assert_eq!(outcome.all("gat"), server("touch_hits"));
         assert_eq!((outcome.all("delete"), outcome.of("delete hit")), (server("delete_misses"), 0));
         assert_eq!((server("incr_hits"), server("incr_misses")), (outcome.of("incr hit"), 0));
-        assert!(outcome.of("incr error") > 100, "text is no number: {:?}", outcome.counts);
+        assert!(outcome.of("incr error") > 100, "incr of a text is an error: {:?}", outcome.counts);
         assert_eq!(outcome.of("verbosity error"), outcome.all("verbosity"));
         assert_eq!(outcome.run.bulk.totals.errors, outcome.of("incr error") + outcome.of("verbosity error"));
     }
@@ -175,8 +177,8 @@ verbs = [{ verb = "ma", flags = "N0 J10 D3 v" }, { verb = "ma", flags = "MD" }]
     assert!(stored > 0);
     let server = since(&Default::default(), &server.counts());
     assert_eq!(outcome.run.bulk.totals.errors, 0, "{:?}", outcome.counts);
-    assert_eq!(outcome.of("ma miss"), server("decr_misses"), "only what counts down wants a number to be there");
-    // Each key is made once by an `ma` with N, which is neither a hit nor a miss of memcached's.
+    assert_eq!(outcome.of("ma miss"), server("decr_misses"), "only a decrement misses an absent key");
+    // An `ma` with N creates each of the 30 keys once; memcached counts that neither as a hit nor as a miss.
     assert_eq!(outcome.of("ma hit"), server("incr_hits") + server("decr_hits") + 30);
     assert_eq!(server("incr_misses"), 0);
 }
@@ -229,7 +231,7 @@ verbs = [{ verb = "get" }]
     let server = Server::memcached(Where::Tcp, &[]);
     let workload = workload(text, &[&server]);
     prefill(&workload);
-    // One byte of another value, a value of another length, and the value of a neighbour.
+    // A value with a flipped bit, a value of another length, and the value of another key.
     for number in 0..10 {
         let key = |number: u32| format!("w:{number:014}");
         let head = format!("VALUE {} 0 50\r\n", key(number));
@@ -282,6 +284,6 @@ fn connections_authenticate_to_server_that_requires_it() {
         line.parse().expect("a number")
     };
     assert_eq!((outcome.of("get hit"), outcome.of("set hit")), (told("get_hits"), told("cmd_set") - 100));
-    assert_eq!((told("auth_cmds"), told("auth_errors")), (5 + 5 + 5 + 1, 5), "one more asks for this");
+    assert_eq!((told("auth_cmds"), told("auth_errors")), (5 + 5 + 5 + 1, 5), "one more connection reads the counters");
     std::fs::remove_file(users).expect("it was there");
 }

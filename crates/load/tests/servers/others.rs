@@ -1,4 +1,4 @@
-//! Beside other generators: the same requests to the same server, and one counter for both.
+//! Compares the generator with other generators: equal requests to the same server, measured by the server's counters.
 
 use std::process::{Command, Output, Stdio};
 
@@ -29,8 +29,8 @@ fn as_many_requests_as_redis_benchmark_sends_are_as_many_to_the_server() {
         let ours = since(&between, &server.counts());
         assert_eq!((ours(counter), outcome.all(verb)), (REQUESTS, REQUESTS), "{verb}");
         let found = (ours("keyspace_hits"), ours("keyspace_misses"));
-        assert_eq!(found, (outcome.of("get hit"), outcome.of("get miss")), "keys are spelled as redis-benchmark's");
-        assert!(verb == "set" || found.0 > REQUESTS / 100, "some of them were stored by either: {found:?}");
+        assert_eq!(found, (outcome.of("get hit"), outcome.of("get miss")), "the keys are those of redis-benchmark");
+        assert!(verb == "set" || found.0 > REQUESTS / 100, "some keys were stored by either generator: {found:?}");
     }
 }
 
@@ -42,7 +42,7 @@ fn as_many_requests_as_memcaslap_sends_are_as_many_to_the_server() {
     succeeds(Command::new("memcaslap").args(args).arg(REQUESTS.to_string()));
     let between = server.counts();
     let theirs = since(&before, &between);
-    // It stores every connection's window of keys first, and asks for nine values for each that it stores.
+    // memcaslap first stores the keys of every connection's window, then sends nine gets per set.
     assert!(theirs("cmd_get") > 0 && theirs("cmd_get") <= REQUESTS + 64, "{}", theirs("cmd_get"));
     let text = "protocol = \"memcache\"\nverify = true\n[connections]\ncount = 8\n[[keys]]\ncount = 8192\n\
                 key_bytes = \"64B\"\nvalue_bytes = \"1KiB\"\n\

@@ -1,8 +1,8 @@
-//! RESP2 and RESP3: every verb, with both sides' counts.
+//! Tests every verb of RESP2 and RESP3, and compares the counts of generator and server.
 
 use super::common::{Outcome, Server, Where, load, prefill, since, workload};
 
-/// Strings that are checked.
+/// A workload of strings whose values are checked.
 const STRINGS: &str = r#"
 verify = true
 seed = 5
@@ -22,7 +22,7 @@ verbs = [
 ]
 "#;
 
-/// Hashes that are checked, and connections that say something first.
+/// A workload of hashes whose values are checked, over connections that authenticate and select a database first.
 const HASHES: &str = r#"
 verify = true
 [auth]
@@ -48,7 +48,7 @@ verbs = [{ verb = "ping" }]
 fn both_ways(outcome: &Outcome, verbs: &[&str]) {
     for verb in verbs {
         let (hit, miss) = (outcome.of(&format!("{verb} hit")), outcome.of(&format!("{verb} miss")));
-        assert!(hit > 0 && miss > 0, "{verb} went one way alone: {:?}", outcome.counts);
+        assert!(hit > 0 && miss > 0, "{verb} had only hits or only misses: {:?}", outcome.counts);
     }
 }
 
@@ -80,7 +80,7 @@ fn strings_in(protocol: &str) {
 fn hash_counts_match_redis_stats_with_password_and_database() {
     let connections = 4;
     let greeted = hashes_in("resp");
-    // One more asks for the counters.
+    // One more connection reads the counters.
     assert_eq!((greeted("auth.calls"), greeted("select.calls")), (connections + 1, connections + 1));
     let greeted = hashes_in("resp3");
     assert_eq!((greeted("hello.calls"), greeted("select.calls")), (connections, connections + 1));
@@ -132,22 +132,26 @@ verbs = [
     let counters = server.ask(&mget_of_all("c:", 40), "$-1\r\n");
     let counters = counters.lines().filter(|line| !line.starts_with(['*', '$']));
     let sum: i64 = counters.map(|line| line.parse::<i64>().expect("a counter")).sum();
-    assert_eq!(sum, 7 * outcome.of("incr hit") as i64 - 2 * outcome.of("decr hit") as i64, "each was counted once");
+    assert_eq!(
+        sum,
+        7 * outcome.of("incr hit") as i64 - 2 * outcome.of("decr hit") as i64,
+        "each request changed its counter once"
+    );
     let server = since(&Default::default(), &server.counts());
-    assert_eq!((server("keys"), server("set.calls")), (80, 80), "nothing but the prefill made keys");
+    assert_eq!((server("keys"), server("set.calls")), (80, 80), "only the prefill created keys");
     assert_eq!((server("incrby.calls"), server("decrby.calls")), (outcome.all("incr"), outcome.all("decr")));
     for verb in ["append", "setrange", "strlen", "hget", "getex"] {
         assert!(outcome.all(verb) > 100, "{:?}", outcome.counts);
         assert_eq!(server(&format!("{verb}.calls")), outcome.all(verb), "{verb}");
     }
-    assert_eq!(outcome.of("getex miss"), outcome.all("getex"), "nobody stored those keys");
-    assert_eq!(outcome.of("hget error"), server("hget.failed"), "a string is no hash");
+    assert_eq!(outcome.of("getex miss"), outcome.all("getex"), "those keys were never stored");
+    assert_eq!(outcome.of("hget error"), server("hget.failed"), "HGET of a string is an error");
     assert_eq!(outcome.of("hget error"), outcome.all("hget"));
     assert_eq!(outcome.of("nosuchcommand error"), outcome.all("nosuchcommand"));
     assert_eq!(outcome.run.bulk.totals.errors, server("total_error_replies"));
 }
 
-/// `MGET` of every key of a space of `count` keys of 16 bytes, and of one that is not there.
+/// Returns an `MGET` of all `count` keys of a space with keys of 16 bytes, and of a key that does not exist.
 fn mget_of_all(prefix: &str, count: u64) -> String {
     let digits = 16 - prefix.len();
     let keys: Vec<String> = (0..count).map(|number| format!("{prefix}{number:0digits$}")).collect();

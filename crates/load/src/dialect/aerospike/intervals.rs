@@ -161,8 +161,11 @@ mod tests {
         reads.response.record_n(1_500_000, 60);
         let second = lines.lines(&[counts(10, 0, 0, 500_000), reads], 3 * S, 0, false).unwrap();
         assert!(second.contains("write(tps=0 ") && second.contains("read(tps=30 timeouts=0"), "{second}");
-        assert!(second.contains("read       0%  100%    0%"), "only what came since: {second}");
-        assert_eq!(lines.lines(&[], 3 * S, 0, true), None, "nothing came since");
+        assert!(
+            second.contains("read       0%  100%    0%"),
+            "only the requests since the previous interval: {second}"
+        );
+        assert_eq!(lines.lines(&[], 3 * S, 0, true), None, "no interval since the last lines");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl LatencyTable {
         }
         let mut line = format!("{:6} {:>6}", "", format!("<=1{}", self.unit.1));
         for (head, _) in self.limits() {
-            write!(line, " {:>width$}", head, width = head.len().max(5)).expect("a string takes any text");
+            write!(line, " {:>width$}", head, width = head.len().max(5)).expect("writing to a string does not fail");
         }
         line
     }
@@ -95,7 +95,8 @@ impl LatencyTable {
         let mut line = format!("{name:6} {:>6}", percent(times.share_within(self.unit.0)));
         for (head, limit_ns) in self.limits() {
             let longer = 1.0 - times.share_within(limit_ns);
-            write!(line, " {:>width$}", percent(longer), width = head.len().max(5)).expect("a string takes any text");
+            write!(line, " {:>width$}", percent(longer), width = head.len().max(5))
+                .expect("writing to a string does not fail");
         }
         line
     }
@@ -112,7 +113,7 @@ fn ycsb(name: &str, times: &Histogram) -> String {
         ("99thPercentileLatency(us)", us(times.quantile_ns(0.99) as f64)),
     ];
     for (fact, value) in facts {
-        write!(lines, "\n[{name}], {fact}, {value:.1}").expect("a string takes any text");
+        write!(lines, "\n[{name}], {fact}, {value:.1}").expect("writing to a string does not fail");
     }
     lines
 }

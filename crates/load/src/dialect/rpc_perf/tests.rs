@@ -67,7 +67,7 @@ fn a_file_of_version_5_runs_as_it_is() {
     let addresses: Vec<&str> = workload.targets.iter().map(|target| target.address.as_str()).collect();
     assert_eq!(addresses, ["127.0.0.1:11211", "unix:/run/m.sock"]);
     assert_eq!((workload.connections, workload.threads, workload.depth), (40, 4, 2));
-    assert_eq!(workload.tls, Some(link::tls::TlsSettings::default()), "the section alone secures connections");
+    assert_eq!(workload.tls, Some(link::tls::TlsSettings::default()), "an empty [tls] section enables TLS");
     let files = "[tls]\nca_file = \"a\"\nprivate_key = \"k\"\ncertificate_chain = \"c\"";
     let tls = read(&CURRENT.replace("[tls]", files)).workload.tls.unwrap();
     let named = |path: &str| Some(std::path::PathBuf::from(path));

@@ -10,7 +10,7 @@ use link::Moved;
 /// Name of the fault of a connection whose greeting got an error.
 pub(crate) const GREETING_REFUSED: &str = "greeting-refused";
 
-/// The reason why received bytes cannot be parsed further.
+/// The reason why the bytes received on a connection cannot be parsed further.
 pub(super) enum Unread {
     /// The bytes from this offset on are not a reply, for this reason.
     Garbage(usize, &'static str),

@@ -89,7 +89,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         self.take_down(index, now_ns);
     }
 
-    /// Handles a failed connection: its requests in flight are lost, and their waiting time counts.
+    /// Handles a failed connection: its requests in flight count as lost, with the time that they have waited.
     pub(super) fn lose(&mut self, index: usize, now_ns: u64, name: &str, what: &str) {
         let connection = &mut self.connections[index];
         let target = &self.settings.names[connection.target];

@@ -1,4 +1,4 @@
-//! The end of a run, and the requests that are given up then.
+//! Ends a run and gives up its outstanding requests.
 
 use super::{Core, Pacing};
 use crate::engine::connection::ConnectionState;

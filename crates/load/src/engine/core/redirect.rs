@@ -1,4 +1,4 @@
-//! Redirected requests: a reply sent them to another target, because a hash slot has moved or is moving.
+//! Redirects: the server's reply sends a request to another target, because a hash slot has moved or is moving.
 //!
 //! ```text
 //!   sent ---> MOVED ---> waits for room at the other target ---> sent again ---> replied

@@ -58,8 +58,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Hands the requests of one instant to a connection with room for all of them. Returns false if the rest of them
-    /// waits for room.
+    /// Hands the requests of one instant to connections with room. Returns false if some of the requests still wait for
+    /// room.
     fn let_batch_out(&mut self, intended_ns: u64, now_ns: u64) -> bool {
         if self.batch_left == 0 {
             self.batch += 1;
@@ -111,8 +111,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// Returns a connection that got a request to its list, if it has room: at the front, or behind all others. A
-    /// connection whose batch continues goes to the front, regardless of its room. Marks its bytes for sending.
+    /// Puts a connection that was handed a request back into its list, if it has room: at the front if `in_front`,
+    /// otherwise at the back. If its batch continues (`goes_on`), the connection is put at the front even without room.
+    /// Marks its bytes for sending.
     pub(super) fn hand_back(&mut self, index: u32, list: usize, in_front: bool, goes_on: bool) {
         let connection = &mut self.connections[index as usize];
         if goes_on {

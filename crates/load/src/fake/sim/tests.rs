@@ -89,7 +89,7 @@ fn poisson_arrivals_at_queue_match_computed_waits() {
     let snapshot = simulated(&script, &config, 10_000.0);
     assert_eq!(classes(&snapshot.response), classes(&response));
     assert_eq!(classes(&snapshot.service), classes(&service));
-    assert!(snapshot.totals.late_for_room > 0, "four in flight are not always enough");
+    assert!(snapshot.totals.late_for_room > 0, "some requests wait because four are in flight");
     // M/D/1 at a load of 0.8: the mean wait is load / (2 (1 - load)) of the service time.
     let wait_ns = snapshot.response.mean_ns() - 80_000.0;
     assert!((wait_ns / 160_000.0 - 1.0).abs() < 0.1, "{wait_ns}");
@@ -104,7 +104,7 @@ fn stall_is_measured_by_open_loop_and_missed_by_closed_loop() {
     assert_eq!(classes(&snapshot.response), classes(&response));
     assert_eq!(classes(&snapshot.service), classes(&service));
     assert!(snapshot.response.quantile_ns(0.99) > 350 * MS, "5 % of the requests were due within the stall");
-    assert!(snapshot.service.quantile_ns(0.99) < MS, "only one was in flight");
+    assert!(snapshot.service.quantile_ns(0.99) < MS, "at most one request was in flight");
     assert!(snapshot.totals.late_for_room > 400);
     let closed = simulated(&script, &Config { load: Load::Closed, ..config(1, 1) }, 0.0);
     assert!(closed.response.quantile_ns(0.999) < MS, "the blind spot of a closed loop");
@@ -142,7 +142,7 @@ fn unsent_requests_are_counted_with_their_wait() {
     let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
     let totals = snapshot.totals;
     assert_eq!(totals.due, 3_000);
-    assert_eq!(snapshot.response.count(), 3_000, "each request that was due is in the figures once");
+    assert_eq!(snapshot.response.count(), 3_000, "the figures contain each due request once");
     assert_eq!(totals.answered + totals.lost + totals.unsent, 3_000);
     assert!((1_099..=1_101).contains(&totals.answered), "{}", totals.answered);
     assert!(totals.unsent > 1_800 && snapshot.response.max_ns() >= 700 * MS, "{totals:?}");
@@ -181,7 +181,7 @@ fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
         }
     }
     let (snapshot, net) = simulate(net, &config, Changing(OneKeyRequests::new(100), 0, &control), &control).unwrap();
-    // 2 s at 1000, 2 s at 4000, 6 s at 500; the change is taken up with the turn behind the request.
+    // 2 s at 1000, 2 s at 4000, 6 s at 500. The core applies a change in the turn after the request that made it.
     assert!((12_997..=13_003).contains(&net.requests()), "{}", net.requests());
     assert_eq!(snapshot.totals.due, net.requests());
     assert_eq!(snapshot.lateness.max_ns(), 0);
@@ -194,7 +194,7 @@ fn generator_lateness_is_separated_from_server_lateness() {
     let net = SimNet::new(Script::fixed(300_000), 100, 8).with_oversleep(2 * MS);
     let config = Config { duration_ns: 2 * S, ..config(8, 1) };
     let (snapshot, _) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(100.0)).unwrap();
-    assert_eq!(snapshot.totals.late_by_generator, snapshot.totals.sent - 1, "all but the one at the start");
+    assert_eq!(snapshot.totals.late_by_generator, snapshot.totals.sent - 1, "every request except the first");
     assert_eq!(snapshot.totals.late_for_room, 0);
     let limits = crate::engine::limits(&crate::engine::GeneratorUse::default(), &snapshot, MS);
     assert!(matches!(limits[..], [crate::engine::Limit::Late { .. }]), "{limits:?}");
@@ -219,8 +219,8 @@ fn server_close_or_garbage_loses_only_in_flight_requests() {
         let fault = snapshot.faults.iter().find(|fault| fault.name == name).unwrap();
         assert_eq!(fault.count, 20, "{name}");
         assert!(fault.first.starts_with("127.0.0.1:1: "), "{}", fault.first);
-        // The last one breaks at the end, when none is made any more.
-        assert_eq!(totals.connects, 3 + 19, "{name}: every one was made again");
+        // The last failure is at the end of the run, when connections are no longer reopened.
+        assert_eq!(totals.connects, 3 + 19, "{name}: every other failed connection was reopened");
         let lost = snapshot.cells.iter().filter(|cell| cell.fate == Fate::Lost);
         assert_eq!(lost.map(|cell| cell.response.count()).sum::<u64>(), totals.lost);
     }
@@ -276,7 +276,7 @@ fn a_shape_without_a_request_for_long_ends_all_the_same() {
     let shape = RateShape::OnOff { on_ns: 10 * MS, off_ns: 990 * MS };
     let load = Load::Open(SendPlan::Rate { pace: Spacing::Even, shape });
     let snapshot = simulated(&Script::fixed(MS), &Config { load, ..config(16, 16) }, 100.0);
-    assert_eq!(snapshot.totals.answered, 1_000, "the mean rate is the one asked for");
+    assert_eq!(snapshot.totals.answered, 1_000, "the mean rate equals the requested rate");
     let silent = simulated(&Script::fixed(MS), &config(1, 1), 0.0);
     assert_eq!((silent.totals.due, silent.measured_ns), (0, 10 * S));
 }
@@ -290,11 +290,11 @@ fn blind_sending_follows_schedule_and_counts_received_bytes() {
     assert_eq!((snapshot.totals.sent, net.requests()), (5_000, 5_000));
     let answer_bytes = OneKeyRequests::answer_of(100).len() as u64;
     assert!(snapshot.totals.bytes_received > 4_900 * answer_bytes);
-    assert_eq!(snapshot.service.count(), 0, "no answer is matched");
+    assert_eq!(snapshot.service.count(), 0, "no reply is matched with a request");
 }
 
-/// As [`computed`], of batches of `batch` requests that are due at the instants of `intended_ns`, of which each waits
-/// until there is room for it whole.
+/// Computes the times as [`computed`] does, for batches of `batch` requests that are due at the instants `intended_ns`.
+/// A batch waits until the connection has room for all its requests.
 fn computed_batches(script: &Script, intended_ns: &[u64], batch: usize, depth: usize) -> (Histogram, Histogram) {
     let (mut response, mut service) = (Histogram::new(), Histogram::new());
     let (mut answers, mut free_ns): (Vec<u64>, u64) = (Vec::new(), 0);
@@ -315,7 +315,8 @@ fn computed_batches(script: &Script, intended_ns: &[u64], batch: usize, depth: u
 
 #[test]
 fn batch_is_sent_in_a_single_send_and_timed_from_its_due_instant() {
-    // 2500 batches of 8: one of 20 us a request takes 160 us, and a batch comes each 4 ms. Then one that is held up.
+    // 2500 batches of 8, one every 4 ms. At 20 us per request a batch takes 160 us; at 600 us it takes 4.8 ms, so later
+    // batches wait for room.
     for (service_ns, depth) in [(20_000, 8), (20_000, 32), (600_000, 8), (600_000, 16)] {
         let script = Script::queue(service_ns);
         let config = Config { batch: 8, duration_ns: 10 * S, drain_ns: 10 * S, ..config(1, depth) };
@@ -327,7 +328,7 @@ fn batch_is_sent_in_a_single_send_and_timed_from_its_due_instant() {
         assert_eq!(snapshot.totals.answered, 20_000);
         let others: Vec<_> = net.sends().keys().filter(|requests| *requests % 8 != 0).collect();
         assert!(others.is_empty() && net.sends()[&8] > 2_000, "{:?}", net.sends());
-        assert_eq!(snapshot.timeline[4].rate_per_s, 2_000.0, "the rate is one of requests");
+        assert_eq!(snapshot.timeline[4].rate_per_s, 2_000.0, "the rate counts requests, not batches");
     }
 }
 
@@ -342,7 +343,7 @@ fn batches_round_robin_over_connections_and_follow_live_rate() {
             self.0.verbs()
         }
         fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> crate::traffic::Pending {
-            // Batch number b is on connection b modulo 4, whole.
+            // All requests of batch b are on connection b modulo 4.
             assert_eq!(connection as u64, self.2 / 10 % 4, "request {}", self.2);
             self.2 += 1;
             if self.2 == 1_000 {
@@ -362,7 +363,7 @@ fn batches_round_robin_over_connections_and_follow_live_rate() {
         }
     }
     let (snapshot, net) = simulate(net, &config, Faster(OneKeyRequests::new(100), &control, 0), &control).unwrap();
-    // A second at 1000 and one at 3000, by tens.
+    // One second at 1000 and one second at 3000 requests per second, in batches of ten.
     assert!((3_970..=4_030).contains(&snapshot.totals.due), "{:?}", snapshot.totals);
     assert_eq!(net.sends().keys().copied().collect::<Vec<_>>(), [10]);
     assert_eq!(snapshot.totals.answered, snapshot.totals.due);
@@ -375,7 +376,7 @@ fn a_closed_loop_of_batches_sends_the_next_when_it_fits_whole() {
         let config = Config { batch: 8, load, requests_max: Some(1_003), ..config(2, depth) };
         let net = SimNet::new(Script::queue(50_000), 100, 2);
         let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(0.0)).unwrap();
-        assert_eq!((snapshot.totals.answered, net.requests()), (1_003, 1_003), "the last batch has three");
+        assert_eq!((snapshot.totals.answered, net.requests()), (1_003, 1_003), "the last batch has three requests");
         assert_eq!(net.sends().keys().max(), Some(&largest), "{:?}", net.sends());
         let whole: u64 = net.sends().iter().filter(|(requests, _)| **requests % 8 == 0).map(|(_, sends)| sends).sum();
         assert!(whole >= 62 && net.sends().keys().filter(|requests| *requests % 8 != 0).count() <= 1);
@@ -389,7 +390,7 @@ fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
     let net = SimNet::new(Script::fixed(MS), 100, 2);
     let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(5_000.0)).unwrap();
     assert_eq!((snapshot.totals.sent, net.requests(), net.sends()[&50]), (5_000, 5_000, 100));
-    // Without a plan nothing is waited for but room to send: here there is room at once, so that no time passes.
+    // Without a plan, a thread waits only for room to send. The simulated server always has room, so no time passes.
     let config = Config { load: Load::Blind(None), requests_max: Some(100_000), ..config };
     let net = SimNet::new(Script::fixed(MS), 100, 2);
     let (snapshot, net) = simulate(net, &config, OneKeyRequests::new(100), &Control::new(0.0)).unwrap();
@@ -402,7 +403,7 @@ fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
     assert!(totals.unsent > 1_800, "{totals:?}");
 }
 
-/// Lines of which every tenth is sent from the first target to the second, `times` times.
+/// Requests of which every tenth gets a redirect to the second target, the number of times in the last field.
 struct Moving(OneKeyRequests, u64, u32);
 
 impl Traffic for Moving {
@@ -461,7 +462,7 @@ fn redirected_request_counts_once_with_total_time() {
         expected.record_n(2 * MS, 200);
         assert_eq!(classes(&snapshot.response), classes(&expected));
         assert_eq!(classes(&snapshot.service), classes(&expected));
-        assert_eq!(snapshot.lateness.count(), 2_000, "it is sent once as far as the schedule goes");
+        assert_eq!(snapshot.lateness.count(), 2_000, "the lateness of a redirected request is recorded once");
     }
 }
 

@@ -31,7 +31,7 @@ impl Alias {
         let mut cells: Vec<Cell> = (0..count).map(|own| Cell { threshold: u64::MAX, other: own }).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) = (0..count).partition(|index| parts[*index as usize] < 1.0);
         while let (Some(from), Some(to)) = (small.pop(), large.last().copied()) {
-            // The small index keeps its part of the cell; the large index fills the rest.
+            // The index with the small weight gets its share of the cell; an index with a large weight fills the rest.
             let part = parts[from as usize];
             cells[from as usize] = Cell { threshold: (part * 2f64.powi(64)) as u64, other: to };
             parts[to as usize] -= 1.0 - part;

@@ -38,15 +38,15 @@ enum OrderDistribution {
 pub struct ThreadShare {
     first: u64,
     stride: u64,
-    /// Count of numbers in the part.
+    /// Count of numbers in the share.
     pub count: u64,
 }
 
 impl ThreadShare {
-    /// The empty part.
+    /// The empty share.
     pub const EMPTY: Self = Self { first: 0, stride: 1, count: 0 };
 
-    /// Returns the part of `count` numbers for thread `thread` of `threads`. With more threads than numbers, some
+    /// Returns the share of `count` numbers for thread `thread` of `threads`. With more threads than numbers, some
     /// threads share a number, so that every thread has one.
     pub fn new(count: u64, thread: u64, threads: u64) -> Self {
         let first = thread % threads.min(count);
@@ -234,7 +234,10 @@ mod tests {
             let mut seen = vec![false; bound as usize];
             for number in 0..bound {
                 let place = scatter.place(number) as usize;
-                assert!(!std::mem::replace(&mut seen[place], true), "{number} of {bound} meets another");
+                assert!(
+                    !std::mem::replace(&mut seen[place], true),
+                    "{number} of {bound} has the same place as another number"
+                );
             }
         }
         let scatter = Scatter::new(1_000_000);
@@ -258,7 +261,7 @@ mod tests {
         assert_fits(&zipf, &by_rank(&|rank| (rank as f64 + 1.0).powf(-0.99)));
         let hot = counts(&Order::Hot { keys: Share(0.1), requests: Share(0.9) }, 1000, 300_000);
         assert_fits(&hot, &by_rank(&|rank| if rank < 100 { 9.0 } else { 1.0 / 9.0 }));
-        // Of 1000 keys 10, 190 and 800, with the groups' weights.
+        // The groups scale to 10, 190 and 800 of the 1000 keys.
         let groups = Order::Groups(vec![(1, 50.0), (19, 30.0), (80, 20.0)]);
         let weight = |rank| match rank {
             0..10 => 5.0,
@@ -278,7 +281,7 @@ mod tests {
                 for _ in 0..chooser.part.count {
                     seen[chooser.draw(&mut prng, false) as usize] += 1;
                 }
-                assert_eq!(chooser.draw(&mut prng, false), thread, "the next round begins");
+                assert_eq!(chooser.draw(&mut prng, false), thread, "the sequence starts again");
             }
             assert!(seen.iter().all(|times| *times == 1), "{count} keys, {threads} threads: {seen:?}");
         }

@@ -25,13 +25,13 @@ fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: 
         match progress {
             ReplyProgress::Done { outcome, .. } => {
                 let left: usize = shown.len() + pieces.map(<[u8]>::len).sum::<usize>();
-                return if left == 0 { Ok(outcome) } else { Err(format!("{left} bytes were left")) };
+                return if left == 0 { Ok(outcome) } else { Err(format!("{left} bytes remained")) };
             }
             ReplyProgress::Garbage(text) => return Err(text.to_owned()),
-            ReplyProgress::Elsewhere { target } => return Err(format!("it is at {target}")),
+            ReplyProgress::Elsewhere { target } => return Err(format!("redirected to {target}")),
             ReplyProgress::More => match pieces.next() {
                 Some(piece) => shown.extend_from_slice(piece),
-                None => return Err(format!("more was wanted behind {:?}", String::from_utf8_lossy(answer))),
+                None => return Err(format!("incomplete reply {:?}", String::from_utf8_lossy(answer))),
             },
         }
     }
@@ -235,7 +235,7 @@ fn a_swap_follows_its_read_with_the_token_that_was_read() {
         model.items.values_mut().for_each(|item| item.cas += 1);
         assert_eq!(read(&mut source, &mut pending, &reply, 9), Ok(ReplyOutcome::Hit));
         let counts = drive(&workload, &mut source, &mut model, 1, 9);
-        assert_eq!(outcomes(&counts, "cas"), [0, 1, 0, 0], "somebody stored in between");
+        assert_eq!(outcomes(&counts, "cas"), [0, 1, 0, 0], "another client stored in between");
     }
 }
 
@@ -328,7 +328,7 @@ fn invalid_reply_closes_connection_with_reason() {
         let mut source = source(&workload);
         let mut pending = source.next(0, &mut Vec::new());
         let read = read(&mut source, &mut pending, reply.as_bytes(), usize::MAX);
-        assert!(read.is_err_and(|text| !text.contains("more was wanted")), "{protocol:?}: {reply}");
+        assert!(read.is_err_and(|text| !text.contains("incomplete reply")), "{protocol:?}: {reply}");
     }
 }
 
@@ -574,11 +574,11 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         if verb != Verb::Set {
             assert_eq!(again, request, "{verb:?}");
         }
-        assert_eq!(source.ring.target(&key), 2, "the slot map has learnt it");
+        assert_eq!(source.ring.target(&key), 2, "the slot map was updated");
         let asks = format!("-ASK {slot} :7001\r\n");
         let (used, progress) = source.answer(&mut pending, asks.as_bytes());
         assert_eq!((used, progress), (asks.len(), ReplyProgress::Elsewhere { target: 1 }));
-        assert_eq!(source.ring.target(&key), 2, "an ASK is for one request");
+        assert_eq!(source.ring.target(&key), 2, "an ASK redirect does not update the slot map");
         let mut again = Vec::new();
         source.repeat(&mut pending, &mut again);
         let asking = b"*1\r\n$6\r\nASKING\r\n";
@@ -640,7 +640,10 @@ fn hash_update_reads_first_and_then_writes_on_hit_and_miss() {
             }
             let key = |number: u64| number & ((1 << FIELD_SHIFT) - 1);
             assert!(reads.iter().all(|(verb, _)| verb == "hgetall") && changes.iter().all(|(verb, _)| verb == second));
-            assert!(reads.iter().zip(&changes).all(|(read, change)| key(read.1) == key(change.1)), "of the same key");
+            assert!(
+                reads.iter().zip(&changes).all(|(read, change)| key(read.1) == key(change.1)),
+                "both requests are for the same key"
+            );
             let counts = model.hashes.values().filter_map(|hash| hash.get(&b"n"[..]));
             let sum: i64 = counts.map(|count| String::from_utf8(count.clone()).unwrap().parse::<i64>().unwrap()).sum();
             assert_eq!(
