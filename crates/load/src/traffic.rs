@@ -16,7 +16,7 @@
 pub struct Pending {
     /// Index of the request's verb in [`Traffic::verbs`], under which the reply is recorded.
     pub verb: u8,
-    /// State with which the traffic reads the reply's bytes.
+    /// State of the traffic's parser between two pieces of the reply.
     pub state: u32,
     /// Remaining parts of a reply with several parts, or other state of the traffic.
     pub parts: u32,

@@ -34,8 +34,8 @@ const READY: Duration = Duration::from_secs(60);
 const CLOCK: Duration = Duration::from_secs(5);
 /// Number of clock questions to each agent before a run.
 const ROUNDS: u64 = 8;
-/// Shortest time between the sending of the start message and the start. It is also the default limit of the start's
-/// error. If the user allows a larger error, this time grows with the limit, because the hosts are distant or busy.
+/// Shortest time between the sending of the start message and the start. If the allowed error of the start is
+/// larger, it replaces this time, because the hosts may be distant or busy.
 const START_AHEAD_NS: u64 = 100_000_000;
 /// Time limit for an agent's result after the end of a run.
 const RESULT: Duration = Duration::from_secs(60);

@@ -151,7 +151,7 @@ fn found<'w>(word: &'w str, table: &[Flag]) -> Option<(&'static [&'static str], 
     {
         return Some((names, *takes, Some(value)));
     }
-    // A letter with its value in one word: -k100, -Psecret.
+    // A flag of one letter and its value in one word: -k100, -Psecret.
     let letter = word.get(..2).filter(|letter| letter.starts_with('-') && *letter != "--")?;
     match exact(letter) {
         Some((names, takes)) if *takes != Takes::Nothing => Some((names, *takes, Some(&word[2..]))),

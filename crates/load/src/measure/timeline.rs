@@ -249,7 +249,7 @@ pub struct Timeline {
     slices: Vec<Slice>,
     response: Histogram,
     verbs: Vec<VerbCounts>,
-    /// Unused slices whose memory is reused.
+    /// Slices that are not in use; their memory is reused for later slices.
     spare: Vec<RawSlice>,
     /// Receives every complete slice.
     tap: Option<SyncSender<RawSlice>>,

@@ -26,8 +26,8 @@ fn rate_axis(scale: Scale) -> Axis {
     Axis { label: "requests per second".to_owned(), scale, show: compact }
 }
 
-/// Returns the chart of every trial's rate against the percentile of the tightest objective, with the objective as a
-/// line.
+/// Returns the chart of every trial's rate against the highest percentile that has an objective, with the objective as
+/// a line.
 pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     let search = result.search.as_ref().filter(|search| !search.steps.is_empty())?;
     let share = result.objective_line.map_or(0.999, |line| line.share);

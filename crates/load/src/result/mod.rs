@@ -73,7 +73,7 @@ pub struct RunResult {
     pub arrivals: Arrivals,
     /// The objectives, in words.
     pub objectives: Vec<String>,
-    /// The lowest percentile objective as (share, limit in ns), for plots.
+    /// The objective for the highest percentile as (share, limit in ns), for plots.
     pub objective_line: Option<ObjectiveLine>,
     /// The search, if the run was one.
     pub search: Option<SearchResult>,

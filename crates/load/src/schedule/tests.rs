@@ -149,8 +149,8 @@ fn a_changed_rate_holds_from_its_instant_on_and_nothing_is_lost_or_bunched() {
             _ => RateShape::OnOff { on_ns: 40 * MS, off_ns: 60 * MS },
         };
         let mut intents = Intents::new(&rate(Spacing::Even, shape), 1_000.0, 0, 1, round);
-        // Computes the number of due requests up to each change by the integral. In a third of the rounds, requests are
-        // taken only after later changes.
+        // Computes the number of due requests up to each change by the integral. At a third of the changes, due
+        // requests are not taken before a later change.
         let (mut mass, mut from, mut rate_now) = (0.0, 0u64, 1_000.0);
         let mut taken = 0u64;
         for _ in 0..20 {

@@ -325,7 +325,7 @@ impl Search<'_> {
         let (mut rate, mut kept) = (self.settings.start, None);
         let mut broken = None;
         loop {
-            // A single stall of the machine must not set the bracket.
+            // A single stall of the machine must not end the rise, so a failed trial is repeated.
             let holds = self.judge(rate, TrialPhase::Rise)? || self.judge(rate, TrialPhase::Rise)?;
             match holds {
                 true if rate >= self.settings.rate_max => return Err(End::KeptAtMax),

@@ -28,7 +28,7 @@ struct Current {
     asked: Option<Rate>,
 }
 
-/// The party that may set the rate of a run.
+/// The rule for setting the rate of a run from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freedom {
     /// Any caller may set the rate. It applies to this run and all later runs.

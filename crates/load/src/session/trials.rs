@@ -121,11 +121,12 @@ impl<'a> Trials<'a> {
             let cut = follower.join().unwrap_or_default();
             Ok((run?, cut))
         })?;
-        // The engine reports the begin of its schedule by the wall clock; the session uses the monotonic clock.
+        // The engine reports the start of its schedule by the wall clock. The session converts it to the monotonic
+        // clock.
         let ago_ms = base::clock::UnixMillis::now().0.saturating_sub(run.started_unix_ms);
         self.began_s = (self.started.elapsed().as_secs_f64() - ago_ms as f64 / 1e3).max(0.0);
         self.lines.add(&run.hosts, self.began_s);
-        // The last, shortened slice contains only a few replies, so its rate is meaningless.
+        // The slices after the measured part contain only late replies, so their rates are meaningless.
         let within = run.bulk.timeline.partition_point(|slice| slice.begin_ns < length_ns);
         self.intervals.extend(cut.intervals(&run.bulk.timeline[..within], self.began_s));
         Ok(run)

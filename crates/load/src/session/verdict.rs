@@ -8,7 +8,7 @@ use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
 use page::words::{duration, grouped};
 
-/// Returns the objective for a plot: the highest percentile.
+/// Returns the objective for the highest percentile, for a plot.
 pub fn line(objectives: &[Condition]) -> Option<ObjectiveLine> {
     let percentiles = objectives.iter().filter_map(|objective| match objective.what {
         What::Percentile(share) => Some(ObjectiveLine { share, limit_ns: objective.limit as u64 }),

@@ -115,7 +115,7 @@ pub fn limit(timelines: &[Timeline], broken: &[(f64, f64)]) -> Option<Limit> {
             risen.push((at_s, order, rule, line, value));
         }
     }
-    // Readings of one moment are a few milliseconds apart; within them the order of the rules decides.
+    // Readings taken at the same time are a few milliseconds apart. Among them, the order of the rules decides.
     risen.sort_by_key(|found| ((found.0 / 0.4) as u64, found.1));
     let mut words = risen.iter().map(|(_, _, rule, line, value)| rule.say(*value, &line.unit));
     let what = words.next()?;

@@ -26,7 +26,7 @@ pub fn listener(address: &str) -> Option<u32> {
     owner(&inodes)
 }
 
-/// Returns whether an address belongs to this host: whether a socket can be bound to it.
+/// Returns whether `ip` is an address of this host, by binding a socket to it.
 fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind((ip, 0)).is_ok()
 }

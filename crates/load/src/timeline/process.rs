@@ -106,7 +106,7 @@ pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passe
         FigureReading::new("page faults per second/minor", Unit::Count, total(|t| t.minor_faults)),
         FigureReading::new("page faults per second/major", Unit::Count, total(|t| t.major_faults)),
     ];
-    // A unique name keeps its timeline when the thread is restarted.
+    // A thread with a unique name is displayed without its id, so a restarted thread continues the same timeline.
     for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
         let name = &now[tid].name;
         let is_alone = now.values().filter(|thread| thread.name == *name).count() == 1;

@@ -35,7 +35,7 @@ pub struct ObservedServer {
     rest: u32,
 }
 
-/// Recorded figures of `stats`: the server's name, the timeline's name, the unit.
+/// Recorded figures of `stats`: the name in `stats`, the name of the timeline, the unit.
 const STATS: [(&str, &str, Unit); 12] = [
     ("rusage_user", "CPU reported by the server/user", Unit::SecondsSpent),
     ("rusage_system", "CPU reported by the server/system", Unit::SecondsSpent),
@@ -51,7 +51,7 @@ const STATS: [(&str, &str, Unit); 12] = [
     ("lrutail_reflocked", "locked tail items per second", Unit::PerSecond),
 ];
 
-/// Recorded figures of `INFO`: the server's name, the timeline's name, the unit.
+/// Recorded figures of `INFO`: the name in `INFO`, the name of the timeline, the unit.
 const INFO: [(&str, &str, Unit); 11] = [
     ("used_cpu_user", "CPU reported by the server/user", Unit::SecondsSpent),
     ("used_cpu_sys", "CPU reported by the server/system", Unit::SecondsSpent),
@@ -66,8 +66,8 @@ const INFO: [(&str, &str, Unit); 11] = [
     ("latest_fork_usec", "duration of the latest fork, us", Unit::Count),
 ];
 
-/// Recorded figures of `/metrics`: the server's name, the timeline's name, the unit. Series that differ in labels other
-/// than `worker` are added.
+/// Recorded figures of `/metrics`: the name in `/metrics`, the name of the timeline, the unit. Series that differ in
+/// labels other than `worker` are added.
 const METRICS: [(&str, &str, Unit); 14] = [
     ("gannet_cpu_seconds_total", "CPU reported by the server/all", Unit::SecondsSpent),
     ("gannet_worker_ops_total", "operations per second by worker", Unit::PerSecond),

@@ -23,7 +23,7 @@ pub const BYTES_MAX: u64 = 65_536;
 pub const ONCE_NUMBERS: u64 = 1 << 36;
 
 const DIGITS_64: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-/// The properties of a key that follow from its number.
+/// The property numbers of [`fact`], one per property that follows from a key's number.
 const FACT_KEY_LENGTH: u64 = 1;
 const FACT_VALUE_LENGTH: u64 = 2;
 const FACT_TTL: u64 = 3;

@@ -6,8 +6,8 @@ use gannet_load::workload::source::RequestSource;
 
 use super::common::{Outcome, Server, Where, config, load, prefill, since, workload};
 
-/// A workload with checked values and all verbs that keep values checkable. It has few keys, so most requests find
-/// theirs.
+/// A workload with checked values and all verbs that keep values checkable. It has few keys, so many requests are for
+/// the same keys.
 const CHECKED: &str = r#"
 verify = true
 seed = 7

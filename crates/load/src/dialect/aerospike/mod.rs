@@ -210,7 +210,8 @@ impl Aerospike {
     }
 }
 
-/// Long flags of asbench contain dashes, and its object specifications contain no colon.
+/// Returns the benchmark that `args` belong to. Long flags of asbench contain dashes, and its object specifications
+/// contain no colon.
 fn form_of(args: &[String]) -> Form {
     let value_of = |name: &str| args.windows(2).find(|two| two[0] == name).map(|two| two[1].as_str());
     let own = |word: &String| {
@@ -319,7 +320,7 @@ fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<
     if let Some(set) = flags.text("-s").map(str::to_owned) {
         space.prefix = format!("{set}:");
     }
-    // The legacy flag is the length of the whole key. Without it a key has room for any number.
+    // The legacy flag -l sets the length of the whole key. Without the flag, a key has room for any number.
     let least = space.prefix.len() as u64 + 20;
     space.key_bytes = Sizes::Fixed(flags.count("-l").unwrap_or(least));
     let specification = flags.text("-o").unwrap_or(if form == Form::Java { "I" } else { "I4" }).to_owned();

@@ -172,7 +172,7 @@ fn command<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) ->
     let path = section.path.clone();
     let is_read = verb.is_some_and(|verb| verb.is_some());
     if !is_read {
-        // Settings that belong to lists and sorted sets.
+        // Settings of lists and sorted sets, which have no effect here.
         for key in ["truncate", "start", "end", "by_score"] {
             section.has(key);
         }

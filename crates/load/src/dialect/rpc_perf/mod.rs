@@ -321,7 +321,7 @@ fn workload<'t>(reader: &mut DocumentReader<'t>, root: &mut Section<'_, 't>, map
         reader.fault(0, "workload", "the file describes no requests", "write [[workload.keyspace]] with commands");
         return;
     };
-    // Each thread draws the requests that it sends.
+    // `threads` has no effect here, because each sending thread also draws its requests.
     section.has("threads");
     if section.has("ratelimit") {
         ratelimit(reader, &mut section, mapped);

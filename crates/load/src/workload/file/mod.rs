@@ -154,7 +154,7 @@ fn targets<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, wo
     reader.end(section);
 }
 
-/// An empty table enables TLS with the defaults.
+/// Reads the table `tls`. An empty table enables TLS with the defaults.
 fn tls<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> tls::TlsSettings {
     let mut settings = tls::TlsSettings::default();
     let mut file =

@@ -48,7 +48,7 @@ pub fn names() -> Vec<String> {
     files.chain(twitter).chain(meta).collect()
 }
 
-/// Returns the text of a preset file, as a template for a user's own file. Returns `None` for presets derived from
+/// Returns the text of a preset's file, which a user can copy and edit. Returns `None` for presets derived from
 /// data.
 pub fn text(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)

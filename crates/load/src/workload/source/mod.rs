@@ -44,7 +44,7 @@ const FIELD_SHIFT: u32 = 48;
 /// Largest stored part of an error message, in bytes.
 const SAID_BYTES_MAX: usize = 320;
 
-/// Counts in addition to the figures of each request.
+/// Counts of keys and values, which the figures of single requests do not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerTally {
     /// Number of keys that reads found.
@@ -165,7 +165,7 @@ impl RequestSource {
         }
     }
 
-    /// Returns the counts beyond the figures of each request.
+    /// Returns the counts of keys and values, which the figures of single requests do not contain.
     pub const fn tally(&self) -> AnswerTally {
         self.follow.tally
     }

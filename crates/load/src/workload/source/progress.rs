@@ -134,7 +134,7 @@ impl AnswerState {
         ReplyProgress::Done { outcome, value_bytes }
     }
 
-    /// Records that an `ASKING` precedes the request.
+    /// Records that the request is preceded by an `ASKING`, whose reply comes first.
     pub fn needs_leave(&mut self) {
         self.flags |= ASKED;
     }

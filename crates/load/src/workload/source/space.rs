@@ -29,7 +29,7 @@ pub struct Space {
     pub values: Arc<Values>,
     /// Number of fields of a hash.
     pub fields: u32,
-    /// Fields that a command names, by default.
+    /// Chooses the keys of the requests.
     chooser: Chooser,
     /// Number of coins, of 2^64, that select a key that is requested once.
     once: u64,
