@@ -38,7 +38,7 @@ const CASES: [Case; 14] = [
                verbs = [{ verb = \"get\", keys = 3 }]\n",
         says: &["targets.placement: ", "request one key at a time"],
     },
-    Case { text: "verify = true\n[connections]\nblind = true\n", says: &["verify: ", "remove one of the two settings"] },
+    Case { text: "verify = true\n[connections]\nblind = true\n", says: &["verify: ", "remove one of the two"] },
     Case { text: "[[keys]]\ncount = 10000\nkey_bytes = \"2B\"\n", says: &["keys[0].key_bytes: ", "use at least"] },
     Case { text: "name = \n[[keys]]\ncount = 5\n", says: &[":2: "] },
     Case { text: "[targets]\naddresses = [\"nowhere\"]\n", says: &["targets.addresses[0]: ", "HOST:PORT"] },
