@@ -1,6 +1,7 @@
-//! A warm worker allocates nothing for any ordinary request.
+//! Tests that a warm worker allocates nothing for ordinary requests.
 //!
-//! The worker is turned on the test's own thread, where every allocation is counted; the client is another thread.
+//! The worker's iterations run on the test's thread, where every allocation is counted. The client runs on another
+//! thread.
 
 mod common;
 
@@ -20,7 +21,7 @@ use std::sync::mpsc::sync_channel;
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
-/// What one round sends, and what it reads.
+/// Returns the memcached requests of one round, each with its expected reply.
 fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
     let hundred: Vec<u8> = (0..100).flat_map(|_| b"get small\r\n".to_vec()).collect();
     let hundred_replies: Vec<u8> = (0..100).flat_map(|_| value("small", &pattern(200))).collect();
@@ -56,7 +57,7 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
     exchanges
 }
 
-/// The same of Redis's clients.
+/// Returns the Redis requests of one round, each with its expected reply.
 fn resp_round() -> Vec<(Vec<u8>, Vec<u8>)> {
     let bulk = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     let (small, mid, long) = (pattern(200), pattern(20_000), pattern(100_000));
@@ -92,7 +93,7 @@ fn resp_round() -> Vec<(Vec<u8>, Vec<u8>)> {
     exchanges
 }
 
-/// One thread is counted at a time, so both back ends and both protocols are here in one test.
+/// Allocations are counted on one thread at a time, so one test covers both reactors and both protocols.
 #[test]
 fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
     for protocol in [Protocol::Memcache, Protocol::Resp] {

@@ -1,4 +1,5 @@
-//! The server without free file descriptors. Alone in its process, because the limit applies to the whole process.
+//! Tests a server without free file descriptors. The test has its own process, because the limit applies to the whole
+//! process.
 
 mod common;
 
@@ -6,7 +7,8 @@ use common::{Client, config, start, tcp, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 
-/// Lets the process have as many descriptors as it has, gaps filled, and returns what fills them.
+/// Lowers the limit of descriptors to the number in use, and fills all gaps below it. Returns the files that fill the
+/// gaps.
 fn use_up() -> Vec<std::fs::File> {
     let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
     let highest = numbers.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u64>().ok()).max();
@@ -22,7 +24,7 @@ fn descriptor_exhaustion_refuses_clients_without_spinning_the_acceptor() {
     old.ask(b"get x\r\n", b"END\r\n");
     let before = getrlimit(Resource::Nofile);
     let mut fillers = use_up();
-    // The client's own end takes the one that becomes free.
+    // The client's socket uses the descriptor that becomes free.
     fillers.pop();
     let mut refused = Client::connect(tcp(&running));
     refused.expect(b"ERROR Too many open connections\r\n");

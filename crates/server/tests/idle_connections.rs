@@ -1,4 +1,5 @@
-//! Thousands of connections, most of them idle. Alone in its process, because it measures the whole process.
+//! Tests thousands of connections, most of them idle. The test has its own process, because it measures the whole
+//! process.
 
 mod common;
 
@@ -11,11 +12,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Connections that are asked for, and those that there must be at least.
 const WANTED: usize = 10_000;
 const LEAST: usize = 5000;
-/// What the client's side of a connection costs this process, and what is used first meanwhile.
+/// The bytes of this process for the client's side of a connection, and for memory that is used for the first time.
 const CLIENT_BYTES: u64 = 16;
 const ONCE_BYTES: u64 = 1 << 20;
 
-/// As many pairs of descriptors as the process may have.
+/// Returns the number of pairs of descriptors that the process may open.
 fn pairs_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("up to the hard limit");

@@ -1,4 +1,4 @@
-//! Values of 1 MiB and of 100 MiB. Alone in its process, because it measures the whole process.
+//! Tests values of 1 MiB and of 100 MiB. The test has its own process, because it measures the whole process.
 
 mod common;
 
@@ -8,10 +8,11 @@ use gannet_server::start::ServerConfig;
 use std::io::{Read, Write};
 
 const MIB: usize = 1 << 20;
-/// What the process may grow by beyond the store's memory: the client's chunk, and the pages of buffers used first.
+/// The maximum growth of the process beyond the store's memory, in bytes: the client's chunk, and buffers that are used
+/// for the first time.
 const GROWTH_MAX: u64 = 24 << 20;
 
-/// The `number`th MiB of a value that differs from MiB to MiB and from round to round.
+/// Fills `into` with a part of a value, which differs for each `number` and `round`.
 fn chunk(round: usize, number: usize, into: &mut [u8]) {
     let seed = (round * 1000 + number) as u64;
     for (at, word) in into.chunks_exact_mut(8).enumerate() {

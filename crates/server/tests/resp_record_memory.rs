@@ -1,5 +1,5 @@
-//! The memory overhead of a record. `GANNET_RECORDS=10000000 cargo test -p gannet-server --test resp_record_memory --
-//! --nocapture` is the run of ten million, under 4 GB.
+//! Measures the memory overhead of a record. `GANNET_RECORDS=10000000 cargo test -p gannet-server --test
+//! resp_record_memory -- --nocapture` runs with ten million records, in less than 4 GB.
 
 mod common;
 
@@ -10,18 +10,18 @@ use common::{config, start};
 use gannet_server::start::ServerConfig;
 use io::listen::ListenAddr;
 
-/// Records that one request stores.
+/// The number of records that one request stores.
 const BATCH: u64 = 100;
-/// Bytes of the store's index for an item, in a full index: slots of 8 bytes at the least load that it grows at.
+/// The bytes of the index for each item: an 8-byte slot, divided by the lowest load at which the index grows.
 const INDEX_BYTES: u64 = 10;
-/// What Aerospike keeps in memory for a record in its index alone.
+/// The bytes of Aerospike's index for a record.
 const AEROSPIKE_INDEX_BYTES: u64 = 64;
 
 fn key(number: u64) -> String {
     format!("user:{number:08}")
 }
 
-/// Ten bytes that are no number, so that they are kept as they are.
+/// Returns ten bytes that are not a number, so that they are stored unchanged.
 fn value(number: u64, bin: u64) -> String {
     format!("v{:09}", (number * 10 + bin) % 1_000_000_000)
 }

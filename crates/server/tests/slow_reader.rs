@@ -1,4 +1,5 @@
-//! A client that sends requests and does not read. Alone in its process, because it measures the whole process.
+//! Tests a client that sends requests and does not read. The test has its own process, because it measures the whole
+//! process.
 
 mod common;
 

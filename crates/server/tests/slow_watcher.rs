@@ -1,4 +1,4 @@
-//! A watcher that does not read. Alone in its process, because it measures the whole process.
+//! Tests a watcher that does not read. The test has its own process, because it measures the whole process.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn watcher_that_does_not_read_loses_lines_and_receives_their_count() {
     settled_resident();
     let mut watcher = Client::connect(tcp(&running));
     watcher.ask(b"watch fetchers\r\n", b"OK\r\n");
-    // A second one reads all the while, and is not slowed by the first.
+    // A second watcher reads continuously, and the first does not delay it.
     let mut reads = Client::connect(tcp(&running));
     reads.ask(b"watch fetchers\r\n", b"OK\r\n");
     let reader = std::thread::spawn(move || count(BufReader::new(reads.stream)));
@@ -38,7 +38,7 @@ fn watcher_that_does_not_read_loses_lines_and_receives_their_count() {
     assert!(grown < 8 << 20, "{grown} bytes more are resident");
     let hub = running.shared().watch.clone();
     assert!(hub.skipped.load(Relaxed) > GETS, "nothing was lost: {hub:?}");
-    // It is kept though it took nothing for longer than a reader may.
+    // The watcher stays connected, although it has read nothing for longer than the stall timeout.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(hub.watchers(), 2);
     clients[0].ask(b"get end\r\n", b"END\r\n");
@@ -51,7 +51,7 @@ fn watcher_that_does_not_read_loses_lines_and_receives_their_count() {
     running.stop();
 }
 
-/// Counts the lines until the lookup of `end` was reported or lost: the reported ones, and the lost ones.
+/// Counts the lines until the lookup of `end` is reported or lost. Returns the numbers of reported and lost lines.
 fn count(lines: impl BufRead) -> (u64, u64) {
     let (mut replied, mut skipped) = (0, 0);
     let mut ends = false;

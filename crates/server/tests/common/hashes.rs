@@ -2,7 +2,7 @@
 
 use base::prng::Prng;
 
-/// A field. Some are added to as numbers with a point, and hold few digits, so that no sum is rounded.
+/// Returns a field name. Fields for decimal sums have few digits, so that no sum is rounded.
 fn field(prng: &mut Prng) -> Vec<u8> {
     match prng.below(8) {
         0 => prng.below(3).to_string().into_bytes(),
@@ -30,8 +30,8 @@ fn one_of(prng: &mut Prng, words: &[&str]) -> Vec<u8> {
     words[prng.below(words.len() as u64) as usize].into()
 }
 
-/// Words of a random command on one of the keys of [`super::redis`]'s other commands. Half of them are as they should
-/// be.
+/// Returns the words of a random hash command on one of the keys that the other random commands use. Half of the
+/// commands are valid.
 pub fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     let key = format!("key:{}", prng.below(5)).into_bytes();
     let mut words: Vec<Vec<u8>> = Vec::new();
@@ -57,7 +57,7 @@ pub fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
             words.extend([b"HINCRBY".to_vec(), key, field(prng), delta]);
         }
         9 => {
-            // Sums of doubles of 64 bits, where Redis has 80.
+            // Numbers whose sums are exact: this server adds 64-bit doubles, Redis 80-bit numbers.
             let field = format!("sum{}", prng.below(2)).into_bytes();
             let delta = one_of(prng, &["1", "-2.5", "0.25", "abc", "1e2", "", "inf"]);
             words.extend([b"HINCRBYFLOAT".to_vec(), key, field, delta]);
@@ -86,7 +86,7 @@ pub fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     words
 }
 
-/// Whether two replies to `words` differ by nothing but what was drawn.
+/// Returns true if two replies to `words` are equal, apart from randomly selected fields.
 pub fn same_but_for_chance(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     let drawn = words[0].eq_ignore_ascii_case(b"HRANDFIELD") && words.get(2).is_none_or(|count| *count != b"100");
     let first_line = |reply: &[u8]| reply.split(|byte| *byte == b'\r').next().map(<[u8]>::to_vec);

@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debian's memcached on a port of its own; stopped when dropped.
+/// Debian's memcached on a free port, which stops when this value is dropped.
 pub struct Memcached {
     child: Child,
     pub addr: SocketAddr,
 }
 
 impl Memcached {
-    /// With `mib` MiB of memory.
+    /// Starts memcached with `mib` MiB of memory.
     pub fn start(mib: u32) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new("memcached")

@@ -15,15 +15,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// No test waits longer for anything.
+/// The maximum time that a test waits for an event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The back end under test: io_uring in the test binary of that name, which runs the same files once more.
+/// Returns the reactor under test: io_uring in the test binary `uring`, which runs the same suites again.
 pub fn io() -> IoChoice {
     if module_path!().starts_with("uring::") { IoChoice::Uring } else { IoChoice::Epoll }
 }
 
-/// A small server on a free port.
+/// Returns the configuration of a small server on a free port.
 pub fn config() -> ServerConfig {
     ServerConfig {
         memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
@@ -43,7 +43,7 @@ pub fn start(config: ServerConfig) -> Running {
     running
 }
 
-/// The first TCP address.
+/// Returns the server's first TCP address.
 pub fn tcp(running: &Running) -> SocketAddr {
     let is_tcp = |addr: &ListenAddr| if let ListenAddr::Tcp(addr) = addr { Some(*addr) } else { None };
     running.addrs().iter().find_map(is_tcp).expect("a TCP address")
@@ -69,7 +69,7 @@ impl<S: Read + Write> Client<S> {
         self.stream.write_all(bytes).expect("sends");
     }
 
-    /// Reads exactly the bytes that are expected.
+    /// Reads as many bytes as `reply` has, and asserts that they are equal.
     pub fn expect(&mut self, reply: &[u8]) {
         let mut bytes = vec![0; reply.len()];
         self.stream.read_exact(&mut bytes).expect("the whole reply");
@@ -79,18 +79,18 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// One request, one reply.
+    /// Sends a request and asserts its reply.
     pub fn ask(&mut self, request: &[u8], reply: &[u8]) {
         self.send(request);
         self.expect(reply);
     }
 
-    /// The peer closes, and says nothing before that.
+    /// Asserts that the peer closes without sending anything.
     pub fn expect_end(&mut self) {
         assert_eq!(self.read_to_end(), b"", "the end of the stream");
     }
 
-    /// All that comes until the peer closes.
+    /// Returns all bytes until the peer closes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self.stream.read_to_end(&mut bytes) {
@@ -102,7 +102,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -111,7 +111,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A `set` request.
+/// Returns a `set` request.
 pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
     let mut request = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
     request.extend_from_slice(value);
@@ -119,7 +119,7 @@ pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
     request
 }
 
-/// The reply to a `get` of one key that is there.
+/// Returns the reply to a `get` of one key with the value `value`.
 pub fn value(key: &str, value: &[u8]) -> Vec<u8> {
     let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
     reply.extend_from_slice(value);
@@ -127,18 +127,18 @@ pub fn value(key: &str, value: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Bytes that tell where they are, so that a shift by one shows.
+/// Returns bytes that depend on their position, so that a shift is detected.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// The same once the store has its own: it gets its memory ahead of use, in the background, whatever clients do.
+/// Returns the resident memory once it no longer rises: a background thread obtains the store's memory in advance.
 pub fn settled_resident() -> u64 {
     let mut before = resident();
     wait_until("the store's memory", || {

@@ -1,8 +1,8 @@
-//! Records in the set `s`, asked for by an indexed bin.
+//! Queries of records in the set `s` by an indexed bin.
 
 use super::redis::Replies;
 
-/// Returns all records of a query in order, over as many calls as it takes: keys with the values of the bin `v`.
+/// Returns all records of a query in order, with as many calls as necessary: each key with the value of the bin `v`.
 pub fn queried(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
     let (mut cursor, mut replied) = ("0".to_owned(), Vec::new());
     loop {

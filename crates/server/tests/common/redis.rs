@@ -1,4 +1,4 @@
-//! Debian's Redis, for comparisons, and replies in their wire format.
+//! Debian's Redis for comparisons, and a client that reads replies in their wire format.
 
 pub use super::request::request;
 use super::{Client, PATIENCE, config, start};
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debian's redis-server on a port of its own; stopped when dropped.
+/// Debian's redis-server on a free port, which stops when this value is dropped.
 pub struct Redis {
     child: Child,
     pub addr: SocketAddr,
@@ -47,7 +47,7 @@ pub fn both() -> ServerConfig {
     ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
 }
 
-/// Where clients of this protocol connect to.
+/// Returns the address for clients of the protocol `wanted`.
 pub fn addr(running: &Running, wanted: Protocol) -> SocketAddr {
     let found = running.listeners().find_map(|(protocol, addr)| match addr {
         ListenAddr::Tcp(addr) if protocol == wanted => Some(*addr),
@@ -61,22 +61,22 @@ pub fn resp_addr(running: &Running) -> SocketAddr {
     addr(running, Protocol::Resp)
 }
 
-/// A client of Redis.
+/// Connects a Redis client.
 pub fn resp(running: &Running) -> Replies {
     Replies::connect(resp_addr(running))
 }
 
-/// A small server for clients of both protocols that is up.
+/// Starts a small server for clients of both protocols.
 pub fn running() -> Running {
     start(both())
 }
 
-/// The words of a line.
+/// Splits a line into words.
 pub fn words(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-/// Reads replies, whole.
+/// A Redis client that reads whole replies.
 pub struct Replies {
     pub client: Client,
     held: Vec<u8>,
@@ -87,7 +87,7 @@ impl Replies {
         Self { client: Client::connect(addr), held: Vec::new() }
     }
 
-    /// The next reply, as its bytes.
+    /// Returns the bytes of the next reply.
     pub fn next(&mut self) -> Vec<u8> {
         loop {
             if let Some(len) = reply_len(&self.held) {
@@ -100,25 +100,25 @@ impl Replies {
         }
     }
 
-    /// One request, its reply.
+    /// Sends a request and returns its reply.
     pub fn ask(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.client.send(&request(words));
         self.next()
     }
 
-    /// Asks with the words of a line; gives the reply as text, with spaces for its line ends.
+    /// Sends the words of a line as a request. Returns the reply as text, with spaces in place of line ends.
     pub fn text(&mut self, line: &str) -> String {
         String::from_utf8(self.ask(&words(line))).expect("text").trim_end().replace("\r\n", " ")
     }
 
-    /// The same for a reply of any bytes: what is no text is shown escaped.
+    /// Sends a request like [`Replies::text`]. Bytes of the reply that are not text are escaped.
     pub fn shown(&mut self, line: &str) -> String {
         let reply = self.ask(&words(line)).escape_ascii().to_string();
         reply.replace("\\r\\n", " ").replace("\\'", "'").trim_end().to_owned()
     }
 }
 
-/// The length of the reply at the start of `bytes`, if it is all there.
+/// Returns the length of the reply at the start of `bytes`, if the reply is complete.
 pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let line = end + 2;

@@ -1,6 +1,6 @@
-//! Requests of Redis's protocol, for the tests of every crate that speaks it.
+//! Redis requests, for the tests of every crate that uses the Redis protocol.
 
-/// A request as an array of bulk strings.
+/// Encodes a request as an array of bulk strings.
 pub fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -1,4 +1,4 @@
-//! A server with a small memory, and a file for the items that do not fit into it.
+//! A server with little memory, and a flash file for the items that do not fit into memory.
 
 use super::redis::{Replies, both, resp};
 use super::{Client, set, start, tcp, wait_until};
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub const MEMORY: u64 = 16 << 20;
 pub const FILE: u64 = 8 * MEMORY;
 
-/// A server with a file for items, which is gone when the test is over.
+/// A server with a flash file, which is deleted at the end of the test.
 pub struct Tiered {
     pub running: Running,
     files: Files,
 }
 
-/// The files that it has; the second is for its memory, and where the index of that is.
+/// The flash file, and the memory file with the place of its index, if there is one.
 struct Files(PathBuf, Option<(PathBuf, IndexPlace)>);
 
 impl Drop for Files {
@@ -47,7 +47,7 @@ impl Tiered {
         Self::start_in(name, None)
     }
 
-    /// The same with its memory in a file too, whose index is there.
+    /// Starts the server like [`Tiered::start`], with a memory file if `index` is given: the place of its index.
     pub fn start_in(name: &str, index: Option<IndexPlace>) -> Self {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Relaxed);
@@ -56,7 +56,7 @@ impl Tiered {
         Files(path, memory).serve()
     }
 
-    /// Stops, starts again, and waits until all is found that was there.
+    /// Restarts the server, and waits until all its items are found.
     pub fn again(self) -> Self {
         let Self { running, files } = self;
         running.stop();
@@ -65,7 +65,7 @@ impl Tiered {
         tiered
     }
 
-    /// The file loses all that is in it, and its length.
+    /// Truncates the flash file to length 0.
     pub fn fail(&self) {
         std::fs::File::options().write(true).open(&self.files.0).expect("it is there").set_len(0).expect("it is cut");
     }
@@ -82,7 +82,7 @@ impl Tiered {
         resp(&self.running)
     }
 
-    /// Returns the keys that exist. A key whose slot was taken by another key with its tag does not.
+    /// Returns the keys that exist. A key does not exist if another key with the same tag took its slot.
     pub fn there(&self, keys: std::ops::Range<u64>) -> HashSet<Vec<u8>> {
         let mut client = self.memcached();
         let mut there = HashSet::new();
@@ -123,7 +123,7 @@ pub fn key(number: u64) -> String {
     format!("filler:{number}")
 }
 
-/// What is stored under a key: bytes that tell whose they are, of some length up to two thousand.
+/// Returns the value of a key: up to two thousand bytes that identify the key.
 pub fn bytes_of(number: u64) -> Vec<u8> {
     let mut random = base::prng::Prng::new(number);
     let mut bytes = vec![0; 300 + random.below(1700) as usize];

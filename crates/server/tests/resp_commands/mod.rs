@@ -1,4 +1,4 @@
-//! Whole streams of Redis's commands through a worker on a simulated network. Shared by a test and a fuzz target.
+//! Runs streams of Redis commands through a worker on a simulated network. Used by a test and a fuzz target.
 
 use base::clock::UnixMillis;
 use command::clients::endpoint::Protocol;
@@ -11,11 +11,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
-/// Turns without a byte after which nothing more is to come.
+/// The number of iterations without a byte after which no further reply is expected.
 const SILENT_TURNS: usize = 12;
 
-/// What a server answers to `bytes`, sent in parts that end at `cuts` (ascending); then its client goes. Nothing may be
-/// held for it after that.
+/// Returns a server's replies to `bytes`, sent in parts that end at `cuts` (ascending). Then disconnects the client and
+/// asserts that nothing is held for it.
 pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
     let config = ServerConfig {
         memory_bytes: 32 << 20,
@@ -74,7 +74,7 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
     got
 }
 
-/// Whether the answers depend on nothing but the requests: not on the moment, nor on how many iterations it took.
+/// Returns true if the replies depend only on the requests, not on the time or on the number of iterations.
 pub fn is_timeless(bytes: &[u8]) -> bool {
     let text = bytes.to_ascii_lowercase();
     let says = |word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());

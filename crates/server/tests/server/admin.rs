@@ -1,4 +1,4 @@
-//! The admin port over real sockets, with scrapers that behave and some that do not.
+//! Tests of the admin port over real sockets, with well-behaved and misbehaving clients.
 
 use crate::common::{Client, PATIENCE, config, start, tcp};
 use gannet_server::admin::{Admin, Bound};
@@ -35,7 +35,7 @@ fn connect(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything that is answered to `bytes`, until the end of the stream or a reset.
+/// Sends `bytes` and returns the whole response, up to the end of the stream or a reset.
 fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(addr);
     let _ = stream.write_all(bytes);
@@ -47,7 +47,7 @@ fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Status and body of a page.
+/// Requests a page and returns its status and body.
 fn page(addr: SocketAddr, path: &str) -> (u16, String) {
     let answer = exchange(addr, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
@@ -56,7 +56,7 @@ fn page(addr: SocketAddr, path: &str) -> (u16, String) {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-/// The value of one series of the metrics page.
+/// Returns the value of one series of the metrics page.
 fn metric(page: &str, series: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{series} is missing")).parse().unwrap()
@@ -129,7 +129,7 @@ fn admin_pages_show_client_activity() {
     fixture.running.stop();
 }
 
-/// Status and body of the answer to a PUT.
+/// Sends a PUT and returns the status and body of the response.
 fn put(addr: SocketAddr, path: &str, body: &str) -> (u16, String) {
     let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
     let answer = exchange(addr, format!("{head}{body}").as_bytes());

@@ -1,4 +1,4 @@
-//! Namespaces created, changed and dropped by the admin port, and persisted in the file.
+//! Tests that the admin port creates, changes and drops namespaces, and writes them to the configuration file.
 
 use crate::common::redis::Replies;
 use crate::common::{PATIENCE, config, start};
@@ -31,7 +31,7 @@ fn fixture(config_file: Option<PathBuf>) -> Fixture {
 }
 
 impl Fixture {
-    /// Status and body.
+    /// Sends a request and returns the status and the body of the response.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.admin).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");

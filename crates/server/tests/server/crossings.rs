@@ -1,5 +1,5 @@
-//! Items that one protocol stores and the other reads and changes: each row of the table in `docs/namespaces.md`, in
-//! its order, in the default namespace and in another one.
+//! Tests of items that one protocol stores and the other reads and changes: each row of the table in
+//! `docs/namespaces.md`, in the same order, in the default namespace and in another namespace.
 
 use crate::common::redis::Replies;
 use crate::common::{Client, config, pattern, set, start, value};
@@ -8,7 +8,7 @@ use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;
 
-/// A client of each protocol in one namespace.
+/// Two clients of one namespace, one for each protocol.
 struct Both {
     running: Running,
     redis: Replies,
@@ -35,25 +35,25 @@ impl Both {
         Self { running, redis, memcached }
     }
 
-    /// A request of words, and its whole reply.
+    /// Sends a Redis request of words and asserts its whole reply.
     fn r(&mut self, words: &str, reply: &str) {
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
         let got = self.redis.ask(&words);
         assert_eq!(String::from_utf8_lossy(&got), reply, "{:?}", String::from_utf8_lossy(&words.join(&b' ')));
     }
 
-    /// A request of words whose reply does not matter.
+    /// Sends a Redis request of words and ignores the reply.
     fn do_r(&mut self, words: &str) {
         self.redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     }
 
-    /// The number that a request of words is answered with.
+    /// Sends a Redis request of words and returns the number in its reply.
     fn number(&mut self, words: &str) -> i64 {
         let reply = self.redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         String::from_utf8_lossy(&reply[1..]).trim().parse().expect("a number")
     }
 
-    /// The line that a meta command is answered with.
+    /// Sends a meta command and returns the line of its reply.
     fn line(&mut self, request: &str) -> String {
         self.memcached.send(format!("{request}\r\n").as_bytes());
         let mut line = Vec::new();
@@ -65,7 +65,7 @@ impl Both {
         String::from_utf8(line).expect("text").trim_end().to_owned()
     }
 
-    /// A request with `/` for its line ends, and its whole reply.
+    /// Sends a memcached request, in which `/` stands for a line end, and asserts its whole reply.
     fn m(&mut self, request: &str, reply: &str) {
         let lines = |text: &str| [&text.replace('/', "\r\n"), "\r\n"].concat();
         self.memcached.ask(lines(request).as_bytes(), lines(reply).as_bytes());
@@ -75,7 +75,7 @@ impl Both {
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
 const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
-/// A row of the table by its first column, and what shows that it holds.
+/// A row of the table: the text of its first column, and the function that checks the row.
 type Row = (&'static str, fn(&mut Both));
 
 const ROWS: [Row; 21] = [
@@ -248,7 +248,7 @@ const ROWS: [Row; 21] = [
     }),
 ];
 
-/// A token that was read before `words`, compared behind it.
+/// Reads a CAS token, executes `words`, and asserts the outcome of a store with this token.
 fn cas_behind(both: &mut Both, words: &str, outcome: &str) {
     both.m("set a 0 0 1/1", "STORED");
     let token = both.line("mg a c").strip_prefix("HD c").expect("a token").to_owned();

@@ -1,4 +1,4 @@
-//! Every command on items in a file: its replies and the resulting items are those of a server with all items in
+//! Tests every command on items on flash: its replies and the resulting items equal those of a server with all items in
 //! memory.
 
 use crate::common::Client;
@@ -10,12 +10,12 @@ use gannet_server::start::Running;
 use std::collections::HashSet;
 use std::io::Read;
 
-/// What pushes the rows' items into the file.
+/// The number of items that are stored to evict the rows' items to flash.
 const FILLERS: u64 = 40_000;
 
-/// The lines that store items, and the lines that are sent then, separated by `;`. `@1`, `@2` and `@3` are the row's
-/// keys, and `$T` is the last CAS token that it received. `m ` begins a line of memcached, with `/` for line ends, and
-/// `o ` one on another connection.
+/// The rows: lines that store items, and lines that are sent after the items are evicted. `;` separates lines. `@1`,
+/// `@2` and `@3` are the row's keys, and `$T` is the last CAS token that it received. `m ` begins a line of memcached,
+/// with `/` for line ends, and `o ` begins a line on another connection.
 const ROWS: &[(&str, &str)] = &[
     // Strings.
     ("SET @1 abc", "GET @1;GET @1;GET @1"),
@@ -225,7 +225,7 @@ impl Side {
         self.settled(row, &String::from_utf8_lossy(&reply))
     }
 
-    /// The whole answer of memcached: as far as that of a request behind it.
+    /// Sends a memcached line and returns its whole reply, which ends before the reply to a second request.
     fn memcached(&mut self, line: &str) -> Vec<u8> {
         self.memcached.send(format!("{}\r\nmn\r\n", line.replace('/', "\r\n")).as_bytes());
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
@@ -260,7 +260,7 @@ impl Side {
         replied.join(" ")
     }
 
-    /// What there is under the keys of a row.
+    /// Returns the items of the keys of a row.
     fn state(&mut self, row: usize) -> Vec<String> {
         let mut replied = Vec::new();
         for key in ["@1", "@2", "@3"] {

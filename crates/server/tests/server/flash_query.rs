@@ -1,5 +1,5 @@
-//! Queries of secondary indexes if most records are in a file: the results are those of a server with all records in
-//! memory, and contain no record that was changed or deleted before the query.
+//! Tests of queries of secondary indexes while most records are on flash: the results equal those of a server with all
+//! records in memory, and contain no record that was changed or deleted before the query.
 
 use crate::common::records::queried;
 use crate::common::redis::{Replies, request, resp, running};
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const RECORDS: u64 = 3000;
-/// What is stored behind them, so that they go to the file.
+/// The number of items stored after the records, to evict the records to flash.
 const FILLERS: u64 = 20_000;
 
-/// Asks for all of it, and is answered with `+OK` or a number each time.
+/// Sends all lines as requests, and asserts that each reply is `+OK` or a number.
 fn send_all(redis: &mut Replies, lines: impl Iterator<Item = String>) {
     let lines: Vec<String> = lines.collect();
     for lines in lines.chunks(100) {
@@ -27,7 +27,8 @@ fn send_all(redis: &mut Replies, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// Records of the set `s`: in a bin a number and in another a text, of both of which several have the same.
+/// Stores records in the set `s`, each with a number in one bin and a text in another. Several records share each
+/// number and each text.
 fn put_records(redis: &mut Replies, numbers: impl Iterator<Item = u64>) {
     let text = |number: u64| format!("some-text-{:03}", number * 31 % 211);
     let put = |number: u64| {
@@ -43,7 +44,7 @@ fn make_indexes(redis: &mut Replies) {
     }
 }
 
-/// Returns one reply, byte by byte except for the revision.
+/// Returns one reply of a query, with the revisions removed.
 fn page(redis: &mut Replies, asked: &str, limit: u64, cursor: &str) -> String {
     redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor}"))
 }
@@ -104,13 +105,14 @@ fn query_of_flash_records_equals_query_of_records_in_memory() {
     plain.stop();
 }
 
-/// How often each record was changed. Its value is that times the number of records, and its own number.
+/// The number of changes of each record. A record's value is this number times the number of records, plus the record's
+/// own number.
 struct Changes {
     begun: Vec<AtomicU64>,
     answered: Vec<AtomicU64>,
 }
 
-/// What the change with this number leaves: a record, a string, or nothing.
+/// Returns the request of a record's change with this number. It leaves a record, a string, or nothing.
 fn change(record: u64, number: u64) -> String {
     match number % 4 {
         0 | 1 => format!("REC.PUT k:{record} IN s BINS v INT {}", number * RECORDS + record),

@@ -1,4 +1,4 @@
-//! CAS tokens and leases, with clients of both protocols racing for one key.
+//! Tests of CAS tokens and leases, with clients of both protocols that race for one key.
 
 use crate::common::redis::{Replies, both, request, resp, resp_addr};
 use crate::common::{Client, PATIENCE, start, tcp};
@@ -21,7 +21,7 @@ fn words(replies: &mut Replies, line: &str) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with('$') || *line == "$-1").map(str::to_owned).collect()
 }
 
-/// A line of a meta command's answer, and the value behind it.
+/// Returns the first line of the reply to a meta command, and the value after it.
 fn meta(client: &mut Client, line: &str) -> (String, String) {
     client.send(format!("{line}\r\n").as_bytes());
     let mut next = || {
@@ -37,7 +37,8 @@ fn meta(client: &mut Client, line: &str) -> (String, String) {
     (head, value)
 }
 
-/// Waits until all clients have come so far; one that has failed does not keep the others for ever.
+/// Waits until all clients have called this function. If a client has failed, the others stop waiting after a time
+/// limit.
 fn meet(met: &AtomicU64) {
     let all = 2 * CLIENTS as u64;
     let target = met.fetch_add(1, AcqRel) / all * all + all;
@@ -53,7 +54,7 @@ enum Either {
     Memcached(Client),
 }
 
-/// What came of one client's request for a key, in the words of `LEASE.GET`: value, state, token.
+/// Requests a key with a lease. Returns the value, the state and the token, in the terms of `LEASE.GET`.
 fn lease(client: &mut Either, key: &str) -> (String, &'static str, String) {
     match client {
         Either::Redis(replies) => {
@@ -77,7 +78,7 @@ fn lease(client: &mut Either, key: &str) -> (String, &'static str, String) {
     }
 }
 
-/// Fills a key by its right; says whether that was taken.
+/// Stores a value with a lease's token. Returns true if the value was accepted.
 fn fill(client: &mut Either, key: &str, token: &str, value: &str) -> bool {
     match client {
         Either::Redis(replies) => words(replies, &format!("LEASE.SET {key} {token} {value}")) == ["+OK"],

@@ -1,4 +1,4 @@
-//! How connections end: refused, idle, slow, reset, and with the server.
+//! Tests of the end of connections: refused, idle, slow and reset connections, and the stop of the server.
 
 use crate::common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
 use base::clock::UnixMillis;
@@ -281,7 +281,7 @@ fn start_waits_for_an_address_that_is_about_to_be_released() {
     running.stop();
 }
 
-/// Clients that had connected were reset when the file was refused after all.
+/// If the memory file is refused at the start, no client may have connected before.
 #[test]
 fn connect_before_the_memory_file_is_accepted_is_refused_not_reset() {
     let path = std::env::temp_dir().join(format!("gannet-lifecycle-{}", std::process::id()));
@@ -353,8 +353,8 @@ fn client_that_floods_after_quit_is_reset_and_delays_no_other_client() {
     running.stop();
 }
 
-/// Clients that connect again as soon as they are closed have to be refused then: one that is let in once more by a
-/// server that is about to go loses its first request.
+/// A client that reconnects during a stop must be refused: a connection that the stopping server still accepted would
+/// lose its first request.
 #[test]
 fn client_closed_by_a_stop_cannot_reconnect() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {

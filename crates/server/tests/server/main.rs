@@ -1,6 +1,6 @@
-//! The server from outside, in one process: each module is a suite of its own (`cargo test -p gannet-server --test
-//! server acl`). Suites that measure or change what belongs to the process (resident memory, file descriptors, the
-//! allocator) are beside this folder, each its own binary.
+//! Tests of the server from outside, in one process. Each module is a suite (`cargo test -p gannet-server --test server
+//! acl`). A suite that measures or changes the process (resident memory, file descriptors, the allocator) is a separate
+//! binary, in the parent folder.
 
 #[path = "../common/mod.rs"]
 mod common;

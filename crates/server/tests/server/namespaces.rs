@@ -1,5 +1,5 @@
-//! Namespaces on sockets: clients of one namespace neither see nor change items of another, and get no messages about
-//! them. Each namespace stays within its quota.
+//! Tests of namespaces over sockets: clients of a namespace neither see nor change items of another namespace, and get
+//! no messages about them. Each namespace stays within its quota.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
@@ -17,7 +17,8 @@ fn any() -> ListenAddr {
     ListenAddr::Tcp(([127, 0, 0, 1], 0).into())
 }
 
-/// Both protocols at the default namespace and at the shop, which has a name and these terms.
+/// Returns a configuration with listeners of both protocols for the default namespace and for the namespace `shop`,
+/// which has these settings.
 fn with(terms: NamespaceConfig) -> ServerConfig {
     let shop = NamespaceConfig { name: "shop".to_owned(), number: SHOP.0, ..terms };
     let endpoints = [Protocol::Memcache, Protocol::Resp].map(|protocol| (Endpoint::new(protocol, SHOP), any()));

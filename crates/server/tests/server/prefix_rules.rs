@@ -1,5 +1,5 @@
-//! Key prefixes that route clients of a default memcached listener to namespaces: every command follows them, and a
-//! request over several namespaces gets the same reply as in one.
+//! Tests of key prefixes that route requests on a default memcached listener to namespaces: every command follows them,
+//! and a request with keys of several namespaces gets the same reply as in one namespace.
 
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
@@ -22,7 +22,8 @@ fn named(name: &str, namespace: Namespace, prefixes: &[&str]) -> NamespaceConfig
     NamespaceConfig { name: name.to_owned(), prefixes, ..NamespaceConfig::plain(namespace.0, true) }
 }
 
-/// `shop:` and `s/` are the shop's, `shop:sold:` is another one's; each has a memcached listener of its own too.
+/// Returns a configuration in which the prefixes `shop:` and `s/` select the namespace of the shop, and `shop:sold:`
+/// another namespace. Each of the two also has its own memcached listener.
 fn with(shop: NamespaceConfig) -> ServerConfig {
     let endpoints = [SHOP, SOLD].map(|namespace| (Endpoint::new(Protocol::Memcache, namespace), any()));
     let shop = NamespaceConfig { prefixes: vec!["shop:".to_owned(), "s/".to_owned()], ..shop };

@@ -1,5 +1,5 @@
-//! Publishing and subscribing on sockets: what subscribers read beside those of Debian's Redis, that a message never
-//! stands inside a reply, and the end of subscribers that do not read.
+//! Tests of publishing and subscribing over sockets: comparison of the messages with those of Debian's Redis, no
+//! message inside a reply, and the end of subscribers that do not read.
 
 use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr};
 use crate::common::{start, wait_until};
@@ -7,15 +7,16 @@ use command::push::notify::KeyEvents;
 use gannet_server::start::{Running, ServerConfig};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Two workers, so that subscribers and publishers are on different ones.
+/// Returns a configuration with two workers, so that subscribers and publishers are on different workers.
 fn two() -> ServerConfig {
     ServerConfig { workers: 2, ..both() }
 }
 
-/// A step: which connection says what, and how many replies each connection reads after it.
+/// Steps, each with the connection that sends, its request, and the number of replies that each connection reads
+/// afterwards.
 type Script = &'static [(usize, &'static [&'static [u8]], [usize; 3])];
 
-/// Everything that a subscriber and a publisher may say, each with its replies and messages.
+/// The commands of subscribers and publishers, each with the numbers of replies and messages.
 const SCRIPT: Script = &[
     (0, &[b"SUBSCRIBE", b"news", b"sport", b"news"], [3, 0, 0]),
     (1, &[b"PSUBSCRIBE", b"n*", b"?ews"], [0, 2, 0]),
@@ -99,7 +100,7 @@ fn resp2_subscriber_is_restricted_and_resp3_subscriber_is_not() {
     running.stop();
 }
 
-/// Long replies and long messages, both cut by outputs that are shorter, on one connection.
+/// Tests long replies and long messages on one connection. Both are longer than an output buffer.
 #[test]
 fn pushed_messages_and_replies_are_never_interleaved() {
     const ROUNDS: usize = 60;
@@ -311,7 +312,7 @@ fn monitor_shows_transactions_when_executed_like_redis() {
     running.stop();
 }
 
-/// Changes of keys, each by a command of Redis, and how many events it makes in two channels each.
+/// Redis commands that change keys, and the number of events of each. Each event is published in two channels.
 const CHANGES: &[(&[&[u8]], usize)] = &[
     (&[b"SET", b"a", b"1"], 1),
     (&[b"SET", b"a", b"1", b"EX", b"100"], 2),

@@ -1,5 +1,5 @@
-//! The protocol of Redis on sockets: replies compared with those of Debian's Redis over random streams of commands, and
-//! commands that affect only their own connection.
+//! Tests of the Redis protocol over sockets: comparisons of replies with Debian's Redis over random streams of
+//! commands, and commands that affect only their own connection.
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};
@@ -7,7 +7,7 @@ use base::prng::Prng;
 use command::clients::endpoint::Protocol;
 use gannet_server::start::ServerConfig;
 
-/// Words of a random command. Half of them are as they should be.
+/// Returns the words of a random command. Half of the commands are valid.
 fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     if prng.below(5) < 2 {
         return crate::common::hashes::command(prng);
@@ -79,7 +79,7 @@ fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
         11 => words.extend([b"GETRANGE".to_vec(), key(prng), number(prng), number(prng)]),
         12 => words.extend([["INCRBY", "DECRBY"][prng.below(2) as usize].into(), key(prng), number(prng)]),
         13 => {
-            // Sums of doubles of 64 bits, where Redis has 80.
+            // Numbers whose sums are exact: this server adds 64-bit doubles, Redis 80-bit numbers.
             let texts: [&[u8]; 6] = [b"1", b"-2.5", b"0.25", b"abc", b"1e2", b""];
             let key = format!("float:{}", prng.below(3)).into_bytes();
             words.extend([b"INCRBYFLOAT".to_vec(), key, texts[prng.below(6) as usize].to_vec()]);
@@ -395,7 +395,7 @@ fn command_table_longer_than_an_output_is_returned_complete() {
     running.stop();
 }
 
-/// With `GANNET_WRITE_DOCS` set it rewrites the page's table instead.
+/// Compares the table of the docs page with the commands. With `GANNET_WRITE_DOCS` set, rewrites the table instead.
 #[test]
 fn the_page_lists_every_command_and_no_other() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/resp.md");

@@ -1,5 +1,5 @@
-//! Hashes on sockets: fields that expire, walks, long replies, values that are too large, and memcached's view of them.
-//! Their plain commands are compared with those of Redis in `resp.rs`.
+//! Tests of hashes over sockets: fields that expire, walks, long replies, values that are too large, and access by
+//! memcached clients. `resp.rs` compares the ordinary hash commands with those of Redis.
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp, running};
 use crate::common::{Client, PATIENCE, start};
@@ -281,7 +281,7 @@ fn hash_reply_longer_than_the_output_is_complete() {
     running.stop();
 }
 
-/// Bytes of the store's index for an item, in a full index: slots of 8 bytes at the least load that it grows at.
+/// The bytes of the index for each item: an 8-byte slot, divided by the lowest load at which the index grows.
 const INDEX_BYTES: u64 = 10;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Hashes of many fields on sockets: the same as in Redis, walks that miss nothing, memory that comes back, and
-//! eviction that takes all of one or nothing.
+//! Tests of hashes with many fields over sockets: the replies equal those of Redis, walks return every field, deletion
+//! frees the memory, and eviction removes a whole hash or nothing.
 
 use crate::common::redis::{Redis, Replies, both, request, resp, running, words};
 use crate::common::{start, wait_until};
@@ -7,7 +7,7 @@ use base::prng::Prng;
 use gannet_server::start::ServerConfig;
 use std::collections::HashSet;
 
-/// Sends requests at once and gives their replies.
+/// Sends all requests at once and returns their replies.
 fn all(redis: &mut Replies, lines: &[String]) -> Vec<Vec<u8>> {
     let batch: Vec<u8> = lines.iter().flat_map(|line| request(&words(line))).collect();
     redis.client.send(&batch);
@@ -411,8 +411,8 @@ fn large_hash_reply_longer_than_the_output_is_complete() {
     running.stop();
 }
 
-/// A request stores all of its fields or none, wherever one that is too long stands among them and however many visits
-/// it takes.
+/// A request stores all of its fields or none, wherever a field that is too long occurs and however many visits the
+/// request takes.
 #[test]
 fn oversized_field_prevents_storing_any_field_of_its_request() {
     let running = start(ServerConfig { memory_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..both() });

@@ -1,4 +1,5 @@
-//! Records on a socket: typed bins, conditions, several operations at once, and the state after a refused request.
+//! Tests of records over a socket: typed bins, conditions, several operations at once, and the state after a refused
+//! request.
 
 use crate::common::redis::{Replies, resp, running};
 use base::prng::Prng;
@@ -172,7 +173,8 @@ fn operations_see_the_effects_of_earlier_operations() {
     running.stop();
 }
 
-/// Puts, sums, appends and deletions of many bins against a map, half of them refused in the middle.
+/// Compares puts, sums, appends and deletions of many bins with a map. Half of the requests fail at one of their
+/// operations.
 #[test]
 fn a_list_of_operations_is_done_whole_or_not_at_all() {
     let (running, mut redis) = served();

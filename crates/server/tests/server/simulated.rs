@@ -1,7 +1,7 @@
-//! A worker, unmodified, on connections whose accidents follow from a seed.
+//! Tests of an unmodified worker on simulated connections, whose faults follow from a seed.
 //!
-//! Each client keeps to its own keys, so what it must read is known when it sends: the whole stream of replies is
-//! compared. `GANNET_SIM_SEED=n` runs that seed alone.
+//! Each client uses only its own keys, so the expected replies are known when it sends, and the whole stream of replies
+//! is compared. `GANNET_SIM_SEED=n` runs only the seed `n`.
 
 mod answers;
 mod half;
@@ -22,19 +22,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Segments of 1 MiB: values up to 128 KiB are in one piece.
+/// Returns a configuration with segments of 1 MiB: values of up to 128 KiB are stored in one piece.
 fn config(connections_max: usize) -> ServerConfig {
     ServerConfig { connections_max, segment_bytes: Some(1 << 20), ..crate::common::config() }
 }
 
-/// A client with its script and what it must read.
+/// A client with its requests and its expected replies.
 struct Script {
     client: SimClient,
     name: usize,
     model: HashMap<usize, Vec<u8>>,
     expected: Vec<u8>,
     got: Vec<u8>,
-    /// It broke the connection or quits: nothing more is asked.
+    /// True if the client has reset or ended its connection, and sends nothing more.
     over: bool,
 }
 
@@ -43,7 +43,7 @@ impl Script {
         format!("c{}-{number}", self.name)
     }
 
-    /// Sends a few requests and notes the replies.
+    /// Sends a few requests and records the expected replies.
     fn speak(&mut self, prng: &mut Prng) {
         for _ in 0..prng.below(12) {
             let number = prng.below(6) as usize;
@@ -110,7 +110,7 @@ impl Script {
     }
 }
 
-/// A connection that watches all that happens.
+/// A connection that watches all events.
 struct Watcher {
     client: SimClient,
     got: Vec<u8>,
@@ -129,8 +129,8 @@ impl Watcher {
         Self { client, got: Vec::new() }
     }
 
-    /// Reads all lines, present and future, then leaves. Every line must be whole, in order, and either received or
-    /// reported as lost.
+    /// Reads all current and further lines, then disconnects. Every line must be whole, in order, and either received
+    /// or reported as lost.
     fn finish(mut self, world: &mut World, seed: u64, reached: &mut Reached) {
         for _ in 0..200 {
             let before = self.got.len();
@@ -165,7 +165,7 @@ impl Watcher {
     }
 }
 
-/// What one run reached, so that a run that reaches nothing shows.
+/// Counts of the events that a run has reached, so that a run without such events is noticed.
 #[derive(Debug, Default)]
 struct Reached {
     replies_bytes: usize,
@@ -199,7 +199,7 @@ fn run(seed: u64, reached: &mut Reached) {
     };
     let mut scripts: Vec<Script> = (0..clients).map(|name| fresh(world.connect(Protocol::Memcache), name)).collect();
     let mut watchers: Vec<Watcher> = (0..prng.below(3)).map(|_| Watcher::new(&mut world)).collect();
-    // One that does not stay is no loss to the others.
+    // A watcher that disconnects must not affect the others.
     let leaver = prng.chance(1, 2).then(|| Watcher::new(&mut world));
     for _ in 0..60 {
         for watcher in &mut watchers {
@@ -428,7 +428,7 @@ fn replies_longer_than_an_output_never_wait_for_each_other() {
     assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
 }
 
-/// A world in which values of 100 kB are stored whole, with `keys` of them, and whose clients' sockets hold little.
+/// Creates a world with `keys` values of 100 kB, each stored in one piece. The clients' sockets buffer few bytes.
 fn world_of_long_values(keys: usize) -> World {
     let faults = Faults { window_bytes: 10_000, ..Faults::NONE };
     let stall_timeout = Duration::from_secs(3600);
@@ -443,7 +443,7 @@ fn world_of_long_values(keys: usize) -> World {
     world
 }
 
-/// Takes what there is until nothing more comes.
+/// Runs iterations and reads until no more bytes arrive. Returns all bytes.
 fn take_all(world: &mut World, client: &SimClient) -> Vec<u8> {
     let mut got = Vec::new();
     loop {
@@ -501,11 +501,11 @@ fn slow_readers_use_half_of_the_long_blocks_and_lose_no_bytes() {
         assert!(got == value("k0", &pattern(100_000)), "{} bytes", got.len());
     }
     assert_eq!((shared.store.stats().pins, shared.pins.used()), (0, 0));
-    // Blocks that come back are used for those that still wait.
+    // Returned blocks serve the sessions that still wait.
     assert_eq!(world.worker.buffers_lent(), 0);
 }
 
-/// The first requests of a batch are looked ahead for together, before it is asked who sent them.
+/// The first requests of a batch are prefetched together, before the clients' rights are checked.
 #[test]
 fn unauthenticated_client_in_a_batch_gets_only_an_error() {
     let path = std::env::temp_dir().join(format!("gannet-users-{}", std::process::id()));
@@ -604,7 +604,7 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
     assert!(got.iter().all(|got| *got == b"STORED\r\n".repeat(1000)), "a reply is not STORED");
 }
 
-/// Turns that a request of the quiet namespace may wait for: its batch's, and the one behind a full one.
+/// The maximum number of iterations until a request of the quiet namespace is answered.
 const TURNS_WAITED_MAX: usize = 4;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Watchers over real sockets: their lines, compared with those of Debian's memcached, and their ends.
+//! Tests of watchers over real sockets: comparison of their lines with those of Debian's memcached, and the end of
+//! their connections.
 
 use crate::common::memcached::Memcached;
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
@@ -8,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A connection that watches.
+/// The connection of a watcher.
 struct Watcher {
     lines: BufReader<TcpStream>,
 }
@@ -20,7 +21,7 @@ impl Watcher {
         Self { lines: BufReader::new(client.stream) }
     }
 
-    /// The next line's fields, in order.
+    /// Returns the fields of the next line, in order.
     fn next(&mut self) -> Vec<(String, String)> {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line in time");
@@ -54,7 +55,7 @@ fn watchers(running: &Running) -> u64 {
     running.shared().watch.watchers()
 }
 
-/// Commands that both servers are given. What is meant to differ is not among them: see docs/protocol/memcache.md.
+/// Returns the commands that both servers get. Intended differences (docs/protocol/memcache.md) are not among them.
 fn script() -> Vec<Vec<u8>> {
     let text = [
         "get a\r\n",

@@ -1,4 +1,4 @@
-//! One worker, unmodified, with a network and a time that follow from a seed.
+//! A simulation: one unmodified worker, with a network and a clock that follow from a seed.
 
 use base::clock::UnixMillis;
 use command::clients::endpoint::Endpoint;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// When it begins.
+/// The time at which the simulation begins, in Unix ns.
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
 
 pub struct World {
@@ -39,20 +39,20 @@ impl World {
         Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
     }
 
-    /// A client that comes in at a endpoint.
+    /// Connects a client to a listener with this protocol and namespace.
     pub fn connect(&self, endpoint: impl Into<Endpoint>) -> SimClient {
         let (client, stream) = self.dialler.connect();
         self.intake.send((stream, endpoint.into()).into()).expect("room in the intake");
         client
     }
 
-    /// Bytes that the worker has received over all connections.
+    /// Returns the number of bytes that the worker has received on all connections.
     #[allow(dead_code, reason = "not every test binary asks")]
     pub fn received_bytes(&self) -> u64 {
         self.dialler.received_bytes()
     }
 
-    /// An iteration of the worker, and a short slice of the background.
+    /// Runs an iteration of the worker and a short slice of background work.
     pub fn guard(&mut self) {
         assert!(self.worker.iterate(), "the worker does not stop by itself");
         let mut steps = 0;

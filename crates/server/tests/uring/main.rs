@@ -1,4 +1,5 @@
-//! The suites over sockets again, with workers that use io_uring: `common::io` goes by this binary's name.
+//! Runs the suites over sockets again with workers that use io_uring. `common::io` selects io_uring by this binary's
+//! name.
 
 #[path = "../common/mod.rs"]
 mod common;

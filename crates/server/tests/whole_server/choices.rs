@@ -1,9 +1,9 @@
-//! Bytes as choices: each choice takes the next bytes, so that a changed input is a changed run, and a shorter one ends
-//! earlier.
+//! Interprets an input's bytes as choices. Each choice consumes the next bytes, so a changed input changes the run, and
+//! a shorter input ends it earlier.
 
 use super::commands::{MEMCACHE, RESP};
 
-/// Numbers at which something ends: of bytes, of 32 and 64 bits, of times, of segments and buffers.
+/// Numbers near limits: of bytes, of 32 and 64 bits, of times, of segments and buffers.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -84,14 +84,15 @@ const NUMBERS: &[&str] = &[
     "\0",
 ];
 
-/// Lengths of values: around what is inlined, copied, pinned, received in place, and stored in pieces.
+/// Lengths of values near the limits for values that are inlined, copied, pinned, received in place, and stored in
+/// pieces.
 const LENGTHS: &[usize] = &[
     0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 40, 100, 250, 251, 1000, 1023, 1024, 1025, 4000, 4096, 5000, 8191, 8192, 8193,
     16_383, 16_384, 16_385, 20_000, 32_000, 32_768, 33_000, 65_535, 65_536, 65_537, 130_000, 131_072, 200_000, 262_143,
     262_144, 262_200, 300_000, 1_000_000, 1_048_576, 2_000_000,
 ];
 
-/// What is left of an input.
+/// The unread bytes of an input.
 pub struct Choices<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -108,19 +109,19 @@ impl<'b> Choices<'b> {
         Some(byte)
     }
 
-    /// A number below `count`, which is at most 65,536; `None`: the input is at its end.
+    /// Returns a number below `count`, which is at most 65,536, or `None` at the end of the input.
     pub fn below(&mut self, count: u64) -> Option<u64> {
         let low = u64::from(self.byte()?);
         let all = if count > 256 { low | u64::from(self.byte()?) << 8 } else { low };
         Some(all % count.max(1))
     }
 
-    /// True in `part` of `whole` cases.
+    /// Returns true in `part` of `whole` cases.
     pub fn chance(&mut self, part: u64, whole: u64) -> Option<bool> {
         Some(self.below(whole)? < part)
     }
 
-    /// One of them.
+    /// Returns one element of `all`.
     pub fn of<T>(&mut self, all: &'b [T]) -> Option<&'b T> {
         let at = self.below(all.len() as u64)? as usize;
         all.get(at)
@@ -133,7 +134,7 @@ impl<'b> Choices<'b> {
         Some(NUMBERS[self.below(NUMBERS.len() as u64)? as usize].as_bytes().to_vec())
     }
 
-    /// Bytes of some length, most of them few.
+    /// Returns a value of random length, usually short.
     fn value(&mut self) -> Option<Vec<u8>> {
         let len = match self.below(16)? {
             0..=8 => LENGTHS[self.below(16)? as usize],
@@ -156,7 +157,7 @@ impl<'b> Choices<'b> {
         })
     }
 
-    /// A value of the kind that a word of a template stands for: see [`super::commands`].
+    /// Returns a random word for a word of a template: see [`super::commands`].
     fn word(&mut self, token: &str) -> Option<Vec<u8>> {
         Some(match token {
             "@k" => self.key()?,
@@ -245,7 +246,7 @@ impl<'b> Choices<'b> {
         }
     }
 
-    /// The words that a template stands for. `[ ... ]` is there or not, `{ ... }` none to nine times.
+    /// Appends the words of an expanded template. `[ ... ]` is optional, and `{ ... }` occurs zero to nine times.
     fn expand(&mut self, template: &[&str], words: &mut Vec<Vec<u8>>) -> Option<()> {
         let mut at = 0;
         while at < template.len() {
@@ -265,7 +266,7 @@ impl<'b> Choices<'b> {
         Some(())
     }
 
-    /// A request's words that are wrong in some way, one time in ten.
+    /// Damages the words of a request in one case of ten.
     fn spoil(&mut self, words: &mut Vec<Vec<u8>>) -> Option<()> {
         if !self.chance(1, 10)? {
             return Some(());
@@ -305,7 +306,7 @@ impl<'b> Choices<'b> {
         Some(request)
     }
 
-    /// Some command of memcached as it is on the wire.
+    /// Returns a random memcached request in its wire format.
     pub fn memcache_request(&mut self) -> Option<Vec<u8>> {
         let template = MEMCACHE[self.below(MEMCACHE.len() as u64)? as usize];
         let (line, has_value) = match template.strip_suffix(" ...") {
@@ -335,7 +336,7 @@ impl<'b> Choices<'b> {
         Some(request)
     }
 
-    /// Bytes as they come.
+    /// Returns random bytes.
     pub fn garbage(&mut self) -> Option<Vec<u8>> {
         let len = self.below(40)? as usize;
         let starts: &[&[u8]] = &[
@@ -352,7 +353,7 @@ impl<'b> Choices<'b> {
     }
 }
 
-/// Where the bracket at `at` is closed.
+/// Returns the position of the bracket that closes the bracket at `at`.
 fn closing(template: &[&str], at: usize) -> usize {
     let mut depth = 0;
     for (place, token) in template.iter().enumerate().skip(at) {

@@ -1,11 +1,12 @@
-//! The arguments of the commands of both protocols, as templates of words.
+//! Templates of the requests of both protocols.
 //!
 //! `@k` key, `@v` value, `@n` number, `@f` number with a point, `@g` glob, `@c` channel, `@s` record set, `@b` bin,
-//! `@u` cursor, `@user`, `@rule`, `@filter`, `@w` any word; `a|b` one of them; `[ ... ]` there or not;
-//! `{ ... }` none to nine times. In a line of memcached `@len` is the length of the value behind the line, which `...`
-//! at its end says there is; a word that ends in `@n` is a letter and a number.
+//! `@u` cursor, `@user`, `@rule`, `@filter`, `@w` any word; `a|b` is one of the alternatives, `[ ... ]` is optional,
+//! and `{ ... }` occurs zero to nine times. In a memcached line, a final `...` stands for a value after the line, and
+//! `@len` for its length. A word that ends in `@n` is a letter and a number.
 
-/// Every command of Redis that is answered, with what it takes; a test compares the names with the table of commands.
+/// Every supported Redis command with a template of its arguments. A test compares the names with the table of
+/// commands.
 #[rustfmt::skip]
 pub const RESP: &[(&str, &[&str])] = &[
     ("acl", &["setuser @user { @rule }", "list", "getuser @user", "deluser @user", "whoami", "users", "cat",
@@ -148,7 +149,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("watch", &["@k { @k }"]),
 ];
 
-/// Lines of memcached, with a value where `...` stands.
+/// Templates of memcached lines; `...` stands for a value.
 #[rustfmt::skip]
 pub const MEMCACHE: &[&str] = &[
     "set @k @n @n @len ...", "set @k 0 0 @len ...", "set @k 0 @n @len noreply ...", "add @k @n @n @len ...",

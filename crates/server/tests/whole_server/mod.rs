@@ -1,13 +1,13 @@
-//! A whole server under any sequence of requests: both protocols, several connections, a clock that jumps, and restarts
-//! over a memory file with other limits. Shared by a test and a fuzz target.
+//! Runs a whole server with random requests: both protocols, several connections, a clock that jumps, and restarts over
+//! a memory file with other limits. Used by a test and a fuzz target.
 //!
 //! ```text
 //!   bytes ──> Choices ──> step: a command of Redis | one of memcached | the clock | a client's accident | a restart
 //!                           └──> World: one worker, its background, up to 6 clients on a simulated network
 //! ```
 //!
-//! One input is one run. What holds for every input: nothing panics (the assertions and the checks for overflow are
-//! on), and once all clients are gone no session, buffer, pin or byte of client memory is left.
+//! One input is one run. For every input, nothing panics (assertions and overflow checks are enabled). Once all clients
+//! have disconnected, no session, buffer, pin or byte of client memory is in use.
 
 #![allow(dead_code, reason = "the test and the fuzz target each use a part")]
 
@@ -30,18 +30,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
-/// Connections of one protocol.
+/// The number of connections of each protocol.
 const CLIENTS: usize = 3;
-/// Steps of one input at most, whatever its length.
+/// The maximum number of steps of one input.
 const STEPS_MAX: usize = 600;
-/// Restarts of one input at most: each opens a file.
+/// The maximum number of restarts of one input. Each restart opens a file.
 const RESTARTS_MAX: usize = 2;
-/// Turns without a byte after which nothing more is to come.
+/// The number of iterations without a byte after which no further reply is expected.
 const SILENT_TURNS: usize = 12;
-/// Longer than any request waits for a time: a pause of a day, a sleep of an hour, the stall timeout.
+/// A time longer than any wait of a request, in ns: a pause of a day, a sleep of an hour, the stall timeout.
 const PATIENCE_NS: u64 = 2 * 86_400 * 1_000_000_000;
 
-/// What a run has reached.
+/// Counts of the events that a run has reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reached {
     pub resp: usize,
@@ -52,7 +52,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// The sum of two runs.
+    /// Returns the sum of the counts of two runs.
     pub fn and(self, other: Self) -> Self {
         Self {
             resp: self.resp + other.resp,
@@ -67,13 +67,13 @@ impl Reached {
 struct Client {
     end: SimClient,
     protocol: Protocol,
-    /// It does not take what the server has sent.
+    /// True if the client does not read the replies.
     is_slow: bool,
-    /// What it has taken, as far as a test asks for that.
+    /// The received bytes, if the test needs them.
     taken: Option<Vec<u8>>,
 }
 
-/// One server, its clients, and what it was started with.
+/// One server, its clients, and its configuration.
 struct World {
     worker: Worker<Sim>,
     background: Background,
@@ -131,7 +131,8 @@ impl World {
         self.clients.push(Client { end, protocol, is_slow: false, taken: None });
     }
 
-    /// An iteration of the worker and a slice of the background. Gives how many bytes the clients have read.
+    /// Runs an iteration of the worker and a slice of background work. Returns the number of bytes that the clients
+    /// have read.
     fn guard(&mut self) -> usize {
         assert!(self.worker.iterate(), "the worker does not stop by itself");
         let mut steps = 0;
@@ -153,7 +154,7 @@ impl World {
         bytes
     }
 
-    /// Turns until nothing more comes.
+    /// Runs iterations until no further bytes arrive.
     fn settle(&mut self) {
         let mut silent = 0;
         while silent < SILENT_TURNS {
@@ -204,7 +205,7 @@ impl World {
     }
 }
 
-/// A folder of its own for a memory file, removed at the end.
+/// A folder for the memory file of one run, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -225,7 +226,7 @@ impl Drop for Folder {
     }
 }
 
-/// Starts again over the same file, with other limits; with the former ones if those are refused.
+/// Restarts the server over the same file with other limits. If these are refused, uses the previous limits.
 fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World> {
     let World { worker, background, shared, clock_ns, mut reached, .. } = world;
     drop((worker, background, shared));
@@ -238,7 +239,7 @@ fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World
     World::new(other, Arc::clone(&clock_ns), reached).or_else(|| World::new(config(Some(file)), clock_ns, reached))
 }
 
-/// What a server answers to requests that are sent one after another, each by the first client of its protocol.
+/// Returns a server's replies to requests that are sent one after another, each by the first client of its protocol.
 pub fn answers(requests: &[(Protocol, Vec<u8>)]) -> Vec<Vec<u8>> {
     let clock_ns = Arc::new(AtomicU64::new(START_NS));
     let mut world = World::new(config(None), clock_ns, Reached::default()).expect("a new store");
@@ -284,7 +285,7 @@ fn show(text: impl FnOnce() -> String) {
     }
 }
 
-/// One step; `None`: there are no more choices.
+/// Executes one step. Returns `None` if the input has no more choices.
 fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
     let client = choices.below(world.clients.len() as u64)? as usize;
     if kind > 24 {

@@ -1,4 +1,4 @@
-//! Replies that are built over several visits, and events between two of the visits.
+//! Tests of replies that are written over several visits, with events between two visits.
 
 use crate::common;
 use crate::common::redis::{reply_len, request};
@@ -8,20 +8,20 @@ use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A length that is copied over many visits, so that other events happen between them.
+/// The length of a value whose copy takes many visits, so that other events happen between the visits.
 const LONG_BYTES: usize = 3_000_000;
 
 fn config() -> ServerConfig {
     ServerConfig { memory_bytes: 256 << 20, item_bytes_max: 16 << 20, segment_bytes: Some(1 << 20), ..common::config() }
 }
 
-/// Sends a request and takes its one answer.
+/// Sends a request and returns its reply.
 fn ask(world: &mut World, client: &SimClient, words: &[&[u8]]) -> Vec<u8> {
     client.send(&request(words));
     answer(world, client).expect("an answer")
 }
 
-/// The next answer; `None` if the connection was closed before it came.
+/// Returns the next reply, or `None` if the connection was closed before the reply.
 fn answer(world: &mut World, client: &SimClient) -> Option<Vec<u8>> {
     let mut got = Vec::new();
     for _ in 0..20_000 {
@@ -43,13 +43,13 @@ fn bulk(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// What a command that reads `key` answers: with its value at hand, and with none.
+/// A command that reads `key`, and its replies with and without a value.
 struct Reads {
     words: &'static [&'static [u8]],
     /// The answer's begin before the value, and what of the value is in it.
     before: &'static [u8],
     range: std::ops::Range<usize>,
-    /// The whole answer if there is none.
+    /// The whole reply if the key does not exist.
     none: &'static [u8],
 }
 
@@ -74,8 +74,8 @@ fn commands_that_read() -> Vec<Reads> {
     ]
 }
 
-/// A value ends while it is copied into the answers of a transaction: nothing of it is answered, or all of it, and what
-/// comes behind it is the next answer.
+/// A value expires while it is copied into the replies of a transaction. Its reply must contain all of the value or
+/// nothing, and the next reply must follow.
 #[test]
 fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
     let long = common::pattern(LONG_BYTES);
@@ -110,7 +110,8 @@ fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
     assert!(whole > 10 && none > 10, "{whole} whole and {none} missing: too few of either to prove anything");
 }
 
-/// Keys without end are read without a key lock set, so a value among them can be changed while it is copied.
+/// A request with an unlimited number of keys reads them without a key lock set, so a value can change while it is
+/// copied.
 #[test]
 fn long_value_changed_during_a_copy_is_returned_old_or_new_never_mixed() {
     let (one, two) = (common::pattern(LONG_BYTES), vec![b'2'; LONG_BYTES - 100_000]);

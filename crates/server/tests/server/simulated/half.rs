@@ -1,5 +1,5 @@
-//! Clients that send half of a request, do not read, or continue to send when they are no longer served, concurrent
-//! with others.
+//! Tests of clients that send half of a request, do not read, or continue to send when they are no longer served, while
+//! other clients are served.
 
 use crate::common::redis::request;
 use crate::common::{self, pattern, set, value};
@@ -10,16 +10,16 @@ use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// More than all buffers of a worker.
+/// The number of clients with half of a request: more than a worker has buffers.
 const HALVES: usize = 700;
-/// Turns in which a bystander is answered: its batch's, and the one behind a full one.
+/// The maximum number of iterations until a bystander gets its reply. One may be spent on a full batch before its own.
 const TURNS_MAX: usize = 2;
 
 fn config() -> ServerConfig {
     ServerConfig { connections_max: 2000, ..common::config() }
 }
 
-/// Asks for something over both protocols; the answers come in [`TURNS_MAX`] iterations.
+/// Sends a request over each protocol, and asserts that the replies arrive within [`TURNS_MAX`] iterations.
 pub fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
     let get = [&b"get by\r\n"[..], b"*2\r\n$3\r\nGET\r\n$2\r\nby\r\n"];
     let expected = [value("by", b"stander"), b"$7\r\nstander\r\n".to_vec()];
@@ -40,7 +40,7 @@ pub fn bystanders(world: &mut World) -> [SimClient; 2] {
     clients
 }
 
-/// A request that is cut in two, and its answer.
+/// A request that is split in two, and its reply.
 struct Cut {
     protocol: Protocol,
     half: Vec<u8>,
@@ -52,7 +52,8 @@ fn cut(protocol: Protocol, request: &[u8], at: usize, reply: &'static [u8]) -> C
     Cut { protocol, half: request[..at].to_vec(), rest: request[at..].to_vec(), reply }
 }
 
-/// Every place at which a request may stop: in its line, before its value, in it, in its end.
+/// Returns requests that are split at each kind of place: in the line, before the value, in the value, and in the final
+/// line end.
 fn cuts() -> Vec<Cut> {
     let x = "x".repeat(200);
     let resp_set = format!("*3\r\n$3\r\nSET\r\n$1\r\nh\r\n$100\r\n{}\r\n", &x[..100]);
@@ -133,7 +134,7 @@ fn partial_logins_of_unauthenticated_clients_delay_no_client() {
     }
 }
 
-/// Halves that nothing ends: lines, arrays, and values that were announced and do not come.
+/// Tests requests that never complete: lines, arrays, and announced values that do not arrive.
 #[test]
 fn announced_lengths_and_endless_lines_delay_no_client() {
     let long = pattern(40_000).iter().map(|byte| b'a' + byte % 26).collect::<Vec<_>>();
@@ -254,8 +255,8 @@ fn a_wait_for_a_buffer_is_counted_and_timed() {
     assert!(clients.iter().all(|client| client.take(1 << 20) == reply));
 }
 
-/// What an iteration may receive at most of one connection that is not served: its share of the iteration, and one
-/// receive.
+/// The maximum number of bytes that an iteration receives from one connection that is not served: the iteration's limit
+/// plus one receive.
 const TURN_BYTES: u64 = 512 << 10;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Commands over many names, receivers or connections, concurrent with others: each visit does a bounded part.
+//! Tests of commands with many names, receivers or connections, concurrent with other clients: each visit does a
+//! bounded part of the work.
 
 use super::half::{ask_beside, bystanders};
 use crate::common;
@@ -8,8 +9,8 @@ use command::clients::endpoint::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 
-/// CPU time that an iteration takes at most, without optimisation: some hundred times what it should. Whatever is done
-/// to all of the names below at once, or once for each of the others, takes far more.
+/// The maximum CPU time of an iteration in an unoptimised build, in ns: about a hundred times the expected time. Work
+/// on all of the names below at once would take far longer.
 const TURN_CPU_NS_MAX: u64 = 60_000_000;
 
 fn cpu_ns() -> u64 {
@@ -17,7 +18,7 @@ fn cpu_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A world, and clients in it that are always answered in two iterations.
+/// A world with bystanders, which must always get their replies within two iterations.
 struct Beside {
     world: World,
     bystanders: [SimClient; 2],
@@ -31,7 +32,7 @@ impl Beside {
         Self { world, bystanders }
     }
 
-    /// A client of version 3, so that it may ask for anything while it is subscribed.
+    /// Connects a RESP3 client, which may send any command while it is subscribed.
     fn client(&mut self) -> SimClient {
         let client = self.world.connect(Resp);
         client.send(b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
@@ -40,7 +41,8 @@ impl Beside {
         client
     }
 
-    /// Two iterations with a question of the bystanders; none takes long.
+    /// Runs two iterations in which the bystanders send requests. Asserts that they get replies, and that no iteration
+    /// takes long.
     fn iterations(&mut self, what: &str) {
         let begun = cpu_ns();
         ask_beside(&mut self.world, &self.bystanders, what);
@@ -48,7 +50,7 @@ impl Beside {
         assert!(ns < 2 * TURN_CPU_NS_MAX, "{what}: two turns took {} us of CPU time", ns / 1000);
     }
 
-    /// Sends a request and a PING; returns what is answered before the PONG, and how many iterations that took.
+    /// Sends a request and a PING. Returns the bytes before the PONG, and the number of iterations until then.
     fn ask(&mut self, client: &SimClient, words: &[&[u8]]) -> (Vec<u8>, usize) {
         let what = format!("{} with {} words", words[0].escape_ascii(), words.len());
         client.send(&request(words));
