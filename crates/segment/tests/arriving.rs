@@ -1,4 +1,4 @@
-//! Values that arrive in parts, over many guards, while everything else goes on.
+//! Tests of in-place receives: values that are received in steps, over many guards, while the store serves.
 
 #![cfg(not(shuttle))]
 
@@ -53,7 +53,7 @@ fn begin(handle: &mut ThreadHandle, name: &[u8], len: usize) -> Result<InPlaceRe
     guard.receiver().begin(&key, &Put::set(b""), len, TAIL.len())
 }
 
-/// Receives the next `most` bytes of `whole`, which is the value and the tail.
+/// Receives at most the next `most` bytes of `whole`, which is the value followed by the tail.
 fn receive(store: &Store, arriving: &mut InPlaceReceive, whole: &[u8], most: usize) {
     let from = whole.len() - arriving.left();
     let take = most.min(arriving.left());
@@ -76,7 +76,7 @@ fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: InPlaceReceive, 
     }
 }
 
-/// One value that is on its way.
+/// A value that is being received.
 struct OnItsWay {
     name: Vec<u8>,
     whole: Vec<u8>,
@@ -182,7 +182,7 @@ fn in_place_receive_survives_eviction_until_commit_then_is_evictable() {
     assert_eq!(arriving.left(), 0);
     assert!(store.stats().evicted > 10_000, "{:?}", store.stats());
     commit(&mut handle, b"slow", arriving, 1800);
-    // Looked at, not read: what was read stays as long as nothing else is.
+    // Uses `peek`, because an item that was read would be kept longer.
     let peek = |handle: &mut ThreadHandle| {
         let guard = handle.guard(NOW);
         match guard.items().peek(&guard.key(Namespace::DEFAULT, b"slow")).map(|item| item.value) {
@@ -202,13 +202,13 @@ fn in_place_receive_survives_eviction_until_commit_then_is_evictable() {
 fn space_that_is_given_up_is_used_again() {
     let (store, mut background, mut handle) = store(1 << 20);
     let used = |store: &Store| store.stats().segments[1] + store.stats().segments[2];
-    // The latest reservation is handed back, however often.
+    // An abort gives the latest reservation back, any number of times.
     for _ in 0..10_000 {
         let arriving = begin(&mut handle, b"k", 1900).expect("memory is there");
         handle.guard(NOW).receiver().abort(arriving);
     }
     assert_eq!(used(&store), 1);
-    // One that something came behind is dead, and the background makes room of it.
+    // If a later item was reserved behind it, an aborted value becomes dead bytes, which the background frees.
     for round in 0..10_000u64 {
         let first = begin(&mut handle, b"k", 1900).expect("memory is there");
         let mut guard = handle.guard(NOW);

@@ -1,4 +1,4 @@
-//! Changes that depend on what is there, counters with a sign, and walks that miss nothing.
+//! Tests of changes that depend on the present item, of signed counters, and of walks that must miss no item.
 #![cfg(not(shuttle))]
 
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ fn slice(background: &mut Background) {
     });
 }
 
-/// Does `op` in a guard, and slices of background work until it is not parked.
+/// Runs `op` in a guard, and repeats it after a background slice until it is not parked.
 fn until_done<T>(
     handle: &mut ThreadHandle,
     background: &mut Background,
@@ -60,7 +60,7 @@ fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)
     Some((value, item.expire, item.client_flags))
 }
 
-/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+/// Changes the key's present item. Returns [`OpError::Parked`] if another thread changed the item meanwhile.
 fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
     let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
     match guard.items_mut().replace(key, &version, new)? {
@@ -197,7 +197,7 @@ fn typed_value_retains_its_type_and_is_not_read_as_a_string() {
     });
     let mut report = b"type 9: ".to_vec();
     report.extend_from_slice(&bytes);
-    // A later end is a copy.
+    // A later expiry copies the item.
     for expire in [end(10), end(5), end(1000), Expire::Never] {
         until_done(&mut handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
@@ -307,7 +307,7 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
             cursor = handle.guard(NOW).walks().scan(Namespace::DEFAULT, from, &mut |item| {
                 seen.insert(item.key.to_vec());
             });
-            // Items come while it walks, so that the index grows under it; then the memory goes, and it shrinks.
+            // Stores items during the walk, so that the index grows. Later the memory is reduced, so that it shrinks.
             for _ in 0..if shrunk { 0 } else { 60 } {
                 put(&mut handle, &mut background, format!("new-{next}"));
                 next += 1;
@@ -329,7 +329,7 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
     assert!(stats.index_growths > 0 && stats.index_shrinks > 0, "{stats:?}");
 }
 
-/// The whole value, large or not.
+/// Returns the whole value of a key, large or not, and its expiry.
 fn read_whole(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, name);
@@ -347,8 +347,8 @@ fn read_whole(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire
     Some((whole, item.expire))
 }
 
-/// Does `op` with the smallest share of each iteration, and says in how many guards it was put off for that. A ms
-/// passes between two of them.
+/// Runs `op` with the smallest possible share in each iteration. Returns its result, and the number of guards in which
+/// it was postponed because the share was used up. The clock advances by 1 ms between two guards.
 fn in_shares<T>(
     handle: &mut ThreadHandle,
     background: &mut Background,
@@ -407,8 +407,8 @@ fn a_large_value_that_is_changed_over_many_guards_is_changed_once_and_whole() {
     assert_eq!(store.stats().large_broken, 0);
 }
 
-/// A time to live is counted from the guard that asks for it, and each iteration is a later one: what the guards before
-/// have done has to count all the same, whatever unit the expiry is kept in.
+/// A time to live is counted from the guard in which the request runs, and each iteration is later than the previous
+/// one. The work of earlier guards must remain valid, whether the expiry is stored in milliseconds or seconds.
 #[test]
 fn a_time_to_live_that_is_given_over_many_guards_is_given() {
     let (store, mut background) = store(64, 1);
@@ -433,7 +433,7 @@ fn a_time_to_live_that_is_given_over_many_guards_is_given() {
     assert_eq!(store.stats().large_broken, 0);
 }
 
-/// More requests at once than one handle keeps the work of: each comes to its end.
+/// More requests are in progress than one handle retains works for. Each of them completes.
 #[test]
 fn requests_beyond_the_limit_of_unfinished_values_all_complete() {
     const REQUESTERS: usize = 100;
@@ -464,7 +464,7 @@ fn requests_beyond_the_limit_of_unfinished_values_all_complete() {
     }
 }
 
-/// Work that a request has left behind is none of another one's, however alike they are.
+/// A request never continues the unfinished work of another request, however similar the two are.
 #[test]
 fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
     let (store, mut background) = store(64, 1);
@@ -492,7 +492,8 @@ fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
     assert_eq!((&whole[..5], whole.len()), (&b"BBBBv"[..], value.len() + 4));
 }
 
-/// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier guard.
+/// A request that sets an expiry in the past returns the value for the last time. So it must complete in one guard: it
+/// must not find pieces missing that an earlier guard of the same request has ended.
 #[test]
 fn expiry_in_the_past_removes_a_large_value_within_a_single_guard() {
     let (store, mut background) = store(64, 1);

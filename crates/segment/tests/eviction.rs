@@ -1,4 +1,5 @@
-//! What is kept when memory is short, and what is known again when it comes back.
+//! Tests of eviction: which items are kept when memory is short, and which evicted keys are recognised when they are
+//! stored again.
 #![cfg(not(shuttle))]
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
 const SHORT_BYTES: usize = 100;
 const LONG_BYTES: usize = 4000;
-/// Items of each kind that are looked at.
+/// The number of items of each kind that a test examines.
 const EACH: usize = 100;
 
 struct Bench {
@@ -61,7 +62,7 @@ impl Bench {
         }
     }
 
-    /// Stores items of a kind and reads each so many times.
+    /// Stores items of a kind, and reads each of them `reads` times.
     fn put_and_read(&mut self, kind: &str, bytes: usize, reads: usize) {
         for number in 0..EACH {
             let name = format!("{kind}-{number}");
@@ -74,7 +75,7 @@ impl Bench {
         (0..EACH).filter(|number| self.get(&format!("{kind}-{number}"))).count()
     }
 
-    /// Slices until nothing is held any more.
+    /// Runs slices until the store has no items.
     fn empty(&mut self) {
         for _ in 0..1000 {
             self.handle.tidy(self.now);
@@ -94,7 +95,7 @@ fn long_item_needs_more_reads_than_a_short_item_to_survive_eviction() {
     bench.put_and_read("short-once", SHORT_BYTES, 1);
     bench.put_and_read("long-once", LONG_BYTES, 1);
     bench.put_and_read("long-thrice", LONG_BYTES, 3);
-    // Twice the memory of items that nobody reads: all that was there before has come to the small queue's end.
+    // Stores unread items of twice the memory's size, so that all earlier items have reached the small queue's end.
     for number in 0..2 * 8 * MIB / (SHORT_BYTES as u64 + 24) {
         bench.put(&format!("noise-{number}"), SHORT_BYTES, Expire::Never);
     }
@@ -125,7 +126,7 @@ fn ghost_hits_require_keys_that_were_read_before_expiry_and_not_flushed() {
     }
     assert_eq!(bench.store.stats().ghost_hits, EACH as u64);
 
-    // All of those that are there now are read, and flushed.
+    // All items of both kinds exist now and were read by the count. Then they are flushed.
     assert_eq!((bench.count("read"), bench.count("unread")), (EACH, EACH));
     bench.handle.guard(bench.now).items_mut().flush(Namespace::DEFAULT).expect("flushed");
     bench.empty();
@@ -135,7 +136,7 @@ fn ghost_hits_require_keys_that_were_read_before_expiry_and_not_flushed() {
     assert_eq!(bench.store.stats().ghost_hits, EACH as u64);
 }
 
-/// Only who waits for room has the background do anything, so that it is short of segments whenever it looks.
+/// The background only runs when a write waits for room, so it is short of segments in each of its slices.
 #[test]
 fn raised_memory_limit_takes_effect_under_constant_eviction() {
     let mut bench = Bench::new();

@@ -1,4 +1,5 @@
-//! What a memory holds: the index keeps pace with the fill, small items cost little, and wide TTLs waste little.
+//! Tests of the use of memory: the index grows with the number of items, small items have little overhead, and widely
+//! spread TTLs waste little memory.
 #![cfg(not(shuttle))]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,7 +35,7 @@ fn slice(background: &mut Background, now: UnixMillis) {
     });
 }
 
-/// Puts one item, with as many slices as it has to wait for.
+/// Stores one item, and runs slices while the put is parked.
 fn put_as(
     handle: &mut ThreadHandle,
     background: &mut Background,
@@ -56,7 +57,7 @@ fn put_as(
     panic!("a put of {} bytes is parked for ever", put.value.len());
 }
 
-/// More than a put ever has to wait for, in slices.
+/// The number of slices after which a put that is still parked fails the test.
 const SLICES_MAX: usize = 100_000;
 
 fn put(
@@ -70,7 +71,7 @@ fn put(
     put_as(handle, background, now, key, &Put { expire, ..Put::set(value) }).expect("put");
 }
 
-/// Fills a store until something is evicted; the stats right before.
+/// Fills a store until an item is evicted. Returns the stats just before that.
 fn fill(memory_bytes: u64, key_len: usize, value_len: usize, expire: Expire) -> (StoreStats, u64) {
     let (store, mut background) = store(memory_bytes, 1);
     let mut handle = store.handle().expect("handle");
@@ -83,7 +84,7 @@ fn fill(memory_bytes: u64, key_len: usize, value_len: usize, expire: Expire) -> 
             put(&mut handle, &mut background, NOW, key.as_bytes(), &value, expire);
             stored += 1;
         }
-        // As lively as a background that shares its processor with the worker.
+        // Runs at most one slice for 500 puts, like a background that shares its CPU with the worker.
         if store.needs_background() {
             slice(&mut background, NOW);
         }
@@ -120,7 +121,8 @@ fn a_small_item_costs_at_most_sixteen_bytes_beyond_key_and_value_and_twenty_with
     }
 }
 
-/// One namespace, two handles, TTLs from a second to a year, 64 MiB: what part-filled open segments waste is bounded.
+/// One namespace, two handles, TTLs from a second to a year, 64 MiB: the waste in partly filled open segments is
+/// bounded.
 #[test]
 fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
     let (store, mut background) = store(64 << 20, 2);
@@ -150,8 +152,8 @@ fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
     assert!(worst <= 0.10, "open segments are {:.1} % of the memory", worst * 100.0);
 }
 
-/// Whole large values in a store that holds few of them: each put needs more segments at once than the background
-/// keeps free for small items.
+/// Puts of whole large values in a store that has room for few of them. Each put needs more free segments at once than
+/// the background keeps free for small items.
 #[test]
 fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
     let (store, mut background) = store(4 << 20, 1);
@@ -164,9 +166,9 @@ fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
     assert!(store.stats().evicted > 0, "the store was full");
 }
 
-/// Appends to large values in a store so small that they lose pieces all the time: the append joins, or finds nothing.
-/// A reader that never comes back may keep segments from being reused, but nobody waits for him: who has a value pinned
-/// may himself be waiting for the one who waits for memory.
+/// Appends to large values in a store so small that the values often lose pieces: an append joins, or finds no value. A
+/// reader that never releases its pins may prevent the reuse of segments, but writers must not wait for it. The reader
+/// could itself be waiting for such a writer.
 #[test]
 fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
     let (store, mut background) = store(4 << 20, 1);
@@ -222,11 +224,11 @@ fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     assert!(joined > 100 && missed > 100 && broken > 10, "{joined} joined, {missed} missed, {broken} broken");
 }
 
-/// Keeps what it is report while it is on.
+/// An observer that records the evictions reported to it while it is on.
 #[derive(Debug, Default)]
 struct Witness {
     on: AtomicBool,
-    /// Key, fetched, has an expiry.
+    /// For each eviction: the key, whether the item was fetched, and whether it has an expiry.
     seen: Mutex<Vec<(String, bool, bool)>>,
 }
 
@@ -245,7 +247,7 @@ impl EvictionObserver for Watching {
     }
 }
 
-/// One in four items is read, one in two has a TTL: the witness and the counters tell the same.
+/// One in four items is read, and one in two has a TTL. The observer and the counters must report the same numbers.
 #[test]
 fn observer_receives_every_eviction_and_the_counters_agree() {
     let (store, mut background) = store(4 << 20, 1);
@@ -284,8 +286,8 @@ fn observer_receives_every_eviction_and_the_counters_agree() {
     assert!(after.oldest.is_some_and(|oldest| NOW.ms_since(oldest) <= 1000), "{:?}", after.oldest);
 }
 
-/// Deletes and overwrites over half, three quarters and nearly all of the memory, with one slice in sixteen changes:
-/// the dead bytes are over a fifth of the segments for short times only, and under it when the changes end.
+/// Deletes and overwrites half, three quarters and nearly all of the memory, with one slice for sixteen changes. The
+/// dead bytes exceed a fifth of the segments only for short times, and are below a fifth when the changes end.
 #[test]
 fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
     const CHANGES: u64 = 300_000;
@@ -338,7 +340,7 @@ fn full_store_without_eviction_loses_no_item_and_reuses_deleted_space() {
     let mut handle = store.handle().expect("handle");
     let value = [7; 500];
     let mut stored = 0u32;
-    // What the gate leaves of the last segments is refused by the store itself.
+    // After the gate closes, the store itself refuses puts when the rest of the last segments is full.
     let (mut gated, mut refused) = (false, 0);
     while refused < 100 {
         gated |= !store.has_room(Namespace::DEFAULT, value.len() as u64);
@@ -360,7 +362,7 @@ fn full_store_without_eviction_loses_no_item_and_reuses_deleted_space() {
         let there = |number: &u32| guard.items().peek(&guard.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
         assert!((0..stored).all(|number| there(&number)), "every item is still there");
     }
-    // A tenth goes, evenly: too little for a store that may evict to copy segments for.
+    // Deletes a tenth of the items, evenly spread. A store that may evict would not compact segments for so little.
     for number in (0..stored).step_by(10) {
         let mut guard = handle.guard(NOW);
         let name = number.to_le_bytes();
@@ -377,7 +379,7 @@ fn full_store_without_eviction_loses_no_item_and_reuses_deleted_space() {
     assert_eq!(store.stats().evicted, 0);
 }
 
-/// A put as a server does it: it asks for room first, and is tried again after a slice as long as there may be some.
+/// Stores an item as a server does: checks for room first, and repeats a parked put after a slice.
 fn gated_put(
     (store, handle, background): (&Store, &mut ThreadHandle, &mut Background),
     now: UnixMillis,
@@ -394,7 +396,8 @@ fn gated_put(
     panic!("a put of {} bytes waits for room for ever", put.value.len());
 }
 
-/// Writers that were faster than the background were report that memory is out in a store of which a tenth was alive.
+/// Regression: writers that were faster than the background received out-of-memory errors although only a tenth of the
+/// memory was live.
 #[test]
 fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     let (store, mut background) = store(32 << 20, 2);
@@ -402,7 +405,7 @@ fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     let mut handle = store.handle().expect("handle");
     let mut prng = Prng::new(5);
     let mut all = 0;
-    // Whole segments die at once, and then some in each.
+    // First whole segments die at once, then a part of the items in each segment.
     for kept in [0, 1, 3] {
         for number in 0..200_000 / (kept + 1) {
             let bytes = 1 + prng.below(4000) as usize;
@@ -416,7 +419,7 @@ fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     assert!(all > 10 * (32 << 20) && store.stats().evicted == 0, "{all} bytes, {:?}", store.stats());
 }
 
-/// Who is refused is report so at once, or after one look at all there is.
+/// A put that is refused is refused at once, or after the background has scanned all segments once.
 #[test]
 fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
     let (store, mut background) = store(32 << 20, 2);

@@ -1,8 +1,9 @@
-//! Loom over the protocols that rest on memory orders: every execution that the C++ model allows, up to a bound of
-//! switches, also those that x86 never shows. The epochs and the free segments are the store's own code; what lies in
-//! mapped memory (slots, items, the stripe lock) is mirrored by a few words with the same orders.
+//! Loom models of the protocols that depend on memory orderings. Loom tries every execution that the C++ memory model
+//! allows, up to a bound on thread switches, including executions that never occur on x86. The models run the store's
+//! own code for epochs and free segments. For data in mapped memory (slots, items, the stripe lock) they use a few
+//! words with the same orderings.
 //!
-//! Loom takes every `SeqCst` access for an `AcqRel` one, so that what passes here rests on fences alone.
+//! Loom treats every `SeqCst` access as `AcqRel`, so a model that passes depends only on fences.
 //!
 //! Run with `make loom`, or `RUSTFLAGS='--cfg loom' cargo test --release -p gannet-segment --test loom`.
 #![cfg(loom)]
@@ -14,12 +15,12 @@ mod epoch;
 #[path = "../src/heap/segments/free.rs"]
 mod free;
 
-/// The place of [`raw`] in the store.
+/// The module in which the store's code expects [`raw`].
 mod layout {
     pub(crate) use crate::raw;
 }
 
-/// The store's words, over loom's.
+/// The store's word types, implemented with loom's atomics.
 mod raw {
     use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -71,20 +72,20 @@ use epoch::Epochs;
 use free::{FreeSegments, Fresh, Links, Stack};
 use raw::{Word32, Word64, fence};
 
-/// Tries all executions with at most so many switches that no thread asked for.
+/// Tries all executions with at most `switches` involuntary thread switches.
 fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
     builder.check(model);
 }
 
-/// A count over all executions, to show that a model reaches what it is about.
+/// Returns a counter over all executions, by which a model checks that it has reached the intended case.
 fn counter() -> (std::sync::Arc<Count>, std::sync::Arc<Count>) {
     let count = std::sync::Arc::new(Count::new(0));
     (count.clone(), count)
 }
 
-/// Something that changes without atomics. Loom fails if a change overlaps with another access.
+/// Data that changes without atomics. Loom fails if a change overlaps with another access.
 #[derive(Default)]
 struct Plain(UnsafeCell<()>);
 
@@ -98,12 +99,12 @@ impl Plain {
     }
 }
 
-/// A segment with one item, and the slot that names it: 0 none, else its life.
+/// A segment with one item, and the slot that names the item. The slot holds the segment's life, or 0 if it is empty.
 struct Segment {
     epochs: Epochs,
     slot: Word64,
     item: Plain,
-    /// Of which life the item is.
+    /// The life of the segment in which the item was written.
     life: Word64,
 }
 
@@ -112,7 +113,7 @@ impl Segment {
         Arc::new(Self { epochs: Epochs::new(1), slot: Word64::new(1), item: Plain::default(), life: Word64::new(1) })
     }
 
-    /// One guard: an item that a slot names is whole, and of the life that the slot says.
+    /// Reads the item in one guard, and checks that it is whole and belongs to the life that the slot holds.
     fn read_in_a_guard(&self) {
         self.epochs.enter(0);
         let life = self.slot.load(Acquire);
@@ -123,7 +124,8 @@ impl Segment {
         self.epochs.leave(0);
     }
 
-    /// Clears the slot, waits for at most two steps, and uses the segment again if both were made. Says whether it was.
+    /// Clears the slot, tries to advance the epoch at most twice, and reuses the segment if both steps succeeded.
+    /// Returns true if the segment was reused.
     fn reuse(&self) -> bool {
         self.slot.compare_exchange(1, 0, Release).expect("nobody else changes the slot");
         let unlinked = self.epochs.now();
@@ -157,7 +159,7 @@ fn no_reader_sees_a_segment_in_its_next_life() {
     assert!(reused.load(Ordering::Relaxed) > 10, "the segment was used again in some executions");
 }
 
-/// A key lock set and a guard: an announcement, one locked word, and a key that both want.
+/// The state that a key lock set and a guard share: an announcement, one lock word, and a key that both access.
 struct Claimed {
     epochs: Epochs,
     announced: Word64,
@@ -166,7 +168,7 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// What a guard does with the key: nothing while it is another's.
+    /// Accesses the key in a guard, unless a key lock set holds it.
     fn guard(&self) {
         self.epochs.enter(0);
         if self.announced.load(SeqCst) == 0 || self.word.load(SeqCst) == 0 {
@@ -175,7 +177,8 @@ impl Claimed {
         self.epochs.leave(0);
     }
 
-    /// Key lock sets, looks for a guard under way, and looks once more if there was one. Says whether it acted.
+    /// Acquires the key lock set, and checks for a guard in progress, at most twice. Returns true if it accessed the
+    /// key.
     fn key_locks(&self) -> bool {
         self.announced.fetch_add(1, SeqCst);
         self.word.compare_exchange(0, 1, SeqCst).expect("nobody else claims");
@@ -212,7 +215,7 @@ fn a_claimant_that_waited_for_the_guards_under_way_is_alone_with_its_key() {
     assert!(acted.load(Ordering::Relaxed) > 10, "the claimant acted in some executions");
 }
 
-/// Links, and what belongs to the owner of each segment.
+/// Free segments with their link words, and data that belongs to the owner of each segment.
 struct Segments {
     links: Vec<Word32>,
     free: FreeSegments,
@@ -226,7 +229,7 @@ impl Links for Segments {
 }
 
 impl Segments {
-    /// `listed` came back, so many were never taken.
+    /// Creates `listed` segments that were used and freed, and `fresh` segments that were never taken.
     fn new(listed: u32, fresh: u32) -> Arc<Self> {
         let count = listed + fresh;
         let segments = Self {
@@ -245,7 +248,7 @@ impl Segments {
     }
 }
 
-/// Takes on a thread of its own, if more than `keep` are available of `most` that there are.
+/// Takes a segment on a separate thread, if more than `keep` of at most `most` segments are available.
 fn taking(segments: &Arc<Segments>, keep: usize, most: usize) -> thread::JoinHandle<Option<u32>> {
     let segments = Arc::clone(segments);
     thread::spawn(move || {
@@ -255,7 +258,7 @@ fn taking(segments: &Arc<Segments>, keep: usize, most: usize) -> thread::JoinHan
     })
 }
 
-/// Every segment is free or was taken, and none is both.
+/// Checks that every segment is either free or taken, and that none is both.
 fn all_are_there(segments: &Segments, mut taken: Vec<u32>) {
     let count = segments.free.count();
     let free: Vec<u32> = std::iter::from_fn(|| segments.take(0)).collect();
@@ -315,7 +318,7 @@ fn segment_stack_survives_aba_when_a_segment_is_popped_and_pushed_back() {
     });
 }
 
-/// A number that changes in place under its stripe lock, value first and token second.
+/// A number that changes in place under its stripe lock: first the value, then the token.
 struct Counter {
     lock: Word32,
     value: Word64,
@@ -358,7 +361,7 @@ fn value_and_token_that_were_read_at_once_belong_together() {
     assert!(exact.load(Ordering::Relaxed) > 3, "nobody came between in some executions");
 }
 
-/// An item is written, published by its slot, and marked dead by whoever replaces it.
+/// An item is written, published by its slot, and marked dead by the thread that replaces it.
 #[test]
 fn thread_that_sees_an_item_dead_sees_its_slot_replaced() {
     explore(3, || {

@@ -1,4 +1,4 @@
-//! Namespaces side by side: what one does, the others do not feel.
+//! Tests of several namespaces in one store: the load on one namespace must not affect the others.
 #![cfg(not(shuttle))]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
 const QUIET: Namespace = Namespace(1);
 const NOISY: Namespace = Namespace(2);
-/// Slices after which nothing is left to do.
+/// The number of slices after which the background must have nothing left to do.
 const SLICES_MAX: usize = 100_000;
 
 struct Bench {
@@ -21,7 +21,7 @@ struct Bench {
     background: Background,
     handle: ThreadHandle,
     now: UnixMillis,
-    /// Puts of all that had to wait, and the most slices that one waited for.
+    /// The maximum number of slices that a put has waited for.
     waited_most: usize,
 }
 
@@ -46,7 +46,7 @@ impl Bench {
         self.store.give_terms(namespace, &terms).expect("there is room");
     }
 
-    /// A slice as long as the background's: it looks at its time every 32 items.
+    /// Runs a slice as long as a real one, which checks its time every 32 items.
     fn slice(&mut self) -> bool {
         let mut looks = 0;
         let report = self.background.slice(self.now, &mut || {
@@ -122,7 +122,7 @@ fn flood_into_a_namespace_evicts_only_from_that_namespace() {
         assert!(culprit.evicted > 50_000 && bench.waited_most < 100, "{culprit:?} {}", bench.waited_most);
         assert!(culprit.heap_bytes <= culprit.heap_bytes_max + (64 << 10), "{culprit:?}");
         assert!(!quota || culprit.heap_bytes_max <= 4 * MIB, "{culprit:?}");
-        // And it may still store.
+        // The quiet namespace can still store items.
         bench.waited_most = 0;
         bench.fill(quiet, 3200, 800);
         assert_eq!((bench.stats(quiet).evicted, bench.waited_most), (0, 0), "a quiet one waits for nobody");
@@ -136,7 +136,7 @@ fn index_growth_is_charged_to_the_namespace_that_causes_it() {
     bench.give(QUIET, 4 * MIB);
     bench.fill(QUIET, 3000, 1000);
     bench.fill(Namespace::DEFAULT, 1500, 1000);
-    // Twelve bytes or so an item: the index takes about as much as they do.
+    // The items have about twelve bytes each, so the index takes about as much memory as the items.
     bench.fill(NOISY, 400_000, 1);
     bench.settle();
     assert_eq!((bench.stats(QUIET).evicted, bench.stats(Namespace::DEFAULT).evicted), (0, 0));
@@ -237,7 +237,7 @@ fn impossible_quotas_are_refused_with_the_allowed_limit() {
         panic!("the quotas need more")
     };
     assert_eq!(bench.store.resize(least_bytes), Ok(()));
-    // The largest item fits into the least quota.
+    // The largest item fits into the smallest quota.
     bench.put(NOISY, "large", &vec![1; (MIB / 4) as usize - 16]).expect("a large item");
     assert!(bench.holds(NOISY, "large"));
 }
@@ -271,7 +271,7 @@ fn a_rule_for_times_to_live_holds_for_whatever_is_stored_and_touched() {
     bench.try_put(NOISY, "never", b"value", Expire::Never).expect("an item");
     bench.now = START.plus_ms(100_001);
     assert!(!bench.holds(QUIET, "never") && bench.holds(NOISY, "never"));
-    // A large value ends with its head.
+    // The expiry of a large value is that of its head.
     bench.try_put(QUIET, "large", &[1; 100_000], Expire::Never).expect("a large item");
     assert_eq!(ends(&mut bench, "large"), Expire::At(bench.now.plus_ms(60_000)));
 }

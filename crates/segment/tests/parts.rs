@@ -1,4 +1,4 @@
-//! Values in parts: what a change publishes, what goes with a head, and what eviction takes.
+//! Tests of values in parts: publication of changes, removal of parts with their head, and eviction.
 #![cfg(not(shuttle))]
 
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// The numbers of the leaves that a head names, in one level or two.
+/// Returns the numbers of the leaves that a head names, with one or two levels.
 fn leaves(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
     let entries = |bytes: &[u8]| -> Vec<u64> { bytes.chunks(ENTRY_BYTES).map(|entry| word(&entry[4..])).collect() };
     let count = u32::from_le_bytes(head[9..13].try_into().unwrap()) as usize;
@@ -69,7 +69,7 @@ fn leaves(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
     Some(pages?.concat())
 }
 
-/// All leaves of a key's value end to end; `None`: it is not there, or not whole.
+/// Returns all leaves of a key's value concatenated, or `None` if the key has no value or a leaf is missing.
 fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let key = key(guard, name);
     let Value::Typed { kind: KIND, bytes } = guard.items().get(&key)?.value else { return None };
@@ -81,7 +81,7 @@ fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
         .map(|all| all.concat())
 }
 
-/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+/// Changes the key's present item. Returns [`OpError::Parked`] if another thread changed the item meanwhile.
 fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
     let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
     match guard.items_mut().replace(key, &version, new)? {
@@ -90,8 +90,8 @@ fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result
     }
 }
 
-/// The head of a value of its own object, and its parts: so many leaves of so many bytes, with a page for each eight
-/// if it has two levels.
+/// Returns the head and the parts of a value with a new object: `count` leaves of `bytes` bytes, and with two levels a
+/// page for each eight leaves.
 fn value(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8) -> (Vec<u8>, Parts) {
     let (mut to, mut parts) = (Vec::new(), Parts::default());
     let add = |parts: &mut Parts, bytes: &[u8]| {
@@ -117,7 +117,7 @@ fn value(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8) ->
     (to, parts)
 }
 
-/// Stores such a value under the key.
+/// Stores a value from [`value`] under the key.
 fn store_parts(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -164,10 +164,10 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             put(&mut handle, &mut background, b"key", count, 700, Expire::Never);
             assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; count * 700]));
             let pages = if count > 8 { count.div_ceil(8) } else { 0 };
-            // The head, and the anchor.
+            // 2 is for the head and the anchor.
             assert_eq!(store.stats().items, 2 + (count + pages) as u64);
             assert_eq!(store.keys(Namespace::DEFAULT), 1);
-            // An end that is moved keeps them.
+            // A change of the expiry keeps the parts.
             until_done(&mut handle, &mut background, |guard| {
                 let key = key(guard, b"key");
                 guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
@@ -184,7 +184,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
                 let key = key(guard, b"key");
                 end(guard, &key)
             });
-            // A few go at once, the others in the background, and none of them is a key.
+            // Some parts are removed at once, and the others in the background. None of them counts as a key.
             let left = store.stats().items;
             assert!(left <= 1 || count > 32 && left + 32 >= count as u64, "{name}: {left} of {count} items");
             assert!(store.keys(Namespace::DEFAULT) <= 1, "{name}");
@@ -199,7 +199,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
     }
 }
 
-/// Slices until nothing waits to be removed.
+/// Runs slices until no deferred free waits.
 fn settle(background: &mut Background) {
     for _ in 0..100 {
         slice(background, NOW);
@@ -230,10 +230,10 @@ fn failed_publication_of_a_value_removes_its_parts() {
     let before = store.stats().items;
     let mut guard = handle.guard(NOW);
     let key = key(&guard, b"key");
-    // A part that is longer than an item in one piece.
+    // The part is longer than a whole item may be.
     let refused = store_parts(&mut guard, &key, (2, 200_000, b'x', 1), Expire::Never);
     assert_eq!(refused, Err(OpError::TooLarge));
-    // A version that is stale by the time of the change.
+    // The version is stale at the time of the change.
     let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default()).expect("no other thread");
     guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000))).expect("no other thread");
     let (head, parts) = value(&guard, 2, 200, b'x', 1);
@@ -244,8 +244,8 @@ fn failed_publication_of_a_value_removes_its_parts() {
     assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; 2100]));
 }
 
-/// Values in parts and small items, many times what the memory holds: what is there is whole, and nothing is left of
-/// what is not.
+/// Stores values in parts and small items of many times the memory's size. Each value that is present is whole, and
+/// no part remains of an evicted value.
 #[test]
 fn a_value_in_parts_is_evicted_whole() {
     let (store, mut background) = store(16);
@@ -255,7 +255,7 @@ fn a_value_in_parts_is_evicted_whole() {
     for step in 0..3000u64 {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
         put(&mut handle, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
-        // Some of the last ones are read now and then, as far as their heads alone.
+        // Some recent values are read occasionally, but only their heads.
         let seen = step.saturating_sub(prng.below(200));
         let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
         let guard = handle.guard(NOW);
@@ -272,9 +272,9 @@ fn a_value_in_parts_is_evicted_whole() {
         slice(&mut background, NOW);
     }
     assert!(whole > 500 && gone > 500, "{whole} whole, {gone} gone");
-    // A part is pushed out of the index alone at times; nothing else may break a value.
+    // A single part may be displaced from the index. Nothing else may break a value.
     assert!(broken <= store.stats().evicted_by_index, "{broken} broken");
-    // What is left is what heads name.
+    // All remaining parts are named by heads.
     let mut named = 0;
     for step in 0..3000u64 {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
@@ -290,7 +290,7 @@ fn a_value_in_parts_is_evicted_whole() {
     assert!(items <= named as u64 + 8 * broken, "{items} items, {named} named");
 }
 
-/// Who reads meets changes in their middle: what a head names is there, or the head is another one.
+/// Readers run during changes. Either all parts that a head names are present, or the head has changed.
 #[test]
 fn concurrent_reader_sees_the_old_or_the_new_value_never_a_mix() {
     let (store, mut background) = store(64);
@@ -333,7 +333,7 @@ fn concurrent_reader_sees_the_old_or_the_new_value_never_a_mix() {
     assert_eq!(store.stats().items, 2 + 20 + 3);
 }
 
-/// What a guard does for a long value is bounded, whatever its length: the rest is left to the background.
+/// A guard removes a bounded number of parts of a long value, whatever its length. The background removes the rest.
 #[test]
 fn deletion_of_a_long_value_removes_a_bounded_number_of_parts_per_guard() {
     let (store, mut background) = store(64);
@@ -377,13 +377,13 @@ fn rename_preserves_parts_and_expiry_and_frees_the_old_items() {
     let whole = read(&handle.guard(NOW), b"old");
     rename(&mut handle, &mut background, b"old", b"target");
     settle(&mut background);
-    // A head and an anchor were written, and what the target had is gone with its head and its anchor.
+    // A head and an anchor were written. The target's previous value was removed with its head and its anchor.
     assert_eq!(store.stats().items_total, total + 2);
     assert_eq!(store.stats().items, items - (500 + 63 + 2));
     assert_eq!(store.keys(Namespace::DEFAULT), 1);
     assert_eq!(read(&handle.guard(NOW), b"old"), None);
     assert_eq!(read(&handle.guard(NOW), b"target"), whole);
-    // A new value under the old name has nothing to do with it.
+    // A new value under the old name does not affect the renamed value.
     put(&mut handle, &mut background, b"old", 10, 60, Expire::Never);
     rename(&mut handle, &mut background, b"target", b"other");
     let guard = handle.guard(NOW);
@@ -401,7 +401,7 @@ fn rename_preserves_parts_and_expiry_and_frees_the_old_items() {
     assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0));
 }
 
-/// The background finds the head of a part by its object, whatever the key is called by now.
+/// The background finds the head of a part through the anchor of its object, even after the key was renamed.
 #[test]
 fn a_renamed_value_is_evicted_whole() {
     let (store, mut background) = store(16);
@@ -411,7 +411,7 @@ fn a_renamed_value_is_evicted_whole() {
         let name = name(step);
         let first = format!("{name}:first");
         put(&mut handle, &mut background, first.as_bytes(), 1 + step as usize % 50, 700, Expire::Never);
-        // Memory may be so short that it is evicted by now.
+        // Memory may be so short that the value was already evicted.
         let adopted = until_done(&mut handle, &mut background, |guard| {
             let (from, to) = (key(guard, first.as_bytes()), key(guard, name.as_bytes()));
             guard.renames().share(&from, &to)
@@ -497,7 +497,7 @@ fn copy_spans_many_guards_and_an_aborted_copy_removes_its_items() {
             settle(&mut background);
             assert_eq!(store.stats().items, items, "{count} leaves, stopped at {stops_at:?}");
         }
-        // A flush in the middle ends what was copied, and the value.
+        // A flush during the copy ends the copied parts and the value.
         let mut copy = {
             let guard = handle.guard(NOW);
             let named = key(&guard, b"from");
@@ -541,7 +541,7 @@ fn key_count_excludes_pieces_parts_and_flushed_items() {
     }
     assert!(store.stats().items > 250, "pieces and parts are items");
     assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
-    // At once, however long the background takes to remove what is left, and while new ones come.
+    // The count is exact at once, however long the background takes to remove the rest, and while new items are stored.
     handle.guard(NOW).items_mut().flush(spaces[0]).expect("no slice runs");
     assert_eq!(spaces.map(|space| store.keys(space)), [0, 52]);
     fill(&mut handle, &mut background, spaces[0], 1);

@@ -1,5 +1,5 @@
-//! The memory changed while the store runs: what is held, what goes, and that the kernel has its pages back. One test
-//! alone, since it reads how much of the process is resident.
+//! A test of changes of the memory limit while the store runs: which items are kept and which are evicted, and that the
+//! memory is returned to the kernel. This file has only one test, because the test reads the process's resident memory.
 #![cfg(not(shuttle))]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use gannet_segment::{Background, Expire, Namespace, OpError, Put, ResizeError, S
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
-/// Keys that are read all the time.
+/// The number of keys that are read continually.
 const HOT: u64 = 2000;
 const VALUE: [u8; 300] = [b'v'; 300];
 
@@ -72,7 +72,7 @@ impl Bench {
         }
     }
 
-    /// New keys, and reads of the hot ones in between.
+    /// Stores `count` new keys, and reads the hot keys in between.
     fn load(&mut self, count: u64) {
         for _ in 0..count {
             self.put(HOT + self.next);
@@ -84,12 +84,12 @@ impl Bench {
         }
     }
 
-    /// Loads until as much is held as is wanted; how many puts that took.
+    /// Loads until the memory in use is at the requested limit. Returns the number of puts.
     fn settle(&mut self) -> u64 {
         for round in 0..2000 {
             let stats = self.store.stats();
             if stats.held_bytes <= stats.memory_bytes && stats.held_bytes + MIB / 2 > stats.memory_bytes {
-                // What is left over is given back by and by.
+                // Further slices return the rest of the memory.
                 (0..200).for_each(|_| self.slice());
                 return round * 100;
             }
@@ -98,7 +98,7 @@ impl Bench {
         panic!("the memory never came to its size: {:?}", self.store.stats());
     }
 
-    /// Loads until the memory is full: something goes.
+    /// Loads until the memory is full and items are evicted.
     fn fill(&mut self) {
         let before = self.store.stats().evicted;
         while self.store.stats().evicted == before {
@@ -145,7 +145,7 @@ fn resize_under_load_loses_only_items_that_the_policy_evicts() {
     let newest = bench.next;
     assert!(bench.get(HOT + newest - 1), "the newest is there");
 
-    // Still a store: it fills, evicts, and stays at its size.
+    // The store still works: it fills, evicts, and stays within its limit.
     bench.load(100_000);
     let after = bench.store.stats();
     assert!(after.held_bytes <= 32 * MIB && resident_bytes() < low_resident + MIB, "{after:?}");

@@ -1,6 +1,6 @@
-//! Real threads, every read verified, while eviction, expiry, compaction, growth and flush run.
+//! Stress tests with real threads. Every read is verified while eviction, expiry, compaction, growth and flush run.
 //!
-//! Every value carries its key, a version and a checksum, so a read of recycled, torn or misplaced bytes is seen.
+//! Every value contains its key, a version and a checksum, so a read of reused, torn or misplaced bytes is detected.
 #![cfg(not(shuttle))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -23,7 +23,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// One handle more than asked for, for the test to look with afterwards.
+/// Creates a store with one more handle than `handles_max`, with which the test examines the store afterwards.
 fn store(memory_bytes: u64, segment_bytes: u32, handles_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
@@ -37,7 +37,7 @@ fn store(memory_bytes: u64, segment_bytes: u32, handles_max: usize) -> (Arc<Stor
     Store::new(&config, UnixMillis::now()).expect("store")
 }
 
-/// Drives the background as the server does, until report to stop.
+/// Drives the background as the server does, until `stop` is set.
 fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
     let mut slices = 0;
     while !stop.load(Relaxed) {
@@ -51,8 +51,8 @@ fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
     slices
 }
 
-/// Runs `work` on `count` threads, each with its number and a handle, while the background is driven. The background
-/// runs to the end also when one of them panics, so that the others end.
+/// Runs `work` on `count` threads, each with its number and a handle, while another thread drives the background. The
+/// background continues until all threads have ended, even if one of them panics, so that the others can complete.
 fn beside_the_background(
     store: &Arc<Store>,
     background: Background,
@@ -74,7 +74,7 @@ fn beside_the_background(
     });
 }
 
-/// `key | 8 bytes of version | filling that follows from both | 8 bytes of checksum`.
+/// Makes a value: `key | 8 bytes of version | filling, a function of key and version | 8 bytes of checksum`.
 fn make_value(key: &[u8], version: u64, len: usize, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(key);
@@ -130,7 +130,7 @@ fn worker(store: &Store, mut handle: ThreadHandle, seed: u64, ops: u64, reached:
     let mut prng = Prng::new(seed);
     let mut value = Vec::new();
     let mut done = 0;
-    // A value that is sent beyond its guard, and what it was.
+    // A pinned value that outlives its guard, and its expected bytes.
     let mut sending: Option<(Pinned, Vec<u8>)> = None;
     while done < ops {
         let mut guard = handle.guard(UnixMillis::now());
@@ -211,7 +211,8 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
     assert_eq!(stats.pins, 0);
 }
 
-/// Two workers read and write while a third thread changes the memory up and down, index and all.
+/// Two workers read and write while a third thread raises and lowers the memory limit, so that the index also changes
+/// its size.
 #[test]
 fn every_read_is_whole_and_its_own_while_the_memory_moves() {
     let seed = seed();
@@ -238,7 +239,7 @@ fn every_read_is_whole_and_its_own_while_the_memory_moves() {
     assert!(stats.index_growths > 0 && stats.index_shrinks > 0 && stats.evicted > 1000, "{stats:?}");
 }
 
-/// Adds to counters from every handle while relocation moves them: no addition is lost or doubled.
+/// Every handle adds to counters while relocation moves them. No addition is lost or counted twice.
 #[test]
 fn no_increment_is_lost_while_counters_move() {
     let seed = seed();
@@ -263,7 +264,7 @@ fn no_increment_is_lost_while_counters_move() {
                 want_token: prng.chance(1, 10),
             };
             match guard.numbers().arith(&key, &arith) {
-                // The first to come makes it 0; a counter is never evicted, since all read it.
+                // The first operation creates the counter as 0. A counter is never evicted, because all threads use it.
                 Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
                 Ok(ArithOutcome::Number { .. }) => {
                     added[which as usize].fetch_add(arith.delta, Relaxed);
@@ -271,7 +272,7 @@ fn no_increment_is_lost_while_counters_move() {
                 other => panic!("{other:?}"),
             }
             if prng.chance(1, 3) {
-                // Churn that makes segments half dead, so that counters are relocated.
+                // Other keys change often, so that segments become half dead and counters are relocated.
                 let name = format!("churn{}", prng.below(2000));
                 let key = guard.key(Namespace::DEFAULT, name.as_bytes());
                 let _ = guard.items_mut().put(&key, &Put::set(&[7; 400]));
@@ -295,7 +296,7 @@ fn no_increment_is_lost_while_counters_move() {
     assert!(store.stats().relocated > 50, "{:?}", store.stats());
 }
 
-/// The classic lost update: every handle reads with a token and stores with it; each success adds one.
+/// Tests for lost updates: every handle reads a number with its token and stores the number plus 1 with that token.
 #[test]
 fn compare_and_store_counts_exactly_while_items_move() {
     let seed = seed();
@@ -310,7 +311,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
     beside_the_background(&store, background, 2, |i, mut handle| {
         let mut prng = Prng::new(seed ^ i);
         for round in 0..600_000 {
-            // On a busy machine the background has less done in as many rounds.
+            // On a busy machine, the background completes less work in the same number of rounds.
             if round >= 30_000 && round % 1000 == 0 && store.stats().evicted > 1000 {
                 break;
             }

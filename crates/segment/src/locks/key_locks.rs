@@ -2,34 +2,34 @@
 //! selects one of 4096 lock words, independently of the index's size. A caller locks several keys in these steps:
 //!
 //! ```text
-//!   announce   one more is in flight: from here on every guard that begins tests the words of the keys it touches
-//!   lock       its keys' words, in the order of their numbers; if another holds a word: park, and go on there
-//!   wait       for the end of every guard that was under way when the last word was acquired (park, look again)
-//!   act        no other handle reads or changes these keys now: the operations, over as many iterations as they take
-//!   let go     the words, then the announcement
+//!   announce   count the set as in flight: every guard that begins later tests the lock words of the keys it uses
+//!   lock       lock the words of the set's keys in ascending order; park at a word that another set holds
+//!   wait       park until every guard that was in progress when the last word was acquired has ended
+//!   act        run the operations, over one or more iterations: no other handle reads or changes these keys now
+//!   release    release the words, then withdraw the announcement
 //! ```
 //!
 //! ```text
-//!   a thread handle   |-- guard: none in flight, tests nothing --|         |-- tests: locked, parks --|
-//!   a transaction         announce   lock    . . . wait . . . . |  act  act  let go
+//!   another handle    |-- guard: no set in flight, no tests -----|         |-- guard: tests, parks ---|
+//!   a transaction         announce   lock    . . . wait . . . . |  act  act  release
 //! ```
 //!
 //! Invariants:
-//! - While no key lock set is in flight, a guard loads one word at its beginning, and each operation tests the loaded
-//!   value. There is no other cost.
-//! - A guard either sees the announcement, and then every word that was locked before it began, or the owner sees
-//!   the guard and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see
-//!   [`crate::core::epoch`]).
-//! - Words are locked in ascending order and held while the key lock set waits for the next one, so there is no
+//! - While no key lock set is in flight, the only cost is that a guard loads one word when it begins, and that each
+//!   operation tests the loaded value.
+//! - Either a guard sees the announcement, and then also every word that was locked before the guard began. Or the
+//!   set's owner sees the guard and waits for its end. For this, both sides store, pass a `SeqCst` fence, and then load
+//!   (see [`crate::core::epoch`]).
+//! - Words are locked in ascending order, and held while the key lock set waits for the next word. So there is no
 //!   deadlock. A key lock set that holds all its words waits only for guards, and guards never wait.
 //! - A lock word excludes other handles from a key, but not the background, which moves, expires and evicts items as
 //!   usual. So operations under a key lock set may have to wait for memory, but eventually obtain it. If the background
 //!   evicts a locked key's item, the next read is an ordinary miss.
 //! - The hidden keys of pieces are not locked, because pieces are found only through their head.
-//! - In a memory file, the changes for one key lock set outlive a crash all together or not at all:
-//!   [`crate::locks::undo`].
+//! - In a memory file, either all changes under one key lock set survive a crash, or none: [`crate::locks::undo`].
 //!
-//! Bounds: [`crate::KEY_LOCKS_MAX`] in flight, each with a bit for each word and a number for each handle.
+//! Bounds: at most [`crate::KEY_LOCKS_MAX`] key lock sets in flight, each with a bit for each word and an entry for
+//! each handle.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -79,7 +79,7 @@ impl KeyLocks {
         self.wanted[word / 64] |= 1 << (word % 64);
     }
 
-    /// Adds all possible keys.
+    /// Adds all keys, by adding every lock word.
     pub fn add_all(&mut self) {
         assert!(self.number == 0, "a claim is made before it is begun");
         self.wanted.fill(u64::MAX);

@@ -1,4 +1,4 @@
-//! Several keys as one operation: key locks, the undo log of their changes, and snapshots that need no lock.
+//! Atomic operations on several keys: key lock sets, the undo log of their changes, and snapshots that need no lock.
 
 pub(crate) mod key_locks;
 pub(crate) mod snapshot;

@@ -2,9 +2,9 @@
 //! has changed a key since before the reads.
 //!
 //! ```text
-//!   snapshot   how often the stripes of these keys were locked, none of them held    (sums: no count ever falls)
-//!   reads      any of the keys, in this guard
-//!   holds      the same counts again: at every instant between the two all keys were as they were read
+//!   snapshot   adds up the lock counters of the keys' stripes; no stripe may be locked (the counters never decrease)
+//!   reads      the caller reads any of the keys, in this guard
+//!   holds      adds up the counters again: if the sum is the same, no key has changed since the snapshot
 //! ```
 //!
 //! Invariants: every change of an item is made under its stripe lock, whose counter changes when the lock is taken and
@@ -38,7 +38,8 @@ impl LockChecks<'_, '_> {
         Some(Snapshot { growth, changes })
     }
 
-    /// Returns true if no key was changed since the snapshot. All values read since then then belong to one instant.
+    /// Returns true if no key was changed since the snapshot. All values that were read since the snapshot then belong
+    /// to one instant.
     #[inline]
     pub fn holds(self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
         fence(Acquire);

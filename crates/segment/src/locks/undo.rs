@@ -2,30 +2,32 @@
 //! its change until the last change of the group is complete.
 //!
 //! ```text
-//!   a lock set acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> stands
-//!   a crash           ····· nothing to undo ·····|····· opening: every slot as it was ·····|··· nothing to undo ···
+//!   a lock set acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> group is closed
+//!   crash at ...      ····· nothing to undo ·····|··· the next opening restores every slot ···|··· nothing to undo ···
 //!
-//!   chunk  (4096)  group | first chunk | records | undone before      0 as the group of its first chunk: it stands
-//!                  record: hash | slot | namespace, hidden | number | CAS field | expiry, META
+//!   chunk  (4096 bytes)  group | first chunk | records | undone before     if `group` is 0 in a group's first chunk,
+//!                                                                          the group is closed and not undone
+//!                        record: hash | slot | namespace, hidden | number | CAS field | expiry, META
 //! ```
 //!
 //! Invariants:
 //! - A record is complete and valid before the first change of its key. A group has one record for each key.
 //! - While a group is open, the items that its records name are retained. Their segments are pinned, and pieces and
-//!   parts that have lost their head are removed when it is closed. So the previous items need not be copied.
+//!   parts that have lost their head are removed only when the group is closed. So the previous items need not be
+//!   copied.
 //! - If a group was open when a checkpoint began, some of its items may be in segments of the checkpoint. The group
 //!   reports its keys to the checkpoint before it is closed
 //!   ([`crate::durable::checkpoint::Checkpoints::note_spanning`]).
 //! - A single write to the first chunk closes a group, however many chunks it has. Group numbers are never reused, so
 //!   old records in a chunk are never mistaken for records of a later group.
 //! - A store that is not in a file has no undo records. It removes pieces and parts without a head immediately.
-//! - If the index is rebuilt while the store serves, the rebuild may find the changes of an open group late. The
-//!   group's chunks are held until the rebuild is complete, with a sequence number: changes in segments with a smaller
-//!   number are undone.
+//! - If the index is rebuilt while the store serves, the rebuild may find the changes of a group that was open at the
+//!   crash late. The group's chunks are held until the rebuild is complete, with a sequence number: changes in segments
+//!   with a smaller number are undone.
 //!
-//! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
-//! waits for a free chunk before its first change. If no chunk is free for a later change, or if the group pins too
-//! much memory, the group is closed and later changes belong to a new group ([`cut`]).
+//! Bounds: the log of [`crate::locks::undo_log`] for all groups together, and pins of at most one in [`PINNED_PART`]
+//! segments. A group without a chunk waits for a free chunk before its first change. If no chunk is free for a later
+//! change, or if the group pins too much memory, the group is closed and later changes belong to a new group ([`cut`]).
 
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 

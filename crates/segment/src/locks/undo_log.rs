@@ -132,9 +132,9 @@ impl UndoLog {
         })
     }
 
-    /// Calls `each` for the records of all open groups, with the sequence number of segments before which the group was
-    /// already undone, or 0. Returns the number of groups that were not undone. While other threads use the log, some
-    /// records may belong to groups that were closed meanwhile, or be mixed of several groups.
+    /// Calls `each` for the records of all open groups, with the segment sequence number below which the group's
+    /// changes were already undone, or 0. Returns the number of groups that were not undone yet. While other threads
+    /// use the log, a record may belong to a group that was closed meanwhile, or contain fields of several records.
     pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
         for chunk in self.open_chunks() {
@@ -159,8 +159,8 @@ impl UndoLog {
         group.chunks.iter().flat_map(records).map(|record| record.key())
     }
 
-    /// Replaces all open groups by one held group with these keys, in whose records no key has an item. The group is
-    /// undone for changes in segments with sequence numbers below `before`.
+    /// Replaces all open groups by one held group with these keys. According to its records, no key had an item.
+    /// Changes of its keys in segments with sequence numbers below `before` are undone.
     pub(crate) fn hold_keys(&self, keys: &[ChangingKey], before: u64) -> io::Result<()> {
         self.close_all();
         let (group, mut first) = (self.kept.objects.fetch_add(1, Relaxed), None);
@@ -179,8 +179,8 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Holds the chunks of all open groups until [`UndoLog::close_held`]. The groups are undone for changes in segments
-    /// with sequence numbers below `before`.
+    /// Holds the chunks of all open groups until [`UndoLog::close_held`]. Changes of the groups in segments with
+    /// sequence numbers below `before` are undone.
     pub(crate) fn hold_open(&self, before: u64) {
         let open: Vec<u32> = self.open_chunks().collect();
         for chunk in &open {
@@ -215,12 +215,12 @@ impl UndoLog {
     }
 }
 
-/// Changes that are kept or undone together. The group is open from its first record on.
+/// A group of changes that are kept or undone together. It is open from its first record on.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     /// The group's number, or 0 if the group is not open.
     pub(super) number: u64,
-    /// The group's chunks. A store to the first one closes the group.
+    /// The numbers of the group's chunks. A store to the first chunk closes the group.
     pub(super) chunks: Vec<u32>,
     /// The number of records in the group's last chunk.
     pub(super) records: usize,
@@ -302,7 +302,7 @@ mod tests {
         assert!((0..150).all(|hash| open(&log).1.contains(&record(hash))));
         log.word(groups[0].chunks[0], 0).store(0, Release);
         assert_eq!(open(&log), (1, vec![record(0), record(1)]));
-        // Its chunks go to another, which has none of its records.
+        // Returns the group's chunks to the free list. Another group then gets the chunks, but none of the old records.
         log.free().append(&mut groups[0].chunks);
         groups[0] = Group::default();
         fill(&log, &mut groups[0], 1);

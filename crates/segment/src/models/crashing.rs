@@ -1,7 +1,9 @@
-//! A crash while several threads are at work: one more thread takes an image of the memory file at some instant, and
-//! the image is opened. This is done with the index in the file and with an index that is rebuilt.
+//! Models of a crash while several threads change the store. Another thread takes an image of the memory file at some
+//! instant, and the model opens the image. Each model runs with the index in the file and with an index that is
+//! rebuilt.
 //!
-//! What was acknowledged before that instant is there, or what replaced it. What was not acknowledged is there or not.
+//! The image must contain each change that was acknowledged before that instant, or a later change that replaced it. A
+//! change that was not acknowledged may be present or absent.
 
 use crate::core::lookup::{find, live};
 use std::sync::Arc;
@@ -21,19 +23,19 @@ fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 
     }
 }
 
-/// The divisor of the number of schedules.
+/// The divisor of the number of schedules for most models of this module.
 const SOME: usize = 4;
-/// Divisor of the schedules for a model that walks over whole groups of the index.
+/// The divisor of the number of schedules for a model that walks over whole groups of the index.
 const FEW: usize = 15;
 
-/// A store in a file, with handles for two writers.
+/// Creates a store in a file, with handles for two writers.
 fn in_file(place: IndexPlace) -> (Arc<Store>, Background, Arc<MapFile>) {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (store, background) = open(&file, place);
     (store, background, file)
 }
 
-/// A store that has found what is in it.
+/// Opens a store and completes the rebuild of its index.
 fn open(file: &Arc<MapFile>, place: IndexPlace) -> (Arc<Store>, Background) {
     let (store, mut background) = open_early(file, place);
     find_all(&store, &mut background);
@@ -53,13 +55,13 @@ fn find_all(store: &Store, background: &mut Background) {
     }
 }
 
-/// Takes the image, and says which of the flags were set before.
+/// Takes an image of the file. Returns which of the flags were set before the image was taken, and the image.
 fn crash(file: &Arc<MapFile>, flags: &[Arc<AtomicBool>]) -> (Vec<bool>, Arc<MapFile>) {
     let set = flags.iter().map(|flag| flag.load(SeqCst)).collect();
     (set, Arc::new(file.image().expect("an image")))
 }
 
-/// Does something on a thread of its own, and sets a flag when it is acknowledged.
+/// Runs an operation on a separate thread, and sets a flag when the operation is acknowledged.
 fn acknowledged(
     mut handle: ThreadHandle,
     op: impl FnOnce(&mut ThreadHandle) + Send + 'static,
@@ -101,13 +103,13 @@ fn acknowledged_write_among_two_writers_survives_crash() {
     });
 }
 
-/// A value that was reported once is not taken back: a client that reads the new value finds it after a crash, too.
+/// A client that has read a new value before a crash also finds it after the crash.
 #[test]
 fn value_read_before_crash_is_present_after_it() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
         let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
-        // The open segment of the one that replaces is the older one.
+        // The open segment of the handle that replaces the item is older than the item's segment.
         put(&mut b, b"other", b"v");
         put(&mut a, b"k", b"old");
         let (_, writer) = acknowledged(b, |handle| put(handle, b"k", b"new"));
@@ -208,7 +210,7 @@ fn acknowledged_flush_and_later_write_survive_crash() {
     });
 }
 
-/// Deletes or replaces items while they are being found, with two threads that find.
+/// Deletes or replaces items during a rebuild, which two threads run.
 #[test]
 fn item_removed_during_rebuild_stays_removed_after_crash() {
     explore_one_of(SOME, || {

@@ -1,4 +1,4 @@
-//! The index on its own: displacement and growth, with readers and writers at the same time.
+//! Models of the index without a store: displacement, growth and shrinking with concurrent readers and writers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
@@ -11,7 +11,7 @@ use crate::index::growth::SplitScratch;
 use crate::index::{Hash, Index};
 use crate::layout::slot::Slot;
 
-/// Stores the slot of key number `i`, at address 4 * i.
+/// Stores the slot of key number `i`, which names address 4 * i.
 fn insert(index: &Index, hash: Hash, i: usize) -> Option<Slot> {
     loop {
         let Some(locked) = index.lock(hash) else {
@@ -28,7 +28,7 @@ fn found(index: &Index, hash: Hash, i: usize) -> bool {
     index.find(hash, |slot| (slot.address() == i * 4).then_some(())).is_some()
 }
 
-/// Hashes of the given group that share one index bucket.
+/// Returns `count` hashes whose first index bucket is bucket 9.
 fn crowd(count: usize) -> Vec<Hash> {
     (0..).map(|i| Hash(split_mix(i))).filter(|h| (h.0 >> 12) % 64 == 9).take(count).collect()
 }
@@ -75,7 +75,7 @@ fn a_reader_finds_a_key_that_is_displaced_to_and_fro() {
     });
 }
 
-/// Keys spread over two groups, an index that grows to three, and a thread that works in it meanwhile.
+/// Runs `work` on another thread while an index with keys in two groups grows to three groups.
 fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, inserted: usize) {
     explore(move || {
         let index = Arc::new(Index::reserve(2, 4, false).expect("reserve"));
@@ -104,7 +104,7 @@ fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, 
     });
 }
 
-/// Keys spread over three groups, an index that shrinks to two, and a thread that works in it meanwhile.
+/// Runs `work` on another thread while an index with keys in three groups shrinks to two groups.
 fn while_shrinking(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, inserted: usize) {
     explore(move || {
         let index = Arc::new(Index::reserve(3, 4, false).expect("reserve"));
@@ -160,8 +160,8 @@ fn an_insert_while_the_index_shrinks_is_found_afterwards() {
     while_shrinking(insert_four_more, 12);
 }
 
-/// Keys that share an index bucket, so that merging two groups displaces what was merged before: a reader that looks at
-/// the new group meanwhile has to look again.
+/// All keys share an index bucket, so the merge of two groups displaces slots that were merged before. A reader that
+/// searches the new group meanwhile has to search again.
 #[test]
 fn a_reader_finds_a_key_that_is_displaced_while_the_index_shrinks() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! Transactions beside single operations and the background.
+//! Models of transactions concurrent with single operations and the background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::core::handle::ThreadHandle;
 use crate::core::op::{OpError, Put, Value};
 use crate::{Guard, KeyLocks, Namespace, Store};
 
-/// Goes on with a key lock set of `keys` until it is had, acts for it, and lets it go.
+/// Acquires a key lock set of `keys`, calls the operation for each key under it, and releases it.
 pub(super) fn as_one(
     store: &Store,
     handle: &mut ThreadHandle,
@@ -32,7 +32,7 @@ pub(super) fn as_one(
         drop(guard);
         thread::yield_now();
     }
-    // One key a guard: what is half done is seen by no one, however long it takes.
+    // Changes one key in each guard. No other handle may see the intermediate states between the guards.
     for at in 0..keys.len() {
         let mut guard = handle.guard(NOW);
         guard.locks_mut().attach(&mut key_locks);
@@ -45,13 +45,14 @@ pub(super) fn as_one(
 fn store_one(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) {
     let key = guard.key(Namespace::DEFAULT, key);
     while let Err(error) = guard.items_mut().put(&key, &Put::set(value)) {
-        // A stripe lock that another handle has for a moment.
+        // Another handle holds the stripe lock for a short time.
         assert_eq!(error, OpError::Parked);
         thread::yield_now();
     }
 }
 
-/// Reads two keys as single reads, both in one guard while no key lock set keeps them away, else in later ones.
+/// Reads two keys with single reads. If no key lock set blocks them, both reads are in one guard; otherwise a blocked
+/// read is repeated in a later guard.
 fn look(handle: &mut ThreadHandle, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
     let mut values = [const { Vec::new() }; 2];
     let mut at = 0;
@@ -95,7 +96,8 @@ fn partial_transaction_is_never_visible_to_readers() {
     half_seen(|_| {});
 }
 
-/// The wait for the guards that were under way is what holds it: without it the model finds a reader that sees half.
+/// Shows that the wait for guards in progress is necessary: without it, the model finds a reader that sees only one of
+/// the two changes.
 #[test]
 #[should_panic(expected = "half a transaction was seen")]
 fn partial_transaction_is_visible_without_waiting_for_guards() {
@@ -151,7 +153,8 @@ fn single_change_is_ordered_before_or_after_transaction() {
                 guard.numbers().add(&key, 100)
             });
         });
-        // Both become what the first is: a change of the second is overwritten or comes on top.
+        // The transaction stores the same value under both keys. A concurrent change of the second key happens before
+        // the transaction, which overwrites it, or after it.
         as_one(&store, &mut a, &[b"one", b"two"], |_| {}, |guard, at| store_one(guard, [b"one", b"two"][at], b"5"));
         other.join().expect("other");
         match number(&mut a, b"two") {
@@ -206,19 +209,21 @@ fn watched_key_created_and_deleted_counts_as_changed() {
         let before = version(&mut a);
         other.join().expect("other");
         let after = version(&mut a);
-        // Looked at before it came or while it was there, it is another now; looked at behind it, it is the same.
+        // A version that was read before the item was stored or while it existed differs from the present version. One
+        // that was read after the item was removed is equal.
         let absent = |version| matches!(version, crate::Version::Absent(..));
         assert!(absent(after));
         let again = version(&mut a);
         assert_eq!(after, again);
         if absent(before) && before == after {
-            // It was looked at behind both.
+            // The version was read after the store and the removal.
             assert!(read(&mut a, b"key").is_none());
         }
     });
 }
 
-/// Reads two keys as one without a key lock set, until no other thread changes them meanwhile.
+/// Reads two keys atomically without a key lock set: repeats the reads until no other thread has changed the keys
+/// meanwhile.
 fn look_at_once(handle: &mut ThreadHandle, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool) -> [Vec<u8>; 2] {
     loop {
         let guard = handle.guard(NOW);
@@ -261,7 +266,7 @@ fn keys_read_as_a_snapshot_coexisted_at_an_instant() {
     changed_in_between(|holds| holds);
 }
 
-/// Without the second look the model finds a reader between the two changes.
+/// Shows that the check after the reads is necessary: without it, the model finds a reader between the two changes.
 #[test]
 #[should_panic(expected = "what never was together was seen together")]
 fn without_the_second_look_they_were_not() {

@@ -1,8 +1,8 @@
 //! Models: the real store under a scheduler that tries interleavings of its threads at every access to a shared word.
 //!
 //! Run with `RUSTFLAGS='--cfg shuttle' cargo test -p gannet-segment --lib models`. A failure prints the schedule, which
-//! `shuttle::replay` runs again. The scheduler explores sequentially consistent interleavings; orderings weaker than
-//! that are what the stress test and the sanitizers are for.
+//! `shuttle::replay` runs again. The scheduler explores only sequentially consistent interleavings. The stress test and
+//! the sanitizers cover weaker memory orderings.
 
 mod crashing;
 mod growing;
@@ -26,11 +26,11 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::{Namespace, Store, StoreConfig};
 
-/// Schedules tried for each model, by each scheduler.
+/// The number of schedules that each scheduler tries for a model.
 const SCHEDULES: usize = 1500;
 
-/// Runs a model under two schedulers: one that switches at random at every access, and one (PCT, Burckhardt et al.,
-/// ASPLOS '10) that lets threads run long and switches at few, random places, as a race over a long path needs.
+/// Runs a model under two schedulers. One switches threads at random at every access. The other (PCT, Burckhardt et
+/// al., ASPLOS '10) lets threads run long and switches at few random places, which finds races over long paths.
 fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     explore_random(SCHEDULES, model.clone());
     for depth in 2..=4 {
@@ -38,18 +38,19 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     }
 }
 
-/// Explores a model with fewer schedules: one that makes two stores in each.
+/// Explores a model with half of the schedules, because it creates two stores in each schedule.
 fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
     explore_one_of(2, model);
 }
 
-/// Explores a model that takes even longer with one `part`-th of the schedules.
+/// Explores a slow model with the number of schedules divided by `part`.
 fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     explore_random(SCHEDULES / part, model.clone());
     explore_pct(SCHEDULES / part, 3, model);
 }
 
-/// The stack of a model's thread, in bytes. Shuttle's default of 32 KiB is too small for code that is hardly inlined.
+/// The stack size of a model's thread, in bytes. Shuttle's default of 32 KiB is too small for code with little
+/// inlining.
 const STACK_BYTES: usize = 256 << 10;
 
 fn explore_random(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -110,8 +111,8 @@ fn put_until(handle: &mut ThreadHandle, key: &[u8], value: &[u8], expire: Expire
     });
 }
 
-/// The value under a key, as bytes or as the digits of a number. Read in stages, of which the last one comes down to
-/// the read of a key alone where the look ahead leads astray.
+/// Returns the value of a key, as bytes or as the digits of a number. Reads in the stages of a prefetched read. If the
+/// prefetched slot does not name the key's item, the last stage looks up the key.
 fn read(handle: &mut ThreadHandle, key: &[u8]) -> Option<Vec<u8>> {
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, key);
@@ -128,17 +129,17 @@ fn slots(store: &Store) -> usize {
     (0..store.index.groups_next()).flat_map(|g| store.index.group_words(g)).filter(|(_, s)| s.is_item()).count()
 }
 
-/// Why [`drain_first`] drains.
+/// The way in which [`drain_first`] drains the segment.
 #[derive(Clone, Copy)]
 enum Drained {
-    /// As compaction does: everything alive moves.
+    /// As compaction does: all live items are moved.
     Moved,
-    /// As eviction from the small queue does: what was read moves, the rest goes.
+    /// As eviction from the small queue does: items that were read are moved, and the others are evicted.
     Evicted,
 }
 
-/// A store whose first segment holds what `fill` put there and is sealed, its background, and the handle that filled
-/// it.
+/// Creates a store, and seals its first segment after `fill` has stored items there. Returns the store, its background
+/// and the handle that `fill` used.
 fn sealed(handles_max: usize, fill: impl FnOnce(&mut ThreadHandle)) -> (Arc<Store>, Background, ThreadHandle) {
     let (store, background) = store(handles_max);
     let mut handle = store.handle().expect("handle");
@@ -152,12 +153,12 @@ fn sealed(handles_max: usize, fill: impl FnOnce(&mut ThreadHandle)) -> (Arc<Stor
     (store, background, handle)
 }
 
-/// Lets the background drain the first segment, which is sealed, whole.
+/// Lets the background drain the whole first segment, which is sealed.
 fn drain_first(background: &mut Background, why: Drained) {
     background.drain_for_model(SegmentId(0), matches!(why, Drained::Moved), NOW);
 }
 
-/// Drains the first segment on a thread of its own.
+/// Drains the first segment on a separate thread.
 fn draining(mut background: Background, why: Drained) -> thread::JoinHandle<()> {
     thread::spawn(move || drain_first(&mut background, why))
 }

@@ -1,4 +1,4 @@
-//! Items that move, are changed, read, flushed, expired and evicted at the same time.
+//! Models of items that are moved, changed, read, flushed, expired and evicted concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -129,7 +129,8 @@ fn a_token_does_not_store_after_an_increment() {
         adder.join().expect("adder");
         mover.join().expect("mover");
         let last = read(&mut a, b"key").expect("it is there");
-        // Read 11: doubled before the addition, or refused. Read 12: doubled after it. Nothing else.
+        // If the value 11 was read, it was doubled before the addition, or the store was refused. If 12 was read, it
+        // was doubled after the addition. No other result is allowed.
         let allowed: &[&[u8]] = match outcome {
             PutOutcome::Stored { .. } if value == 11 => &[b"23"],
             PutOutcome::Stored { .. } => &[b"24"],
@@ -139,7 +140,7 @@ fn a_token_does_not_store_after_an_increment() {
     });
 }
 
-/// Reads the key a few times on a thread of its own: it is `whole`, or it is not there.
+/// Reads the key several times on a separate thread. Each read must return `whole` or a miss.
 fn reading<const LEN: usize>(mut handle: ThreadHandle, whole: [u8; LEN]) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for _ in 0..3 {
@@ -162,7 +163,7 @@ fn a_reader_never_sees_a_recycled_segment() {
             for _ in 0..4 {
                 background.slice(NOW, &mut || true);
             }
-            // The segment that was freed last is taken first.
+            // The most recently freed segment is taken first.
             for i in 0..14u8 {
                 put(&mut a, &[b'x', i], &[2; 60]);
             }
@@ -215,7 +216,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
     assert!(pinned.load(Relaxed) > 10, "a pin held an evicted segment in some of the schedules");
 }
 
-/// A value that begins to arrive in the first segment, which is then sealed.
+/// Begins an in-place receive in the first segment, and then seals the segment.
 fn arriving(handle: &mut ThreadHandle, store: &Store) -> InPlaceReceive {
     let arriving = until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
@@ -225,7 +226,7 @@ fn arriving(handle: &mut ThreadHandle, store: &Store) -> InPlaceReceive {
     arriving
 }
 
-/// The value arrives in two parts and is stored.
+/// Receives the value in two steps and stores it.
 fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: InPlaceReceive) {
     for part in [40, 22] {
         store.room_of(&mut arriving)[..part].fill(1);
@@ -299,7 +300,7 @@ fn flushed_item_stays_removed_despite_relocation_or_copy() {
         let mut b = store.handle().expect("handle");
         let mover = draining(background, Drained::Moved);
         let copier = thread::spawn(move || {
-            // A copying change: the item has no expiry word yet.
+            // This change copies the item, because the item has no expiry word yet.
             until_done(&mut b, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
                 guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000))).map(|item| item.is_some())
@@ -322,7 +323,7 @@ fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
         let copier = thread::spawn(move || {
             let mut guard = b.guard(NOW);
             let key = guard.key(Namespace::DEFAULT, b"key");
-            // The handle has no open segment: the copy opens one, maybe between the flush's two steps.
+            // The handle has no open segment. The copy opens a segment, possibly between the two steps of the flush.
             let _ = guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000)));
         });
         until_done(&mut a, |guard| guard.items_mut().flush(Namespace::DEFAULT));

@@ -1,4 +1,4 @@
-//! Values in parts concurrent with a flush, and rights to fill concurrent with fills.
+//! Models of values in parts concurrent with a flush, and of leases concurrent with fills.
 
 use shuttle::thread;
 
@@ -8,7 +8,8 @@ use crate::{Attempts, Expire, KIND_IN_PARTS, Loaded, Namespace, OpError, Parts, 
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 
-/// A flush may happen before the write, after it, or between its parts and its head. A value that remains is complete.
+/// A flush may happen before the write, after it, or between the write of the parts and of the head. If a value
+/// remains, it is complete.
 #[test]
 fn first_write_during_flush_leaves_no_head_without_parts() {
     explore(|| {
@@ -41,7 +42,8 @@ fn first_write_during_flush_leaves_no_head_without_parts() {
     });
 }
 
-/// A caller that has to wait sees no value: if the value was filled meanwhile, no caller has to wait.
+/// If a fetch reports that another client has won the lease, the value is not filled yet. After the fill, a fetch
+/// returns the value without a lease.
 #[test]
 fn lease_waiter_never_receives_the_filled_value() {
     explore(|| {

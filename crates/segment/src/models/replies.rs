@@ -1,7 +1,8 @@
-//! Replies beside two changes of the same item, of which one copies it and one changes the copy in place.
+//! Models of replies concurrent with two changes of the same item. The first change copies the item, and the second
+//! changes the copy in place.
 //!
-//! Such a pair makes an item of another place under a key that was just looked up, and then changes it without a new
-//! token. An operation that looks the key up twice reports a mixture of what it did and what the others did.
+//! After such a pair, the key's item has another address, and its value may have changed without a new token. If an
+//! operation looked up the key twice, its reply could mix its own result with the results of these changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -33,7 +34,7 @@ fn counted(item: &Item<'_>) -> (u64, u64) {
     (value, item.token)
 }
 
-/// An operation that gives out a value and its token.
+/// An operation that returns a value and its token.
 type Look = fn(&mut Guard<'_>) -> Result<(u64, u64), OpError>;
 
 fn gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
@@ -53,7 +54,7 @@ fn touch_gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
     guard.items_mut().touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
 }
 
-/// A number of 10, and a thread that adds 1 to it twice.
+/// Creates a store with the number 10, and a thread that adds 1 to it twice.
 fn beside_two_additions() -> (Arc<Store>, Background, ThreadHandle, thread::JoinHandle<()>) {
     let (store, background) = store(2);
     let (mut a, mut b) = (store.handle().expect("handle"), store.handle().expect("handle"));
@@ -65,7 +66,8 @@ fn beside_two_additions() -> (Arc<Store>, Background, ThreadHandle, thread::Join
     (store, background, a, adder)
 }
 
-/// Two additions of 1 beside a read and a store of 1000 more by its token.
+/// Runs two additions of 1 concurrently with a read of the number and its token, and a compare-and-store of the number
+/// plus 1000.
 fn compare_and_store_during_two_increments_loses_no_update(look: Look) {
     let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (Arc::clone(&stored), Arc::clone(&refused));
@@ -179,7 +181,7 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
         });
         let begun_before = begun.load(SeqCst);
         thread::yield_now();
-        // A mark that began behind the read has ended.
+        // The stale mark began after the read, and is complete.
         let is_marked = ended.load(SeqCst) > begun_before;
         let outcome = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
@@ -246,7 +248,7 @@ fn append_reports_resulting_length() {
     });
 }
 
-/// A number that goes up and down again, beside a change that is decided from it.
+/// A number is increased and decreased again, concurrently with a change that depends on the number.
 #[test]
 fn a_change_is_decided_from_the_number_that_it_compares() {
     explore(|| {

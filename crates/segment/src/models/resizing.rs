@@ -1,4 +1,4 @@
-//! The free segments while the background takes some out of use and gives some back.
+//! Models of the free segments while the background decommits some and adds some again.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn segments(count: usize, segments_max: usize) -> Segments {
     Segments::reserve(&geometry, count, false).expect("reserve")
 }
 
-/// Takes what there is, three times, and frees the first of them again.
+/// Tries three times to take a free segment, and frees the last taken segment again. Returns the others.
 fn take(segments: &Segments, keep: usize) -> Vec<SegmentId> {
     let mut taken: Vec<SegmentId> = (0..3).filter_map(|_| segments.take_free(keep)).collect();
     if let Some(id) = taken.pop() {

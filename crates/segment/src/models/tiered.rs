@@ -1,4 +1,4 @@
-//! An item that goes to a second tier, and comes back, while it is set, deleted, changed and read.
+//! Models of an item that moves to a second tier and back, while it is set, deleted, changed and read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,8 @@ use crate::map_tier::{MapTier, PLAN};
 use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
 
-/// A store with a tier, whose first segment holds a key and is sealed, and the handle that filled it.
+/// Creates a store with a tier and one key in its first segment, which is sealed. Returns the store, its background and
+/// the handle that stored the key.
 fn sealed(handles_max: usize) -> (Arc<Store>, Background, ThreadHandle) {
     let ground = TierBacking::lay(&config(handles_max), None, &PLAN, NOW).expect("memory");
     let (store, background) = ground.store(Arc::new(MapTier::default()), NOW).expect("store");
@@ -26,12 +27,12 @@ fn sealed(handles_max: usize) -> (Arc<Store>, Background, ThreadHandle) {
     (store, background, handle)
 }
 
-/// Drains the first segment: its items go to the tier.
+/// Drains the first segment on a separate thread, so that its items move to the tier.
 fn demoting(mut background: Background) -> thread::JoinHandle<()> {
     thread::spawn(move || background.drain_for_model(SegmentId(0), false, NOW))
 }
 
-/// A plain read, wherever the item is.
+/// Reads the key as a plain read does, from memory or from flash.
 fn read(handle: &mut ThreadHandle) -> Option<Vec<u8>> {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
@@ -52,7 +53,7 @@ fn read(handle: &mut ThreadHandle) -> Option<Vec<u8>> {
     })
 }
 
-/// Runs a model, which notes how many items went to flash and came from there: both happened in some schedules.
+/// Runs a model that counts the items moved to flash and back, and checks that both moves happened in some schedules.
 fn explore_both(model: impl Fn(&dyn Fn(&Store)) + Send + Sync + Clone + 'static) {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     static TOLD: AtomicU64 = AtomicU64::new(0);
@@ -66,7 +67,7 @@ fn explore_both(model: impl Fn(&dyn Fn(&Store)) + Send + Sync + Clone + 'static)
     assert!(TAKEN.load(Relaxed) > 100 && TOLD.load(Relaxed) > 100, "{TAKEN:?} {TOLD:?}");
 }
 
-/// Slots that name items in memory, and on flash.
+/// Returns the number of slots that name items in memory, and the number that name items on flash.
 fn counts(store: &Store) -> (usize, u64) {
     (super::slots(store), store.flash_slots())
 }
@@ -125,7 +126,7 @@ fn item_deleted_during_demotion_stays_deleted_and_is_deleted_once() {
         let mut other = store.handle().expect("handle");
         let reader = thread::spawn(move || {
             let first = read(&mut other);
-            // Gone is gone.
+            // After one miss, every later read must miss too.
             if first.is_none() {
                 assert_eq!(read(&mut other), None);
             }

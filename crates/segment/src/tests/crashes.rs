@@ -1,9 +1,9 @@
-//! A crash at every store: while an operation runs, an image of the file is taken before each change of a shared word
-//! and each copy of bytes, and every image is opened.
+//! Tests of a crash before every store instruction: while an operation runs, an image of the file is taken before each
+//! change of a shared word and each copy of bytes. The tests then open every image.
 //!
 //! An image is the memory that the kernel retains of a process that is killed at that point. Each image has to contain
 //! all changes that were acknowledged before the operation, and all or nothing of the operation. The store of each
-//! image has to work: every key can be deleted, every segment can be drained, and nothing is left.
+//! image has to work: every key can be deleted, every segment can be drained, and no item remains afterwards.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,11 +27,11 @@ struct Images {
     file: Arc<MapFile>,
     taken: Vec<Arc<MapFile>>,
     points: usize,
-    /// The number of points for each image.
+    /// One image is taken after this number of calls of [`point`].
     every: usize,
 }
 
-/// Called before each change.
+/// Takes an image if one is due. The store calls this before each change of a shared word and each copy of bytes.
 pub(crate) fn point() {
     HOOK.with(|hook| {
         let Ok(mut hook) = hook.try_borrow_mut() else { return };
@@ -62,7 +62,7 @@ thread_local! {
     static PLACE: Cell<IndexPlace> = const { Cell::new(IndexPlace::File) };
 }
 
-/// Returns the place where the stores of a [`Rig`] have their index.
+/// Returns the place of the index for stores that a [`Rig`] opens.
 pub(super) fn place() -> IndexPlace {
     PLACE.get()
 }
@@ -71,12 +71,12 @@ thread_local! {
     static POWER: Cell<Power> = const { Cell::new(Power { boot: 0, checkpoints: false }) };
 }
 
-/// Returns the provisions of a [`Rig`]'s stores for a loss of power.
+/// Returns the power-loss settings for stores that a [`Rig`] opens.
 pub(super) fn power() -> Power {
     POWER.get()
 }
 
-/// From here on.
+/// Sets the power-loss settings for stores that a [`Rig`] opens later.
 pub(super) fn set_power(power: Power) {
     POWER.set(power);
 }
@@ -93,7 +93,7 @@ pub(super) fn with_index_in_dram(test: impl Fn()) {
     at(IndexPlace::Dram, test);
 }
 
-/// Runs something with the index there.
+/// Runs a function, with the index of its stores in `place`.
 pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
     let before = PLACE.replace(place);
     let done = run();
@@ -101,14 +101,14 @@ pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Returns the range of the segments in a file.
+/// Returns the byte range of the segments in a file.
 pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
     let heap = crate::durable::file::parts(&config(), None).last().expect("there are parts").1.clone();
     assert!(file.bytes().expect("its length") >= heap.end);
     heap
 }
 
-/// A store in a file, and the one thread that uses it.
+/// A store in a file, with its background and the only handle that uses it.
 pub(super) struct Rig {
     pub(super) store: Arc<Store>,
     pub(super) background: Background,
@@ -124,7 +124,7 @@ impl Rig {
         Self::open(Arc::new(MapFile::in_memory().expect("a file")), NOW)
     }
 
-    /// A store that has found all of its items.
+    /// Opens a store and completes the rebuild of its index.
     pub(super) fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
         let mut rig = Self::open_early(file, now);
         while rig.store.is_rebuilding() {
@@ -133,7 +133,7 @@ impl Rig {
         rig
     }
 
-    /// One that may have found none of them yet.
+    /// Opens a store whose rebuild may not have found any item yet.
     pub(super) fn open_early(file: Arc<MapFile>, now: UnixMillis) -> Self {
         Self::open_with(file, None, now)
     }
@@ -163,7 +163,7 @@ impl Rig {
         panic!("parked for ever");
     }
 
-    /// As [`Rig::until_done`], with slices that are over at once.
+    /// Runs an operation as [`Rig::until_done`] does, but with background slices that end at once.
     pub(super) fn until_done_slowly<T>(
         &mut self,
         mut op: impl FnMut(&mut crate::Guard<'_>) -> Result<T, OpError>,
@@ -177,7 +177,7 @@ impl Rig {
         }
     }
 
-    /// Why the file is not taken.
+    /// Returns the error message with which a store refuses the file.
     pub(super) fn refusal(file: &Arc<MapFile>) -> String {
         let store_file =
             StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power: power() };
@@ -222,11 +222,11 @@ impl Rig {
         keys.iter().filter_map(|key| Some((key.clone(), self.read(key)?))).collect()
     }
 
-    /// Slices until nothing is to be done.
+    /// Runs slices until the background has nothing to do.
     pub(super) fn settle(&mut self) {
         let mut idle = 0;
         for _ in 0..5000 {
-            // An idle slice may seal a segment of its own, which the next one looks at.
+            // An idle slice may seal one of the background's own segments, which the next slice then examines.
             idle = if self.background.slice(self.now, &mut || false).more { 0 } else { idle + 1 };
             if idle == 2 {
                 return;
@@ -235,7 +235,7 @@ impl Rig {
         panic!("the background does not come to an end");
     }
 
-    /// Deletes all, and sees that nothing is left: not in the index, not in a segment, not in the counts.
+    /// Deletes all keys, and checks that no item remains in the index, in a segment, or in the counts.
     pub(super) fn empty_out(&mut self, keys: &[Vec<u8>]) {
         for key in keys {
             let was_there = self.read(key).is_some();
@@ -245,7 +245,7 @@ impl Rig {
         self.flush_out();
     }
 
-    /// Flushes, and sees that nothing is left.
+    /// Flushes, and checks that no item remains.
     pub(super) fn flush_out(&mut self) {
         self.handle.own_seal(&self.store);
         self.store.flush(Namespace::DEFAULT);
@@ -262,7 +262,7 @@ impl Rig {
     }
 }
 
-/// Takes images of the file while `change` runs, one for every `every` points, and one when it is done.
+/// Takes images of the file while `change` runs: one image for `every` calls of [`point`], and one at the end.
 pub(super) fn images_of(rig: &mut Rig, every: usize, change: impl FnOnce(&mut Rig)) -> Vec<Arc<MapFile>> {
     begin_images(&rig.file, every);
     change(rig);
@@ -281,8 +281,8 @@ fn end_images() -> Vec<Arc<MapFile>> {
     HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken
 }
 
-/// Fills a store, takes images while `change` runs, and opens them all: each holds what was there before or after, and
-/// works. Gives what was found in each.
+/// Fills a store, takes images while `change` runs, and opens all images. Checks that each has the contents before or
+/// after the change, and works. Returns the result of each opening.
 fn crash(every: usize, fill: impl FnOnce(&mut Rig), keys: &[Vec<u8>], change: impl FnOnce(&mut Rig)) -> Vec<Reopened> {
     let mut rig = Rig::new();
     fill(&mut rig);
@@ -297,7 +297,7 @@ fn check(image: Arc<MapFile>, now: UnixMillis, keys: &[Vec<u8>], before: &Conten
     let reopened = rig.reopened();
     assert!(reopened.found && !reopened.clean);
     let found = rig.contents(keys);
-    // Once it has been scrubbed, the store counts what its slots name.
+    // After the scrub, the store's count of items equals the number of its slots.
     rig.settle();
     let slots = rig.slots();
     assert_eq!(rig.store.stats().items, slots as u64, "items that are counted, and slots");
@@ -564,7 +564,7 @@ fn opening_that_was_cut_is_done_again() {
     });
 }
 
-/// As [`check`], of a file that may have been left in order.
+/// Checks an image as [`check`] does, but also accepts a file that was closed cleanly.
 fn check_any(image: Arc<MapFile>, keys: &[Vec<u8>], before: &Contents, after: &Contents) {
     let mut rig = Rig::open(image, NOW);
     let found = rig.contents(keys);

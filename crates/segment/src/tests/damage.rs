@@ -1,7 +1,7 @@
-//! Memory files that were damaged: the store refuses such a file with a line that says what, where and what to do, or
-//! repairs it. It never panics, never loops, and never returns a value that was not stored.
+//! Tests with damaged memory files. The store either repairs such a file or refuses it, with a message that names the
+//! damage, its place and a remedy. It never panics, never loops, and never returns a value that was not stored.
 //!
-//! If the index is in the file, only the scrub looks at the bytes of items: see [`super::scrubbed`].
+//! If the index is in the file, only the scrub reads the bytes of items: see [`super::scrubbed`].
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::parted;
 use crate::layout::raw::{Array, Word64};
 use crate::{FileFault, Namespace, StartError, Store, StoreFile};
 
-/// Names the seed of a test that fails.
+/// Prints the seed if the test fails.
 struct Seed(u64, &'static str);
 
 impl Drop for Seed {
@@ -24,7 +24,7 @@ impl Drop for Seed {
     }
 }
 
-/// Damages some words of a part: bits, bytes, or all of a word.
+/// Damages some words of a part of the file: single bits, bytes, or whole words.
 fn damage(file: &Arc<MapFile>, prng: &mut Prng, part: &std::ops::Range<u64>) {
     let page = arena::PAGE_BYTES as u64;
     for _ in 0..=prng.below(8) {
@@ -69,7 +69,7 @@ fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
     (image, names, contents)
 }
 
-/// Uses all of a store that was opened: what it holds is what was stored, or missing.
+/// Uses every part of an opened store. Checks that each key has the value that was stored, or is missing.
 fn use_all(mut rig: Rig, names: &[Vec<u8>], contents: &Contents) {
     let found = rig.contents(names);
     for (name, value) in &found {
@@ -144,7 +144,7 @@ fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
                 Err(other) => panic!("{other}"),
             }
         }
-        // One copy of the superblock is enough; locks and slots are mended; the rest is not made up.
+        // The store needs only one intact copy of the superblock. It repairs locks and slots, but no other part.
         let report = format!("{part}: {refused} refused, {mended} mended");
         match part {
             "stripes" | "index" | "undo log" | "heap" => assert_eq!(refused, 0, "{report}"),

@@ -1,11 +1,11 @@
-//! A disk that loses power: each page of a file has its contents from the last sync or from some later time, at random
-//! and independently of its neighbours.
+//! A simulated disk that loses power. Afterwards each page of a file has its contents from the last sync or from some
+//! later time, chosen at random and independently of other pages.
 //!
 //! ```text
-//!   sync ....... look ....... look ....... now          a page of an image: that of any of these four
+//!   sync ....... look ....... look ....... now          each page of an image is from one of these four instants
 //! ```
 //!
-//! Some syncs fail, and pages that they did not take are not taken by the next one either.
+//! Some syncs fail. Pages that a failed sync did not write are not written by the next sync either.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use super::crashes::config;
 use crate::TierPlan;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-/// Looks at the disk between two syncs, at most.
+/// The maximum number of recorded states (looks) of the disk between two syncs.
 const LOOKS_MAX: usize = 4;
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
 }
 
-/// From here on this thread's stores have that disk, or none.
+/// Sets the disk that this thread's stores use from now on, or none.
 pub(super) fn set_disk(disk: Option<Disk>) {
     DISK.with(|there| *there.borrow_mut() = disk);
 }
@@ -36,29 +36,31 @@ pub(super) fn set_disk(disk: Option<Disk>) {
 /// The possible contents of a disk.
 pub(super) struct Disk {
     pub(super) file: Arc<MapFile>,
-    /// Pages of [`tracked`]: first as they were synced, then as they were seen since.
+    /// The contents of the ranges of [`tracked`]: first those of the last sync, then those recorded since.
     pub(super) looks: Vec<Vec<u8>>,
     prng: Prng,
-    /// Plan of a file with a second tier: its part of the file is synced where all is.
+    /// The plan of the second tier, if the file has one. The tier's part of the file is only synced with the whole
+    /// file.
     plan: Option<TierPlan>,
-    /// The step that is under way.
+    /// The number of the step in progress.
     pub(super) step: u64,
-    /// Images of losses during a sync, with the step.
+    /// Images of power losses during a sync, each with the number of its step.
     pub(super) taken: Vec<(u64, Arc<MapFile>)>,
-    /// The file at each sync.
+    /// Copies of the file at each sync, if `keeps` is true.
     pub(super) synced: Vec<Arc<MapFile>>,
-    /// They are kept.
+    /// True if copies of the file at each sync are retained.
     pub(super) keeps: bool,
-    /// The next sync fails.
+    /// True if the next sync fails.
     pub(super) refuses: bool,
-    /// Pages that it did not take, as they were then: the kernel holds them for written until they are changed again.
+    /// The pages that a failed sync did not write, with their contents then. The kernel regards them as written until
+    /// they are changed again.
     pub(super) dropped: BTreeMap<usize, Vec<u8>>,
 }
 
-/// Position of the second tier's range among those of [`tracked`].
+/// The index of the second tier's range among those of [`tracked`].
 const TIER: usize = 4;
 
-/// Returns the ranges whose pages may be lost: all that a small store uses of its file.
+/// Returns the byte ranges whose pages may be lost: all parts of the file that a small store uses.
 fn tracked(plan: Option<&TierPlan>) -> Vec<Range<u64>> {
     let parts: BTreeMap<_, _> = crate::durable::file::parts(&config(), plan).into_iter().collect();
     let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
@@ -93,12 +95,12 @@ impl Disk {
         Self { file, looks, prng, plan: None, step: 0, taken, synced, keeps: false, refuses: false, dropped }
     }
 
-    /// Returns the disk for the file of a store that is made for a second tier.
+    /// Returns this disk for the file of a store with the given plan of a second tier.
     pub(super) fn beside(self, plan: Option<TierPlan>) -> Self {
         Self { plan, ..self }
     }
 
-    /// Goes on with a file that was written to it.
+    /// Continues with a file all of whose contents are on the disk.
     pub(super) fn go_on(&mut self, file: Arc<MapFile>) {
         self.looks = vec![look(&file, self.plan.as_ref())];
         self.file = file;
@@ -136,12 +138,12 @@ impl Disk {
         if refuses { Err(std::io::Error::other("the disk refuses")) } else { Ok(()) }
     }
 
-    /// Returns an image of what is left after a loss of power now.
+    /// Returns an image of the file as a power loss now would leave it.
     pub(super) fn lose(&mut self) -> Arc<MapFile> {
         let now = look(&self.file, self.plan.as_ref());
         let image = self.file.image().expect("an image");
         let to = os_file(&image);
-        // From all that was written being lost to nothing being lost.
+        // The share of pages that survive: from none to all.
         let kept_of_ten = [0, 1, 5, 9, 10][self.prng.below(5) as usize];
         let mut at = 0;
         for range in tracked(self.plan.as_ref()) {
@@ -163,7 +165,7 @@ impl Disk {
     }
 }
 
-/// Called when a store has its file synced: all of it, or all but what a second tier has there.
+/// Records a sync of a store's file: of the whole file, or of all parts except the second tier's. Called by the store.
 pub(crate) fn synced(file: &Arc<MapFile>, all: bool) -> std::io::Result<()> {
     DISK.with(|disk| {
         let mut disk = disk.borrow_mut();

@@ -1,6 +1,6 @@
-//! A store whose index is lost with the process, with a second tier that is not: its items are found again, but none
-//! that was overwritten or deleted. This holds wherever the process was killed, and if it is killed again during the
-//! search.
+//! Tests of a store whose index is lost with the process, but whose second tier is not. The items on flash are found
+//! again, except items that were overwritten or deleted. This holds wherever the process is killed, even if it is
+//! killed again during the search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
 use crate::tier::tiered::FromFlash;
 use crate::{IndexPlace, Namespace, StoreFile};
 
-/// A store that has found nothing on flash yet.
+/// Opens a store that has not found any item on flash yet.
 fn open_early(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     open_at(file, tier, NOW)
 }
@@ -53,7 +53,7 @@ fn image(rig: &Rig) -> Arc<MapFile> {
     Arc::new(rig.file.image().expect("an image"))
 }
 
-/// A store with all of these keys on flash.
+/// Creates a store with all of these keys on flash.
 fn filled(tier: &Arc<MapTier>, keys: &[Vec<u8>]) -> Rig {
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), tier);
     for key in keys {
@@ -64,13 +64,13 @@ fn filled(tier: &Arc<MapTier>, keys: &[Vec<u8>]) -> Rig {
     rig
 }
 
-/// Value of a key that ends at [`END`].
+/// The value of a key that expires at [`END`].
 const ENDS: &[u8] = b"ends";
 const END: UnixMillis = UnixMillis(NOW.0 + 60_000);
 
-/// Opens images of a `change` of a store that was [`filled`], at every store. Each key has its state before or after
-/// the change, except `changed` keys, which may be missing if the change was interrupted. Later operations never bring
-/// back an older item.
+/// Takes an image before every store instruction of `change` on a [`filled`] store, and opens the images. Each key has
+/// its state before or after the change, except `changed` keys, which may be missing if the change was interrupted.
+/// Later operations never bring back an older item.
 fn crash(
     rig: &mut Rig,
     tier: &Arc<MapTier>,
@@ -99,7 +99,7 @@ fn crash(
     gone
 }
 
-/// Checks that an item that has ended when a store is opened leaves nothing that was there before it.
+/// Checks that no older item of a key reappears after the key's item has expired.
 fn ends_later(mut rig: Rig, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     find(&mut rig);
     for (key, there) in keys.iter().zip(there) {
@@ -108,7 +108,8 @@ fn ends_later(mut rig: Rig, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     }
 }
 
-/// Deletes half of the keys before they are found, the others then; nothing comes back, nor to the next process.
+/// Deletes half of the keys before their items are found, and the others afterwards. No item reappears, neither in this
+/// process nor in the next.
 fn deleted_early(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>]) {
     for (place, key) in keys.iter().enumerate() {
         if place == keys.len() / 2 {
@@ -124,7 +125,7 @@ fn deleted_early(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>]) {
     assert_eq!(next.store.flash_slots(), 0, "nothing names anything");
 }
 
-/// Moves what is in memory to flash before the items there are found: no key has two slots then.
+/// Moves the items in memory to flash before the items on flash are found. Afterwards no key has two slots.
 fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     tier.pause(true);
     while rig.store.is_rebuilding() {
@@ -141,7 +142,7 @@ fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], ther
     assert_eq!(rig.store.flash_slots(), 0, "nothing names anything");
 }
 
-/// Serves a value from flash, by which it counts as read there.
+/// Serves a value from flash, which counts as a read of the item.
 fn serve(rig: &mut Rig, key: &[u8]) {
     rig.until_done(|guard| {
         let key = guard.key(Namespace::DEFAULT, key);
@@ -175,7 +176,7 @@ fn flash_items_are_recovered_and_writes_are_served_during_rebuild() {
         }
     }
     assert_eq!((rig.store.flash_slots(), rig.store.stats().flash_items), (38, 38));
-    // What is changed goes to flash too, and is found by the next one; what was read stays in memory.
+    // A changed item moves to flash too, and the next process finds it. An item that was read stays in memory.
     rig.put(&key(10), b"newer");
     demote(&mut rig);
     assert_eq!(rig.store.flash_slots(), 38);
@@ -212,7 +213,7 @@ fn reclaimed_item_is_removed_or_present_once_after_crash() {
         tier.reclaim_all();
         rig.background.slice(NOW, &mut || false);
         assert_eq!((rig.store.flash_slots(), rig.store.stats().flash_again), (4, 4), "what was read goes on");
-        // No slot says any more where its old copy is.
+        // No slot names the key's old copy on flash any more.
         rig.put_until(&keys[6], ENDS, Expire::At(END));
     });
 }
@@ -237,7 +238,7 @@ fn interrupted_rebuild_restarts_and_preserves_concurrent_changes() {
     crash(&mut rig, &tier, &keys, &changed, |rig| {
         rig.put(changed[0], b"new");
         assert!(!rig.delete(changed[1]));
-        // It is in memory before flash is found, and on flash before that is.
+        // The item moves to memory before the search of flash, and back to flash before the search is complete.
         rig.background.slice(NOW, &mut || false);
         demote(rig);
         find(rig);
@@ -271,7 +272,7 @@ fn file_with_flash_is_refused_if_opened_with_other_index_location() {
     }
 }
 
-/// Checks what the store reports of a key: the value that was stored last, or nothing.
+/// Checks that the store returns the value of a key that was stored last, or a miss.
 fn check(rig: &mut Rig, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], seed: u64) -> bool {
     let there = read_tiered(rig, name);
     let right = there.is_none() || there.as_ref() == model.get(name);

@@ -1,4 +1,4 @@
-//! Tests that need the store from inside.
+//! Tests that need access to the store's internals.
 
 pub(crate) mod crashes;
 mod damage;
@@ -17,7 +17,8 @@ use crate::core::op::{OpError, Put};
 use crate::{Namespace, Store, StoreConfig};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// A change removes the parts that it replaced at once; what the background held just then was left for ever.
+/// A change removes the parts that it replaced at once. Regression: a part whose lock the background held at that
+/// moment was never removed.
 #[test]
 fn replaced_part_with_busy_lock_is_freed_later() {
     let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
@@ -30,7 +31,7 @@ fn replaced_part_with_busy_lock_is_freed_later() {
         let items = store.stats().items;
         let hidden = parted::first_part(&guard, &key);
         let held = store.index.lock(hidden).expect("nobody has it");
-        // Where the key or the new part is in the same group there is no change now.
+        // If the key or the new part is in the same group, the change cannot be made now.
         parted::change_first(&mut guard, &key, b'b')?;
         assert_eq!(store.stats().items, items + 1, "the part that was replaced is there");
         drop(held);
@@ -43,17 +44,18 @@ fn replaced_part_with_busy_lock_is_freed_later() {
     assert!(done, "the index has more than one group");
 }
 
-/// The count of keys was the items that are there less those that a flush has ended. An item that was removed between
-/// the two readings was subtracted twice, so that a key stored after a flush was not counted for a moment.
+/// The count of keys is the number of items less the number that a flush has ended. Regression: an item that was
+/// removed between the readings of the two numbers was subtracted twice, so a key stored after a flush was briefly not
+/// counted.
 #[test]
 fn key_stored_after_flush_is_counted_while_flushed_items_are_removed() {
     let config = StoreConfig { memory_bytes: 8 << 20, segment_bytes: None, ..crashes::config() };
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
     let mut handle = store.handle().expect("a thread handle");
     let space = Namespace(3);
-    // Odd while only flushed items and one key are there.
+    // `phase` is odd while the store has only flushed items and one key.
     let (phase, readings, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    // A reading that began and ended in one such phase.
+    // Counts only readings that began and ended in the same odd phase.
     let read = || {
         let (before, keys, after) = (phase.load(SeqCst), store.keys(space), phase.load(SeqCst));
         (before == after && before % 2 == 1).then_some(keys)
@@ -84,7 +86,7 @@ fn key_stored_after_flush_is_counted_while_flushed_items_are_removed() {
             let is_stored = put("new");
             handle.tidy(crashes::NOW);
             phase.fetch_add(if is_stored { 1 } else { 2 }, SeqCst);
-            // Enough for all that was flushed, and bounded.
+            // A bounded number of slices, which is enough to remove all flushed items.
             for _ in 0..200 {
                 background.slice(crashes::NOW, &mut || false);
             }

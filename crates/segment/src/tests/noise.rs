@@ -1,7 +1,8 @@
-//! Memory files with pages of noise: 4 KiB of random bytes anywhere. A file is refused with a line, or served. There is
-//! no abort and no value that was not stored, for any request and at any progress of the verification.
+//! Tests with memory files in which pages of 4 KiB are overwritten with random bytes. The store refuses such a file
+//! with a message, or serves it. It never aborts and never returns a value that was not stored, for any request and at
+//! any progress of the verification.
 //!
-//! `GANNET_NOISE` is the number of copies for each test.
+//! The environment variable `GANNET_NOISE` sets the number of damaged copies for each test.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -26,7 +27,7 @@ fn copies() -> u64 {
     std::env::var("GANNET_NOISE").ok().and_then(|copies| copies.parse().ok()).unwrap_or(COPIES)
 }
 
-/// Names the seed of a copy that fails.
+/// Prints the seed of a copy if the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -41,7 +42,7 @@ fn config() -> StoreConfig {
     StoreConfig { memory_bytes: 1 << 20, segment_bytes: Some(8192), item_bytes_max: 40_000, ..super::crashes::config() }
 }
 
-/// A store in a file, with a tier or without, that has its index where the thread's stores have it.
+/// Opens a store in a file, with or without a tier. Its index is in the place that is set for this thread.
 fn open(file: &Arc<MapFile>, tier: Option<&Arc<MapTier>>) -> Result<Rig, StartError> {
     let power = crate::Power::default();
     let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power };
@@ -58,7 +59,7 @@ fn value(number: usize) -> Vec<u8> {
     format!("value {number} ").into_bytes().into_iter().cycle().take(length).collect()
 }
 
-/// A store with items of every kind: the more of them, the fuller its buckets.
+/// Fills a store with items of every kind. More keys make fuller index buckets.
 fn fill(rig: &mut Rig, keys: usize) {
     for number in 0..keys {
         let expire = if number % 5 == 0 { Expire::At(NOW.plus_ms(3_600_000)) } else { Expire::Never };
@@ -98,7 +99,7 @@ fn read(rig: &mut Rig, name: &[u8], is_tiered: bool) -> Option<Vec<u8>> {
     if is_tiered { tiered::read_tiered(rig, name) } else { rig.read(name) }
 }
 
-/// Each key is what was stored, or missing; how many there are.
+/// Checks that each key has the value that was stored, or is missing. Returns the number of keys that are present.
 fn look(rig: &mut Rig, names: &[Vec<u8>], known: &Known, is_tiered: bool) -> usize {
     let mut there = 0;
     for name in names {
@@ -109,7 +110,7 @@ fn look(rig: &mut Rig, names: &[Vec<u8>], known: &Known, is_tiered: bool) -> usi
     there
 }
 
-/// Each item of a walk is what was stored.
+/// Checks that a walk reports only items that were stored.
 fn walk(rig: &mut Rig, known: &Known) {
     let (mut cursor, mut stride) = (0, crate::Stride::default());
     for _ in 0..100_000 {
@@ -132,7 +133,7 @@ fn walk(rig: &mut Rig, known: &Known) {
     panic!("a walk without an end");
 }
 
-/// Stores, changes and deletes; every key is what was stored last, or missing.
+/// Stores, changes and deletes keys. Checks that each key has the value that was stored last, or is missing.
 fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
     for _ in 0..400 {
         let name = key(prng.below(KEYS as u64 + 100) as usize);
@@ -175,7 +176,7 @@ fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
     }
 }
 
-/// Writes noise into a copy: in one of its parts, or anywhere.
+/// Writes random pages into a copy of the file: in one of its parts, or anywhere.
 fn add_noise(file: &MapFile, prng: &mut Prng, parts: &[(&'static str, std::ops::Range<u64>)]) -> &'static str {
     let (name, part) = &parts[prng.below(parts.len() as u64) as usize];
     let bytes = file.bytes().expect("its length");
@@ -186,7 +187,7 @@ fn add_noise(file: &MapFile, prng: &mut Prng, parts: &[(&'static str, std::ops::
     name
 }
 
-/// Results of the copies.
+/// The counts of results of the copies.
 #[derive(Debug, Default)]
 struct Came {
     refused: u64,
@@ -209,7 +210,7 @@ fn try_copies(is_tiered: bool, keys: usize) -> Came {
     assert!(known.len() > keys * 9 / 10, "{} of {} are there", known.len(), names.len());
     let parts = crate::durable::file::parts(&config(), is_tiered.then_some(&PLAN));
     let parts: Vec<_> = parts.into_iter().filter(|(_, range)| !range.is_empty()).collect();
-    // Most of a file is index and heap.
+    // Chooses the index and the heap more often, because they are most of a file.
     let twice: Vec<_> = parts.iter().filter(|(name, _)| matches!(*name, "index" | "heap")).cloned().collect();
     let parts = [&parts[..], &twice, &twice, &twice, &twice].concat();
     let mut came = Came::default();

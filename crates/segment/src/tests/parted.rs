@@ -1,4 +1,4 @@
-//! Values in parts for tests: leaves of one byte repeated, behind a head with one level or two.
+//! Values in parts for tests: leaves that repeat one byte, under a head with one or two levels.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::index::Hash;
 use crate::{Attempts, ENTRY_BYTES, Guard, KIND_IN_PARTS, Key, Loaded, Parts, Replaced, Replacement};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
-/// Leaves of one page.
+/// The number of leaves of one page.
 const A_PAGE: usize = 3;
 
 fn word(bytes: &[u8]) -> u64 {
@@ -22,7 +22,7 @@ fn entry(part: u64) -> Vec<u8> {
     [&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat()
 }
 
-/// All leaves of a value end to end; `None`: it is not whole.
+/// Returns all leaves of a value concatenated, or `None` if a leaf is missing.
 pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u8>> {
     let count = u32::from_le_bytes(head[9..13].try_into().expect("four bytes")) as usize;
     let root = entries(&head[13..13 + ENTRY_BYTES * count]);
@@ -38,7 +38,7 @@ pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<
     Some(parts?.concat())
 }
 
-/// Makes the change to the key's present item; parks if another thread changed it meanwhile.
+/// Changes the key's present item. Returns [`OpError::Parked`] if another thread changed the item meanwhile.
 pub(super) fn replace(guard: &mut Guard<'_>, key: &Key<'_>, new: Replacement<'_>) -> Result<(), OpError> {
     let Loaded { version, .. } = guard.items().load(key, &mut Attempts::default())?;
     match guard.items_mut().replace(key, &version, new)? {
@@ -71,7 +71,7 @@ pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8)
     replace(guard, key, Replacement::Typed { kind: KIND, bytes: &head, parts: Some(&parts), expire: Expire::Never })
 }
 
-/// Puts another leaf in the place of the first one of a value with one level: two parts change, and the object stays.
+/// Replaces the first leaf of a value with one level. The object stays the same.
 pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
     let Loaded { item, version } = guard.items().load(key, &mut Attempts::default())?;
     let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
@@ -87,7 +87,7 @@ pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Re
     }
 }
 
-/// The hash of the hidden key of a value's first leaf; the value has one level.
+/// Returns the hash of the hidden key of the first leaf of a value with one level.
 pub(super) fn first_part(guard: &Guard<'_>, key: &Key<'_>) -> Hash {
     let hit = guard.items().read(key, guard.items().prefetch_item(key.key_hash())).expect("it is there");
     let crate::Value::Typed { bytes, .. } = hit.value else { panic!("it has parts") };

@@ -1,8 +1,8 @@
-//! Power losses. A store works, makes checkpoints and is opened again on a [`Disk`]. Possible images of that disk are
-//! opened and compared with the items at their checkpoint and since.
+//! Randomised tests of power losses. A store runs operations, makes checkpoints and is opened again on a [`Disk`]. The
+//! test opens possible images of that disk, and compares their items with those at the checkpoint and later.
 //!
-//! Images are taken between operations and, at a sync, just before it takes effect. In some of them the store
-//! continues, to lose power again.
+//! Images are taken between operations, and during a sync just before it takes effect. From some images the test
+//! continues, until the next power loss.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,23 +19,23 @@ use crate::core::op::OpError;
 use crate::map_tier::MapTier;
 use crate::{Checkpointer, Expire, Finished, Guard, IndexPlace, Key, KeyLocks, Namespace, Power, Put, Reopened};
 
-/// A key's values, each with the step after which it is there; `None`: no value.
+/// The values of a key, each with the step after which the key had it. `None` means that the key had no value.
 type History = Vec<(u64, Option<Vec<u8>>)>;
 
 /// The state of the last checkpoint.
 #[derive(Clone, Default)]
 struct Known {
-    /// The step that it began at.
+    /// The step at which the checkpoint began.
     step: u64,
-    /// The one that it was noted at.
+    /// The step at which the checkpoint was recorded as complete.
     noted: u64,
-    /// Places of its items when it was made: address and sequence.
+    /// The places of the items when the checkpoint was made: address and sequence.
     places: BTreeMap<Vec<u8>, (usize, u64)>,
-    /// Trios of which it would have a part.
+    /// The trios of which the checkpoint would contain only a part of a change.
     split: Vec<usize>,
 }
 
-/// Counts of the cases that were reached.
+/// The counts of the cases that the test has reached.
 #[derive(Debug, Default)]
 struct Reached {
     lost: u64,
@@ -51,13 +51,13 @@ struct Reached {
     refused: u64,
 }
 
-/// Counts of the cases that were reached beside a second tier.
+/// The counts of the cases that the test has reached with a second tier.
 #[derive(Debug, Default)]
 struct ReachedOnFlash {
     /// Losses, and what there was on flash then.
     lost: u64,
     gone: u64,
-    /// Items served from there after a kill, or an end in order.
+    /// The number of items served from flash after a kill or a clean stop.
     hits: u64,
 }
 
@@ -70,7 +70,7 @@ struct World {
     boot: u128,
     step: u64,
     histories: BTreeMap<Vec<u8>, History>,
-    /// By the instant at which they began.
+    /// The checkpoints, by the instant at which they began.
     checkpoints: BTreeMap<u64, Known>,
     reached: Reached,
     on_flash: ReachedOnFlash,
@@ -79,7 +79,8 @@ struct World {
 const KEYS: usize = 40;
 const TRIOS: usize = 4;
 
-/// Keys that are changed as one: a text, a number and a text, which all say when.
+/// Returns three keys that are changed atomically: a text, a number and a text. Each value contains the step at which
+/// the change began.
 fn trio(number: usize) -> [Vec<u8>; 3] {
     ["left", "sum", "right"].map(|part| format!("{part}-{number}").into_bytes())
 }
@@ -88,13 +89,13 @@ fn all_keys() -> Vec<Vec<u8>> {
     (0..KEYS).map(key).chain((0..TRIOS).flat_map(trio)).collect()
 }
 
-/// A change of a trio that is under way.
+/// A change of a trio that is in progress.
 struct Together {
     key_locks: KeyLocks,
     number: usize,
-    /// Value that it writes: the step that it began at.
+    /// The value that the change writes: the step at which it began.
     says: u64,
-    /// Number of its keys that are changed.
+    /// The number of keys that are already changed.
     done: usize,
 }
 
@@ -117,7 +118,7 @@ impl World {
             on_flash: ReachedOnFlash::default(),
         };
         world.open();
-        // A loss before a file was made to its end leaves what is refused, and said so.
+        // A power loss before the creation of a file is complete leaves a file that the store refuses with a message.
         with_disk(|disk| disk.taken.clear());
         world
     }
@@ -148,7 +149,7 @@ impl World {
         value
     }
 
-    /// One operation.
+    /// Runs one random operation.
     fn act(&mut self) {
         self.step += 1;
         with_disk(|disk| disk.step = self.step);
@@ -185,7 +186,7 @@ impl World {
         }
     }
 
-    /// Three keys that are changed as one, a step each.
+    /// Continues the change of a trio, one key in each step.
     fn go_on_together(&mut self) {
         let mut together = match self.key_locks.take() {
             Some(together) => together,
@@ -272,14 +273,14 @@ impl World {
         self.reached.refused += u64::from(refuses);
     }
 
-    /// The server ends in order, or is killed, and another one begins.
+    /// Stops the server cleanly or kills it, and starts another server.
     fn restart(&mut self) {
         self.end_together();
         self.checkpointer = None;
         if self.prng.chance(1, 2) {
             self.rig = None;
         } else {
-            // Killed: the file goes on as it is, with what is on the disk.
+            // After a kill, the file keeps its contents, and the disk its pages.
             let file = Arc::new(self.rig().file.image().expect("an image"));
             with_disk(|disk| disk.file = file);
             self.rig = None;
@@ -301,7 +302,8 @@ impl World {
         }
     }
 
-    /// Opens images of losses of power that were taken, and one of now; the store goes on in that, perhaps.
+    /// Opens the images of power losses that were taken, and one of a power loss now. If `goes_on`, the test continues
+    /// with the last image.
     fn lose(&mut self, goes_on: bool) {
         if let Some(rig) = &self.rig
             && self.tier.is_some()
@@ -319,7 +321,7 @@ impl World {
             let mut rig = open_on(image, tier.as_ref(), NOW.plus_ms(self.step));
             self.check(&mut rig, step);
             for name in all_keys() {
-                // A long value that has lost a piece is a miss, and goes.
+                // A large value that has lost a piece is a miss, and is then deleted.
                 rig.delete(&name);
                 assert!(read(&mut rig, &name).is_none(), "{:?} came back", String::from_utf8_lossy(&name));
             }
@@ -339,7 +341,7 @@ impl World {
         }
     }
 
-    /// Checks that a store that was opened holds only what it may hold.
+    /// Checks that an opened store has only items that it may have.
     fn check(&mut self, rig: &mut Rig, step: u64) {
         let reopened = rig.reopened();
         let reached = &mut self.reached;
@@ -354,7 +356,7 @@ impl World {
         } else {
             self.on_flash.hits += rig.store.flash_slots();
         }
-        // Where memory is short, the oldest segments go before they are looked at.
+        // If memory is short, the oldest segments are dropped before the rebuild examines them.
         let has_room = progress.segments_dropped == 0;
         let none = Known::default();
         let known = self.checkpoints.get(&reopened.checkpoint_ms).unwrap_or(&none);
@@ -396,7 +398,8 @@ impl World {
         (0..TRIOS).for_each(|number| self.check_trio(rig, &reopened, &known, number));
     }
 
-    /// A change of several keys is there whole, as far as it is there, and not at all if it was made since.
+    /// Checks that a change of a trio is present completely or not at all, and not at all if it was made after the
+    /// checkpoint.
     fn check_trio(&mut self, rig: &mut Rig, reopened: &Reopened, known: &Known, number: usize) {
         let mut says = Vec::new();
         for name in trio(number) {
@@ -416,7 +419,7 @@ impl World {
     }
 }
 
-/// A store on the file, beside the tier if there is one.
+/// Opens a store in the file, with the tier if there is one.
 fn open_on(file: Arc<MapFile>, tier: Option<&Arc<MapTier>>, now: UnixMillis) -> Rig {
     tier.map_or_else(|| Rig::open(Arc::clone(&file), now), |tier| open_beside(Arc::clone(&file), tier, now))
 }
@@ -441,7 +444,7 @@ fn act_for(
     });
 }
 
-/// Names the seed of a test that fails.
+/// Prints the seed if the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -1,4 +1,4 @@
-//! Power losses, rule by rule: each test fails without the rule in its name.
+//! Tests of power losses, one for each rule: a test fails if the store breaks the rule in the test's name.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 use crate::map_tier::MapTier;
 use crate::{Finished, Guard, IndexPlace, Key, Namespace, Power};
 
-/// A store with checkpoints on the file, in this run of the machine.
+/// Opens a store with checkpoints in the file. `boot` identifies the boot of the machine.
 fn open(file: &Arc<MapFile>, boot: u128) -> Rig {
     set_power(Power { boot, checkpoints: true });
     Rig::open(Arc::clone(file), NOW)
@@ -31,7 +31,7 @@ fn image(rig: &Rig) -> Arc<MapFile> {
     Arc::new(rig.file.image().expect("an image"))
 }
 
-/// Opens the store after a power loss at which everything written was on the disk.
+/// Opens the store after a power loss at which all written data was on the disk.
 fn lost(rig: &Rig) -> Rig {
     let lost = open(&image(rig), 2);
     assert!(lost.reopened().lost);
@@ -49,7 +49,7 @@ fn checkpoint(rig: &mut Rig) -> std::io::Result<Finished> {
 
 type Op = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
 
-/// Value, end, stale, leased.
+/// Returns a key's value and expiry, and whether its item is stale and leased.
 fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
     let value = rig.read(name)?;
     let seen = crate::core::lookup::find(&rig.store, &rig.store.hasher.key(Namespace::DEFAULT, name))?;
@@ -57,7 +57,7 @@ fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
     Some((value, item.expire, item.stale, meta & META_WON != 0))
 }
 
-/// Stores a number with an end and a word for leases, whose token no client knows.
+/// Stores a number with an expiry and a META word. No client knows its token.
 fn put_number(rig: &mut Rig, name: &[u8]) {
     let ends = Expire::At(NOW.plus_ms(3_600_000));
     rig.until_done(|guard| {
@@ -74,7 +74,7 @@ fn put_number(rig: &mut Rig, name: &[u8]) {
     keep_access(rig, name);
 }
 
-/// From here on it has the word for that, and for leases.
+/// Adds a META word, which records accesses and leases, to the key's item.
 fn keep_access(rig: &mut Rig, name: &[u8]) {
     rig.until_done(|guard| {
         let key = guard.key(Namespace::DEFAULT, name);
@@ -105,14 +105,14 @@ const IN_PLACE: [(&str, Op); 6] = [
 fn in_place_change_in_transaction_is_lost_with_power_since_checkpoint() {
     in_both_modes(|| {
         for (what, op) in IN_PLACE {
-            // Alone it changes where it stands, and stays.
+            // A single change is made in place and keeps the item.
             let mut rig = new();
             put_number(&mut rig, b"n");
             checkpoint(&mut rig).expect("made");
             rig.until_done(|guard| op(guard, &guard.key(Namespace::DEFAULT, b"n")));
             let changed = state(&mut rig, b"n");
             assert_eq!(state(&mut lost(&rig), b"n"), changed, "{what} is one that is made in place");
-            // With another it does not: that one is gone.
+            // A change together with another key copies the item, and the original item is dead.
             let mut rig = new();
             put_number(&mut rig, b"n");
             rig.put(b"other", b"old");
@@ -128,7 +128,7 @@ fn in_place_change_in_transaction_is_lost_with_power_since_checkpoint() {
     });
 }
 
-/// Changes of several keys as one.
+/// Makes changes of several keys atomically.
 fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
     let mut key_locks = rig.store.key_locks();
     for (name, _) in changes {
@@ -146,8 +146,9 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
     rig.store.release(&mut key_locks);
 }
 
-/// If items were marked only after the loss of their slot, an item that a kill cut between the two would be no key's
-/// and alive for ever. A walk over the segments would find it when all that came after it is gone.
+/// If items were marked as dead only after the loss of their slot, an item interrupted by a kill between the two steps
+/// would have no slot but stay live. A walk over the segments could then find it after all newer items of its key are
+/// gone.
 #[test]
 fn item_unlinked_before_kill_is_not_revived_by_power_loss() {
     let ops: [(&str, Op); 4] = [
@@ -174,7 +175,7 @@ fn item_unlinked_before_kill_is_not_revived_by_power_loss() {
     });
 }
 
-/// Stores some values in segments of their own, and gives their tokens.
+/// Stores some values, each in its own segment, and returns their tokens.
 fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
     let mut tokens = Vec::new();
     for number in 0..20 {
@@ -200,7 +201,7 @@ fn tokens_are_not_reissued_after_power_loss() {
         let report = tokens(&mut rig, "one");
         rig.put(b"long", &[7; 3000]);
         let objects = rig.store.persistent.objects.load(Relaxed);
-        // Of all that nothing was on the disk.
+        // Nothing that was written since was on the disk.
         let mut rig = open(&synced, 2);
         assert!(rig.reopened().lost && rig.read(b"k").is_some());
         let again = tokens(&mut rig, "another");
@@ -217,7 +218,7 @@ fn tokens_are_not_reissued_after_power_loss() {
     });
 }
 
-/// A client's token of one state of an item must not pass for that of another state, whatever of it was lost.
+/// A client's token of one state of an item must never match another state of it, whatever the power loss destroyed.
 #[test]
 fn token_from_after_checkpoint_does_not_match_restored_item() {
     let changes: [(&str, Op, Op); 2] = [
@@ -251,7 +252,7 @@ fn token_from_after_checkpoint_does_not_match_restored_item() {
     });
 }
 
-/// The pages of a file that are others in another one.
+/// Returns the pages in which two files differ.
 fn pages_changed(a: &MapFile, b: &MapFile) -> Vec<u64> {
     let read = |file: &MapFile| {
         let file: std::fs::File = file.as_fd().try_clone_to_owned().expect("a descriptor").into();
@@ -285,7 +286,7 @@ fn nothing_is_changed_at_an_opening_before_the_disk_has_it_that_the_file_is_in_u
         assert!(first.iter().all(|page| *page < 2) && first.len() == 1, "one superblock, and no other page: {first:?}");
         let last = pages_changed(&closed, synced.last().expect("there are some"));
         assert!(last.iter().any(|page| *page >= 2), "an opening changes more: {last:?}");
-        // Where power goes then, it was in use.
+        // If power is lost at that instant, the file counts as in use.
         assert!(open(&synced[0], 2).reopened().lost);
     });
 }
@@ -312,7 +313,7 @@ fn store_with_failed_disk_writes_is_not_marked_clean() {
             let mut killed = open(&copy(), 1);
             assert!(!killed.reopened().clean && !killed.reopened().lost, "at the end: {at_the_end}");
             assert_eq!(killed.read(b"k"), Some(b"new".to_vec()), "in memory it is");
-            // It is unknown what the disk has of it.
+            // It is unknown which pages the disk has.
             let mut lost = open(&copy(), 2);
             assert!(lost.reopened().lost && !lost.reopened().clean, "at the end: {at_the_end}");
             assert_eq!(lost.read(b"k"), None);
@@ -331,7 +332,7 @@ fn transaction_begun_during_checkpoint_is_excluded_and_uses_no_room() {
     together(&mut rig, &[(b"a", keep), (b"b", keep)]);
     let mut checkpointer = rig.store.checkpointer().expect("it has one");
     assert!(checkpointer.begin(NOW));
-    // One more, and it would be crowded.
+    // The list is full: one more key would exceed its capacity.
     rig.store.checkpoints.note_spanning(some_keys(RECORDS_MAX));
     together(&mut rig, &[(b"c", keep), (b"d", keep)]);
     assert!(checkpointer.is_sealed(), "by the first of them");
@@ -352,12 +353,13 @@ fn keys_of_more_changes_than_a_record_holds_have_the_checkpoint_begun_again() {
     rig.store.checkpoints.note_spanning(some_keys(1 << 20));
     assert_eq!(checkpointer.finish().expect("the disk takes it"), Finished::Crowded);
     assert_eq!(rig.store.checkpoint_stats().expect("it has").made, 0);
-    // The next one has none of them.
+    // The next checkpoint lists none of these keys.
     assert_eq!(checkpoint(&mut rig).expect("made"), Finished::Made);
     assert_eq!(lost(&rig).read(b"k"), Some(b"v".to_vec()));
 }
 
-/// An index beside a second tier keeps its size: where it is full, an item loses its slot to another key's.
+/// An index of a store with a second tier has a fixed size. If it is full, an item loses its slot to another key's
+/// item.
 #[test]
 fn item_displaced_before_kill_is_not_revived_by_power_loss() {
     at(IndexPlace::File, || {
@@ -369,7 +371,7 @@ fn item_displaced_before_kill_is_not_revived_by_power_loss() {
             rig.put(name, b"old");
             rig.store.stats().evicted_by_index > 0
         });
-        // The next ones lose their slots too; what is asked for counts, so these are the ones that stay.
+        // Each key that is stored into the full index displaces another item.
         let rest = &names[crowd.expect("the index is full") + 1..];
         let (mut met, mut images) = (0, Vec::new());
         for name in &rest[..6] {
@@ -381,7 +383,7 @@ fn item_displaced_before_kill_is_not_revived_by_power_loss() {
             set_power(Power { boot: 1, checkpoints: true });
             let mut rig = open_beside(image, &Arc::new(tier.copy()), NOW);
             let gone: Vec<_> = names.iter().filter(|name| rig.read(name).is_none()).collect();
-            // An item that has no slot now is reported as gone: and is not there later either.
+            // An item without a slot is a miss now, and must also be a miss later.
             let before = gone.len();
             checkpoint(&mut rig).expect("made");
             let mut lost = lost_beside(&rig, &tier);
@@ -410,7 +412,7 @@ fn item_moved_to_or_from_flash_since_checkpoint_is_old_or_missing() {
         [&b"stays"[..], b"back", b"over", b"gone"].iter().for_each(|name| rig.put(name, b"old"));
         demote(&mut rig);
         [&b"goes"[..], b"goes over", b"goes gone"].iter().for_each(|name| rig.put(name, b"old"));
-        // On flash before the checkpoint, and in memory when it is made.
+        // These items are on flash before the checkpoint, and in memory when it is made.
         rig.put(b"over", b"new");
         assert!(rig.delete(b"gone"));
         checkpoint(&mut rig).expect("made");
@@ -427,9 +429,9 @@ fn item_moved_to_or_from_flash_since_checkpoint_is_old_or_missing() {
         };
         let (old, new) = (Some(false), Some(true));
         assert_eq!(is(&mut rig), [old, old, new, None, old, new, None]);
-        // All that was written is on the disk: what had gone to flash is dead in memory.
+        // All written data is on the disk, so the items that moved to flash are dead in memory.
         assert_eq!(is(&mut lost_beside(&rig, &tier)), [None; 7]);
-        // A kill leaves all of it.
+        // A kill without a power loss leaves all items.
         set_power(Power { boot: 1, checkpoints: true });
         assert_eq!(
             is(&mut open_beside(image(&rig), &Arc::new(tier.copy()), NOW)),

@@ -1,4 +1,5 @@
-//! A store whose index is rebuilt while it serves: an item that is not found yet is a miss, and never an older version.
+//! Tests of a store whose index is rebuilt while the store serves. A key whose item the rebuild has not found yet is a
+//! miss. The store never returns an older version of an item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::SegmentState;
 use crate::{IndexPlace, Namespace, RebuildStep};
 
-/// Values by key, and what of them the store has to know now.
+/// The expected values by key, and the keys that the store has to find even during the rebuild.
 #[derive(Default)]
 struct Expected {
     values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Keys that were changed since the store was opened.
+    /// The keys that were changed since the store was opened.
     known: BTreeSet<Vec<u8>>,
 }
 
@@ -27,7 +28,7 @@ impl Expected {
         self.known.insert(key.to_vec());
     }
 
-    /// Checks that what the store reports of a key is true, or a miss that is allowed.
+    /// Checks that the store returns the expected value of a key, or a miss that is allowed.
     fn check(&self, rig: &mut Rig, key: &[u8], seed: u64) {
         let is_known = self.known.contains(key) || !rig.store.is_rebuilding();
         let (there, expected) = (rig.read(key), self.values.get(key).cloned().flatten());
@@ -39,7 +40,7 @@ impl Expected {
     }
 }
 
-/// One operation on a key, and what it leaves.
+/// Runs one random operation on a key, and records the expected result.
 fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
     let name = key(prng.below(60) as usize);
     let value = format!("value {} {}", prng.below(1000), "x".repeat(prng.below(40) as usize)).into_bytes();
@@ -115,7 +116,7 @@ fn replaced_or_removed_item_is_not_revived_during_rebuild() {
     });
 }
 
-/// The file and the index of a store that ends in order.
+/// Closes a store cleanly, and returns its file and its index.
 fn left(rig: Rig) -> (Arc<MapFile>, Arc<MapFile>) {
     let Rig { store, background, handle, .. } = rig;
     assert!(store.leave_index().expect("memory").is_none(), "it works still");
@@ -129,7 +130,7 @@ fn open_with(file: &Arc<MapFile>, index: &Arc<MapFile>) -> Rig {
     Rig::open_with(file, Some(Arc::clone(index)), NOW)
 }
 
-/// After an upgrade an `incr` restarted a counter that the rebuilt index did not contain yet.
+/// Regression: after an upgrade, `incr` restarted a counter that the rebuilt index did not contain yet.
 #[test]
 fn handed_over_index_is_complete_and_rebuilt_after_crash() {
     with_index_in_dram(|| {
@@ -152,7 +153,7 @@ fn handed_over_index_is_complete_and_rebuilt_after_crash() {
                 rig = open_with(&file, &index);
                 assert!(rig.reopened().clean && !rig.store.is_rebuilding(), "seed {seed}");
                 all(&mut rig, &expected);
-                // An index that is of another opening is that of another file.
+                // An index from an earlier opening of the file is rejected, like the index of another file.
                 let next = left(open_with(&file, &index));
                 assert!(open_with(&next.0, &index).store.is_rebuilding(), "seed {seed}: an index of before");
                 assert!(open_with(&file, &next.1).store.is_rebuilding(), "seed {seed}: an index of later");
@@ -160,7 +161,7 @@ fn handed_over_index_is_complete_and_rebuilt_after_crash() {
             for _ in 0..prng.below(60) {
                 change(&mut rig, &mut expected, &mut prng);
             }
-            // Killed: the index is rebuilt from what is in the segments.
+            // After a kill, the index is rebuilt from the items in the segments.
             let mut rig = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
             rig.settle();
             all(&mut rig, &expected);
@@ -175,7 +176,7 @@ fn index_handover_is_ignored_if_file_was_not_closed_cleanly() {
         let mut rig = Rig::new();
         fill(&mut rig, 60);
         let (file, index) = left(rig);
-        // The new process has opened the file and was killed: the one before it goes on.
+        // The new process opens the file and is killed. The previous process then continues.
         let mut next = open_with(&file, &index);
         next.put(&key(3), b"by the next one");
         let mut rig = open_with(&next.file, &index);
@@ -281,7 +282,7 @@ fn parallel_rebuild_finds_same_items_as_single_thread() {
         assert!(before.len() == 700, "{} items", before.len());
         let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
         let found = |step: RebuildStep| step == RebuildStep::Whole;
-        // A rebuilder that is dropped within a segment leaves it to the others.
+        // If a rebuilder is dropped within a segment, the other rebuilders take the segment.
         let mut gone = rig.store.rebuilder().expect("there is something to do");
         gone.step(NOW, &mut || true);
         drop(gone);
@@ -293,7 +294,7 @@ fn parallel_rebuild_finds_same_items_as_single_thread() {
             for number in 0..100 {
                 rig.delete(&key(number));
             }
-            // The index may have to grow for what is found.
+            // The index may have to grow for the items that are found.
             while rig.store.is_rebuilding() {
                 rig.background.slice(NOW, &mut || true);
             }
@@ -366,7 +367,7 @@ fn half_dead_store_loses_no_item_to_writes_during_rebuild() {
         let value = |number: usize| vec![b'u' + (number % 3) as u8; 40];
         let hot = |number: usize| format!("hot-{:03}", number % 40).into_bytes();
         let mut rig = Rig::new();
-        // Untouched items lie among such as are stored over, and alone.
+        // Some untouched items are in segments with items that are replaced later, and some are not.
         for number in 0..UNTOUCHED {
             rig.put(&key(number), &value(number));
             (0..4 * usize::from(number < 80)).for_each(|n| rig.put(&hot(4 * number + n), &[b'h'; 40]));
@@ -400,11 +401,11 @@ fn half_dead_store_loses_no_item_to_writes_during_rebuild() {
     });
 }
 
-/// An end so far away that its segment is never past as a whole.
+/// A time to live so long that the segment never expires as a whole.
 const FAR_MS: u64 = 400 * 86_400_000;
 
-/// A store that has not found the old version of a key yet and has stored a later one that ends, and the sealed segment
-/// of that.
+/// Returns a store in which the rebuild has not found the old version of a key yet, but a later version with an expiry
+/// was stored. Also returns the sealed segment of the later version.
 fn with_two_versions() -> (Rig, SegmentId) {
     let mut rig = Rig::new();
     rig.put(b"twice", b"old");
@@ -433,8 +434,8 @@ fn expired_item_hides_older_version_if_drained_during_rebuild() {
     });
 }
 
-/// All memory is taken while a segment is copied out: nothing goes of it whose older versions are still to
-/// be found, and the index comes to its end all the same.
+/// All memory is in use while a segment is drained. The drain drops no item whose older versions the rebuild may still
+/// find, and the rebuild completes nevertheless.
 #[test]
 fn compaction_without_room_during_rebuild_hides_older_versions() {
     with_index_in_dram(|| {

@@ -1,4 +1,4 @@
-//! The background's scrub of a memory file: damaged items, and pieces and parts that no head names.
+//! Tests of the background's scrub of a memory file, which removes damaged items, and pieces and parts without a head.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn in_place_change_preserves_item_checksum() {
     });
 }
 
-/// Stores pieces of a value whose head never comes.
+/// Stores pieces of a value, but never the head.
 fn begin_large(rig: &mut Rig) {
     let (store, piece) = (Arc::clone(&rig.store), rig.store.geometry.piece_bytes);
     let mut writer =
@@ -119,9 +119,9 @@ fn pieces_of_unfinished_write_or_deferred_free_are_scrubbed_after_crash() {
         rig.until_done(|guard| parted::put(guard, &name(guard, b"few"), 3, b'f'));
         rig.put(b"many", &[b'm'; 6000]);
         begin_large(&mut rig);
-        // More pieces than go at once wait in a deferred free.
+        // The pieces that are not removed at once wait in a deferred free.
         assert!(rig.delete(b"many"));
-        // What an open key lock set wrote is undone, and its parts belong to no key.
+        // The changes of an open key lock set are undone, so the parts that it wrote belong to no key.
         let mut key_locks = rig.store.key_locks();
         key_locks.add(&name(&rig.handle.guard(NOW), b"few"));
         rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
@@ -191,7 +191,7 @@ fn later_scrub_pass_finds_new_damage_and_clean_file_has_no_orphans() {
         let mut rig = Rig::open(file, NOW);
         assert!(rig.reopened().clean && rig.store.named.is_none());
         rig.settle();
-        // Damage that comes later is found by a later pass.
+        // A later pass finds damage that occurs later.
         assert_eq!(damage(&rig.file, b"value 7"), 1);
         rig.settle();
         assert_eq!(rig.store.stats().damaged, 0);

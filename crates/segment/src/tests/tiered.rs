@@ -1,5 +1,5 @@
-//! Crashes of a store with a second tier, which outlives them: afterwards no key has two items, and no overwritten or
-//! deleted item reappears.
+//! Tests of crashes of a store whose second tier outlives the process. Afterwards no key has two items, and no
+//! overwritten or deleted item reappears.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     Rig { store, background, handle, file, now: NOW }
 }
 
-/// Opens a store beside the tier with the index place and the power provisions of the thread's stores.
+/// Opens a store with the tier, and with the index place and power-loss settings of this thread.
 pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let store_file =
         StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left: None, power: power() };
@@ -50,9 +50,9 @@ pub(super) fn plan_at(index: IndexPlace) -> TierPlan {
     if index == IndexPlace::Dram { PLAN_FOUND } else { PLAN }
 }
 
-/// Reads the value of a key, wherever it is; that changes nothing.
+/// Reads the value of a key in memory or on flash, without moving the item.
 pub(super) fn read_tiered(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
-    // A long value that has lost a piece is there, and is never served.
+    // A large value that has lost a piece still has a head, but is never served.
     for _ in 0..10 {
         if let Some(there) = rig.read(key) {
             return Some(there);
@@ -75,7 +75,7 @@ pub(super) fn read_tiered(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Moves all that is sealed to the tier.
+/// Seals the open segment, and moves the items of all sealed segments to the tier.
 pub(super) fn demote(rig: &mut Rig) {
     rig.handle.own_seal(&rig.store);
     let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == SegmentState::Sealed;
@@ -83,12 +83,12 @@ pub(super) fn demote(rig: &mut Rig) {
     sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
 }
 
-/// Two keys that one index bucket has, with one tag.
+/// Returns two keys with the same index bucket and the same tag.
 pub(super) fn twins(store: &Store) -> [Vec<u8>; 2] {
     let mut seen = std::collections::HashMap::new();
     for number in 0..100_000 {
         let key = format!("twin-{number}").into_bytes();
-        // All keys are in the one group that there is.
+        // The index has only one group.
         let place = store.hasher.key(Namespace::DEFAULT, &key).hash.0 & 0x3_ffff;
         if let Some(other) = seen.insert(place, key.clone()) {
             return [other, key];
@@ -97,8 +97,9 @@ pub(super) fn twins(store: &Store) -> [Vec<u8>; 2] {
     panic!("no two keys are alike");
 }
 
-/// Takes images while `change` runs on a store of which `fill` has put all on flash, and opens them: each key is as it
-/// was before or after, or not there if `may_miss`; deleted, it is gone.
+/// Takes images while `change` runs on a store whose keys are all on flash, and opens the images. Each key has its
+/// state before or after the change; with `may_miss`, it may also be missing. After a deletion, no older item
+/// reappears.
 fn crash(keys: &[Vec<u8>], may_miss: bool, change: impl FnOnce(&mut Rig)) -> u64 {
     let tier = Arc::new(MapTier::default());
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
@@ -138,7 +139,8 @@ fn crash_during_overwrite_leaves_no_stale_item_on_flash() {
     assert!(doubled > 0, "an image has what was stored and what it was stored over");
 }
 
-/// An item that goes to flash between the look there and the look in memory was once reported as a miss.
+/// Regression: if an item moved to flash between the lookup on flash and the lookup in memory, it was reported as a
+/// miss.
 #[test]
 fn lookup_misses_of_items_moved_to_flash_are_recognised_as_false() {
     let tier = Arc::new(MapTier::default());
@@ -159,7 +161,7 @@ fn lookup_misses_of_items_moved_to_flash_are_recognised_as_false() {
     assert!(guard.items().get(&key).is_none() && guard.tier().take_false_miss());
     assert!(guard.tier().is_false_miss(&key));
     drop(guard);
-    // What was asked for has come back by the next guard; a look from before would still be believed.
+    // By the next guard, the requested item has moved back to memory. The earlier lookup has become invalid.
     guard = rig.handle.guard(rig.now);
     let key = guard.key(Namespace::DEFAULT, b"here");
     assert!(guard.tier().is_false_miss(&key), "it is in memory now, so whoever did not find it looks again");
@@ -217,7 +219,7 @@ fn crash_preserves_flash_item_with_the_tag_of_a_key_in_memory() {
     assert_eq!(rig.store.segments.header(first).state(), SegmentState::Sealed);
     rig.background.drain_whole(first, false, NOW);
     assert_eq!(rig.store.flash_slots(), 1);
-    // Any change in the same stripe, cut anywhere.
+    // Another change with the same stripe, interrupted at every point.
     let images = images_of(&mut rig, 1, |rig| rig.put(b"another", b"value"));
     let mut held = 0;
     for image in images {
@@ -229,15 +231,15 @@ fn crash_preserves_flash_item_with_the_tag_of_a_key_in_memory() {
     assert!(held > 0, "an image was taken under the lock");
 }
 
-/// Some keys that were not touched were missed after kills. Each must be one whose place in the index another key has
-/// that was stored later: a `set` does not read the device to learn whose item it takes the place of.
+/// After a kill, unchanged keys may be missing only if another key with the same tag and index buckets was stored
+/// later: a `set` replaces such a flash slot without reading the device.
 #[test]
 fn flash_item_is_lost_only_if_a_key_with_its_tag_and_bucket_is_stored() {
     let mut lost = 0;
     for seed in 0..40 {
         let tier = Arc::new(MapTier::default());
         let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
-        // The tag and the two buckets: exact, since all keys are in the one group that there is.
+        // The tag and the two buckets identify the slots exactly, because the index has only one group.
         let place = |rig: &Rig, key: &[u8]| {
             let hash = rig.store.hasher.key(Namespace::DEFAULT, key).hash;
             let place = hash.0 as usize & 0x3_ffff;

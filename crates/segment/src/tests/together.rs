@@ -1,5 +1,5 @@
-//! Changes of several keys as one, and changes of values in parts, interrupted at every store: all of a change is
-//! present, or nothing.
+//! Tests of atomic changes of several keys, and of values in parts, that a crash interrupts before every store
+//! instruction. Afterwards a change is present completely or not at all.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn begin(rig: &mut Rig, keys: &[Vec<u8>]) -> KeyLocks {
     key_locks
 }
 
-/// One operation of what is done as one, in a guard of its own.
+/// Runs one operation of an atomic change, in its own guard.
 fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut Op<'_>) {
     rig.until_done(|guard| {
         guard.locks_mut().attach(key_locks);
@@ -37,8 +37,8 @@ fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut Op<'_>) {
     });
 }
 
-/// Opens every image that is taken while `change` runs: each holds what was there before or after, whole, and works.
-/// Returns how many were undone.
+/// Opens every image that is taken while `change` runs. Checks that each has the complete contents before or after the
+/// change, and works. Returns the number of images in which a change was undone.
 fn crash_whole(
     every: usize,
     keys: &[Vec<u8>],
@@ -59,7 +59,7 @@ fn crash_whole(
         let found = rig.contents(keys);
         assert!(found == before || found == after, "{}", read_tiered(&found, &before, &after));
         whole[usize::from(found == after)] += 1;
-        // All of it can be taken over again, with nothing left to undo.
+        // The file can be opened again, and nothing remains to be undone.
         let again = Arc::new(rig.file.image().expect("an image"));
         let mut again = Rig::open(again, NOW);
         assert_eq!((again.reopened().groups_undone, again.contents(keys)), (0, found.clone()));
@@ -95,7 +95,7 @@ fn rename(rig: &mut Rig, key_locks: &mut KeyLocks, from: &[u8], to: &[u8]) {
     });
 }
 
-/// Ends each of two keys alone, and sees that the other one keeps all it has.
+/// Removes each of two keys alone, and checks that the other key keeps its whole value.
 fn ends_alone(rig: &mut Rig, found: &Contents) {
     let image = Arc::new(rig.file.image().expect("an image"));
     for (ended, other) in [(&b"from"[..], &b"to"[..]), (b"to", b"from")] {
@@ -185,7 +185,7 @@ fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
     });
 }
 
-/// Every kind of change, on keys that hold every kind of value.
+/// Makes every kind of change, on keys with every kind of value.
 fn many_changes(rig: &mut Rig, key_locks: &mut KeyLocks, between: &mut dyn FnMut(&mut Rig)) {
     let long = vec![b'n'; 700];
     let ops: &mut [(&str, &mut Op<'_>)] = &mut [
@@ -287,7 +287,8 @@ fn a_transaction_that_was_cut_is_done_or_not() {
     });
 }
 
-/// The earlier state is copied, its segment is emptied, and others come to be: it is put back all the same.
+/// The previous items are moved, their segments are drained, and other items are stored. The change is undone
+/// nevertheless.
 #[test]
 fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_segments_emptied() {
     in_both_modes(|| {
@@ -328,7 +329,8 @@ fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_se
     });
 }
 
-/// Each key lies in a segment of its own: what is to be kept is brought together, and stays within what may be pinned.
+/// Each key's item is in a different segment. The previous items are copied into one segment, so the pinned segments
+/// stay within the limit.
 #[test]
 fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
     in_both_modes(|| {

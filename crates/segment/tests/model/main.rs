@@ -1,7 +1,7 @@
-//! The store against a plain `HashMap` with a simulated clock, over every operation.
+//! Compares the store with a model, a plain `HashMap` with a simulated clock, over every operation.
 //!
-//! Two runs of it: in a roomy store every answer has to be the model's; in a tight one, where the background evicts,
-//! an item may be missing, but one that is there has to be the model's. A failure prints the seed: run it again with
+//! In a roomy store, every reply has to equal the model's. In a tight store, where the background evicts, an item may
+//! be missing, but an item that is present has to equal the model's. A failure prints the seed: run it again with
 //! `GANNET_SEED=n cargo test -p gannet-segment --test model`.
 #![cfg(not(shuttle))]
 
@@ -17,15 +17,15 @@ use gannet_segment::{
 };
 use reference::{Model, Tried};
 
-/// Where keys are, by the first letter of what the model calls them.
+/// The namespaces of keys, selected by the first character of a key's name in the model.
 const NAMESPACES: [Namespace; 3] = [Namespace::DEFAULT, Namespace(1), Namespace(15)];
 
-/// The key that the model calls so.
+/// Returns the store's key for a key name in the model.
 fn named<'k>(guard: &Guard<'_>, key: &'k [u8]) -> Key<'k> {
     guard.key(NAMESPACES[usize::from(key[0] - b'0')], &key[1..])
 }
 
-/// Neighbours are the same name in different namespaces.
+/// Returns the model's name of key `number`. Consecutive numbers give the same name in different namespaces.
 fn key_of(number: u64) -> Vec<u8> {
     let (namespace, name) = (number % NAMESPACES.len() as u64, number / NAMESPACES.len() as u64);
     let mut key = format!("{namespace}key-{name}").into_bytes();
@@ -42,12 +42,12 @@ struct Bench {
     model: Model,
     keys: u64,
     memory_bytes: u64,
-    /// Items may be missing.
+    /// True if the store may evict items, so that items may be missing.
     tight: bool,
     steps: Steps,
 }
 
-/// What a run reached, so that it is not vacuous.
+/// The counts of cases that a run has reached, which show that the test is not vacuous.
 #[derive(Debug, Default)]
 struct Steps {
     hits: u64,
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// The same names in every namespace.
+    /// Returns a random key. Every namespace has the same names.
     fn key(&mut self) -> Vec<u8> {
         let number = self.prng.below(self.keys);
         key_of(number)
@@ -134,13 +134,13 @@ impl Bench {
         }
     }
 
-    /// Reads a key and compares it with the model; in a tight store, forgets what was evicted.
+    /// Reads a key and compares it with the model. In a tight store, removes an evicted key from the model.
     fn check(&mut self, key: &[u8]) {
         let mut guard = self.handle.guard(self.now);
         let k = named(&guard, key);
         let hit =
             guard.items().read(&k, guard.items().prefetch_item(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
-        // Without counting the access once more.
+        // `peek` does not count a second access.
         let got = guard.items().peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
         assert_eq!(hit, got.map(|(value, client_flags, ..)| (value, client_flags)), "a read in stages");
         let seen = match got {
@@ -151,7 +151,7 @@ impl Bench {
             Some((Value::Large(large), flags, expire, stale)) => {
                 let pinned = guard.large().pin(&k, large).expect("nobody else locks");
                 drop(guard);
-                // The pin has to hold whatever the background does meanwhile.
+                // The pin must protect the value, whatever the background does meanwhile.
                 self.slices(20);
                 pinned.map(|pin| {
                     let bytes: Vec<u8> =
@@ -177,7 +177,7 @@ impl Bench {
         if seen.is_some() { self.steps.hits += 1 } else { self.steps.misses += 1 }
     }
 
-    /// Whether the store still has an item that the model has: a tight store may have evicted it.
+    /// Removes a key from the model if a tight store has evicted its item.
     fn settle(&mut self, key: &[u8]) {
         if self.tight {
             self.check(key);
@@ -208,7 +208,7 @@ impl Bench {
         };
         let mut got = self.try_put(&key, &put);
         for _ in 0..50 {
-            // A tight store makes an operation wait for the background; nothing was changed.
+            // In a tight store, an operation may have to wait for the background. It has then changed nothing.
             if self.tight && got == Err(gannet_segment::OpError::Parked) {
                 self.slices(10);
                 self.check(&key);
@@ -246,7 +246,8 @@ impl Bench {
         self.check(&key);
     }
 
-    /// A tight store makes an operation wait for the background, which may evict the key meanwhile.
+    /// Runs an operation until it is not parked. In a tight store it may wait for the background, which may evict the
+    /// key meanwhile.
     fn until_done<T>(
         &mut self,
         key: &[u8],
@@ -383,7 +384,7 @@ impl Bench {
         }
     }
 
-    /// A key that the model does not know and nobody reads: what is evicted unread leaves a ghost.
+    /// Stores a key that is not in the model and is never read. An item that is evicted unread leaves a ghost.
     fn noise(&mut self) {
         let name = format!("{}noise-{}", self.prng.below(NAMESPACES.len() as u64), self.prng.below(1000));
         let mut guard = self.handle.guard(self.now);
@@ -391,7 +392,7 @@ impl Bench {
         let _ = guard.items_mut().put(&key, &Put::set(&[b'n'; 200]));
     }
 
-    /// A roomy store keeps the memory that it began with at least, so that nothing has to go.
+    /// Changes the memory limit. A roomy store keeps at least its initial memory, so that nothing is evicted.
     fn resize(&mut self) {
         let least = if self.tight { self.memory_bytes * 3 / 4 } else { self.memory_bytes };
         let bytes = least + self.prng.below(2 * self.memory_bytes - least);

@@ -1,4 +1,4 @@
-//! The model: what the store has to be like, written the plain way.
+//! The model: the required behaviour of the store, implemented in a simple way.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutMode, PutOutcome};
 
-/// The longest key and value together.
+/// The maximum length of a key and its value together, in bytes.
 const ITEM_BYTES_MAX: usize = 5000;
 
 #[derive(Clone, Debug)]
@@ -16,13 +16,13 @@ pub struct ModelItem {
     pub expire: Expire,
     pub stale: bool,
     won: bool,
-    /// Unlike that of any other state of any item.
+    /// A number that differs from that of every other state of every item.
     version: u64,
     /// The client's own token.
     own_token: Option<u64>,
 }
 
-/// A token that was given out, and the state it was given for.
+/// A token that a client has received, and the state to which it belongs.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     token: u64,
@@ -45,11 +45,13 @@ fn ended(expire: Expire, now: UnixMillis) -> bool {
     matches!(expire, Expire::At(at) if at <= now)
 }
 
-/// Times more than 24 days ahead are kept to the second, rounded up, in segments that begin at a whole second.
+/// Returns the expiry as the store keeps it. An expiry more than 24 days ahead is rounded up to a whole second, because
+/// its segment counts seconds.
 fn kept(expire: Expire, now: UnixMillis) -> Expire {
     match expire {
         Expire::At(at) if at.ms_since(now) > 8_000 << 18 => Expire::At(UnixMillis(at.0.div_ceil(1000) * 1000)),
-        // A relative 0 is written as 1: a time that is past stays past, or begins with the segment.
+        // The store writes a relative time of 0 as 1, so a time in the past stays in the past, or is the segment's
+        // start.
         other => other,
     }
 }
@@ -84,7 +86,7 @@ impl Model {
         }
     }
 
-    /// A token that was given for this key at some time, or one that never was.
+    /// Returns a token that a client once received for this key, or one that no client received.
     pub fn some_token(&self, key: &[u8], prng: &mut Prng) -> Option<u64> {
         match self.given.get(key).filter(|given| !given.is_empty()) {
             Some(given) if prng.chance(3, 4) => Some(given.last()?.token),
@@ -112,7 +114,7 @@ impl Model {
         self.entries.insert(key.to_vec(), ModelItem { expire, ..entry });
     }
 
-    /// The first letter of a key says of which namespace it is.
+    /// Stores a value. The first character of a key selects its namespace.
     pub fn put(&mut self, key: &[u8], put: &Put<'_>, now: UnixMillis) -> Tried {
         if key.len() - 1 + put.value.len() > ITEM_BYTES_MAX {
             return Tried::TooLarge;
