@@ -1,11 +1,11 @@
-//! Gannet's lab: long runs that test, replay, simulate or emulate, as one program. It is not part of the product.
+//! Gannet's lab: one program for long tests, replays, simulations and guests. It is not part of the product.
 //!
 //! ```text
 //!   soak                    hundreds of millions of requests, with every reply checked
 //!   replay                  requests drawn from statistics of production caches, on Gannet and on memcached
-//!   policy                  misses beside published eviction policies
+//!   policy                  the store's misses compared with those of published eviction policies
 //!   generator               the load generator compared with known delays and with other generators
-//!   guests                  QEMU with Debian's kernels, for numa, dax and prove_irq
+//!   numa, dax, prove_irq    tests in guests, which run Debian's kernels under QEMU (guests)
 //! ```
 //!
 //! Usage: `cargo run -p lab -- COMMAND`; the Makefile has a target for each command. `make test` runs the short forms

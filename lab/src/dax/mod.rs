@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   kills    the tests that kill servers (`make torture`), with every memory file on the persistent memory
-//!   before   a store with checkpoints is filled; after two more checkpoints the machine is cut off
-//!   after    the same persistent memory in another machine: every checkpointed item is available
+//!   before   fills a store that has checkpoints; after two more checkpoints, cuts the power of the machine
+//!   after    starts another machine with the same persistent memory: every checkpointed item must be available
 //! ```
 //!
-//! The tests show that no item is lost, torn or another key's if a mapping bypasses the page cache. They cannot show
-//! the loss of CPU caches at a power failure, because every store of the guest reaches the file. Without QEMU the
-//! command prints that and succeeds. It is not part of `make test`.
+//! The tests check that no item is lost, no value is torn, and no key returns another key's value, if the memory file's
+//! mapping bypasses the page cache. They cannot simulate the loss of CPU caches at a power failure, because every
+//! memory write of the guest reaches the file. Without QEMU the command prints that and succeeds. It is not part of
+//! `make test`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,12 +32,12 @@ pub struct DaxOptions {
     items: u32,
 }
 
-/// Debian's package that depends on the kernel package.
+/// Debian's metapackage that depends on the package with the kernel.
 const KERNEL: &str = "linux-image-cloud-amd64";
 const MEMORY_MIB: u64 = 768;
 const PERSISTENT_BYTES: u64 = 512 << 20;
 const DISK_BYTES: u64 = 256 << 20;
-/// Time limit of the start of an emulated machine, of each kill, and of each thousand items.
+/// Time limit for the start of an emulated machine; the next two limits are for each kill and for each thousand items.
 const START: Duration = Duration::from_secs(600);
 const KILL: Duration = Duration::from_secs(60);
 

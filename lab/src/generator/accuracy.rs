@@ -22,7 +22,7 @@ pub struct AccuracyOptions {
     /// Number of runs of each kind.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Highest number of attempts of a run, until nothing disturbs it.
+    /// Maximum number of attempts of a run. A run is repeated if other work on the machine disturbed it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -39,7 +39,7 @@ const OFF_SHARE_MAX: f64 = 0.02;
 /// Error of a percentile that is always allowed, in nanoseconds.
 const OFF_NS_MAX: u64 = 50_000;
 
-/// A script of the fake server's delays, and the send plan of the load that the server receives.
+/// A case: the script of the fake server's delays, and the plan by which the load is sent.
 struct ServerBehaviour {
     name: &'static str,
     script: Script,

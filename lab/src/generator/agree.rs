@@ -1,8 +1,9 @@
 //! Compares closed-loop throughput with that of other generators, in interleaved rounds.
 //!
-//! redis-benchmark loads redis-server, memcaslap loads memcached. Connections, requests in flight, keys, values and CPU
-//! pinning equal ours: the server on one CPU, the generator on the other. The result is the ratio of the two rates
-//! within a round. A generator that noticed replies late, or counted requests without a reply, would differ.
+//! redis-benchmark loads redis-server, and memcaslap loads memcached. Our generator runs with the same connections,
+//! requests in flight, keys and values. The server is pinned to one CPU, the generator to another. The result is the
+//! ratio of the two rates within a round. It would differ from 1 if a generator received replies late, or counted
+//! requests without a reply.
 //!
 //! The ratio counts only if the server limits both generators, which its CPU time shows. If a generator keeps the
 //! server less busy, the ratio compares the generators' own speeds; it is printed but not judged.
@@ -29,7 +30,7 @@ pub struct AgreeOptions {
     /// Run only the loads whose names contain one of these, separated by commas, as in `redis get,memcached`.
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Highest number of attempts of a round, until nothing disturbs it.
+    /// Maximum number of attempts of a round. A round is repeated if other work on the machine disturbed it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -43,9 +44,10 @@ const OFF_MAX: f64 = 0.10;
 /// Minimum share of the server's CPU that the server must use to count as the bottleneck. The share is measured over
 /// a generator's whole turn, including its start and end. While requests are waiting, the share is 0.97 to 0.99.
 const BUSY_MIN: f64 = 0.92;
-/// Number of requests in redis-benchmark's first turn; it ends by number, not by time.
+/// Number of requests in redis-benchmark's first turn. The length of its turns is set by a number of requests, not by a
+/// time.
 const REQUESTS_FIRST: u64 = 50_000;
-/// Number of keys that redis-benchmark draws: `key:` and twelve digits.
+/// Number of keys from which redis-benchmark draws; a key is `key:` and twelve digits.
 const REDIS_KEYS: u64 = 100_000;
 /// Number of keys in a window of memcaslap; each connection requests its own keys.
 const MEMCASLAP_WINDOW: u64 = 1_024;
@@ -65,7 +67,7 @@ struct GeneratorTurn {
 /// For each round: the results of our generator's turn, then those of the other generator's turn.
 type Rounds = Vec<(GeneratorTurn, GeneratorTurn)>;
 
-/// A workload that our generator and another one can both send.
+/// A load that both our generator and another generator can send.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,

@@ -1,10 +1,10 @@
-//! Validates the load generator: compares its times with computed ones, and its throughput with other generators'.
+//! Validates the load generator: compares its times with computed times, and its throughput with other generators'.
 //!
 //! ```text
-//!   accuracy   a fake server with known delays on sockets   percentiles beside those of the same run under a
-//!                                                           simulated clock, which arithmetic confirms in its tests
-//!   agree      redis-server and memcached, closed loop      requests per second, beside those of
-//!                                                           redis-benchmark and memcaslap
+//!   accuracy   loads a fake server with known delays,       compares percentiles with those of the same run under a
+//!              over sockets                                 simulated clock, which unit tests compare with arithmetic
+//!   agree      loads redis-server and memcached,            compares requests per second with those of
+//!              in a closed loop                             redis-benchmark and memcaslap
 //! ```
 //! Both depend on timing, so neither is a test.
 
@@ -17,7 +17,7 @@ use testbed::host;
 const STEAL_MAX: f64 = 0.01;
 /// Highest share of the machine's CPU time that other processes may take in a valid run.
 const OTHERS_MAX: f64 = 0.05;
-/// Default number of attempts of a run, until nothing disturbs it.
+/// Default maximum number of attempts of a run. A run is repeated if other work on the machine disturbed it.
 const TRIES_MAX: usize = 3;
 
 /// CPU times at one instant: the machine's, and those of this process, its children and the server.

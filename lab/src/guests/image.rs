@@ -31,7 +31,7 @@ const MODULES: [&str; 19] = [
 
 /// Files of a kernel package: the image, and the directory of modules.
 pub struct Kernel {
-    /// `vmlinuz-...`.
+    /// Path of the kernel image, `vmlinuz-...`.
     pub image: PathBuf,
     modules: PathBuf,
 }
@@ -75,8 +75,9 @@ fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Packs the files that the guest starts with: busybox, `init` as the only process, this system's programs in `tools`,
-/// the libraries of these files, and the libraries of `programs`. `programs` themselves are on a disk of the guest.
+/// Packs the files with which the guest starts: busybox, the script `init` as its first process, the programs of this
+/// system that `tools` names, and the libraries of all of these and of `programs`. The `programs` themselves are on a
+/// disk of the guest.
 ///
 /// # Errors
 /// The missing file or program.
@@ -118,7 +119,8 @@ pub fn initramfs(
         order += &format!("{module}.ko\n");
     }
     let first = root.join("init");
-    // Loaded twice, because the order in which virtio and its rings need each other differs between kernels.
+    // Lists the modules twice. The dependency between virtio and its rings differs between kernels, so the second pass
+    // loads what the first could not.
     fs::write(root.join("modules/order"), order.repeat(2)).map_err(failed(&root))?;
     fs::write(&first, init).map_err(failed(&first))?;
     fs::set_permissions(&first, fs::Permissions::from_mode(0o755)).map_err(failed(&first))?;

@@ -1,4 +1,4 @@
-//! One emulated machine: QEMU, from its start to its end.
+//! Runs one emulated machine: starts QEMU, passes its console output on, and ends it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::image::Kernel;
 use super::{command, path_text};
 
-/// QEMU's CPU model, without fast string instructions (an emulator executes them byte by byte) and without a fifth
-/// level of page tables (it slows each address translation).
+/// QEMU's CPU model. It has no fast string instructions, which an emulator executes byte by byte, and no fifth level of
+/// page tables, which slows each address translation.
 const CPU: &str = "max,-erms,-fsrm,-la57";
 /// Options of `mkfs`. The disk is discarded with the guest, so its file system needs no journal and no background
 /// initialisation.
@@ -42,7 +42,7 @@ pub struct GuestMachine(Child);
 
 impl Drop for GuestMachine {
     fn drop(&mut self) {
-        // `kill` fails if the machine has already ended; that is no fault.
+        // Ignores the error of `kill` if the machine has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

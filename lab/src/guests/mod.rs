@@ -1,9 +1,9 @@
-//! Guests under QEMU with Debian's kernels, in software emulation: tests of kernels or memory that this machine does
-//! not have.
+//! Runs guests with Debian's kernels under QEMU, in software emulation, to test on kernels and kinds of memory that
+//! this machine does not have.
 //!
 //! ```text
 //!   Debian's kernel package ──unpacked──┐
-//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> the rig, until the guest ends or is cut off
+//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> the rig, until the guest ends or its power is cut
 //!   programs ──> a disk ────────────────┘
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::process::Command;
 pub use machine::{Cpus, GuestMachine, Heard, disk_of, empty};
 use testbed::needs::Need;
 
-/// Foreign programs that guests need.
+/// Other projects' programs that guests need.
 pub const NEEDS: [Need; 6] = [
     Need { program: "qemu-system-x86_64", arguments: &["--version"], packages: &["qemu-system-x86", "seabios"] },
     Need { program: "busybox", arguments: &["true"], packages: &["busybox-static"] },

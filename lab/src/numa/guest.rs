@@ -1,4 +1,4 @@
-//! A kind of guest: its QEMU command line, its lab, and the outcome.
+//! Describes and runs one kind of guest: its QEMU command line, the lab that runs in it, and the lab's outcome.
 
 use std::fs;
 use std::path::Path;
@@ -15,15 +15,15 @@ const DISK_BYTES: u64 = 2 << 30;
 /// Size of the disk for the lab's outcome, in bytes.
 const OUTCOME_BYTES: u64 = 32 << 20;
 /// Flags of the lab. Stale and active data together exceed the memory of both nodes, and the active data alone exceed
-/// one node. The rates of reads and writes are low enough for an emulated machine.
+/// the memory of one node. The rates of reads and writes are low enough for an emulated machine.
 const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
-/// Seconds by which a phase may exceed its length: the emulated machine, which has only a part of a CPU, reads stale
-/// files and creates segments slowly.
+/// Seconds by which a phase may exceed its length. The emulated machine has only a part of a CPU, so it is slow to read
+/// stale files and to create segments.
 const PHASE_EXTRA_S: u64 = 120;
 /// Time limit for the guest's start, in seconds.
 const START_S: u64 = 300;
 
-/// The kernel's page lists.
+/// The lists by which the kernel selects pages for reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lru {
     /// Active and inactive lists.
@@ -38,8 +38,8 @@ pub struct Guest {
     pub name: String,
     lru: Lru,
     is_interleaved: bool,
-    /// The lab that runs in a control group of version 2. If none, the guest runs the reclaim lab over its whole
-    /// memory.
+    /// The command of a lab that runs in a control group of version 2. If `None`, the guest runs the reclaim lab over
+    /// its whole memory.
     in_group: Option<&'static str>,
 }
 
@@ -94,15 +94,15 @@ impl Guest {
         GuestMachine::start(kernel, initramfs, &self.line(options), &disks, Cpus::InTurn, &more)
     }
 
-    /// Returns the outcome of an earlier call.
+    /// Returns the outcome that an earlier call stored, if it exists.
     pub fn known(&self, folder: &Path) -> Option<Value> {
         serde_json::from_slice(&fs::read(folder.join(format!("{}.json", self.name))).ok()?).ok()
     }
 
-    /// Runs the guest to its end and returns the lab's outcome.
+    /// Runs the guest to its end. Returns the lab's outcome.
     ///
     /// # Errors
-    /// The fault, with the guest's last output.
+    /// A sentence with the failure and the guest's last output.
     pub fn run(
         &self,
         folder: &Path,
@@ -112,7 +112,7 @@ impl Guest {
     ) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         empty(&folder.join("outcome"), OUTCOME_BYTES)?;
-        // The program is on the disk, because an initramfs takes memory of the guest, and the lab counts all of that.
+        // The program is on the disk. In the initramfs it would take memory of the guest, all of which the lab counts.
         disk_of(folder, "disk", DISK_BYTES, &folder.join("files"))?;
         let machine = self.start(folder, kernel, initramfs, options)?;
         let phases = u64::from(options.rounds) * options.modes.len() as u64;

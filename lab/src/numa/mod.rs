@@ -4,13 +4,13 @@
 //! ```text
 //!   Debian's kernel packages ─┐
 //!   busybox, libraries ─> initramfs ──────────> QEMU, in software: 2 CPUs, 2 nodes
-//!   gannet ─> a disk, which is also the lab's ────> gannet doctor lab reclaim --whole-host
+//!   gannet ─> a disk, also for the lab's files ───> gannet doctor lab reclaim --whole-host
 //!                                                  --compare vm.zone_reclaim_mode=...
 //!   table of counts, phases as CSV  <── JSON, on a second disk ──┘
 //! ```
 //!
-//! Counts are valid here, but times are not, because the machine is emulated. Without QEMU the command prints that and
-//! succeeds. It is not part of `make test`.
+//! The counts of a guest are valid, but its times are not, because the machine is emulated. Without QEMU the command
+//! prints that and succeeds. It is not part of `make test`.
 
 mod guest;
 mod table;
@@ -21,7 +21,7 @@ use crate::guests::{self, image};
 use guest::{Guest, Lru};
 use testbed::needs::install;
 
-/// The guests, and their labs.
+/// The options of the guests and of the labs that run in them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NumaOptions {
     /// Number of rounds; each runs every mode once.
@@ -50,13 +50,13 @@ pub struct NumaOptions {
     pub program: Option<PathBuf>,
 }
 
-/// Debian's packages that depend on a kernel package, with the name of a guest.
+/// For each kernel: its version in the names of guests, and Debian's metapackage that depends on the package with it.
 const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12", "linux-image-6.12-cloud-amd64")];
 
 /// Runs every guest and prints the table. The outcomes are stored in the target directory.
 ///
 /// # Errors
-/// The failure; a missing QEMU is not an error.
+/// A sentence with the failure. A missing QEMU is not an error.
 pub fn run(target: &Path, options: &NumaOptions) -> Result<bool, String> {
     if let Err(why) = install(&guests::NEEDS) {
         println!("skipped: {why}");

@@ -1,5 +1,5 @@
-//! Formats the outcomes of all guests as one table (the mean count per phase, with an interval), and every phase as
-//! CSV.
+//! Formats the outcomes of all guests as one table, with the mean of each count per phase and its confidence interval.
+//! Formats every phase as a line of CSV.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Ten of Twitter's clusters, from their rows in `data/twitter-2020Mar.md`.
+//! Describes ten of Twitter's cache clusters, by their rows in `data/twitter-2020Mar.md`.
 
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
@@ -21,11 +21,11 @@ pub struct Cluster {
     ttl_s: &'static [(f64, f64)],
     /// Mean length of a value in bytes.
     value_bytes: u32,
-    /// Hours that a stream represents: about seven times the longest common lifetime, at most a week. So enough keys
-    /// are live at once to fill a memory.
+    /// Hours that a stream represents: about seven times the longest common lifetime, at most a week. In so short a
+    /// period, enough keys are live at the same time to fill a memory.
     hours: f64,
-    /// Factor by which this stream is longer than the other streams. It is above 1 for a row with few keys per request:
-    /// at the usual length, its memories would have too few segments.
+    /// Factor by which this stream is longer than the other streams. It is above 1 for a row with few keys per request.
+    /// At the usual length, the memories for such a stream would have too few segments.
     pub longer: usize,
 }
 
@@ -89,7 +89,7 @@ impl Cluster {
         (accesses as f64 / self.frequency * WEEK_HOURS / self.hours) as usize
     }
 
-    /// Returns the share of all accesses whose keys are requested only once.
+    /// Returns the share of accesses to keys that are requested only once, from 0 to 1.
     pub fn once_share(&self) -> f64 {
         self.once_percent / 100.0 / self.frequency
     }
@@ -99,7 +99,7 @@ impl Cluster {
         (self.hours * HOUR * 1000.0 * number as f64 / count as f64) as u64
     }
 
-    /// Returns the lifetime in milliseconds for `unit`, a number in [0, 1).
+    /// Returns the lifetime at quantile `unit` of the row's lifetimes, in milliseconds. `unit` is in [0, 1).
     pub fn ttl_ms(&self, unit: f64) -> u64 {
         let mut point = unit * self.ttl_s.iter().map(|(_, weight)| weight).sum::<f64>();
         let drawn = self.ttl_s.iter().find(|(_, weight)| {

@@ -1,5 +1,5 @@
-//! Runs the streams with a second tier ten times as large as the memory, on a simulated disk: the saved misses, the
-//! bytes written, and the cost of a write budget.
+//! Runs the streams with a second tier that is ten times as large as the memory, on a simulated disk. The results are
+//! the misses that the tier saves, the bytes that are written, and the additional misses under a write budget.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ const REGION_BYTES_MIN: u64 = 128 << 10;
 const CHUNKS: usize = 4;
 /// Write budgets, in percent of the bytes written without a budget.
 const BUDGETS_PERCENT: [u64; 2] = [50, 25];
-/// Minimum memory of a store that also holds the index of its second tier, in bytes.
+/// Minimum memory of a store whose index also has the items of a second tier, in bytes.
 const MEMORY_BYTES_MIN: u64 = 320 << 10;
-/// Length of a day for streams whose accesses have no times.
+/// Length of a day in milliseconds, for streams whose accesses have no times.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// The results of a replay.

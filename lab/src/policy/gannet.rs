@@ -1,4 +1,4 @@
-//! The real store, driven by one thread: accesses, with a slice of background work between them.
+//! Runs accesses on the real store in one thread, with slices of background work between them.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, S
 
 use super::streams::{Access, VALUE_BYTES_MAX};
 
-/// Minimum number of segments of a memory: as many as a server with one or two gigabytes has. The segments are scaled
-/// with the memory.
+/// Minimum number of segments of a memory: the number that a server with one or two gigabytes has. The size of a
+/// segment is scaled with the memory.
 const SEGMENTS_MIN: u64 = 256;
 /// Minimum size of a segment, in bytes; the longest usual value of the streams fits into it as one piece.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -17,15 +17,17 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 20;
 pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Length of a key in bytes.
 const KEY_BYTES: usize = 16;
-/// Overhead of an item in bytes: its share of the index, its header and its padding, as the store's fill test measured.
+/// Overhead of an item in bytes, as the store's fill test measured it: its share of the index, its header and its
+/// padding.
 const OVERHEAD_BYTES: u64 = 15;
 /// Bytes that an expiry time adds to an item.
 const EXPIRY_BYTES: u64 = 4;
-/// Number of accesses between two slices, for accesses in close succession.
+/// Number of accesses between two background slices, for streams without lifetimes.
 const SLICE_EVERY: usize = 32;
-/// Maximum number of background slices that run between two accesses, if the accesses are seconds apart.
+/// Maximum number of background slices between two accesses of a stream with lifetimes, whose accesses may be seconds
+/// apart.
 const SLICES_MAX: usize = 16;
-/// Number of samples of the counters in a stream.
+/// Number of times that the store's counters are sampled during a stream.
 const SAMPLES: usize = 512;
 
 /// Returns the cost of an access's item in bytes.
@@ -34,12 +36,12 @@ pub fn cost_bytes(access: &Access) -> u64 {
     u64::from(access.value_bytes) + KEY_BYTES as u64 + OVERHEAD_BYTES + expiry
 }
 
-/// The parts of the memory in percent, as means over a stream's second half, from the store's own counters.
+/// The use of the memory, in percent: means over a stream's second half, from the store's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// Live items, with headers and padding.
     pub live: f64,
-    /// Dead items, fillers, and the ends of sealed segments.
+    /// Dead items, fillers, and unused ends of sealed segments.
     pub dead: f64,
     /// Unused segments.
     pub free: f64,
@@ -118,7 +120,7 @@ pub(super) fn config(memory_bytes: u64) -> StoreConfig {
     }
 }
 
-/// The store and its driver.
+/// The store, with its thread handle and its background work.
 pub(super) struct Rig {
     pub(super) handle: ThreadHandle,
     background: Background,

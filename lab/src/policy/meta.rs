@@ -1,7 +1,7 @@
-//! Three of Meta's caches, from their published popularity and value sizes (`data/meta-*`).
+//! Describes three of Meta's caches, by their published popularity and value sizes (`data/meta-*`).
 //!
-//! The files describe 7 to 28 million keys. A stream has fewer keys: each represents several adjacent keys of the
-//! file's popularity order, and is requested as often as all of them.
+//! The files describe 7 to 28 million keys. A stream has fewer keys. Each of its keys represents several keys that are
+//! adjacent in the file's order of popularity, and is requested as often as all of these together.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Meta {
     ends: Vec<f64>,
     sizes: WeightTable,
     edges: Vec<f64>,
-    /// Share of the accesses to keys that are requested once.
+    /// Share of accesses to keys that are requested once, from 0 to 1.
     pub once_share: f64,
 }
 
@@ -55,7 +55,7 @@ impl Meta {
         })
     }
 
-    /// Draws one of `keys` keys.
+    /// Draws a key number below `keys`.
     pub fn key(&self, keys: usize, prng: &mut Prng) -> u64 {
         let group = self.groups.draw(prng);
         let begin = if group == 0 { 0.0 } else { self.ends[group - 1] };
@@ -63,7 +63,8 @@ impl Meta {
         ((place * keys as f64) as usize).min(keys - 1) as u64
     }
 
-    /// Returns the length in bytes of the value for `unit` and `part`, two numbers in [0, 1).
+    /// Returns a value's length in bytes. `unit` selects a range of lengths by its weight, `part` a position in the
+    /// range; both are in [0, 1).
     pub fn value_bytes(&self, unit: f64, part: f64) -> u64 {
         let range = self.sizes.at(unit);
         let low = self.edges[range];
@@ -80,7 +81,8 @@ mod tests {
     fn popular_keys_get_their_share_of_requests_from_the_data_file() {
         let meta = Meta::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/meta-kvcache_reg")).expect("data");
         let mut prng = Prng::new(1);
-        // By the file, 0.0751 of the requests are for the 0.02 of the keys that come behind the first 0.0139817.
+        // According to the file, 0.0139817 of the keys are the most popular; the next 0.02 of the keys get 0.0751 of
+        // the requests.
         let (keys, draws) = (100_000, 200_000);
         let popular = (0..draws).filter(|_| meta.key(keys, &mut prng) < 1_398).count();
         let share = popular as f64 / f64::from(draws);

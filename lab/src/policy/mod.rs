@@ -1,15 +1,15 @@
-//! Compares misses with those of published eviction policies, at equal bytes.
+//! Compares the store's misses with those of published eviction policies, with the same memory in bytes.
 //!
 //! ```text
 //!   streams.rs ──accesses──> gannet.rs   the real store: one thread handle, background slices between the accesses
 //!        └─────trace file──> peers.py    LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC of libCacheSim
 //! ```
 //!
-//! An access reads a key and stores it if it misses. An item costs its stored size plus one index slot, for Gannet and
-//! for the peers. So the peers hold as much as Gannet could at best; Gannet also has its free reserve, dead bytes and
-//! open segments.
+//! An access reads a key, and stores the item if the read misses. For Gannet and for the peers, an item costs its
+//! stored size in Gannet plus one index slot. The peers use the whole memory for items. Gannet uses a part of it for
+//! its free reserve, dead bytes and open segments.
 //!
-//! All random draws follow from seeds: two runs print the same table.
+//! All random numbers follow from seeds, so two runs print the same table.
 
 mod clusters;
 mod flash;
@@ -24,16 +24,16 @@ use std::path::Path;
 
 use summary::Summary;
 
-/// The streams, and the variants of the store.
+/// The selection of streams, and the variants of the store.
 #[derive(Clone, Debug)]
 pub struct PolicyOptions {
     /// Number of accesses of each stream; half as many for streams with lifetimes.
     pub accesses: usize,
     /// Run only the streams whose names contain one of these, separated by commas.
     pub only: String,
-    /// Fix the small queue's share at this percentage.
+    /// If set, fixes the small queue's share of the segments at this percentage.
     pub small_percent: Option<u8>,
-    /// True to leave the peers out.
+    /// True to run only Gannet, without the peers.
     pub without_peers: bool,
     /// True to run with a second tier instead of the peers.
     pub flash: bool,

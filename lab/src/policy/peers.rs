@@ -1,4 +1,4 @@
-//! The published policies from libCacheSim, in a Python environment in the target directory.
+//! Runs the published policies of libCacheSim, in a Python environment in the target directory.
 //!
 //! The misses of a policy for a trace never change, so they are stored beside the environment and computed only once.
 
@@ -46,7 +46,7 @@ impl Peers {
     /// Returns the misses of each policy at each size: a list per size, in the order of [`POLICIES`].
     ///
     /// # Errors
-    /// If the script fails; its last output.
+    /// The script's last output, if the script fails.
     pub fn misses(&self, stream: &AccessStream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
         let kept = self.folder.join("misses").join(format!("{}-{:016x}.json", stream.name, digest(accesses, sizes)));
         let by_policy: Vec<Vec<u64>> = match std::fs::read_to_string(&kept) {
@@ -98,7 +98,7 @@ fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<(
                 file.write_all(&word.to_le_bytes())?;
             }
         } else {
-            // None of the policies looks ahead, so the next access is written as "none".
+            // The format has a field for the key's next access. It is written as "none", because no policy reads it.
             file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
             file.write_all(&access.key.to_le_bytes())?;
             file.write_all(&(bytes as u32).to_le_bytes())?;

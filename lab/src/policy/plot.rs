@@ -1,12 +1,12 @@
-//! Draws the curves of `docs/policy.md`: a panel per stream, misses over memory, a line per policy.
+//! Draws the curves of `docs/policy.md`: a panel per stream, with a curve of misses over memory for each policy.
 //!
-//! The page's tables are the data, so that the picture always agrees with them.
+//! The figures are read from the tables of that page, so that the picture always agrees with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The lines in the order of the table's columns, with their colours.
+/// The names and colours of the curves, in the order of the table's columns.
 const LINES: [(&str, &str); 6] = [
     ("gannet", "#c0392b"),
     ("LRU", "#7f8c8d"),
@@ -18,11 +18,11 @@ const LINES: [(&str, &str); 6] = [
 const COLUMNS: usize = 4;
 const PANEL_WIDTH: f64 = 260.0;
 const PANEL_HEIGHT: f64 = 190.0;
-/// Margin around a panel's curves, for its title and figures.
+/// Margin around a panel's curves, for its title and the labels of its axes.
 const MARGIN: f64 = 34.0;
 const LEGEND_HEIGHT: f64 = 30.0;
 
-/// A point of a stream: the memory in MB, and the misses in percent for each line; NaN if the table has no value.
+/// A point of a stream: the memory in MB, and the misses in percent for each curve; NaN if the table has no value.
 type Point = (f64, [f64; LINES.len()]);
 
 /// Reads `docs/policy.md` and writes `docs/policy.svg`.
@@ -114,7 +114,7 @@ fn panel(svg: &mut String, left: f64, top: f64, name: &str, points: &[Point]) {
         let (x, y) = (x_of(*memory), top + height + 13.0);
         let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{memory}</text>");
     }
-    // Gannet is drawn last, above the others.
+    // Draws Gannet's curve last, so that it is above the others.
     for (line, (_, colour)) in LINES.iter().enumerate().rev() {
         let drawn = points.iter().filter(|(_, misses)| misses[line].is_finite());
         let places: Vec<(f64, f64)> = drawn.map(|(memory, m)| (x_of(*memory), y_of(m[line]))).collect();

@@ -1,10 +1,10 @@
-//! Streams of accesses, each generated from a seed.
+//! Generates streams of accesses, each from a seed.
 //!
-//! The keys of a stream are numbers. The key's number determines the value's length and lifetime. In streams without
-//! lifetimes, the store's clock advances by a millisecond per access. A stream with a cluster's name uses the figures
-//! of that cluster's row in the table: Zipf exponent, requests per key, share of keys requested once, lifetimes and
-//! mean value length. It samples the cluster's keys, not its requests, so the ratio of a lifetime to the time between
-//! two requests for a key stays the same.
+//! The keys of a stream are numbers. A key's number determines the length of its value and the item's lifetime. In
+//! streams without lifetimes, the store's clock advances by a millisecond per access. A stream with the name of a
+//! Twitter cluster uses the figures in that cluster's row of the data: Zipf exponent, requests per key, share of keys
+//! requested once, lifetimes and mean value length. Such a stream has a sample of the cluster's keys, with all requests
+//! for these keys. So the ratio of a lifetime to the time between two requests for a key is the same as in the cluster.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::gannet;
 use super::meta::Meta;
 use crate::replay::table::WeightTable;
 
-/// One access: a read, and a store if the read misses.
+/// An access: a read, followed by a store if the read misses.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// The key's number.
@@ -32,17 +32,17 @@ pub struct Access {
 /// The distribution of keys.
 #[derive(Clone, Debug)]
 enum KeyDistribution {
-    /// Zipf over the keys; this percentage of the accesses is to keys that are read once.
+    /// Zipf over the keys. `once_percent` percent of the accesses are to keys that are read only once.
     Zipf { alpha: f64, once_percent: u64 },
-    /// Zipf with changing popular keys: every hundred accesses one of them is exchanged with a random key.
+    /// Zipf with changing popular keys: every hundred accesses, a popular key is exchanged with a random key.
     Churn { alpha: f64 },
-    /// Zipf, with a scan through a tenth as many keys as the stream has accesses, twenty times.
+    /// Zipf, with twenty scans through the same keys. The scans together are a tenth of all accesses.
     Scan { alpha: f64 },
     /// Half of the accesses are Zipf; the other half cycle through a tenth of the keys.
     Loop { alpha: f64 },
     /// Uniform in a window of a tenth of the keys, which slides over all of them.
     Window,
-    /// The published popularity and value lengths of a cache, with each length divided by the scale.
+    /// The published popularity and value lengths of one of Meta's caches, with each length divided by `scale`.
     Meta { meta: Box<Meta>, scale: u64 },
     /// The distributions of a Twitter cluster's row.
     Cluster(Cluster),
@@ -58,7 +58,7 @@ pub struct AccessStream {
 
 /// Default mean length of a value; lengths are from half of it to one and a half times it.
 const VALUE_BYTES: u64 = 240;
-/// First number of the keys that are requested once.
+/// Lowest number of the keys that are requested once.
 const ONCE: u64 = 1 << 40;
 /// Number of accesses per key.
 const ACCESSES_A_KEY: usize = 5;
@@ -148,7 +148,7 @@ impl AccessStream {
             let live = live_bytes(accesses);
             return PERMILLE_OF_LIVE.map(|permille| live * permille / 1000);
         }
-        // Memory does not help for keys that are requested once.
+        // Keys that are requested once do not count, because no memory can turn their requests into hits.
         let lone = matches!(self.shape, KeyDistribution::Zipf { .. } | KeyDistribution::Meta { .. });
         let counts = |access: &Access| !lone || access.key < ONCE;
         let mut seen = std::collections::HashSet::new();
@@ -191,7 +191,7 @@ impl AccessStream {
                 by_rank[ranks.draw(prng)]
             }
             KeyDistribution::Scan { .. } => {
-                // Twenty scans, each of a two-hundredth of the stream, evenly spaced.
+                // Inserts twenty evenly spaced scans. Each scan is a two-hundredth of the stream.
                 let (part, length) = (number % (count / 20), count / 200);
                 if part < length { ONCE + part as u64 } else { ranks.draw(prng) as u64 }
             }

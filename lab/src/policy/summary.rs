@@ -1,4 +1,4 @@
-//! Summarises the distance of each policy from the best, over all points of the table.
+//! Summarises by which factor each policy has more misses than the best peer, over all points of the table.
 
 use super::columns;
 
@@ -20,7 +20,8 @@ impl Summary {
         text
     }
 
-    /// Returns a table with a line for each kind of stream; `peers` are the names of the columns.
+    /// Returns a table with a row for streams with lifetimes and a row for streams without. `peers` are the names of
+    /// the peers' columns.
     pub fn text(&self, peers: &[&str]) -> String {
         let all: Vec<Vec<f64>> = self.ratios.concat();
         let names = columns(std::iter::once("gannet").chain(peers.iter().copied()));

@@ -5,14 +5,15 @@
 //!   gannet doctor prove ── --live ──> gannet serve,      gannet load at a steady rate,
 //!        │                            worker on CPU 1    on CPU 2
 //!        v                                 │                  │
-//!   its interrupts: CPU 1 originally,  virtio NIC ── hub ── virtio NIC, its interrupts on CPU 2
-//!   CPU 0 with the remedy (the plan's for the network)
+//!   NIC's interrupts: CPU 1 at first,  virtio NIC ── hub ── virtio NIC, its interrupts on CPU 2
+//!   CPU 0 with the remedy (the CPU that the plan reserves for the network)
 //! ```
 //!
-//! If a hypervisor does not allow another CPU for an interrupt (EPERM), the remedy cannot be shown on the host, so it
-//! is shown in a guest: the remedy is found, journaled, written, read back, obeyed by the interrupts, and undone. The
-//! server's own counts of its requests are judged, because a generator in an emulated machine is late. Its times only
-//! compare the two states. Without QEMU the command prints that and succeeds. It is not part of `make test`.
+//! On a host whose hypervisor refuses to move an interrupt to another CPU (EPERM), the remedy cannot be tested, so it
+//! is tested in a guest. The test checks that the remedy's settings are found, journaled, written, read back and
+//! undone, and that the interrupts arrive on the new CPUs. The verdict uses the server's counts of requests, because a
+//! generator in an emulated machine is late; response times only compare the two states. Without QEMU the command
+//! prints that and succeeds. It is not part of `make test`.
 
 mod shown;
 
@@ -27,7 +28,7 @@ use testbed::needs::{Need, install};
 /// The length and the load of the proof.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProveIrqOptions {
-    /// Number of rounds of both states.
+    /// Number of rounds; each measures the state with the remedy and the state without it.
     #[arg(long, default_value_t = 7)]
     rounds: u64,
     /// Seconds for which each state is measured in a round.
@@ -52,10 +53,10 @@ const NEEDS: [Need; 2] = [
     Need { program: "ip", arguments: &["-V"], packages: &["iproute2"] },
     Need { program: "tar", arguments: &["--version"], packages: &["tar"] },
 ];
-/// Debian's package that depends on the kernel package.
+/// Debian's metapackage that depends on the package with the kernel.
 const KERNEL: &str = "linux-image-cloud-amd64";
-/// The number of CPUs, the worker's CPU and the generator's CPU. With three or more CPUs, the plan reserves one for the
-/// network.
+/// The guest's number of CPUs, the number of the worker's CPU, and the number of the generator's CPU. With three or
+/// more CPUs, the doctor's plan reserves a CPU for the network.
 const CPUS: [&str; 3] = ["3", "1", "2"];
 const MEMORY: &str = "640M";
 const DISK_BYTES: u64 = 256 << 20;
@@ -68,7 +69,7 @@ const EXTRA_S: u64 = 60;
 /// Runs the guest. Returns false if the remedy did not work as expected.
 ///
 /// # Errors
-/// The failure; a missing QEMU is not an error.
+/// A sentence with the failure. A missing QEMU is not an error.
 pub fn run(target: &Path, options: &ProveIrqOptions) -> Result<bool, String> {
     for needs in [&guests::NEEDS[..], &NEEDS[..]] {
         if let Err(why) = install(needs) {
@@ -130,5 +131,5 @@ fn said(folder: &Path, kernel: &Kernel, initramfs: &Path, options: &ProveIrqOpti
     if said.iter().any(|line| line.starts_with("guest: undone")) {
         return Ok(said);
     }
-    Err(format!("the guest ended early; its output:\n{}\nwith the disk {}", said.join("\n"), path_text(disks[0])))
+    Err(format!("the guest ended early; its disk image is {}; its output:\n{}", path_text(disks[0]), said.join("\n")))
 }

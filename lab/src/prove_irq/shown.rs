@@ -1,4 +1,5 @@
-//! Checks a run of `gannet doctor prove`: its report, its journals and the kernel's state. Any verdict is accepted.
+//! Checks a run of `gannet doctor prove` in the guest: its report, its journals and the kernel's settings. Every
+//! verdict of `prove` is accepted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +19,7 @@ pub struct GuestFiles {
     before: Places,
     after: Places,
     undone: Places,
-    /// Number of interrupts on each CPU, before and after the run of `prove`.
+    /// For each report of the guest: the number of the NIC's interrupts that have arrived on each CPU.
     came: Vec<Vec<u64>>,
 }
 
@@ -110,7 +111,7 @@ pub fn faults(seen: &GuestFiles) -> Vec<String> {
         format!("the verdict is {verdict}, but the report ends with {}", seen.proof["end"]),
     );
     let runs = rounds.len() + usize::from(stays);
-    // Two consecutive rounds with the change share one run.
+    // If two measurements with the change follow one another, they share one run that changes the settings.
     must(
         (runs.div_ceil(2)..=runs).contains(&seen.journals.len()),
         format!("there are {} journals for {runs} runs", seen.journals.len()),

@@ -1,11 +1,11 @@
-//! Sends a stream over a few pipelined connections and checks every reply, byte by byte.
+//! Sends a stream over a few pipelined connections, and checks every reply byte by byte.
 //!
 //! ```text
-//!   turn:  fills and swaps requested in the last turn, then new requests ──> one batch per connection
+//!   turn:  fills and swaps that the last turn's replies caused, then new requests ──> one batch per connection
 //!          all batches are sent, all replies are read; a miss causes a fill in the next turn
 //! ```
 //!
-//! All requests for a key use the same connection, so the replies show the order in which the server executed them. So
+//! All requests for a key use the same connection, so the server executes them in the order in which they were sent. So
 //! the client knows which version of a key a read must return.
 
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub struct ReplayTally {
     pub hits: u64,
     /// Reads that did not find the key.
     pub misses: u64,
-    /// Items stored, by fills, adds and swaps.
+    /// Items that were stored by fills, adds and swaps.
     pub stored: u64,
     /// Swaps that were refused because the item had changed, and adds that were refused because the key existed.
     pub refused: u64,
@@ -68,10 +68,10 @@ struct ReplayConnection {
     read_bytes: usize,
 }
 
-/// A client during a replay.
+/// The client that replays a stream, with its connections.
 pub struct ReplayClient<'w> {
     workload: &'w Workload,
-    /// Number of production seconds per second of the replay.
+    /// Number of seconds in production that one second of the replay represents.
     compression: f64,
     prng: Prng,
     lone: u64,
@@ -114,7 +114,7 @@ impl<'w> ReplayClient<'w> {
         })
     }
 
-    /// Runs one turn: at most `requests` new requests, and the follow-ups of the last turn.
+    /// Runs one turn: the follow-ups of the last turn, and at most `requests` new requests.
     ///
     /// # Errors
     /// The first wrong reply.

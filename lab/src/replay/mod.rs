@@ -1,8 +1,7 @@
-//! A replay of realistic input: requests drawn from statistics of production caches, against Gannet and Debian's
-//! memcached.
+//! Replays realistic requests, drawn from the statistics of production caches, on Gannet and on Debian's memcached.
 //!
-//! Both get the same stream from one seed, the same memory and the same pace, so that items expire after the same
-//! number of requests. Every reply is checked; a wrong byte ends the replay.
+//! Both servers get the same stream from one seed, the same memory and the same pace, so that items expire after the
+//! same number of requests. Every reply is checked; a wrong byte ends the replay.
 
 mod client;
 pub mod table;
@@ -16,7 +15,7 @@ use testbed::host;
 use testbed::server::{ServerKind, ServerOptions, TestServer, pin};
 use workload::{StreamName, WEEK_S, Workload};
 
-/// The length and the memories of a replay.
+/// The length, the pace and the memory limits of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
     /// Number of requests of each stream.
@@ -34,19 +33,20 @@ pub struct ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// Returns the replay of the tables: 20 million requests.
+    /// Returns the options of the replay whose results are published as tables: 20 million requests.
     pub fn full() -> Self {
         let (kvcache_mib, cluster52_mib) = (128, 64);
         Self { requests: 20_000_000, pace: 75_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
     }
 
-    /// Returns a replay of a few seconds for the test run, which only checks correctness.
+    /// Returns the options of a replay of a few seconds for `make test`, which only checks replies.
     pub fn short() -> Self {
         let (kvcache_mib, cluster52_mib) = (16, 64);
         Self { requests: 300_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: true, without_gannet: false }
     }
 
-    /// Returns the number of production seconds in one second of the replay; the whole replay represents one week.
+    /// Returns the number of seconds in production that one second of the replay represents. The whole replay
+    /// represents one week.
     fn compression(&self) -> f64 {
         WEEK_S * self.pace as f64 / self.requests as f64
     }

@@ -1,8 +1,8 @@
-//! Draws from a distribution given by weights.
+//! Draws from a discrete distribution that is given by weights.
 
 use base::prng::Prng;
 
-/// Indices with weights, drawn in O(log n).
+/// A list of weights, from which an index is drawn in O(log n), with a probability proportional to its weight.
 #[derive(Clone, Debug)]
 pub struct WeightTable {
     sums: Vec<f64>,
@@ -23,7 +23,7 @@ impl WeightTable {
         Self { sums }
     }
 
-    /// Returns the index for `unit`, a number in [0, 1).
+    /// Returns the index at quantile `unit` of the distribution; `unit` is in [0, 1).
     pub fn at(&self, unit: f64) -> usize {
         let point = unit * self.sums[self.sums.len() - 1];
         self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1)

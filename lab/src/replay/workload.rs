@@ -1,9 +1,10 @@
-//! Two streams of requests, each drawn from the published statistics of a production cache.
+//! Draws two streams of requests, each from the published statistics of a production cache.
 //!
-//! `kvcache_reg` (Meta) has popularity by groups of keys, value sizes and an operation mix; its lifetimes are from
-//! Twitter's cluster19, because Meta's file has none. `cluster52` (Twitter) matches its row: the mix, the Zipf
-//! exponent, the requests per key, the share of keys requested once, and the lifetimes. All properties of a key
-//! (length, value length, lifetime) follow from its number, so that every run and every server uses the same.
+//! For `kvcache_reg`, Meta's files give the popularity of groups of keys, the value sizes and the mix of operations.
+//! Its lifetimes are those of Twitter's cluster19, because Meta's files have none. `cluster52` matches the cluster's
+//! row in Twitter's data: the mix of operations, the Zipf exponent, the requests per key, the share of keys requested
+//! once, and the lifetimes. All properties of a key (key length, value length, lifetime) follow from its number, so
+//! that they are the same in every run and on every server.
 
 use std::path::Path;
 
@@ -16,17 +17,17 @@ pub const WEEK_S: f64 = 7.0 * 86_400.0;
 
 /// Maximum length of a key in memcached, in bytes. Meta's file has lengths up to 255 bytes, which memcached refuses.
 const KEY_BYTES_MAX: u64 = 250;
-/// First number of the keys that are requested once.
+/// Lowest number of the keys that are requested once.
 const LONE: u64 = 1 << 40;
 
 /// One request of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Read; a miss is followed by a fill.
+    /// Reads the key; a miss is followed by a fill.
     Get(u64),
-    /// Store if absent.
+    /// Stores the key if it is absent.
     Add(u64),
-    /// Read with the token, then compare and swap.
+    /// Reads the key with its CAS token, then stores it with compare-and-swap.
     GetsCas(u64),
 }
 
@@ -69,7 +70,7 @@ pub struct Workload {
 
 #[derive(Clone, Debug)]
 enum Popularity {
-    /// Groups of equally popular keys, each with its first key's number and its size.
+    /// Groups of equally popular keys. A group has the number of its first key and its number of keys.
     Groups { weights: WeightTable, groups: Vec<(u64, u64)> },
     /// Zipf over the keys, mixed with a share of uniform draws.
     Zipf { weights: WeightTable, uniform: f64 },
@@ -150,7 +151,7 @@ impl Workload {
                 weights: WeightTable::new((1..=keys).map(|rank| (rank as f64).powf(-ALPHA))),
                 uniform,
             },
-            // The row has only the mean, 273 bytes; lengths are uniform around it.
+            // The row gives only the mean length, 273 bytes. The drawn lengths are uniform around it.
             sizes: WeightTable::new([1.0]),
             size_edges: vec![137, 410],
             operations: WeightTable::new([0.91, 0.04, 0.02, 0.0]),
@@ -229,8 +230,8 @@ fn numbers(from: &serde_json::Value, name: &str) -> Result<Vec<f64>, String> {
     list.iter().map(|number| number.as_f64().ok_or_else(|| format!("{name}: the value is not a number"))).collect()
 }
 
-/// Returns the number of keys, and the share of uniform draws, for which `requests` draws are expected to use
-/// `distinct` keys, of which `singles` are drawn once.
+/// Returns a number of keys and a share of uniform draws. With these, `requests` draws are expected to draw `distinct`
+/// different keys, `singles` of them once.
 fn fit(requests: f64, distinct: f64, singles: f64, alpha: f64) -> (u64, f64) {
     let keys_for = |uniform: f64| {
         let (mut low, mut high) = (distinct, distinct * 50.0);
