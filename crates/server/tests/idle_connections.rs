@@ -9,7 +9,7 @@ use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::ServerConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Connections that are asked for, and those that there must be at least.
+/// The number of connections to open, and the minimum number for the test.
 const WANTED: usize = 10_000;
 const LEAST: usize = 5000;
 /// The bytes of this process for the client's side of a connection, and for memory that is used for the first time.

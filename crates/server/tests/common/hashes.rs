@@ -2,7 +2,7 @@
 
 use base::prng::Prng;
 
-/// Returns a field name. Fields for decimal sums have few digits, so that no sum is rounded.
+/// Returns a random field name: a digit, an empty name, or `f` and a digit.
 fn field(prng: &mut Prng) -> Vec<u8> {
     match prng.below(8) {
         0 => prng.below(3).to_string().into_bytes(),

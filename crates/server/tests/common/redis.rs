@@ -42,7 +42,7 @@ impl Drop for Redis {
     }
 }
 
-/// A small server for clients of both protocols.
+/// Returns the configuration of a small server for clients of both protocols.
 pub fn both() -> ServerConfig {
     ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
 }

@@ -83,7 +83,7 @@ pub fn is_timeless(bytes: &[u8]) -> bool {
         .any(says)
 }
 
-/// Asserts what holds for any bytes, cut anywhere.
+/// Asserts that `bytes` get the same replies whole and split at `cuts`, if their replies depend only on the requests.
 pub fn assert_cut(bytes: &[u8], cuts: &[usize]) {
     let whole = replies(bytes, &[]);
     let cut = replies(bytes, cuts);

@@ -264,7 +264,7 @@ fn user_restricted_to_namespaces_cannot_use_keys_of_others() {
     assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* &* +@all ns=shop ns=5"), "+OK\r\n");
     assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
     let refused = "-NOPERM this user has no permissions to use keys of this database\r\n";
-    // Where it came in it may do what has nothing to do with keys.
+    // In the namespace of its listener, the client may execute commands without keys.
     for line in
         ["GET k", "SET k x", "MGET k l", "DBSIZE", "SCAN 0", "KEYS *", "FLUSHDB", "FLUSHALL", "WATCH k", "SELECT 4"]
     {

@@ -72,7 +72,7 @@ fn a_namespace_is_created_changed_and_dropped_while_clients_use_it() {
     let stats = |fixture: &Fixture| fixture.running.shared().store.namespace_stats(Namespace(1));
     let (items, most) = (stats(&fixture).items, stats(&fixture).heap_bytes_max);
     assert!(items == 1 && (7 << 20..=8 << 20).contains(&most), "{most}");
-    // What is not named stays.
+    // Omitted keys remain unchanged.
     let (status, body) = fixture.ask("PUT", "/namespaces/shop", "memory = \"12MiB\"\n");
     assert_eq!((status, body.as_str()), (200, "shop: memory was \"8MiB\" and is \"12MiB\"\n"));
     assert!(stats(&fixture).heap_bytes_max > most);
@@ -88,7 +88,7 @@ fn a_namespace_is_created_changed_and_dropped_while_clients_use_it() {
     );
     let (status, body) = fixture.ask("DELETE", "/namespaces/shop", "");
     assert_eq!((status, body.as_str()), (200, "shop was deleted; 1 connections are in database 1\n"));
-    // Its client goes on, in an empty database.
+    // Its client remains connected, to an empty database.
     assert_eq!(client.ask(&[b"GET", b"k"]), b"$-1\r\n");
     assert_eq!(client.ask(&[b"SET", b"k", b"again"]), b"+OK\r\n");
     assert!(client.ask(&[b"SELECT", b"shop"]).starts_with(b"-ERR"));
@@ -140,7 +140,7 @@ fn persisted_namespaces_are_written_to_the_file_and_other_text_stays() {
     assert!(written.starts_with(text.trim_end()) && written.contains("number = 2"), "{written}");
     assert_eq!(fixture.ask("DELETE", "/namespaces/cache?keep=true", "").0, 200);
     assert_eq!(in_file(&file).len(), 1);
-    // A file that is wrong meanwhile is left alone.
+    // A configuration file that has become invalid is not rewritten.
     std::fs::write(&file, "[store]\nmemroy = 1\n").expect("a file");
     let (status, body) = fixture.ask("PUT", "/namespaces/shop?keep=true", "maxconns = 9\n");
     assert!(status == 500 && body.contains("cannot write"), "{body}");

@@ -578,7 +578,8 @@ fn stats_conns_lists_connections_with_peers_until_they_close() {
     running.stop();
 }
 
-/// An item that is created with an expiry in the past counts as expired, even if the same request would also delete it.
+/// A meta get may create an item with an expiry in the past, and set another past expiry in the same request. The item
+/// then expires at once.
 #[test]
 fn a_meta_get_that_makes_an_item_with_a_time_that_is_past_and_ends_it_is_answered() {
     let running = start(config());

@@ -124,7 +124,7 @@ const ROWS: &[(&str, &str)] = &[
     ("REC.PUT @1 BINS i INT 5", "REC.TOUCH @1 EXAT 4000000000;REC.EXISTS @1"),
     ("REC.PUT @1 BINS i INT 5", "REC.DEL @1 IFREV 7;REC.DEL @1;REC.DEL @1"),
     ("REC.PUT @1 BINS i INT 5;HSET @2 i 6;SET @3 x", "REC.MGET * @1 none @2 @3;REC.MGET i @1 @2"),
-    // An item in memory that counts as gone was waited for without end.
+    // Regression: a request waited forever for an item in memory that had already expired.
     ("HSET @1 a 1;HPEXPIRE @1 1 FIELDS 1 a;SET @2 x", "GET @2;HGET @1 a;TOUCH @1;EXISTS @1"),
     ("REC.PUT @1 BINS i INT 5;SET @3 x", "REC.MPUT (i INT, j INT) @1 1 2 @2 3 4 @3 5 6"),
     // Transactions.

@@ -44,7 +44,7 @@ fn make_indexes(redis: &mut Replies) {
     }
 }
 
-/// Returns one reply of a query, with the revisions removed.
+/// Returns the reply to one call of a query, as text.
 fn page(redis: &mut Replies, asked: &str, limit: u64, cursor: &str) -> String {
     redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor}"))
 }

@@ -182,7 +182,7 @@ fn after_a_start(index: IndexPlace) {
     let mut redis = tiered.resp();
     let (all, _) = scanned(&mut redis, "100", &[]);
     let is_record = |key: &&Vec<u8>| key.starts_with(b"rec:");
-    // Where memory is short before all of it is found, its oldest segments are given up.
+    // If memory runs short before the index is rebuilt, the oldest segments are dropped.
     let gone_most = if index == IndexPlace::Dram { 1000 } else { 100 };
     let found = all.iter().filter(is_record).count();
     let kept = (all.len() - found) as u64;

@@ -37,8 +37,7 @@ fn meta(client: &mut Client, line: &str) -> (String, String) {
     (head, value)
 }
 
-/// Waits until all clients have called this function. If a client has failed, the others stop waiting after a time
-/// limit.
+/// Waits until all clients have called this function. Panics after [`PATIENCE`], in case another client has failed.
 fn meet(met: &AtomicU64) {
     let all = 2 * CLIENTS as u64;
     let target = met.fetch_add(1, AcqRel) / all * all + all;
@@ -100,7 +99,7 @@ fn exactly_one_client_across_protocols_wins_the_fill_lease_per_round() {
                 };
                 for round in 0..ROUNDS {
                     let (key, value) = (format!("k{}", round / 2), format!("v{round}"));
-                    // Every other round the value is there, and stale.
+                    // In every second round the value exists, but is stale.
                     if round % 2 == 1
                         && number == 0
                         && let Either::Redis(replies) = &mut client
@@ -181,7 +180,7 @@ fn value_marked_stale_during_refill_stays_stale_and_recache_wins_early() {
     assert_eq!(words(&mut redis, "LEASE.STALE k"), [":1"]);
     let (again, token) = (words(&mut redis, "LEASE.GET k"), early[3].clone());
     assert_eq!((again[1].as_str(), again[2].as_str()), ("one", "won"));
-    // The one that began before is late: what it brings may be old already.
+    // The earlier lease is too late: its value may be outdated.
     assert_eq!(words(&mut redis, &format!("LEASE.SET k {token} two")), ["+OK"]);
     let late = words(&mut redis, "LEASE.GET k");
     assert_eq!((late[1].as_str(), late[2].as_str()), ("two", "won"));
@@ -189,7 +188,7 @@ fn value_marked_stale_during_refill_stays_stale_and_recache_wins_early() {
     assert_eq!(words(&mut redis, "LEASE.GET k")[1..3], ["three".to_owned(), "hit".to_owned()]);
     assert_eq!(words(&mut redis, "LEASE.STALE none"), [":0"]);
     assert_eq!(words(&mut redis, "LEASE.SET none 5 v"), ["$-1"]);
-    // A right whose answer has to wait for the output is still the one that was won.
+    // A lease remains valid if its reply has to wait for an output buffer.
     let value = vec![b'x'; 100_000];
     assert_eq!(redis.ask(&[b"SET", b"long", &value, b"PX", b"100000"]), b"+OK\r\n");
     let gets = request(&[b"GET", b"long"]).repeat(8);

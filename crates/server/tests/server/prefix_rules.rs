@@ -185,7 +185,7 @@ fn prefix_routed_keys_use_the_terms_and_counters_of_their_namespace() {
     client
         .ask(b"get k\r\nget k k\r\n", &[value("k", b"v"), b"VALUE k 0 1\r\nv\r\n".to_vec(), value("k", b"v")].concat());
     assert_eq!(running.shared().namespaces.stats(SHOP).ops_refused, 3);
-    // What a client of a namespace's own listener flushes is that namespace.
+    // A flush by a client of a namespace's own listener flushes only this namespace.
     memcached(&running, SOLD).ask(b"flush_all\r\n", b"OK\r\n");
     client.ask(&set("shop:sold:k", b"v"), b"STORED\r\n");
     client.ask(b"get k\r\n", &value("k", b"v"));
@@ -204,7 +204,7 @@ fn rules_that_change_while_a_connection_lives_hold_from_its_next_requests() {
         running.shared().namespaces.set(&running.shared().store, config).expect("it may be");
     };
     client.ask(&set("shop:k", b"shops"), b"STORED\r\n");
-    // Half of a value has come when the rule goes: it is stored where it was begun.
+    // Half of a value has been received when the rule is removed: the value is stored in the namespace where it began.
     client.send(b"set shop:half 0 0 300000\r\n");
     client.send(&[b'x'; 100_000]);
     crate::common::wait_until("the half", || running.shared().workers[0].counters.bytes_read.value() > 100_000);
@@ -218,7 +218,7 @@ fn rules_that_change_while_a_connection_lives_hold_from_its_next_requests() {
     client.ask(b"get shop:k new:k\r\n", &value("shop:k", b"shops"));
     let half = value("shop:half", &[b'x'; 300_000]);
     client.ask(b"get shop:half\r\n", &half);
-    // Dropped, its keys lead nowhere any more.
+    // After the namespace is dropped, its prefixes have no effect.
     running.shared().namespaces.unset(&running.shared().store, SHOP, true);
     client.ask(b"get shop:k\r\n", &value("shop:k", b"default"));
     running.stop();

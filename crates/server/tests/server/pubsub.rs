@@ -68,7 +68,7 @@ fn compare(version: &[u8]) {
                 replied[0].push(ours[reader].next().escape_ascii().to_string());
                 replied[1].push(theirs[reader].next().escape_ascii().to_string());
             }
-            // What several patterns match comes in any order.
+            // If several patterns match, the messages may arrive in any order.
             replied.iter_mut().for_each(|replied| replied.sort());
             assert_eq!(replied[0], replied[1], "step {step}: {words:?} read by {reader}");
         }

@@ -25,12 +25,12 @@ fn field_expiry_commands_set_clear_and_report_expiry() {
         ("HEXPIREAT h 4000000000 lt FIELDS 2 a c", "*2 :1 :1"),
         ("HPEXPIREAT h 4000000000123 XX FIELDS 1 a", "*1 :1"),
         ("HPEXPIRETIME h FIELDS 1 a", "*1 :4000000000123"),
-        // A sum keeps the end; a value put in its place does not.
+        // An increment preserves the expiry; a new value removes it.
         ("HINCRBY h a 5", ":6"),
         ("HPEXPIRETIME h FIELDS 1 a", "*1 :4000000000123"),
         ("HSET h a 7", ":0"),
         ("HPERSIST h FIELDS 3 a b none", "*3 :-1 :1 :-2"),
-        // An instant that is past takes the field away.
+        // An instant in the past removes the field.
         ("HEXPIRE h 0 FIELDS 2 a none", "*2 :2 :-2"),
         ("HEXPIREAT h 1 FIELDS 1 b", "*1 :2"),
         ("HKEYS h", "*1 $1 c"),
@@ -87,7 +87,7 @@ fn expired_field_is_absent_and_the_last_expiry_removes_the_hash() {
         ("HGETALL h", "*0"),
         ("GET h", "$-1"),
         ("RANDOMKEY", "$-1"),
-        // What comes in its place has no end of the old one.
+        // A new hash under the same key does not inherit the old expiry.
         ("HSET h new 1", ":1"),
         ("HTTL h FIELDS 1 new", "*1 :-1"),
     ] {

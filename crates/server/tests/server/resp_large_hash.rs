@@ -75,7 +75,7 @@ fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
         for (line, together) in [("HGETALL h", 2), ("HKEYS h", 1), ("HVALS h", 1)] {
             assert_eq!(replied(&mut redis, line, together), replied(&mut gannet, line, together), "{line}");
         }
-        // Under another name, and as a copy, which goes its own way.
+        // The hash is renamed and copied; changes of the copy do not affect the original.
         for line in ["RENAME h i", "COPY i h", "HSET i only-here 1", "HLEN i", "HLEN h", "HEXISTS h only-here", "DEL i"]
         {
             assert_eq!(redis.text(line), gannet.text(line), "{line}");
@@ -172,7 +172,7 @@ fn fields_of_a_large_hash_end_and_a_record_of_a_set_may_be_large() {
     ] {
         assert_eq!(redis.text(line), reply, "{line}");
     }
-    // A truncated large record goes with its parts.
+    // Truncation also removes the parts of a large record.
     for number in 0..500 {
         redis.text(&format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
     }
@@ -259,7 +259,7 @@ fn a_large_hash_is_renamed_and_copied_whole_alone_and_within_a_transaction() {
     }
     assert!(written() - before < 20, "{} items for changes of a head", written() - before);
     assert_eq!(sorted(&redis.ask(&words("HGETALL small")), 2), whole);
-    // A copy goes its own way, and another client is served while it is made.
+    // Another client is served while the hash is copied, and changes of the copy do not affect the original.
     let mut other = resp(&running);
     redis.client.send(&request(&words("COPY small copy")));
     assert_eq!(other.text("PING"), "+PONG");
@@ -307,7 +307,7 @@ fn large_hash_length_excludes_expired_fields_until_the_hash_is_removed() {
         assert_eq!(redis.text("HLEN h"), ":19500");
     }
     assert_eq!(written(), before, "what has ended is left out once");
-    // That they ended was no change that a client made.
+    // The expiry of fields does not count as a client's change.
     assert_eq!(redis.text("REC.EXISTS h"), format!(":{}", revision + 2));
     assert_eq!(redis.text("HEXISTS h field:40"), ":0");
     assert_eq!(redis.text("HGET h field:41"), "$2 41");

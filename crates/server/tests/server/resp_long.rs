@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl World {
-    /// Runs iterations until the client has received `bytes` bytes, and returns them.
+    /// Runs at most 2,000 iterations, until the client has received `bytes` bytes. Returns all received bytes.
     fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
         let mut got = Vec::new();
         for _ in 0..2000 {

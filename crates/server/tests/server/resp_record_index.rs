@@ -156,7 +156,7 @@ fn queries_match_a_model_over_random_record_changes() {
                 (compared, told_all) = (compared + 1, told_all + replied.len());
             }
         }
-        // What was left behind is swept by what comes in.
+        // Stale entries are removed when new entries are added.
         for number in 0..2000 {
             redis.text(&format!("REC.PUT k:{} IN s BINS v {kind} {}", number % 60, shown(number)));
         }
@@ -235,7 +235,7 @@ fn query_finds_records_in_range_while_other_clients_change_them() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    // Quiet again: each once, where it is.
+    // After the changes have ended, each record is returned once, at its current value.
     let replied = query(&mut redis, "v BETWEEN 0 100", 7);
     assert_eq!(replied.len(), 20, "{replied:?}");
     for (key, value) in replied {

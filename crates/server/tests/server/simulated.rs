@@ -286,7 +286,7 @@ fn replies_stay_complete_and_in_order_under_network_faults() {
 #[test]
 fn partial_requests_hold_no_long_buffers_and_complete_later() {
     let mut world = World::new(1, Faults::NONE, config(200));
-    // The receive buffers for long requests are fewer than these.
+    // There are more of these clients than receive buffers for long requests.
     let holders: Vec<SimClient> = (0..40).map(|_| world.connect(Protocol::Memcache)).collect();
     for (number, holder) in holders.iter().enumerate() {
         // What a condition comes to is not known yet, so it is received into a buffer.
@@ -328,7 +328,7 @@ fn a_value_whose_sender_is_slow_leaves_its_place_after_a_second_and_arrives_whol
         }
         let after_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
         assert!((700..=1300).contains(&after_ms), "{key} kept its place for {after_ms} ms");
-        // Nothing keeps the segment that it was in.
+        // No reference prevents the reuse of the segment that contained the value.
         for round in 0..1500 {
             other.send(&set(&format!("churn{}", round % 600), &vec![b'x'; 100_000]));
             world.iterations(3);
@@ -472,7 +472,7 @@ fn slow_reader_loses_its_pins_after_100_ms_but_receives_all_bytes() {
     assert!((100..=150).contains(&after_ms), "the pins were kept for {after_ms} ms");
     assert_eq!(world.shared.store.stats().pins, 0);
     assert_eq!(world.shared.workers[0].counters.copied_out.value(), 1);
-    // The segments that the values lay in are used for something else.
+    // Reuse the segments that contained the values.
     for _ in 0..4000 {
         setter.send(&set("k0", &vec![b'x'; 100_000]));
         setter.send(&set("k1", &vec![b'x'; 100_000]));
@@ -505,7 +505,7 @@ fn slow_readers_use_half_of_the_long_blocks_and_lose_no_bytes() {
     assert_eq!(world.worker.buffers_lent(), 0);
 }
 
-/// The first requests of a batch are prefetched together, before the clients' rights are checked.
+/// The first requests of a batch are prefetched together, before the authentication of their clients is checked.
 #[test]
 fn unauthenticated_client_in_a_batch_gets_only_an_error() {
     let path = std::env::temp_dir().join(format!("gannet-users-{}", std::process::id()));
@@ -589,7 +589,7 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
         got.iter_mut().zip(&clients).for_each(|(got, client)| got.extend(client.take(usize::MAX)));
     };
     for _ in 0..1000 {
-        // The background has not been given any time.
+        // The background work does not run meanwhile.
         assert!(world.worker.iterate());
         listen(&mut got);
     }
@@ -629,7 +629,7 @@ fn flooded_namespace_takes_no_memory_or_iterations_from_a_quiet_namespace() {
     let (mut waited_most, mut stored) = (0, 0usize);
     for round in 0..3000usize {
         for (who, client) in flood.iter().enumerate() {
-            // Always more than it is served in an iteration.
+            // Always more requests than an iteration serves.
             for number in 0..16 {
                 client.send(&set(&format!("{who}-{round}-{number}"), &bytes));
             }

@@ -100,7 +100,7 @@ fn replied(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
     let mut client = Client::connect(addr);
     let mut lines = Vec::new();
     for (number, request) in script().iter().enumerate() {
-        // Both servers drop what they cannot keep up with, so one step is done before the next.
+        // Both servers drop lines under load, so each step is completed before the next.
         let mark = format!("mark{number}");
         client.send(request);
         client.send(format!("get {mark}\r\nmg mark k Oend{number}\r\n").as_bytes());
@@ -292,7 +292,7 @@ fn a_watcher_that_leaves_is_forgotten_and_its_place_is_free() {
     for watcher in &mut all {
         assert_eq!(field(&watcher.next(), "key"), "a");
     }
-    // One closes its half, as memcached's watchers do to leave, one both.
+    // One client shuts down its sending side, as memcached's watchers do to leave. Another closes the connection.
     all[3].lines.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(all[3].lines.read(&mut [0]).unwrap(), 0, "its end");
     drop(all.remove(7));

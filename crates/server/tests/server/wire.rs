@@ -98,7 +98,7 @@ fn unix_socket_has_its_mode_and_is_removed_when_the_server_stops() {
     running.stop();
     assert!(!path.exists());
 
-    // What a killed server left behind does not keep the next one from starting.
+    // A socket file that a killed server has left does not prevent the next start.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     start(config).stop();
 }
@@ -109,7 +109,7 @@ fn a_thousand_connections_on_two_workers_are_all_served() {
     config.workers = 2;
     let running = start(config);
     let addr = tcp(&running);
-    // From several threads, so that they come faster than they are taken in.
+    // Connect from several threads, so that connections arrive faster than they are accepted.
     let dial = || std::thread::spawn(move || (0..250).map(|_| Client::connect(addr)).collect::<Vec<_>>());
     let dialling: Vec<_> = (0..4).map(|_| dial()).collect();
     let mut clients: Vec<Client> = dialling.into_iter().flat_map(|thread| thread.join().unwrap()).collect();

@@ -281,7 +281,7 @@ impl<'b> Choices<'b> {
         Some(())
     }
 
-    /// Some command of Redis as it is on the wire; now and then many of them.
+    /// Returns a random Redis request in its wire format, sometimes with very many arguments.
     pub fn resp_request(&mut self) -> Option<Vec<u8>> {
         let (name, templates) = &RESP[self.below(RESP.len() as u64)? as usize];
         let template = templates[self.below(templates.len() as u64)? as usize];
@@ -314,7 +314,7 @@ impl<'b> Choices<'b> {
             None => (template, false),
         };
         let value = if has_value { self.value()? } else { Vec::new() };
-        // A length that is mostly the right one.
+        // The announced length, which is correct in most cases.
         let right = value.len().to_string();
         let wrong = self.number()?;
         let len = if self.chance(19, 20)? { right } else { String::from_utf8_lossy(&wrong).into_owned() };

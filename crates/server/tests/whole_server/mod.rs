@@ -158,7 +158,7 @@ impl World {
     fn settle(&mut self) {
         let mut silent = 0;
         while silent < SILENT_TURNS {
-            // A long request says nothing in most of its slices.
+            // A long request sends nothing in most of its slices.
             silent = if self.guard() == 0 && !self.worker.is_busy() { silent + 1 } else { 0 };
         }
     }
@@ -178,12 +178,12 @@ impl World {
         self.clients.iter_mut().for_each(|client| client.is_slow = false);
         for _ in 0..2 {
             self.settle();
-            // What waits for a time, or for a client that sends nothing more, ends with it.
+            // This ends all waits for an instant, or for a client that sends nothing more.
             self.clock_ns.fetch_add(PATIENCE_NS, Relaxed);
         }
         self.clients.iter().for_each(|client| client.end.close_send());
         self.settle();
-        // Connections that still have messages to receive, or that sleep many times in a row.
+        // Some connections may still be open, because messages remain for them or because they sleep repeatedly.
         self.clients.iter().for_each(|client| client.end.reset());
         for _ in 0..2 {
             self.settle();
@@ -318,7 +318,7 @@ fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
         26 => world.clients[client].is_slow ^= true,
         27 => world.clients[client].end.close_send(),
         28 => world.clients[client].end.reset(),
-        // Half a request, and what else comes.
+        // Random bytes, for instance half of a request.
         29 => world.clients[client].end.send(&choices.garbage()?),
         _ => world.settle(),
     }

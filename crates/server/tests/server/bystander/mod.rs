@@ -153,7 +153,7 @@ impl Lab {
         self.fill(&group.fill);
         for row in &group.entries {
             self.run_alone(row);
-            // The other clients of a crowd would find the keys already changed by the first.
+            // After `run_alone`, such a command would find nothing left to change.
             if !row.is_once {
                 self.run_in_a_crowd(row);
             }

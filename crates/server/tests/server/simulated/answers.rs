@@ -46,7 +46,7 @@ fn bulk(bytes: &[u8]) -> Vec<u8> {
 /// A command that reads `key`, and its replies with and without a value.
 struct Reads {
     words: &'static [&'static [u8]],
-    /// The answer's begin before the value, and what of the value is in it.
+    /// The start of the reply, before the value, and the part of the value that the reply contains.
     before: &'static [u8],
     range: std::ops::Range<usize>,
     /// The whole reply if the key does not exist.
