@@ -47,8 +47,8 @@ pub(crate) const UNKNOWN: u64 = 0;
 pub(crate) const FLUSHED: u64 = u64::MAX;
 
 impl Shortages {
-    /// Records the result of a round for a pool. `barren`: the round found no memory to free, and this number of bytes
-    /// was in live items and free segments when it began. `None`: it found memory to free.
+    /// Records the result of a round for a pool. `barren` is `None` if the round found memory to free. Otherwise it is
+    /// the number of bytes in live items and free segments when the round began.
     pub(crate) fn report(&self, pool: u8, barren: Option<u64>) {
         let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);

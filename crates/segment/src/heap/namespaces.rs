@@ -33,15 +33,15 @@ use crate::layout::ttl::Expire;
 /// The settings of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The namespace's quota in bytes: memory that is reserved for it, and also its maximum. `None`: the namespace
+    /// The namespace's quota in bytes: memory that is reserved for it, and also its maximum. If `None`, the namespace
     /// shares the remaining memory with all other namespaces without a quota.
     pub memory_bytes: Option<u64>,
     /// True if no item of the namespace is evicted, and an item that does not fit is refused. For namespaces without a
     /// quota, [`crate::Store::persist_all`] decides this instead.
     pub keeps: bool,
-    /// The time to live of an item that is stored without one, in milliseconds. 0: such an item never expires.
+    /// The time to live of an item that is stored without one, in milliseconds. If 0, such an item never expires.
     pub ttl_default_ms: u64,
-    /// The longest time to live of the namespace's items, in milliseconds. 0: unlimited.
+    /// The maximum time to live of the namespace's items, in milliseconds. If 0, it is unlimited.
     pub ttl_max_ms: u64,
 }
 

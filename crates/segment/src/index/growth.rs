@@ -7,7 +7,7 @@
 //! ```text
 //!                      cursor
 //!   old  [ 0 | 1 | 2 | 3 ]  4 | 5  |            old groups >= cursor: split; a reader searches the new group only
-//!                      |     \     \            old group cursor - 1: being split; searches the old, then the new group
+//!                      |     \     \            old group cursor - 1: being split; searches the old, then the new one
 //!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      old groups below: not split; searches the old group only
 //! ```
 //!

@@ -54,7 +54,7 @@ struct Reached {
 /// The counts of the cases that the test has reached with a second tier.
 #[derive(Debug, Default)]
 struct ReachedOnFlash {
-    /// Losses, and what there was on flash then.
+    /// The number of power losses, and the number of items that were on flash at these losses.
     lost: u64,
     gone: u64,
     /// The number of items served from flash after a kill or a clean stop.
