@@ -9,7 +9,8 @@
 //! ```text
 //!   a round: the scan passes each header once, beginning where the last round ended
 //!
-//!   found memory to free, a segment in quarantine, or a deferred free     unknown  ── the thread waits
+//!   found memory to free, a segment in quarantine, a deferred free,       unknown  ── the thread waits
+//!   or work on regions of the second tier
 //!   found none; the live and free bytes at its start are recorded:
 //!      less than a segment has died since                                 full     ── the thread is refused
 //!      more has died since                                                unknown  ── the thread waits
