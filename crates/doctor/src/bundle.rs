@@ -8,8 +8,8 @@
 //! ```
 //! Invariants:
 //! - The tree contains only what a check read: no command line, environment, configuration, key or value.
-//! - Anything in it that reveals more than the check needs is removed before it is stored ([`redacted`]): names of
-//!   other processes, options and places of mounts, the files that a process maps, the host's name.
+//! - Text that reveals more than a check needs is removed before a file is stored ([`redacted`]): names of other
+//!   processes, options and paths of mounts, the files that a process maps, the host's name.
 //! - The archive has a maximum size in bytes. It lists the files that do not fit.
 
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Builds an archive from what was read of a host. `pid` is the process that the checks looked at.
+    /// Builds an archive from the files that were read of a host. `pid` is the process that the checks examined.
     pub fn of(tape: &Tape, pid: Option<u32>) -> Self {
         let mut bundle = Self::default();
         let mut known = BTreeSet::new();
@@ -135,7 +135,7 @@ fn behind_links(path: &str, tape: &Tape) -> String {
     real
 }
 
-/// Returns whether a path belongs to a process other than the one that the checks looked at.
+/// Returns whether a path belongs to a process other than the one that the checks examined.
 fn is_process(path: &str, pid: Option<u32>) -> bool {
     let Some(rest) = path.strip_prefix("/proc/") else { return false };
     let name = rest.split('/').next().unwrap_or_default();

@@ -6,7 +6,8 @@
 //!   /ethtool/eth0/l/Combined  one setting of that output: `tune` reads and writes it, by netlink or in the tree's file
 //! ```
 //! Rings, coalescing and channels are read from the kernel by netlink (linux/ethtool_netlink.h), since Linux 5.6. The
-//! drivers' own counters are read from the output of the program `ethtool`. On older kernels everything is.
+//! drivers' own counters are read from the output of the program `ethtool`. On older kernels, the settings are read
+//! from that output too.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -137,7 +138,7 @@ pub(crate) struct Tunable<'a> {
 }
 
 impl<'a> Tunable<'a> {
-    /// Returns the setting at a path such as `/ethtool/eth0/l/Combined`; `None` if the path is another one.
+    /// Returns the setting at a path such as `/ethtool/eth0/l/Combined`; `None` if the path has another form.
     pub fn of(path: &'a str) -> Option<Self> {
         let (nic, rest) = path.strip_prefix("/ethtool/")?.split_once('/')?;
         let (option, name) = rest.split_once('/')?;

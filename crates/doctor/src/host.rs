@@ -114,7 +114,7 @@ pub struct Twice {
     pub before: String,
     /// The content at the second instant.
     pub after: String,
-    /// Seconds between the two.
+    /// Seconds between the two instants.
     pub seconds: f64,
 }
 
@@ -161,7 +161,7 @@ impl Host {
         host
     }
 
-    /// Opens a host without watching or reading anything yet.
+    /// Opens a host without reading anything yet. There will be no first reading of the counters.
     pub fn now(root: PathBuf, pid: Option<u32>) -> Self {
         Self::of(CheckTarget { root, pid, window: Duration::ZERO, asked: OptInActions::default() })
     }
@@ -172,7 +172,7 @@ impl Host {
         Self { target, before: BTreeMap::new(), begun, clocks: None, is_elsewhere, tape: None }
     }
 
-    /// Records everything that is read from here on.
+    /// Returns the host with a record of everything that is read from now on.
     #[must_use]
     pub fn taped(self) -> Self {
         Self { tape: Some(RefCell::default()), ..self }

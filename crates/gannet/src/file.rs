@@ -92,7 +92,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
     let file = Arc::new(file);
-    // The remedy for a faulty file is printed when a server starts on it.
+    // Prints no remedy for a faulty file. A server prints the remedy when it is started on the file.
     let faulty = |fault: FileFault| failed(fault.to_string());
     let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
@@ -140,7 +140,8 @@ fn has_checkpoints(stats: &FileStats) -> bool {
     stats.superblock.iter().any(|(name, value)| *name == "checkpoints" && *value == 1)
 }
 
-/// Describes the contents of a file after a power failure during the file's last use; `None` if there was none.
+/// Describes which contents of a file survived a power failure during the file's last use; `None` if there was no power
+/// failure.
 fn lost(stats: &FileStats) -> Option<String> {
     if !stats.lost {
         return None;
@@ -200,7 +201,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
-        // One name for each item in memory and on flash.
+        // The copy of the items in memory and the copy of the items on flash each take a thread handle.
         handles_max: 2,
         ..from.config.clone()
     };
@@ -229,7 +230,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     if left.is_empty() { Ok(()) } else { Err(Failure::Failed(left)) }
 }
 
-/// Returns how a file is opened after a power failure: the items of its last checkpoint are read.
+/// Returns the policy for a file after a power failure: the items of its last checkpoint are read.
 fn power() -> segment::Power {
     segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }
@@ -238,7 +239,7 @@ fn put_line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name:<24}{value}");
 }
 
-/// Formats the contents of flash, as far as the memory file describes them.
+/// Describes the contents of flash, as far as the memory file records them.
 fn on_flash(left: FlashRemainder) -> String {
     let mut text = String::new();
     let lines = [

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 
 use clap::Command;
 
-/// The allocator returns long blocks to the kernel when they are freed. The limit of client memory relies on that.
+/// The program's allocator. It returns long blocks to the kernel when they are freed, on which the limit of client
+/// memory relies.
 #[global_allocator]
 static ALLOCATOR: io::allocation::MappedLong = io::allocation::MappedLong::new();
 
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Reports an error, if there was one, and returns the exit code.
+/// Prints the reasons if the subcommand failed. Returns the exit code.
 fn ended(ended: Result<(), Failure>) -> ExitCode {
     let (lines, code) = match ended {
         Ok(()) => return ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
-//! A live view in a terminal. It uses the alternate screen and restores the original one at the end, even after an
-//! error.
+//! Shows a live view in a terminal. It uses the terminal's alternate screen, and restores the original screen at the
+//! end, even after an error.
 //!
 //! ```text
 //!   take ──a reading per interval──> show(now, before, columns) ──lines──> the terminal
@@ -40,9 +40,9 @@ pub enum Weight {
 
 /// A line of a view.
 pub struct ViewLine {
-    /// The text, with at most as many characters as there are columns.
+    /// The text, cut to the number of columns.
     pub text: String,
-    /// Its style.
+    /// The style of the text.
     pub weight: Weight,
 }
 

@@ -19,7 +19,7 @@ use server::start::{EndedThread, Running, Server, ServerConfig, StartError, bind
 use crate::Failure;
 use crate::serve::failed;
 
-/// A request to take over from the running server.
+/// The request of `--upgrade` to take over from the running server.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
     /// True if the memory size is configured. Then it must equal the running server's; otherwise the running server's
@@ -35,8 +35,8 @@ pub struct StartedUpgrade {
 
 impl Upgrade {
     /// Connects to the running server, and binds the configured addresses on which that server does not listen. Returns
-    /// `None` if the running server was killed before it handed anything over; the caller then starts as without
-    /// `--upgrade`.
+    /// `None` if the running server was killed before it handed anything over; the caller then starts a server as if
+    /// `--upgrade` had not been given.
     pub fn begin(
         self,
         plan: &mut Plan,
@@ -106,7 +106,7 @@ pub struct Served {
     pub admin: Option<Bound>,
     /// The names by which a later process finds this server, if this server itself took over from another.
     pub names: Names,
-    /// The predecessor, which takes memory and listeners back if this process ends right away.
+    /// The previous server process, which takes memory and listeners back if this process ends soon after the takeover.
     pub before: Option<Predecessor>,
 }
 

@@ -19,7 +19,8 @@ pub struct GuestFiles {
     before: Places,
     after: Places,
     undone: Places,
-    /// For each report of the guest: the number of the NIC's interrupts that have arrived on each CPU.
+    /// Numbers of the NIC's interrupts that have arrived on each CPU: a list from before the run of `prove`, and a list
+    /// from after it.
     came: Vec<Vec<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Processors: how fast they respond, and which other work uses them.
+//! Checks of the processors: the speed at which they respond, and the other work that uses them.
 
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, field};
@@ -108,7 +108,8 @@ fn governor(host: &Host) -> Probed {
     for cpu in host.cpus()? {
         let path = format!("/sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
         last = match host.read(&path) {
-            // Some CPUs have no governor, for example in a virtual machine, whose host sets the speed.
+            // Some CPUs have no governor, for example those of a virtual machine, because the physical host sets their
+            // speed.
             Err(Unread::Absent(_)) if all > 0 => continue,
             read => read?,
         };

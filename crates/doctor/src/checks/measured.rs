@@ -41,12 +41,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The share of time by which gaps are judged. The gaps of at least the reported length take this share of the time, so
-/// one request in a thousand meets such a gap.
+/// The share of the time that the reported gaps take together. A gap is a time for which a busy thread was kept off its
+/// CPU. The reported length is that of the shortest of these gaps, so one request in a thousand meets a gap of at least
+/// this length.
 const SHARE: f64 = 0.001;
-/// Longest such gap on a CPU that is not noisy, in microseconds.
+/// Maximum reported gap length on a CPU that does not count as noisy, in microseconds.
 const GAP_US_MAX: f64 = 50.0;
-/// Measuring time for all CPUs together; it is divided among them, within the limits below.
+/// Measuring time for all CPUs together. Each CPU gets an equal part, within the limits of the next two constants.
 const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
 const ONE_CPU_MIN: Duration = Duration::from_millis(10);

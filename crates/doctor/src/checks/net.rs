@@ -14,7 +14,7 @@ pub(super) const CHECKS: &[Check] = &[
         expect: "the maximum packet rate rises until another CPU is fully used",
         needs: Needs::Root,
         undo: "set the old number of queues (the link is interrupted for a moment)",
-        source: "kernel: networking/scaling; Pelikan on T2A",
+        source: "kernel: networking/scaling; measurements of the cache server Pelikan on Google Cloud's T2A machines",
         probe: queues,
     },
     Check {

@@ -1,11 +1,11 @@
-//! `lab irq`: packets for other programs that the CPU of a worker receives.
+//! `lab irq`: a worker is delayed because its CPU receives the packets of other programs.
 //!
 //! ```text
 //!   network A                                network B
 //!   Flood, on the last CPU ── veth pair ──>  rx-0: rps_cpus = the worker's CPU, or another ──> Sink
 //!                                                    │ NET_RX
 //!   this network                                     v
-//!   Turns, pinned to the first CPU  <── waits while its CPU receives packets
+//!   Turns (the worker), pinned to the first CPU  <── waits while its CPU receives packets
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -38,25 +38,25 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 77, 2);
 const PORT: u16 = 9;
 /// The payload of a packet.
 const PACKET: [u8; 18] = [0; 18];
-/// Number of packets between two readings of the clock: as many as an interface delivers at once.
+/// Number of packets that are sent between two readings of the clock: the number that an interface delivers at once.
 const BATCH: u32 = 64;
 
 const SETTINGS: [&str; 2] = ["packets on another CPU", "packets on the worker's CPU"];
 const FIGURES: [&str; 4] = ["p50_us", "p99_us", "p999_us", "packets_per_s"];
 
-/// A receiver that never reads its packets.
+/// The work of the part that receives packets, but never reads them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sink {
     /// Time for which the receiver's socket stays open.
     pub time: Duration,
 }
 
-/// A sender of packets.
+/// The work of the part that sends packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flood {
-    /// The CPU that it is pinned to.
+    /// The CPU to which the sender is pinned.
     pub cpu: usize,
-    /// Time for which it sends.
+    /// Time for which the sender sends.
     pub time: Duration,
 }
 

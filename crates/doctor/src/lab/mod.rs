@@ -14,8 +14,8 @@
 //! - Everything that a lab creates outside its folder (control groups, networks, loop devices, settings) is recorded in
 //!   the [`ledger`] first. It is removed at the end and at a signal. If the lab is killed, the next lab
 //!   removes it.
-//! - A lab that cannot run on this host reports the reason ([`Unable::Host`]), and never shows another mechanism
-//!   instead.
+//! - A lab that cannot produce its mechanism on this host reports the reason ([`Unable::Host`]). It never produces
+//!   another mechanism instead.
 //! - The intervals of the differences decide whether the mechanism was shown. "Not shown" is a valid result.
 
 mod catalogue;

@@ -1,7 +1,7 @@
 //! A minimal server: requests arrive at random, and each takes some CPU time.
 //!
-//! A request's time counts from its arrival to its end, even if the thread was busy or stopped at the arrival. So every
-//! stop of the thread lengthens these times as it would for a client.
+//! A request's time counts from its arrival to its end, even if the thread was busy or stopped at the arrival. So a
+//! stop of the thread lengthens these times by as much as a client would observe.
 
 use std::time::{Duration, Instant};
 

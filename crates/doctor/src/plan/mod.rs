@@ -1,4 +1,4 @@
-//! The plan: the role of each CPU, with the reason. It depends only on the topology and on the caller's wishes.
+//! The CPU plan: the role of each CPU, with the reason. It depends only on the topology and on the caller's wishes.
 //!
 //! ```text
 //!   16 CPUs of one node, 16 queues at most, 2 processes of 5 workers and a storage thread each:

@@ -10,12 +10,13 @@
 //!      └────── two thirds ──────┘ six trials at most, then the caller must name a rate
 //! ```
 //! A trial is behind if the generator used more than half of a limit beyond which a measurement is invalid, or if too
-//! few requests got a reply. It is also behind if a given objective was broken. If every rate broke an objective, the
-//! highest rate that is not otherwise behind is chosen, since the change may be what meets the objective.
+//! few requests got a reply. It is also behind if an objective that the caller gave was broken. If every rate broke an
+//! objective, the highest rate that is not behind for another reason is chosen, because the change may be necessary to
+//! meet the objective.
 //!
 //! Invariants:
 //! - The chosen rate is never above half of the closed loop's rate, nor above any rate that was behind.
-//! - The chosen rate comes with its reason in words, for the reader of the proof.
+//! - The search also returns the reason for the chosen rate, in words, for the reader of the proof.
 
 use page::words::{duration, grouped, percent};
 

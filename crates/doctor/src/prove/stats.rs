@@ -1,10 +1,10 @@
 //! Confidence intervals from few rounds, by the bootstrap method.
 //!
-//! As many rounds as there are are drawn with replacement, many times, and the mean of each draw is computed. The
-//! interval is between two quantiles of these means. With few rounds the usual quantiles give too narrow an interval,
-//! because the draws underestimate the true spread. So the quantiles are chosen such that the interval of a mean of
-//! normally distributed values is as wide as that of Student's t-test (the expanded percentile interval of Hesterberg,
-//! "What Teachers Should Know About the Bootstrap", 2015, section 5.3).
+//! A draw takes n of the n rounds with replacement, and computes their mean. This is repeated many times. The interval
+//! is between two quantiles of these means. With few rounds the usual quantiles give too narrow an interval, because
+//! the draws underestimate the true spread. So the quantiles are chosen such that the interval of a mean of normally
+//! distributed values is as wide as that of Student's t-test (the expanded percentile interval of Hesterberg, "What
+//! Teachers Should Know About the Bootstrap", 2015, section 5.3).
 
 use base::prng::Prng;
 use serde::{Deserialize, Serialize};

@@ -43,7 +43,7 @@ pub(super) enum JournalRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalStep {
     pub step: SettingStep,
-    /// The file's content after the write, if the run got that far.
+    /// The file's content after the write; `None` if the journal does not record the write.
     pub now: Option<String>,
     pub is_undone: bool,
 }

@@ -9,7 +9,7 @@
 //!            └── undo works after a crash at any of these instants ─┘
 //!                                                      │  now == old: undo has nothing to do
 //!                                                      │  now == new: undo writes the old value
-//!                                                      └─ otherwise: another program changed it; left, unless forced
+//!                                                      └─ otherwise: another program changed it; undo needs --force
 //! ```
 //!
 //! Invariants:

@@ -1,4 +1,4 @@
-//! The settings to write for each check whose remedy consists of settings.
+//! The table of the checks whose remedy consists of settings, with the settings that the doctor writes for each.
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
@@ -7,18 +7,18 @@ use crate::host::{Host, Unread};
 use crate::plan::{CpuPlan, Role, Wanted, mask, plan};
 use crate::topology::Topology;
 
-/// A setting of a remedy.
+/// A setting that a remedy writes.
 pub(super) struct Wish {
     pub new: Setting,
-    /// The setting that undoes this one, if writing the old value is not enough.
+    /// The setting to write for the undo, if writing the old value back does not restore the old state.
     pub back: Option<Setting>,
 }
 
 type Wishes = Result<Vec<Wish>, Unread>;
 
-/// The source of a remedy's settings.
+/// The way in which the doctor determines the settings of a remedy.
 enum How {
-    /// Sysctls by name, with fixed values.
+    /// Sysctls with fixed values: each sysctl's name, and its value.
     Sysctls(&'static [(&'static str, &'static str)]),
     /// A function that derives the settings from the host.
     Made(fn(&Host) -> Wishes),
@@ -141,7 +141,7 @@ fn conntrack(host: &Host) -> Wishes {
     Ok(vec![doubled(host, "net.netfilter.nf_conntrack_max", 1 << 24)?])
 }
 
-/// Sets the number of queues that the plan has.
+/// Sets the interface's number of queues to that of the plan.
 fn channels(host: &Host) -> Wishes {
     let plan = planned(host)?;
     let (Some(nic), Some(queues)) = (plan.nic, plan.queues) else {
@@ -155,8 +155,8 @@ fn channels(host: &Host) -> Wishes {
     Ok(names.iter().map(|name| one(&path(name), queues)).collect())
 }
 
-/// Time in microseconds for which an interface waits for more packets. It is short compared with a request, but avoids
-/// an interrupt per packet.
+/// Time for which an interface waits for more packets before it interrupts, in microseconds. It is short compared with
+/// a request's time, but avoids an interrupt per packet.
 const WAIT_US: u64 = 8;
 
 fn coalesce(host: &Host) -> Wishes {

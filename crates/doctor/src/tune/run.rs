@@ -93,7 +93,7 @@ fn outcome(step: &SettingStep, now: String) -> StepOutcome {
 }
 
 /// Undoes the steps of a run, the last first. `boot` identifies the current boot of the host. With `force`, steps are
-/// undone even if the file was changed by others or the host was rebooted since.
+/// undone even if another program has changed the file or the host was rebooted since.
 ///
 /// # Errors
 /// A message, if the journal cannot be written. Another call can undo the remaining steps.

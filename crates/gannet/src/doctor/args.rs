@@ -21,12 +21,12 @@ pub fn root() -> Arg {
     )
 }
 
-/// Returns the failure of a subcommand that could not examine the host. `lines` are the reasons.
+/// Returns the failure of a doctor subcommand that could not do its work. `lines` are the reasons.
 pub fn failed(lines: Vec<String>) -> Failure {
     Failure::Code(3, lines)
 }
 
-/// Returns the host to check, if the folder of `--root` and the process of `--pid` exist.
+/// Returns the host to check, or an error if the directory of `--root` or the process of `--pid` does not exist.
 pub fn target(matches: &ArgMatches, window: Duration) -> Result<CheckTarget, Failure> {
     let target = CheckTarget {
         root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),

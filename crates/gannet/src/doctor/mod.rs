@@ -1,7 +1,8 @@
 //! `gannet doctor`: checks this host, explains a check, compares two reports, plans CPUs, applies and undoes settings,
 //! and proves their effect.
 //!
-//! Exit codes of a check: 0 no findings, 1 warnings, 2 a serious finding; 3 the host could not be checked.
+//! Exit codes of a check: 0 without findings, 1 with warnings, 2 with a serious finding, 3 if the host could not be
+//! checked.
 
 mod args;
 mod bundle;
@@ -21,7 +22,7 @@ use doctor::{Host, OptInActions, Report, checks, diff::diff, report, run as look
 use self::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
-/// Longest time for which counters are watched, in seconds.
+/// Maximum time between the two readings of the counters, in seconds.
 const SECONDS_MAX: u64 = 3600;
 
 /// The subcommand's arguments.

@@ -9,7 +9,7 @@ use doctor::{CheckTarget, CpuPlan, Host, OptInActions, Topology, Wanted};
 use super::args::{failed, pid, read_named, root, target};
 use crate::{Failure, print};
 
-/// Highest number of threads or queues.
+/// Highest number of threads or queues that the arguments accept.
 const COUNT_MAX: u64 = io::affinity::CPU_NUMBER_END as u64;
 
 /// The subcommand's arguments.
@@ -122,7 +122,7 @@ fn wanted(matches: &ArgMatches) -> Wanted {
     }
 }
 
-/// Describes the CPU plan of a host in words. If the host has no plan, returns the reason.
+/// Describes the CPU plan of a host in words, or returns the reason why the host has none.
 pub fn of_host(host: &Host) -> String {
     let topology = match Topology::read(host, None) {
         Ok(topology) => topology,

@@ -1,4 +1,5 @@
-//! `gannet doctor apply`, `undo` and `persist`.
+//! `gannet doctor apply`, `undo` and `persist`: write settings, restore the old values, and print files that set the
+//! values at each boot.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -109,13 +110,13 @@ pub fn words(why: String) -> Failure {
     failed(vec![why])
 }
 
-/// Returns the identifier of the host's boot.
+/// Returns the kernel's identifier of the current boot.
 pub fn boot(root: &Path) -> String {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
     text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// Returns the file tree given by the arguments.
+/// Returns the root directory of the host's files: `--root`, or `/`.
 pub fn root_of(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     let root = matches.get_one::<PathBuf>("root").expect("it has a default").clone();
     if root.is_dir() { Ok(root) } else { Err(words(format!("--root: {} is not a directory", root.display()))) }
@@ -150,7 +151,7 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
     let run = journal.run.clone();
     let timer = *matches.get_one::<u64>("timer").expect("it has a default");
     let is_network = drafted.steps.iter().any(|step| is_network(&step.new.path));
-    // Printed before the changes, because a change may cut off this terminal.
+    // Prints this before the changes, because a change may disconnect this terminal.
     if is_network && timer > 0 {
         start_timer(&root, &folder, &run, timer).map_err(words)?;
     }
@@ -177,7 +178,7 @@ fn drafted(matches: &ArgMatches, target: CheckTarget) -> Result<TunePlan, Failur
     Ok(drafted)
 }
 
-/// Returns whether a write to the file may cut off connected clients.
+/// Returns whether a write to the file may disconnect clients.
 fn is_network(path: &str) -> bool {
     ["/sys/class/net/", "/proc/irq/", "/ethtool/"].iter().any(|start| path.starts_with(start))
 }
@@ -259,8 +260,8 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
 /// Waits until the run is confirmed, for at most `time`. Returns whether it was confirmed. An unreadable journal does
 /// not count as a confirmation.
 fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
-    // Leaves the terminal's session, so that this process survives the terminal: no other process may be left to undo
-    // the changes.
+    // Leaves the terminal's session, so that this process does not end with the terminal. It may be the only process
+    // that can undo the changes.
     let _ = rustix::process::setsid();
     let begun = Instant::now();
     loop {
@@ -280,8 +281,8 @@ fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
     let _ = rustix::process::setsid();
     let parent = || rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
     loop {
-        // If the parent of this process differs from `process`, the original parent has ended, and its id may have been
-        // reused.
+        // `process` is the parent of this process. If the parent is another process now, `process` has ended, even if
+        // its id is in use again.
         let is_gone = parent() != Some(process);
         if RunLog::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
             return true;

@@ -1,4 +1,5 @@
-//! `gannet doctor watch`: shows switches, migrations, interrupts and waits live, by thread and by CPU.
+//! `gannet doctor watch`: shows context switches, migrations, interrupts and waits for a CPU live, by thread and by
+//! CPU.
 //!
 //! ```text
 //!   Counters ──two readings──> Grown ──> lines: host, CPUs, threads (the longest wait first)
@@ -16,7 +17,7 @@ use crate::screen::{self, ViewLine, Weight};
 use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
 use crate::{Failure, print};
 
-/// Highest number of threads shown: those with the most waiting, running and switches.
+/// Maximum number of threads shown: those that waited most, ran most and switched most.
 const THREADS_MAX: usize = 40;
 
 /// The subcommand's arguments.

@@ -10,7 +10,7 @@ use load::result::{AgentHost, RunResult};
 use super::compare::read_text;
 use crate::{Failure, print};
 
-/// Minimum length of a token in characters; shorter ones can be guessed.
+/// Minimum length of a token in characters; a shorter token could be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 /// Largest size of a token file in bytes.
 const TOKEN_BYTES_MAX: u64 = 4096;

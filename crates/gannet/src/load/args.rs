@@ -1,4 +1,4 @@
-//! The arguments of a run.
+//! Defines the command-line arguments of a load run and of a replay.
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 
@@ -49,7 +49,7 @@ pub fn add(command: Command) -> Command {
     files(view(agent::add(sampler(watching(requests(search(pace(target(command)))))))))
 }
 
-/// Adds the arguments for metrics and output, for runs of another tool's command line.
+/// Adds the arguments for TLS, metrics and output to the subcommand that runs another tool's command line.
 pub fn add_outcome(command: Command) -> Command {
     files(view(agent::add(watching(tls(command.next_help_heading("Target and connections"))))))
 }
@@ -67,7 +67,7 @@ pub fn add_replay(command: Command) -> Command {
         .arg(value("depth", "N", "Maximum of requests in flight on a connection [default: 64; 1 with --closed]"))
         .arg(value("limit", "N", "Maximum of requests from the trace"))
         .arg(flag("loop", "Repeat the trace; needs --duration or --limit"))
-        .arg(value("duration", "DURATION", "Maximum length of the run [default: to the end of the trace, 24h]"))
+        .arg(value("duration", "DURATION", "Maximum length of the run [default: the whole trace, at most 24h]"))
         .arg(value("warm-up", "DURATION", "Time before the measurement begins [default: 0s]"))
         .next_help_heading("Workload")
         .arg(value("format", "NAME", "Format: recorded, twitter or oracle-general [default: detected from the file]"))

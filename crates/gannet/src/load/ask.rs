@@ -1,4 +1,4 @@
-//! Converts arguments to a session. All faults are reported at once, each with its flag and remedy.
+//! Converts arguments to the description of a session. Reports all faults at once, each with its flag and remedy.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,11 @@ use crate::Failure;
 
 /// A run as the arguments describe it.
 pub struct LoadRun {
-    /// The session, without its sources.
+    /// The session's configuration, without the sources of its requests.
     pub job: Job,
     /// The workload.
     pub workload: Workload,
-    /// Notes about flags with a slightly different meaning here, one sentence each.
+    /// Notes about another tool's flags that have a slightly different meaning here, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Flags<'a> {
         self.read(name, str::parse)
     }
 
-    /// Returns a whole number.
+    /// Returns the flag's value as a whole number.
     pub fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| {
             text.replace('_', "")
@@ -82,26 +82,26 @@ impl<'a> Flags<'a> {
         })
     }
 
-    /// Returns a duration.
+    /// Returns the flag's value as a duration.
     pub fn span(&mut self, name: &str) -> Option<Duration> {
         self.time_span(name).map(|span| Duration::from_nanos(span.as_ns()))
     }
 
-    /// Returns a duration in the type that workloads use.
+    /// Returns the flag's value as a duration, in the type that workloads use.
     pub fn time_span(&mut self, name: &str) -> Option<TimeSpan> {
         let units =
             |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units)
     }
 
-    /// Returns a size in bytes.
+    /// Returns the flag's value as a size in bytes.
     pub fn size(&mut self, name: &str) -> Option<u64> {
         let units =
             |text: &str| text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|size| size.0)
     }
 
-    /// Returns a share, from 0 to 1.
+    /// Returns the flag's value, a percentage, as a share from 0 to 1.
     pub fn percent(&mut self, name: &str) -> Option<f64> {
         self.read(name, |text| {
             let value = text.strip_suffix('%').and_then(|digits| digits.trim().parse::<f64>().ok());
@@ -235,7 +235,7 @@ pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     }
 }
 
-/// Reads the flags for threads and their CPUs, for reconnects, and for TLS.
+/// Reads the flags for threads and their CPUs, for reconnects and for TLS.
 pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     pins(flags, workload);
     workload.threads = flags.whole("threads").unwrap_or(workload.threads);
@@ -246,7 +246,7 @@ pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     tls(flags, &mut workload.tls);
 }
 
-/// Reads the TLS flags. Any of them enables TLS, and each overrides `known`.
+/// Reads the TLS flags. Any of them enables TLS. Each overrides a setting of `known`, the TLS settings of the workload.
 fn tls(flags: &mut Flags<'_>, known: &mut Option<Tls>) {
     const TEXTS: [&str; 5] = ["tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-versions"];
     const SWITCHES: [&str; 3] = ["tls", "tls-insecure", "tls-no-resume"];
@@ -284,8 +284,8 @@ pub fn secured(settings: Option<&Tls>) -> Result<Option<TlsClient>, Vec<String>>
     client.map_err(|errors| errors.into_iter().map(|error| WorkloadFault::from(error).to_string()).collect())
 }
 
-/// Reads `--pin`. Without `--threads`, there is a thread for each CPU in the list. If there is a sampler without a CPU
-/// of its own, one CPU of the list is reserved for the sampler.
+/// Reads `--pin`. Without `--threads`, there is a thread for each CPU in the list. If the sampler has no separate CPU,
+/// a CPU of the list is reserved for it.
 fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     let text = |name: &str| flags.matches.try_get_one::<String>(name).ok().flatten();
     let for_sampler = usize::from(text("sampler").is_some() && text("sampler-cpu").is_none());
@@ -419,7 +419,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let usual = config_of(workload, mode, plan, duration_ns);
     let requests_max = flags.whole("requests");
     Config {
-        // If the number of requests is limited, all of them may be complete before a warm-up ends, so there is no
+        // If the number of requests is limited, the last reply could arrive before a warm-up ends. So such a run has no
         // warm-up by default.
         warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
         requests_max,
@@ -469,7 +469,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: SendPlan, duration_ns: 
     }
 }
 
-/// Reads the sampler's flags. By default, the sampler uses the CPU that follows those of the load threads in the list.
+/// Reads the sampler's flags. By default, the sampler uses the CPU that follows the load threads' CPUs in the list.
 fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
     let rate = flags.parsed::<Rate>("sampler")?;
     let target = flags.parsed("sampler-target").or_else(|| bulk.targets.first().cloned())?;

@@ -46,7 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&compare::text(&results))
 }
 
-/// Adds its file's name to each result whose name another result has too.
+/// Makes names unique: if several results have the same name, adds the name of its file to each of them.
 fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
     let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
     for ((result, path), name) in results.iter_mut().zip(paths).zip(&names) {

@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Returns the rate within the objectives of each result, by machine type.
+/// Returns for each machine type the request rate that met the objectives in its result.
 fn rates(matches: &ArgMatches) -> Result<BTreeMap<String, f64>, Failure> {
     let mut rates = BTreeMap::new();
     let mut faults = Vec::new();

@@ -50,7 +50,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-/// Returns the subcommand's arguments under `name`.
+/// Defines the subcommand `name`, with its arguments.
 pub fn command(name: &'static str) -> Command {
     let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
                   rediss:// over TLS";
@@ -121,7 +121,7 @@ fn ended(outcome: &CopyOutcome) -> Result<(), Failure> {
     if lines.is_empty() { Ok(()) } else { Err(Failure::Code(BROKEN, lines)) }
 }
 
-/// Parses arguments and collects the errors in them.
+/// A reader of the arguments, which collects the errors in them.
 struct ArgReader<'a> {
     matches: &'a ArgMatches,
     faults: Vec<String>,
@@ -214,7 +214,7 @@ fn job(matches: &ArgMatches) -> Result<CopyJob, Failure> {
     })
 }
 
-/// Returns the TLS material for servers whose addresses use TLS; reports every error with its remedy.
+/// Returns the TLS certificates and keys for servers whose addresses use TLS. Reports every error with its remedy.
 fn reached_by(matches: &ArgMatches, from: &CopyEndpoint, to: &ServerAddress) -> Result<Option<TlsClient>, Vec<String>> {
     let servers = [if let CopyEndpoint::Server(server) = from { Some(server) } else { None }, Some(to)];
     let secured: Vec<&ServerAddress> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();

@@ -7,7 +7,7 @@
 //!   cost      requests per dollar          versus    two servers, alternating, with ratios
 //!   self_test capacity of this host        tool      other tools' command lines and files
 //!   migrate   copies keys to another server; `gannet migrate`
-//!   recipe    what a result stores to repeat its run       rerun    a result's run once more
+//!   recipe    the data with which a run can be repeated    rerun    repeats the run of a result
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    requests of clients, as a trace
 //!   stop      Ctrl-C ends the run          started   a server that a run starts and ends
@@ -80,7 +80,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Performs, for another subcommand, a run of `gannet load` with the flags in `words`. Prints nothing.
+/// Runs `gannet load` with the flags in `words`, for another subcommand. Prints nothing.
 pub fn one(words: &[String], run_control: &RunControl) -> Result<RunResult, Failure> {
     let command = args::add(Command::new("load")).no_binary_name(true);
     let matches = command.try_get_matches_from(words).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Converts a workload's arrivals to the engine's plan.
+//! Converts the description of a workload's arrivals to the plan of the load engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use load::schedule::{Instants, RateShape, SendPlan, Spacing};
 use load::workload::model::{Arrivals, Pace};
 use trace::{Selection, TracePace};
 
-/// Returns the plan of `pace`; `kind`, if given, replaces its arrivals.
+/// Returns the plan of `pace`. If `kind` is given, it replaces the kind of arrivals in `pace`.
 pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<SendPlan, String> {
     match kind {
         Some("poisson") => return Ok(SendPlan::poisson()),

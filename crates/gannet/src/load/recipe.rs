@@ -1,4 +1,4 @@
-//! The recipe in a result: the workload and the flags that repeat its run.
+//! Writes and reads the recipe in a result: the workload and the flags with which the run can be repeated.
 //!
 //! ```text
 //!   result.workload   a workload file's text: requests, servers, seed
@@ -20,7 +20,7 @@ use load::workload::units::Share;
 use super::compare::read_text;
 use crate::Failure;
 
-/// Flags that a result stores as they were given.
+/// Flags that a result stores with the user's text.
 const KEPT: [&str; 14] = [
     "slo",
     "assert",
@@ -55,7 +55,7 @@ pub fn workload(path: &Path) -> Result<Workload, Failure> {
         .map_err(|faults| Failure::Failed(faults.iter().map(ToString::to_string).collect()))
 }
 
-/// Returns the workload with the pace of `config`.
+/// Returns the workload with the pace that the run really has, according to `mode` and `config`.
 pub fn in_force(workload: &Workload, mode: &Mode, config: &Config) -> Workload {
     let known = match &workload.pace {
         Pace::Open { rate_per_s, .. } => *rate_per_s,

@@ -120,7 +120,7 @@ fn tape(asked: &RecordRun, path: &Path) -> Result<Tape, Failure> {
     Tape::create(path, &header, asked.lines).map_err(|error| Failure::Failed(vec![error.to_string()]))
 }
 
-/// The progress display of a recording, and the time limit of the recording.
+/// The state of a recording's progress lines, and the recording's time limit.
 struct Teller {
     quiet: bool,
     started: Instant,

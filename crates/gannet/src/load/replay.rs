@@ -110,11 +110,10 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
         .map_err(|error| Failure::Failed(vec![format!("cannot start the thread that reads the trace ({error})")]))
 }
 
-/// Adds remarks on figures that the trace affects to the result.
+/// Adds notes to the result about figures that the trace affects.
 fn tell(feed: &Feed, result: &mut RunResult) {
     feed.close();
-    // If the replay runs at another speed than the trace was recorded at, the trace's faults have not been reported
-    // yet.
+    // The engine reports faults of a trace only if the trace determines the instants of the requests.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
         result.partial = Some(fault);
     }

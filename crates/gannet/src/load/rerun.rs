@@ -1,6 +1,6 @@
-//! `gannet load rerun RESULT.json`: the workload and the flags of a result's recipe, run once more.
+//! `gannet load rerun RESULT.json`: repeats the run of a result, with the workload and the flags of its recipe.
 //!
-//! Flags of the command line override those of the recipe.
+//! Flags on the command line override those of the recipe.
 
 use std::path::Path;
 
@@ -41,7 +41,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     session::run(&matches)
 }
 
-/// Returns the path if its name ends with `.json`, by which a result is distinguished from a workload file.
+/// Returns the path if it ends with `.json`; otherwise an error, because the file may be a workload instead of a
+/// result.
 fn as_json(path: &str) -> Result<&str, Failure> {
     if path.ends_with(".json") {
         return Ok(path);

@@ -1,4 +1,4 @@
-//! `gannet load --target ...`: prefill, session, files, exit code.
+//! `gannet load --target ...`: prefills the server, runs the session, writes the files, and determines the exit code.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub fn one(
     }
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| {
-        // The sampler draws its requests as the workload's first thread does.
+        // The sampler's requests are drawn in the same way as those of the workload's first thread.
         let thread = match place.stream {
             LoadStream::Bulk => place.thread,
             LoadStream::Sampler => 0,
@@ -114,7 +114,7 @@ fn by<'a>(
     move |config, control| fleet.run(config, control, workload, kind)
 }
 
-/// Converts the error of an engine that could not run.
+/// Converts an error of the load engine to a failure.
 pub fn failed(error: Error) -> Failure {
     Failure::Failed(error.to_string().lines().map(str::to_owned).collect())
 }
@@ -219,8 +219,8 @@ fn prefill(
     Ok(())
 }
 
-/// Sends store requests until the traffic source has no more, and returns the number of stores. `requests` is the
-/// expected number of requests, if known. `go` sends them.
+/// Sends store requests until the traffic source has no more, by calling `go`. Returns the number of stores. `requests`
+/// is the expected number of requests, if known.
 pub fn stored(
     config: Config,
     requests: Option<u64>,
@@ -303,7 +303,7 @@ pub fn of_round(path: &Path, round: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns the exit code; invalid figures have priority.
+/// Returns the failure with the run's exit code, if it is not 0. Invalid figures have priority over other reasons.
 pub fn ended(result: &RunResult) -> Result<(), Failure> {
     if let Some(cause) = &result.invalid {
         return Err(Failure::Code(GENERATOR_LIMITED, vec![format!("INVALID: {cause}")]));

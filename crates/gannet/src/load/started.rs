@@ -1,4 +1,4 @@
-//! A server that is started for a run and ended afterwards.
+//! Starts a server for a run, and ends it afterwards.
 
 use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};

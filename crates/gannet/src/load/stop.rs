@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: end the run, and keep its results so far.
+//! Handles Ctrl-C and SIGTERM: they end the run, and its results so far are written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

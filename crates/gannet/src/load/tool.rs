@@ -1,7 +1,7 @@
 //! `gannet load aerospike|memtier|rpc-perf|mc-crusher`: runs other tools' command lines and files unchanged.
 //!
-//! Arguments with a slightly different meaning are reported on standard error. Arguments without an equivalent are
-//! refused.
+//! An argument that has a slightly different meaning here is reported on standard error. An argument without an
+//! equivalent is refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,7 +200,7 @@ fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
     Ok(mapped)
 }
 
-/// Returns the session of the tool's run.
+/// Returns the session that corresponds to the tool's command line or file.
 fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<LoadRun, Failure> {
     let (workload, run) = (&mapped.workload, &mapped.run);
     let mode = mode(workload, run);

@@ -1,4 +1,4 @@
-//! `gannet load versus --a CMD --b CMD`: alternates two servers at the same address, round by round.
+//! `gannet load versus --a CMD --b CMD`: compares two servers, which run alternately at the same address in each round.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     stop::run_control(&run_control)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // The sides take turns at being first, so that neither always runs on a warmer machine.
+        // The order alternates from round to round, so that no side always runs second, on a warmer machine.
         let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
         for side in order {
             if run_control.is_stopped() {
@@ -106,8 +106,8 @@ fn round(
     server.end();
     let counts = &result.figures.counts;
     let per_request = used.map(|ns| ns as f64 / (counts.answered + counts.warm_up).max(1) as f64);
-    // A prefill and the trials of a search also cost server CPU. Only a plain run without a prefill consists of counted
-    // requests only.
+    // The server's CPU time includes a prefill and the trials of a search, whose requests are not in the result's
+    // count. So the CPU time per request is only known for a run without both.
     let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
     Ok(VersusRound { result, server_cpu_ns: per_request.filter(|_| is_plain) })
 }

@@ -1,4 +1,4 @@
-//! Output during a run: one overwritten line in a terminal, plain lines in a log.
+//! Prints progress during a run: a line that is overwritten in a terminal, or separate lines in a log.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ const PLAIN_PERIOD: Duration = Duration::from_secs(2);
 /// Time between two updates of the line in a terminal.
 const LINE_PERIOD: Duration = Duration::from_millis(200);
 
-/// The display on standard error.
+/// The progress display on standard error.
 pub struct Screen {
     quiet: bool,
     terminal: bool,
-    /// Number of characters of the line that is now in the terminal.
+    /// Length of the progress line that the terminal shows at present, in characters.
     width: usize,
     shown: Option<Instant>,
     /// Time between two plain lines of progress.
@@ -28,7 +28,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Creates a display; a `quiet` one prints nothing.
+    /// Creates a display. If `quiet` is true, it prints nothing.
     pub fn new(quiet: bool) -> Self {
         Self { quiet, terminal: std::io::stderr().is_terminal(), width: 0, shown: None, period: PLAIN_PERIOD }
     }
@@ -38,7 +38,7 @@ impl Screen {
         Self { period, ..self }
     }
 
-    /// Prints a permanent line.
+    /// Prints a line that is not overwritten.
     pub fn line(&mut self, text: &str) {
         if self.quiet {
             return;
@@ -86,7 +86,7 @@ impl View for Screen {
 
 /// A view that prints a line for each interval on standard output, in the format of the tool whose command line is run.
 pub struct Spoken<'a> {
-    /// Intervals that were printed.
+    /// The formatter of the intervals, which records those that have been printed.
     pub intervals: Intervals,
     /// Progress display on standard error.
     pub screen: &'a mut Screen,

@@ -1,6 +1,6 @@
 //! Parses whole numbers as C does.
 
-/// Parses `text` as C's `atoi` does, and returns whether the number is the whole text.
+/// Parses `text` as C's `atoi` does. Returns the number, and true if the number is the whole text.
 pub fn number(text: &str) -> (i64, bool) {
     let body = text.trim_start();
     let (negative, digits) = match body.as_bytes().first() {

@@ -1,6 +1,6 @@
-//! memcached's flags, one object each: the parser, the output of `-h` and the page in `docs/` use them.
+//! The table of memcached's flags. The parser, the output of `-h` and the page in `docs/` all use this table.
 //!
-//! A flag that is not listed here does not exist. The description of a flag is used both by `-h` and by the page.
+//! The program accepts only flags of the table. Both `-h` and the page print a flag's description.
 
 use std::fmt::Write;
 
@@ -13,13 +13,13 @@ use super::suboptions::{SUBOPTIONS, Suboption, Use};
 pub enum Argument {
     /// The flag takes no argument.
     None,
-    /// An optional value, which has no effect.
+    /// The flag accepts a value, which has no effect.
     Optional(&'static str),
-    /// A required value.
+    /// The flag requires a value.
     Needed(&'static str),
 }
 
-/// One flag.
+/// A flag of memcached.
 #[derive(Debug)]
 pub struct Flag {
     /// Its letter.

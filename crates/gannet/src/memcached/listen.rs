@@ -11,7 +11,7 @@ pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal
     let mut addresses = Vec::new();
     let mut add = |found: Vec<SocketAddr>| {
         for address in found {
-            // The kernel chooses different ports, so the same address may occur again.
+            // An address with port 0 may occur several times, because the kernel chooses another port for each.
             if address.port() == 0 || !addresses.contains(&address) {
                 addresses.push(address);
             }

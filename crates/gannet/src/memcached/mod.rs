@@ -4,8 +4,8 @@
 //!   arguments ── getopt ──> flags in order ── translate ──> Settings  ── plan ──> the server, as for `gannet serve`
 //!                                                       └─> Process: user, pid file, background, limits
 //! ```
-//! Invariants: every flag either corresponds to a setting, or changes the process before its second thread starts. Exit
-//! codes are memcached's.
+//! Every flag either corresponds to a setting, or changes the process before its second thread starts. Exit codes are
+//! the same as memcached's.
 
 mod atoi;
 pub mod flags;
@@ -80,9 +80,9 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     ended
 }
 
-/// Raises the limit of open files as far as the connections need and the system allows. In memcached, the limit of
-/// connections includes its own descriptors. So if this server's descriptors do not fit the limit of open files, the
-/// number of connections is lowered.
+/// Raises the limit of open files as far as the connections need and the system allows. If the connections and this
+/// server's other descriptors together exceed the limit, lowers the number of connections. (memcached's limit of
+/// connections includes its other descriptors, so memcached needs a descriptor for each connection only.)
 fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> {
     let settings = &mut translation.settings;
     let wanted = settings.maxconns.explicit().unwrap_or(0);

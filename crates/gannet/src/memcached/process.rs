@@ -1,12 +1,12 @@
 //! memcached's flags that change the process itself: background, user, pid file and limits.
 //!
 //! ```text
-//!   started ── -d? ──> starts itself again, detached ──> waits for a byte on its standard output ──> ends
+//!   process ── -d? ──> starts itself again, detached ──> waits for a byte on that process's output ──> ends
 //!                            │ limits, user, settings, server
 //!                            └─ clients can connect: pid file, port file, the byte, standard streams to /dev/null
 //! ```
-//! A process with threads cannot be forked safely, so a new process is started. Everything here happens before the
-//! second thread starts, because the kernel stores the user per thread.
+//! A process with threads cannot be forked safely, so the program is started as a new process. The user is changed
+//! before the second thread starts, because the kernel stores the user per thread.
 
 use std::fs;
 use std::io::Read;
@@ -26,7 +26,7 @@ const DETACHED: &str = "GANNET_DETACHED";
 /// Environment variable with the name of a file for the server's ports.
 const PORT_FILE: &str = "MEMCACHED_PORT_FILENAME";
 
-/// Settings of memcached's flags that change this process.
+/// The settings of memcached's flags that change the process itself.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// User to run as, if root starts the process.
@@ -120,7 +120,7 @@ impl Process {
             .map_err(|error| (code::SYSTEM, format!("-u: cannot switch to the user {name} ({error})")))
     }
 
-    /// Reports to the waiting process that clients can connect to `addrs`.
+    /// Writes the pid file and the port file, and reports to the waiting process that clients can connect to `addrs`.
     pub fn up(&self, addrs: &[ListenAddr]) {
         if let Some(path) = std::env::var_os(PORT_FILE) {
             write_ports(Path::new(&path), addrs);
@@ -143,12 +143,12 @@ impl Process {
         rustix::stdio::dup2_stdin(&null)?;
         let waits = rustix::io::dup(rustix::stdio::stdout())?;
         rustix::stdio::dup2_stdout(&null)?;
-        // The waiting process may have ended already.
+        // Ignores an error, because the waiting process may have ended already.
         let _ = rustix::io::write(&waits, b"\n");
         Ok(())
     }
 
-    /// Cleans up after the server has ended.
+    /// Removes the pid file after the server has ended.
     pub fn end(&self) {
         if let Some(path) = self.pid_file.as_ref().filter(|_| self.daemon)
             && let Err(error) = fs::remove_file(path)

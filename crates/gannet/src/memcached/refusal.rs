@@ -4,11 +4,11 @@
 pub mod code {
     /// The command line is invalid.
     pub const USAGE: u8 = 64;
-    /// There is no such user.
+    /// The user does not exist.
     pub const NO_USER: u8 = 67;
-    /// The operating system refuses.
+    /// The operating system refused an operation.
     pub const SYSTEM: u8 = 71;
-    /// Anything else.
+    /// All other errors.
     pub const FAILED: u8 = 1;
 }
 

@@ -1,8 +1,8 @@
-//! The options of `-o`, one object each.
+//! The table of memcached's extended options (`-o`).
 
 use base::nearest::nearest;
 
-/// The values of an option.
+/// The values that an option accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
     /// No value.
@@ -31,7 +31,7 @@ pub enum Use {
     Refused(&'static str),
 }
 
-/// One option.
+/// An extended option of memcached.
 #[derive(Debug)]
 pub struct Suboption {
     /// The option's name.
@@ -49,7 +49,7 @@ const FLASH: Use = Use::Refused("external storage");
 const TLS: Use = Use::Refused("TLS");
 const PROXY: Use = Use::Refused("a proxy");
 
-/// All options. Their bounds are memcached's.
+/// All options. The bounds of their values are the same as memcached's.
 pub static SUBOPTIONS: [Suboption; 71] = [
     option("maxconns_fast", Use::AsIs("A connection above the limit is always closed at once.")),
     option("no_maxconns_fast", Use::Ignored(Takes::Nothing)),

@@ -42,9 +42,9 @@ pub enum CommandLine {
 pub struct Translation {
     /// The settings.
     pub settings: Settings,
-    /// The flag that each setting comes from.
+    /// The flag by which each setting was set.
     pub origins: Origins,
-    /// The changes to this process.
+    /// The flags that change this process.
     pub process: Process,
     /// Warnings, such as flags without effect, one sentence each.
     pub warnings: Vec<String>,
@@ -77,7 +77,7 @@ pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refu
     reading.finish()
 }
 
-/// The command line as far as it has been read.
+/// The part of the command line that has been read so far.
 struct PartialCommandLine {
     settings: Settings,
     origins: Origins,
@@ -89,7 +89,7 @@ struct PartialCommandLine {
     socket: Option<String>,
     memory_mib: i64,
     item_bytes: i64,
-    /// The protocol of `-B`.
+    /// The protocol that `-B` selects.
     protocol: Option<String>,
 }
 

@@ -27,10 +27,11 @@ const MEMCACHED_FLAGS: [(&str, &str); 14] = [
     ("B", "nothing: every port accepts the text and meta protocols"),
 ];
 
-/// The flag that discards the contents of a memory file. It is not a setting, because it must be given each time.
+/// The flag that discards the contents of a memory file. It is not a setting of the configuration file, where it would
+/// discard the contents at every start.
 pub const FILE_RESET: &str = "file-reset";
 
-/// The flag that discards the contents of flash devices. It is not a setting, for the same reason.
+/// The flag that discards the contents of flash devices. It is not a setting, for the same reason as [`FILE_RESET`].
 pub const FLASH_RESET: &str = "flash-reset";
 
 /// The flag with which a new process takes over from the running server. It is not a setting, because both processes
@@ -83,7 +84,7 @@ pub fn command() -> Command {
     serve
 }
 
-/// Hides an argument that is defined only for a clear error message.
+/// Hides an argument that is defined only so that its use has a clear error message.
 fn hidden(arg: Arg) -> Arg {
     arg.hide(true).num_args(0..=1).action(ArgAction::Append).allow_hyphen_values(true)
 }

@@ -108,13 +108,13 @@ fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, V
     }
 }
 
-/// Reads the settings again; reports all faults.
+/// A function that reads the settings again, and returns all faults if there are any.
 pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<ConfigFault>> + Send>;
 
 /// The exit code if access to the mapped memory file fails (SIGBUS).
 const BUS_ERROR_CODE: i32 = 74;
 
-/// The parts of a server in this process.
+/// The input of [`host`]: the plan of the server, and the functions that depend on the subcommand.
 pub struct Hosted {
     /// The plan that the server starts with.
     pub plan: Plan,
@@ -122,7 +122,7 @@ pub struct Hosted {
     pub origins: Origins,
     /// Reads the settings again, for a reload.
     pub read: Reread,
-    /// Called when clients can connect.
+    /// Function that is called once, when clients can connect.
     pub up: Box<dyn FnOnce(&Running)>,
     /// The exit code if an address cannot be bound.
     pub bind_code: u8,
@@ -191,8 +191,8 @@ fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
         .map_err(|error| failed([format!("cannot handle signals: {error}")]))
 }
 
-/// Locks the process's memory if the settings request that. Each page is locked at its first use, because the reserved
-/// address space is larger than the memory in use. If the kernel refuses, the server runs without locked memory.
+/// Locks the process's memory if the settings request that. Each page is locked at its first use, because locking the
+/// whole reserved address space would exceed the memory. If the kernel refuses, the server runs without locked memory.
 fn lock_memory(plan: &Plan) {
     if plan.resolved.lock
         && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)

@@ -1,4 +1,4 @@
-//! One reading of a server, from two pages of its admin port.
+//! Takes one reading of a server's figures, from two pages of its admin port.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ pub enum Of<'n> {
 
 /// An entry in a list of hot keys.
 pub struct Leader {
-    /// The name as the server reports it.
+    /// The key or prefix, as the server reports it.
     pub name: String,
     /// Number of requests or bytes.
     pub amount: u64,

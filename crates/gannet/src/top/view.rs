@@ -12,12 +12,12 @@ const LISTS: [(&str, &str); 5] = [
     ("prefixes", "hot prefixes"),
     ("missed-prefixes", "missed prefixes"),
 ];
-/// Number of names shown in a list.
+/// Maximum number of entries shown in a list.
 const NAMES: usize = 8;
 /// Minimum number of columns of a list.
 const LIST_COLUMNS_MIN: usize = 24;
 
-/// Rates between two readings.
+/// Two readings, from which rates are computed.
 struct Rates<'r> {
     now: &'r ServerFigures,
     before: Option<&'r ServerFigures>,

@@ -7,10 +7,10 @@
 //!     settings alternate: the three engines, or one engine under several values of a kernel setting
 //! ```
 //!
-//! Modelled on the simulator of an article on stalls of a graph store (2013): 25 GB of garbage and 25 GB in use on 48
-//! GB, with files of 10 MB that are mapped, created and swapped. Here the sizes depend on the available memory. That
-//! host had memory zones of different sizes. Instead of those, the lab scans the garbage continuously and has more
-//! memory in use.
+//! The lab is modelled on a simulator that an article of 2013 on stalls of a graph store describes. The simulator had
+//! 25 GB of garbage and 25 GB in use on a host with 48 GB, and created, mapped and replaced files of 10 MB. In the lab,
+//! the sizes depend on the available memory. The article's host had memory zones of different sizes. To produce the
+//! same stalls without such zones, the lab reads the garbage continuously and has more data in use.
 
 mod cause;
 mod engine;
@@ -272,7 +272,7 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<LabOutcome, Unable> {
 fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     let last = outcome.settings.len() - 1;
     let is_engines = bench.file.is_none();
-    // The last engine (files) is expected to be slower. Of a setting's values, any may be.
+    // Of the engines, the last (files) is expected to be slower. Of a kernel setting's values, any may be slower.
     let clear: Vec<String> = outcome
         .compared
         .iter()

@@ -1,10 +1,12 @@
-//! The change under test. It is applied and undone between measurements, and stays only if the operator requested that.
+//! Applies and undoes the change under test. After the last measurement, the change stays only if the operator
+//! requested that.
 //!
 //! ```text
-//!   apply: journal ─> guard ─> write      the guard is a process that undoes the run if this process ends
-//!   undo:  undo ─> the guard notices it and ends
-//!   keep:  confirm ─> the guard ends; `gannet doctor undo RUN` undoes the run later
+//!   apply: create the journal ─> start the guard ─> write the settings
+//!   undo:  write the old settings ─> the guard notices the undo and ends
+//!   keep:  confirm the run ─> the guard ends; `gannet doctor undo RUN` undoes the run later
 //! ```
+//! The guard is a process that undoes the change if this process ends.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -45,7 +47,7 @@ impl HostSettings {
         let mut journal = Journal::begin(&self.folder, &tune::boot(&self.root))?;
         let guard = tune::start_guard(&self.root, &self.folder, &journal.run)?;
         let settled = apply(&self.root, &mut journal, &self.draft, &mut |_| {});
-        // From here on, there may be a change that must be undone.
+        // Any later failure may leave settings changed, so `applied` is set now, for the undo.
         self.applied = Some(Applied { journal, guard });
         match settled?.iter().find_map(refused) {
             Some(why) => Err(format!("it cannot be applied here: {why}")),
@@ -66,7 +68,7 @@ impl HostSettings {
             outcome => refusal(outcome).map(|why| format!("{}: {why}", step.step.new.path)),
         });
         match stuck {
-            // The guard continues to try after this process has ended.
+            // The guard tries to undo the run again when this process has ended.
             Some(why) => Err(format!("run {run} was not undone ({why}); see `gannet doctor undo {run}`")),
             None => {
                 let _ = applied.guard.wait();
@@ -123,7 +125,7 @@ impl HostChange {
         }
     }
 
-    /// Keeps the change after this process ends. Returns a sentence that says so.
+    /// Confirms the change, so that it stays when this process ends. Returns a sentence for the report.
     pub fn keep(&mut self) -> Result<String, String> {
         self.set(Side::Changed)?;
         match self {
@@ -159,7 +161,7 @@ mod tests {
         std::fs::read_to_string(root.join(&PATH[1..])).unwrap().trim().to_owned()
     }
 
-    /// A change of a tree's setting from 60 to 1.
+    /// Returns the directory of a captured host, and a change of a setting in it from 60 to 1.
     fn change(name: &str) -> (PathBuf, HostChange) {
         let root = std::env::temp_dir().join(format!("gannet-change-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);

@@ -1,7 +1,7 @@
-//! A measurement of the server's real traffic, from the difference between two readings of its counters.
+//! Measures a server under its real traffic, by the difference between two readings of its counters.
 //!
 //! ```text
-//!   admin port ──/histograms.json──> times by bucket ── seconds later ──> again; the difference is the measurement
+//!   admin port ──/histograms.json──> counts by time ── seconds later ──> counts by time; their difference
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use super::trial::settle;
 use crate::Failure;
 use crate::top::page;
 
-/// Minimum number of requests in a measurement: with fewer, a p999 is the time of a single request.
+/// Minimum number of requests in a measurement. With fewer requests, the p999 is the time of a single request.
 const REQUESTS_MIN: u64 = 2_000;
-/// Largest allowed difference between the request rates of the two sides of a round.
+/// Maximum relative difference between the request rates of a round's two sides, for the round to count.
 pub const RATE_APART_MAX: f64 = 0.1;
 /// Parts of a request's time in the server: each part's name, and the ids of its p999 and its p99 figures.
 const PARTS: [(&str, &str, &str); 3] = [
@@ -39,7 +39,7 @@ pub struct Live {
     pub seconds: u64,
 }
 
-/// Counts of requests by the upper bound of their bucket, in nanoseconds.
+/// Numbers of requests by the upper bound of their histogram bucket, in nanoseconds.
 type Buckets = BTreeMap<u64, u64>;
 
 impl Live {
@@ -97,7 +97,7 @@ fn quantile(times: &Buckets, share: f64) -> Option<u64> {
     })
 }
 
-/// Returns the reason why a round does not count because the traffic of its sides differs; otherwise `None`.
+/// Returns the reason why a round does not count, if the request rates of its two sides differ too much.
 pub fn apart(before: &Measured, changed: &Measured) -> Option<String> {
     let rate = |side: &Measured| side.figures.get("answers_per_s").copied().filter(|rate| *rate > 0.0);
     let (a, b) = (rate(before)?, rate(changed)?);

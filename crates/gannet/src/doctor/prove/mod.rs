@@ -2,14 +2,15 @@
 //! change.
 //!
 //! ```text
-//!   change     --remedy ID, --set NAME=VALUE or --pin CPUS ─> change      journaled, guarded, undone
-//!   server     started for the proof, or running           ─> trial       requests from `gannet load`'s engine
-//!              running, under its own traffic              ─> live        its own histograms, twice
+//!   change     --remedy ID, --set NAME=VALUE or --pin CPUS ─> change      applies and undoes the change
+//!   server     started for the proof, or already running   ─> trial       sends requests by `gannet load`'s engine
+//!              running, under its real traffic (--live)    ─> live        reads the server's histograms twice
 //!   rounds     both sides, in an order drawn from the seed ─> doctor::prove: intervals, verdict
 //!   output     text, JSON, one HTML page                   ─> page
 //! ```
-//! With --root the settings are those of a file tree; requests and kernel counters are always this host's. However the
-//! command ends (a failed round, Ctrl-C, a crash), the host is restored; only a change that helped stays.
+//! With --root, the settings are files below that directory; requests and kernel counters are always those of this
+//! host. The host is restored however the command ends: after a failed round, Ctrl-C or a crash. Only a change that
+//! helped may stay.
 
 mod change;
 mod live;
@@ -43,7 +44,7 @@ use change::{HostChange, HostSettings};
 use live::{Live, apart};
 use trial::{Bench, settle};
 
-/// The exit code of a change without a proven benefit.
+/// The exit code if the change has no proven benefit.
 const NOT_HELPED: u8 = 1;
 /// Pause after a change, before the measurement.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -215,7 +216,7 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
     }))
 }
 
-/// Returns the number of rounds; at least as many as the verdict needs.
+/// Returns the number of rounds, or an error if the user requests fewer rounds than a verdict needs.
 fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
     let least = if matches!(meter, Meter::Live(_)) { ROUNDS_MIN_LIVE } else { ROUNDS_MIN } as u64;
     match matches.get_one::<u64>("rounds").copied() {
@@ -269,7 +270,7 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, HostChange)>, Failure> {
     Ok(all)
 }
 
-/// Refuses a change with nothing to write, or with steps that cannot be written.
+/// Refuses a remedy that has no settings to write on this host, or whose settings already have the new values.
 fn none_beside(draft: &TunePlan) -> Result<(), Failure> {
     if let Some((check, why)) = draft.beside.first() {
         return Err(failed(vec![format!("{check} cannot be proved here: {why}")]));
@@ -338,7 +339,7 @@ fn proved(
     (subject.server, subject.load) = bench.words();
     subject.rate = bench.why();
     let measured = self::rounds(subject, change, bench, rounds, run_control);
-    // The host is restored first, regardless of the result.
+    // Restores the host first, even if a round failed.
     let back = change.set(Side::Before).map_err(|why| failed(vec![why]));
     let measured = measured?;
     back?;

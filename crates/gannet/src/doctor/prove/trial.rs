@@ -1,5 +1,5 @@
-//! One measurement: a server, requests at a rate from the open-loop engine, and the kernel's counters. If no rate is
-//! given, trials find one first (`doctor::prove::pace` has the rule).
+//! Takes one measurement: sends requests to a server at a rate, by `gannet load`'s open-loop engine, and reads the
+//! kernel's counters. If the user gives no rate, trials find one first, by the rule in `doctor::prove::pace`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -19,14 +19,14 @@ use crate::Failure;
 use crate::load::one;
 use crate::load::started::StartedServer;
 
-/// Default length of the closed-loop run, and of each trial, with which the rate is found.
+/// Default length of the runs that find the rate: a closed-loop run, and each trial.
 const TRIAL: &str = "3s";
 /// Memory limit of the demonstration server.
 const MEMORY: &str = "256MiB";
-/// Maximum number of starts of a demonstration server, because another program may take its port.
+/// Maximum number of attempts to start a demonstration server. An attempt fails if another program takes the free port.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
-/// Flags that the proof passes by default, and that the user's own flags replace.
+/// Flags of `gannet load` that the proof sets, unless the user sets them.
 const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
 /// The settings of the measurements: server, load and length.
@@ -35,7 +35,7 @@ pub struct Bench {
     pub server: Option<String>,
     /// The server's address; `None` for a demonstration server on a free port.
     pub target: Option<String>,
-    /// The server's process id, if the server is neither started here nor found by its port.
+    /// The process id that the user gave, for a server that the proof does not start and cannot find by its port.
     pub pid: Option<u32>,
     /// Requests per second; `None` until the rate is known.
     pub rate: Option<String>,
@@ -47,7 +47,7 @@ pub struct Bench {
     pub slo: Option<String>,
     /// Length of each trial of a search.
     pub trial: String,
-    /// More flags of `gannet load`.
+    /// The user's additional flags of `gannet load`.
     pub flags: Vec<String>,
     /// True if the keys have been stored.
     pub is_filled: bool,
@@ -169,7 +169,7 @@ impl Bench {
         if !self.is_filled && !self.flags.iter().any(|flag| flag == NO_PREFILL) {
             let all = self.all(asked, &["--closed", "--requests", "1", "--warm-up", "0s"]);
             one(&all, run_control)?;
-            // A server that runs between measurements keeps its keys.
+            // A server that the proof does not start continues to run between measurements and retains its keys.
             self.is_filled = asked.started.is_none();
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Bench {
         let mut all = vec!["--target".to_owned(), asked.target.clone()];
         let mut more = more.iter();
         while let Some(flag) = more.next() {
-            // The program's defaults yield to the user's flags after `--`.
+            // Skips a default of the proof if the user has set the same flag after `--`.
             if YIELDING.contains(flag) && self.flags.iter().any(|own| own == flag) {
                 more.next();
                 continue;
@@ -199,7 +199,7 @@ impl Bench {
     }
 }
 
-/// Converts the result of a run to a trial, from which the search decides whether the rate is too high.
+/// Converts the result of a run to a trial, by which the search for the rate decides whether this rate is too high.
 fn tried(result: &RunResult) -> Trial {
     let generator = &result.figures.generator;
     let waited = generator.threads.iter().map(|thread| thread.waiting_share).fold(0.0, f64::max);
