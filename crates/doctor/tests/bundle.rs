@@ -1,4 +1,4 @@
-//! What a bundle tells, and what it does not.
+//! Tests the contents of a bundle, and that it has no private data.
 
 mod tree;
 mod trees;
@@ -34,7 +34,7 @@ fn the_tree_of_a_bundle_has_the_same_findings_as_the_host() {
         tar::Archive::new(flate2::read::GzDecoder::new(&archive[..])).unpack(&there.0).unwrap();
         let root = there.0.join("bundle/tree");
         let again = run(&Host::now(root, Some(PID)), &only);
-        // How many files a process has open is a count of names that are nobody's business.
+        // The number of a process's open files is a count of private names, which the bundle does not contain.
         if case.id == "lim.nofile" || case.id == "lim.nproc" {
             continue;
         }
@@ -44,7 +44,8 @@ fn the_tree_of_a_bundle_has_the_same_findings_as_the_host() {
     assert!(compared > 40, "{compared}");
 }
 
-/// The archive of a host whose network device is a link, as they all are, could not be unpacked by tar.
+/// Regression test: tar could not unpack the archive of a host whose network device is a symbolic link, as network
+/// devices always are.
 #[test]
 fn file_read_through_a_symlink_is_restored_by_tar() {
     let tree = Tree::new("links");

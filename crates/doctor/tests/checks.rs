@@ -1,4 +1,4 @@
-//! Every check on a tree on which it is fine, on one on which it is not, and on one without its files.
+//! Tests every check on three trees: without the problem, with the problem, and without the files that the check reads.
 
 mod tree;
 mod trees;
@@ -10,7 +10,7 @@ use gannet_doctor::{Check, CheckTarget, Host, OptInActions, Report, Verdict, che
 use tree::Tree;
 use trees::{CASES, Case, Files, PID};
 
-/// A tree of these files.
+/// Creates a tree of these files.
 fn tree_of(name: &str, files: &[&Files]) -> Tree {
     let tree = Tree::new(name);
     files.iter().copied().flatten().for_each(|(file, text)| tree.write(file, text));
@@ -63,22 +63,23 @@ fn missing_inputs_are_reported_as_unknown() {
     assert!(report.text(false).contains("No check could run") && !report.text(false).contains("Nothing was found"));
 }
 
-/// Parts of paths whose absence is a thing less on the host: a CPU, a node, a thread, an open file, a queue.
+/// Parts of paths of things that a host may lack without an error: a CPU, a node, a thread, an open file, a queue.
 const THINGS: [&str; 8] =
     ["/online", "/cpulist", "/task/", "/fd/", "/queues/", "/topology/", "/cache/", "/device/uevent"];
-/// Files that a check needs only where another says so, or that say something by not being there.
+/// For some checks, a file that may be absent: the check needs it only if another file says so, or its absence has a
+/// meaning.
 const MAY_BE_ABSENT: [(&str, &str); 9] = [
-    // A limit in bytes is told, no quota is set, nothing is swapped.
+    // Limits in bytes exist, no quota is set, and nothing is swapped.
     ("mem.dirty", "dirty_ratio"),
     ("cg.cpu-quota", "cpu.stat"),
     ("mem.swap", "swappiness"),
     ("lim.memlock", "swaps"),
-    // The name is enough, another file says more, or the other one decides.
+    // The device's name is sufficient, another file has more information, or another file decides.
     ("disk.scheduler", "rotational"),
     ("disk.readahead", "loop0"),
     ("irq.affinity", "smp_affinity_list"),
     ("clock.slew", "/proc/2/comm"),
-    // Not every kernel has a watchdog.
+    // Some kernels have no watchdog.
     ("clock.ticks", "nmi_watchdog"),
 ];
 
@@ -145,7 +146,7 @@ fn garbage_input_is_reported_as_unknown_and_other_checks_continue() {
         let files: Vec<(&str, &str)> =
             case.common.iter().chain(case.good).map(|(file, _)| (*file, "\u{1}garbage (")).collect();
         let (verdict, value) = found("garbage", case, &[&files]);
-        // Some files may hold any word, and of some only their presence counts.
+        // Some files may contain any word, and of some only the existence matters.
         let is_word = matches!(
             case.id,
             "cpu.isolated"

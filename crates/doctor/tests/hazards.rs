@@ -1,5 +1,5 @@
-//! Hosts on which a check could be wrong: limits above the own group, caches that can be given back, processes and
-//! networks that are not visible from this container, privileges that are there or lack.
+//! Tests hosts on which a check could be wrong: limits of groups above the process's own, caches that can be reclaimed,
+//! processes and networks that are not visible from this container, and privileges that exist or are missing.
 
 mod tree;
 
@@ -22,7 +22,7 @@ fn found(tree: &Tree, id: &str) -> (Verdict, String) {
     (finding.verdict, finding.value)
 }
 
-/// The check's verdict with these files, and a part of what it tells.
+/// Checks the check's verdict with these files, and that its value contains `part`.
 fn is_told(files: &[(&str, &str)], id: &str, verdict: Verdict, part: &str) {
     let (is, value) = found(&tree(id, files), id);
     assert!(is == verdict && value.contains(part), "{id}: {is:?}, not {verdict:?} with {part:?}: {value}");
@@ -73,7 +73,7 @@ fn missing_cgroup_controller_means_no_quota_if_all_cgroups_are_visible() {
     ];
     is_told(&seen, "cg.cpu-quota", Ok, "no quota");
     is_told(&seen, "cg.memory", Ok, "no limit");
-    // What is uppermost in a container is somebody's group, and others are above it.
+    // The top group in a container is an ordinary group on the host, with other groups above it.
     let hidden = [seen[0], seen[1], ("/sys/fs/cgroup/cgroup.type", "domain")];
     is_told(&hidden, "cg.cpu-quota", Unknown, "does not exist");
     is_told(&hidden, "cg.memory", Unknown, "does not exist");
@@ -124,7 +124,7 @@ fn process_confined_to_a_numa_node_with_local_memory_passes() {
     let (verdict, value) = found(&maps(ON_ONE, "0-3"), "numa.placement");
     assert!(verdict == Warn && value.contains("100 % of its memory is away from node 0"), "{value}");
     assert_eq!(found(&maps(ON_ONE, "0-7"), "numa.placement").0, Warn, "one node is filled");
-    // Of hugetlbfs 20 pages of 2 MiB are more than 9000 of 4 KiB.
+    // 20 pages of 2 MiB (hugetlbfs) are more memory than 9000 pages of 4 KiB.
     const HUGE: &str =
         "7f00 default anon=9000 N1=9000 kernelpagesize_kB=4\n7f01 default huge N0=20 kernelpagesize_kB=2048";
     let (_, value) = found(&maps(HUGE, "4-7"), "numa.placement");
@@ -144,7 +144,8 @@ fn processes_hidden_by_a_container_are_unknown_and_not_absent() {
 #[test]
 fn unreadable_counts_are_judged_by_their_limits_alone() {
     let limits = "Max open files            20000                20000                files";
-    // No folder, and no file: what may not be read fails in the same way.
+    // A file in the place of a directory, or a directory in the place of a file, cannot be read, like one without
+    // permission.
     fn files(limits: &str) -> [(&str, &str); 3] {
         [("/proc/7/limits", limits), ("/proc/7/fd", ""), ("/proc/7/status", "FDSize:\t256")]
     }

@@ -1,8 +1,9 @@
-//! Whole hosts, as trees: all checks on each, the verdicts that matter there, the plan, and what would be written.
+//! Tests whole hosts as trees: all checks on each, the important verdicts, the plan, and the settings that would be
+//! written.
 //!
-//! A tree is a text: `== PATH` and what the file holds, up to the next such line; `== PATH/` is a folder without files,
-//! `== PATH -> NAME` a link. Its first line says whether it was captured (by `gannet doctor bundle`) or composed, and
-//! of what. CPUs and queues of composed ones are made here.
+//! A tree is written as a text: `== PATH` is followed by the contents of that file, up to the next such line; `==
+//! PATH/` is a directory without files, and `== PATH -> NAME` a link. The first line says whether the tree was captured
+//! (by `gannet doctor bundle`) or composed, and from which source. The tests add the CPUs and queues of composed trees.
 
 mod tree;
 
@@ -14,13 +15,13 @@ use tree::Tree;
 
 use Verdict::{Bad, Ok, Unknown, Warn};
 
-/// The process in trees that have one.
+/// The id of the process in trees that have one.
 const PID: u32 = 7;
 
 /// The CPUs of a composed host.
 struct Shape {
     cores: usize,
-    /// Threads of a core: the second CPUs come after all first ones.
+    /// Number of CPUs per core. The second CPUs of all cores are numbered after all first CPUs.
     threads: usize,
     nodes: usize,
     nic: &'static str,
@@ -29,11 +30,11 @@ struct Shape {
 
 struct Host {
     text: &'static str,
-    /// What lies below it, if it does not have everything itself.
+    /// The tree that this tree extends, if it is not complete.
     base: Option<&'static str>,
     shape: Option<Shape>,
     has_process: bool,
-    /// What is told of it first.
+    /// The id of the first finding.
     first: &'static str,
     verdicts: &'static [(&'static str, Verdict)],
 }
@@ -97,13 +98,13 @@ const GVNIC: Host = Host {
     first: "cloud.steal",
     verdicts: &[
         ("cloud.steal", Warn),
-        // Its machines are all of one name.
+        // All machine types of this vendor have the same product name.
         ("cloud.burstable", Unknown),
         ("cloud.nic-driver", Ok),
         ("cloud.queues-default", Warn),
         ("clock.source", Ok),
         ("disk.scheduler", Warn),
-        // This driver has no coalescing to be told.
+        // This driver does not report coalescing.
         ("net.coalesce", Unknown),
         ("net.ring", Ok),
     ],
@@ -227,7 +228,7 @@ impl Host {
         tree
     }
 
-    /// Looks at all of it, holds the verdicts, and gives the tree for more.
+    /// Runs all checks, compares the verdicts with the expected ones, and returns the tree.
     fn examine(&self, name: &str) -> Tree {
         let tree = self.tree(name);
         let pid = self.has_process.then_some(PID);
@@ -240,7 +241,7 @@ impl Host {
             assert_eq!(finding.verdict, *verdict, "{name}, {id}: {}\n{}", finding.value, told.join("\n"));
         }
         assert_eq!(findings[0].id, self.first, "{name}: {}", told.join("\n"));
-        // A tree that a program wrote, or a person carefully, has no file that a check does not understand.
+        // The tree is well-formed, so every check must understand its files.
         let odd: Vec<&String> = told.iter().filter(|line| line.contains(" has no ")).collect();
         assert!(odd.is_empty(), "{name}: {odd:?}");
         let report = Report::new(&host, pid, findings);
@@ -255,7 +256,7 @@ fn two_socket_host_is_diagnosed_by_power_saving_and_numa_nodes() {
     let tree = METAL.examine("metal");
     let host = tree.host(None);
     let made = plan(&Topology::read(&host, None).unwrap(), &Wanted::default()).unwrap();
-    // The interface hangs on node 1, whose CPUs begin at 16.
+    // The interface is attached to node 1, whose CPUs begin at 16.
     assert_eq!(made.cpus_of(Role::Network), (16..24).collect::<Vec<_>>(), "{made:?}");
     let draft = draft(&host, &select(&["numa".into(), "net.coalesce".into()]).unwrap());
     let paths: Vec<&str> = draft.steps.iter().map(|step| step.new.path.as_str()).collect();
@@ -281,7 +282,7 @@ fn queues_on_worker_cpus_are_reported_and_moved_by_the_plan() {
     assert_eq!((made.cpus_of(Role::Network).len(), made.cpus_of(Role::Worker).len()), (4, 10), "{made:?}");
     let draft = draft(&host, &select(&["cloud.queues-default".into(), "irq.affinity".into()]).unwrap());
     let steps: Vec<String> = draft.steps.iter().map(|step| format!("{}={}", step.new.path, step.new.value)).collect();
-    // As many queues as the plan has, before their interrupts are moved.
+    // The number of queues is set to the plan's before the interrupts are moved.
     assert_eq!(steps[..2], ["/ethtool/ens4/l/RX=4", "/ethtool/ens4/l/TX=4"], "{steps:?}");
     assert!(steps[2..].iter().all(|step| step.starts_with("/proc/irq/")), "{steps:?}");
 }
@@ -298,7 +299,7 @@ fn container_is_diagnosed_by_its_limits_under_cgroup_v1_and_v2() {
     for (name, host) in [("v1", CONTAINER_V1), ("v2", CONTAINER_V2)] {
         let tree = host.examine(name);
         let made = plan(&Topology::read(&tree.host(Some(PID)), None).unwrap(), &Wanted::default()).unwrap();
-        // 64 CPUs are seen, and 4 are paid for.
+        // The container sees 64 CPUs, and its quota is 4 CPUs.
         let notes = made.notes.join(" ");
         assert!(notes.contains('4') && made.cpus_of(Role::Worker).len() <= 4, "{name}: {made:?}");
     }

@@ -1,6 +1,6 @@
-//! Plans for topologies that hwloc makes, beside those that are kept; and plans that people have changed.
+//! Tests plans for topologies that hwloc generates, in comparison with stored plans; and plans that users have edited.
 //!
-//! `GANNET_KEEP=1` writes the kept topologies and plans anew; look at what differs before it is committed.
+//! `GANNET_KEEP=1` writes the stored topologies and plans again. Review the differences before a commit.
 
 mod plans;
 mod tree;
@@ -21,7 +21,7 @@ fn is_keeping() -> bool {
     std::env::var_os("GANNET_KEEP").is_some()
 }
 
-/// The text is what is kept, or is kept now.
+/// Checks that `text` equals the stored text, or stores it.
 fn compare(name: &str, kind: &str, text: &str) {
     let path = kept(name, kind);
     if is_keeping() {
@@ -76,7 +76,8 @@ fn published_plan_for_16_cpus_is_reproduced() {
     }
 }
 
-/// Topologies of every small shape: packages, cores in each, CPUs of a core, and every third CPU excluded or none.
+/// Returns topologies of every small shape: packages, cores per package and CPUs per core, with all CPUs allowed or
+/// every third excluded.
 fn shapes() -> impl Iterator<Item = Topology> {
     let counts = (1..=3).flat_map(|packages| (1..=12).map(move |cores| (packages, cores)));
     let counts = counts.flat_map(|(packages, cores)| (1..=2).map(move |threads| (packages, cores, threads)));
@@ -220,7 +221,7 @@ fn this_machine_is_planned() {
     check(&made.json(), &topology).unwrap();
 }
 
-/// Sixteen cores, some of which were set apart.
+/// Returns a topology of sixteen cores, some of which are isolated.
 fn sixteen(isolated: &str, allowed: &str, more: &[(&str, &str)]) -> Topology {
     let tree = tree::Tree::new("sixteen");
     for cpu in 0..16 {
@@ -239,7 +240,7 @@ fn cpus_that_were_set_apart_have_the_threads_and_the_network_has_others() {
     assert_eq!(made.cpus_of(Role::Network), (12..16).collect::<Vec<_>>(), "{made:?}");
     let made = plan(&sixteen("2-3", "0-15", &[]), &Wanted { workers: Some(2), ..Wanted::default() }).unwrap();
     assert_eq!((made.cpus_of(Role::Worker), made.cpus_of(Role::Network)), (vec![2, 3], vec![0, 1, 4, 5]), "{made:?}");
-    // Those that the affinity excludes are told, and not planned.
+    // Isolated CPUs that the affinity excludes are mentioned in a note, and get no thread.
     let made = plan(&sixteen("8-15", "0-7", &[]), &Wanted::default()).unwrap();
     assert!(made.cpus_of(Role::Worker).iter().all(|cpu| *cpu < 8), "{made:?}");
     assert!(made.notes.iter().any(|note| note.starts_with("CPUs 8-15 are set apart")), "{:?}", made.notes);

@@ -1,4 +1,4 @@
-//! Settings applied to trees and taken back: every remedy, and a process that is killed at every instant.
+//! Tests that settings are applied to trees and undone: every remedy, and a process that is killed at every instant.
 
 mod tree;
 mod trees;
@@ -26,7 +26,7 @@ fn drafted(tree: &Tree, only: &[&str]) -> TunePlan {
     draft(&tree.host(Some(PID)), &select(&only).unwrap())
 }
 
-/// What all files of the tree hold, but for the journals.
+/// Returns the contents of all files of the tree except the journals.
 fn files(tree: &Tree) -> BTreeMap<PathBuf, String> {
     fn walk(folder: &Path, all: &mut BTreeMap<PathBuf, String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -35,7 +35,7 @@ fn files(tree: &Tree) -> BTreeMap<PathBuf, String> {
                 walk(&path, all);
             } else {
                 let text = std::fs::read_to_string(&path).unwrap();
-                // A choice is written as its word, of which the kernel makes brackets.
+                // A choice is written as its word; the kernel then shows this word in brackets.
                 let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
                 all.insert(path.clone(), chosen.unwrap_or(text.trim()).to_owned());
             }
@@ -59,7 +59,7 @@ fn applied(tree: &Tree, draft: &TunePlan) -> (String, Vec<StepOutcome>) {
     (journal.run.clone(), settled.into_iter().map(|step| step.outcome).collect())
 }
 
-/// Files that a remedy writes and its check does not read, and a host that is large enough for a plan.
+/// Adds files that a remedy writes and its check does not read, and a host that is large enough for a plan.
 fn complete(tree: &Tree) {
     (0..16).for_each(|cpu| tree.write(&format!("/sys/devices/system/cpu/cpu{cpu}/online"), "1"));
     for (path, text) in [
@@ -101,11 +101,11 @@ fn every_remedy_is_applied_and_undone() {
         assert!(outcomes.iter().all(|outcome| *outcome == StepOutcome::Done), "{}: {outcomes:?}", case.id);
         assert!(files(&tree) != before, "{}", case.id);
         let again = drafted(&tree, &[case.id]);
-        // Budgets and rings are doubled as long as they are exceeded.
+        // Budgets and rings are doubled as long as they are exceeded, so these remedies are never complete.
         let is_settled = again.steps.is_empty() || matches!(case.id, "irq.net-drops" | "net.ring");
         assert!(is_settled, "{}: what is written is not what is wanted: {again:?}", case.id);
 
-        // A script that a shell runs writes the same.
+        // The script, executed by a shell, writes the same values.
         let after = files(&tree);
         assert_eq!(latest(&journals(&tree)).unwrap().as_ref(), Some(&run));
         take_back(&tree, &run, false);
@@ -121,7 +121,7 @@ fn every_remedy_is_applied_and_undone() {
     }
     let known: Vec<&str> = CASES.iter().map(|case| case.id).filter(|id| is_written(id)).collect();
     let missing: Vec<&&str> = known.iter().filter(|id| !written.contains(id)).collect();
-    // Its tree has more than enough room for what waits, and is bad all the same.
+    // The limit in this tree is sufficient; the finding has another cause.
     assert!(known.len() >= 33 && missing == [&"net.somaxconn"], "{known:?}, never written: {missing:?}");
 }
 
@@ -134,7 +134,7 @@ fn undo_of_a_byte_limit_restores_its_ratio() {
     tree.write("/proc/sys/vm/dirty_ratio", "20");
     let (run, _) = applied(&tree, &drafted(&tree, &["mem.dirty"]));
     assert_eq!(tree.read("/proc/sys/vm/dirty_bytes").trim(), "268435456");
-    // The kernel sets the share to nothing when bytes are written, and the other way round.
+    // The kernel sets the ratio to 0 when the limit in bytes is written, and the reverse.
     tree.write("/proc/sys/vm/dirty_ratio", "0");
     tree.write("/proc/sys/vm/dirty_background_ratio", "0");
     assert_eq!(take_back(&tree, &run, false), [StepOutcome::Done, StepOutcome::Done]);
@@ -156,7 +156,8 @@ fn four(name: &str) -> Tree {
     tree
 }
 
-/// The settings as they were: a choice in brackets is written as its word, as into the kernel.
+/// Returns whether the settings are as before. A choice in brackets is compared by its word, as it is written to the
+/// kernel.
 fn is_as_before(tree: &Tree) -> bool {
     SETTINGS.iter().all(|(path, text)| {
         let held = tree.read(path);
@@ -164,14 +165,14 @@ fn is_as_before(tree: &Tree) -> bool {
     })
 }
 
-/// The instants of a run over the four settings.
+/// Returns the instants of a run with the four settings.
 fn moments() -> Vec<Moment> {
     (0..4)
         .flat_map(|at| [Moment::Begun(at), Moment::Journaled(at), Moment::Written(at), Moment::Recorded(at)])
         .collect()
 }
 
-/// What the test below starts this program for: to be killed. It runs nothing unless it is told where.
+/// Runs as the process that the next test starts and kills. Does nothing unless an instant is given.
 #[test]
 fn killed() {
     let (Ok(root), Ok(what)) = (std::env::var("GANNET_KILLED_ROOT"), std::env::var("GANNET_KILLED_AT")) else { return };
@@ -221,7 +222,7 @@ fn undo_restores_the_settings_after_a_kill_at_any_step() {
         assert!(is_as_before(&tree), "{moment:?}: {:?}", files(&tree));
         assert_eq!(latest(&journals(&tree)).unwrap(), None, "{moment:?}");
     }
-    // Every instant was reached, and at most of them something was changed.
+    // Every instant was reached, and at most of the instants a setting had been changed.
     assert_eq!((kills, changed), (16, 14));
 }
 
@@ -250,14 +251,14 @@ fn truncated_journal_is_undone_up_to_its_last_whole_line() {
     let path = journals(&tree).join(format!("{run}.jsonl"));
     let whole = std::fs::read(&path).unwrap();
     let text = String::from_utf8(whole.clone()).unwrap();
-    // Whatever length of it reached the disk, the settings are those of a run that ended there.
+    // The settings must be those of a run that ended at this point, whatever part of the journal reached the disk.
     let second_change = text.match_indices("{\"change\"").nth(1).unwrap().0;
     for length in [second_change + 5, second_change + 40] {
         let tree = four("torn-at");
         let path = journals(&tree).join(format!("{run}.jsonl"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &whole[..length]).unwrap();
-        // The first step, in the order of the checks.
+        // This setting is the first step, because steps are in the order of the checks.
         tree.write(SETTINGS[3].0, "0");
         assert_eq!(take_back(&tree, &run, false), [StepOutcome::Done]);
         assert!(is_as_before(&tree));
@@ -342,7 +343,7 @@ fn interface_queues_are_created_before_their_settings() {
     assert_eq!(tree.read("/ethtool/eth0/l").trim(), CHANNELS);
 }
 
-/// What the test below starts this program for, in a network of its own with an interface of four queues.
+/// Runs as the process that the next test starts in a separate network namespace, with an interface of four queues.
 #[test]
 fn in_a_network_of_its_own() {
     if std::env::var_os("GANNET_TUNE_NETWORK").is_none() {
@@ -367,7 +368,7 @@ fn in_a_network_of_its_own() {
     let (mut journal, log) = Journal::open(&journals, &run).unwrap();
     let settled = undo(Path::new("/"), &mut journal, &log, BOOT, false, &mut |_| {}).unwrap();
     assert_eq!((settled[0].outcome.clone(), held("/ethtool/wire/l/RX")), (StepOutcome::Done, old));
-    // More than there can be is refused by the kernel, and told.
+    // The kernel refuses a number above the maximum, and the refusal is reported.
     let settled = apply(Path::new("/"), &mut journal, &set("/ethtool/wire/l/RX", "99"), &mut |_| {});
     assert!(matches!(settled.unwrap()[0].outcome, StepOutcome::Refused(_)));
     assert!(set("/ethtool/none/l/RX", "2").beside[0].1.contains("does not exist"));
@@ -423,7 +424,7 @@ fn script_never_executes_text_from_the_host_tree() {
 fn script_continues_after_a_refused_write_and_exits_with_status_1() {
     let tree = four("refused");
     let text = script(&drafted(&tree, &IDS), &tree.0);
-    // The first of them in the script, in the order of the checks.
+    // This setting is the first in the script, because steps are in the order of the checks.
     std::fs::remove_file(tree.0.join(SETTINGS[3].0.trim_start_matches('/'))).unwrap();
     std::fs::create_dir(tree.0.join(SETTINGS[3].0.trim_start_matches('/'))).unwrap();
     let output = Command::new("sh").arg("-c").arg(&text).output().unwrap();

@@ -116,7 +116,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
 fn topology(host: &Host) -> Result<Topology, Unread> {
     let first = host.cpus()?.remove(0);
     host.read(&format!("/sys/devices/system/cpu/{first}/topology/thread_siblings_list"))?;
-    // Without a process id: the allowed CPUs do not matter here.
+    // Passes no process id, because this function's callers do not use the topology's allowed CPUs.
     Topology::read(host, None)
 }
 

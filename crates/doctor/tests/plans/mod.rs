@@ -1,4 +1,5 @@
-//! Hosts to plan for: topologies that hwloc makes from a line, captured as tables, and an interface.
+//! The hosts for tests of plans: topologies that hwloc generates from a description and that are stored as tables, and
+//! a network interface.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,14 +9,14 @@ use gannet_doctor::plan::Purpose;
 
 use crate::tree::Tree;
 
-/// A host and what is wished for on it.
+/// A host, and the wishes for its plan.
 pub struct Case {
     pub name: &'static str,
-    /// hwloc's line.
+    /// hwloc's description of the topology.
     pub synthetic: &'static str,
-    /// The interface's node, queues and most queues.
+    /// The interface's node, its number of queues and its maximum number of queues.
     pub nic: Option<(i32, usize, usize)>,
-    /// What the process may run on.
+    /// The CPUs on which the process may run.
     pub allowed: &'static str,
     pub wanted: Wanted,
 }
@@ -37,8 +38,8 @@ pub static CASES: &[Case] = &[
     case("4", "core:4 pu:1", (-1, 4, 4), PLAIN),
     case("4-of-two-cores", "core:2 pu:2", (-1, 4, 4), PLAIN),
     case("8", "l3:1 core:8 pu:1", (-1, 8, 8), PLAIN),
-    // Google's T2A with 16 CPUs: 8 queues of 16 unless told otherwise; two processes of five workers and a storage
-    // thread each, on the twelve CPUs that the network leaves.
+    // Google's T2A machine with 16 CPUs and 8 of 16 queues: two processes, each with a storage thread; the default for
+    // workers is five each, on the twelve CPUs that the network does not use.
     case("16-t2a", SIXTEEN, (-1, 8, 16), Wanted { processes: Some(2), storage: 1, ..PLAIN }),
     case("16", SIXTEEN, (-1, 8, 16), PLAIN),
     case("16-few-queues", SIXTEEN, (-1, 1, 2), PLAIN),
@@ -56,7 +57,7 @@ pub static CASES: &[Case] = &[
     },
 ];
 
-/// A CPU's number, package, core, shared cache and node, each the lowest CPU number in it but for package and node.
+/// A CPU: its number, package, core, shared cache and node. Core and cache are identified by their lowest CPU number.
 type Cpu = [Option<usize>; 4];
 
 fn set(text: &str) -> Vec<usize> {
@@ -72,7 +73,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
     tag.split_once(&format!(" {name}=\"")).map_or("", |(_, rest)| rest.split('"').next().unwrap())
 }
 
-/// The topology as hwloc makes it, if it is installed.
+/// Returns the topology that hwloc generates, if hwloc is installed.
 pub fn by_hwloc(synthetic: &str) -> Option<String> {
     let output = ["lstopo-no-graphics", "lstopo"].iter().find_map(|program| {
         Command::new(program)
@@ -106,7 +107,7 @@ pub fn by_hwloc(synthetic: &str) -> Option<String> {
     Some(format!("# lstopo -i '{synthetic}'; cpu package core l3 node\n{}", lines.collect::<String>()))
 }
 
-/// The tree of a case, of a captured table.
+/// Creates the tree of a case from a stored table.
 pub fn tree(case: &Case, table: &str) -> Tree {
     let tree = Tree::new(&format!("plan-{}", case.name));
     let rows: Vec<Vec<Option<usize>>> = table

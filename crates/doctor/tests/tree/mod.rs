@@ -1,4 +1,4 @@
-//! A tree of files in a temporary folder, which stands for a host.
+//! A tree of files in a temporary directory, which represents a host.
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gannet_doctor::{CheckTarget, Host, OptInActions};
 
-/// A folder that is gone in the end.
+/// A temporary directory. Dropping this value removes the directory.
 pub struct Tree(pub PathBuf);
 
 impl Tree {

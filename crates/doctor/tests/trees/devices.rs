@@ -1,9 +1,9 @@
-//! What is read of devices, and of where threads run.
+//! Trees with the files of devices, and of the CPUs on which threads run.
 
 use super::{Case, Files, case};
 use gannet_doctor::Verdict::{Bad, Warn};
 
-/// Two cores of two CPUs each, a cache a core.
+/// Two cores of two CPUs each, with a cache per core.
 const SIBLINGS: &Files = &[
     ("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,2"),
     ("/sys/devices/system/cpu/cpu0/cache/index3/level", "3"),
@@ -18,7 +18,7 @@ const SIBLINGS: &Files = &[
     ("/sys/devices/system/cpu/cpu3/cache/index3/level", "3"),
     ("/sys/devices/system/cpu/cpu3/cache/index3/shared_cpu_list", "1,3"),
 ];
-/// Two threads that work: one on CPU 0, the other on the CPU that is named; and other files.
+/// Files of two busy threads, one on CPU 0 and the other on the given CPU, and further files.
 macro_rules! threads {
     ($other:literal $(, $file:expr)* $(,)?) => {
         &[
@@ -35,7 +35,7 @@ macro_rules! threads {
     };
 }
 
-/// A thread's `stat`: the ticks that it ran in user mode, and the CPU where it last did.
+/// A thread's file `stat`, with its ticks in user mode and the CPU on which it ran last.
 macro_rules! ran {
     ($ticks:literal, $cpu:literal) => {
         concat!(
@@ -48,9 +48,9 @@ macro_rules! ran {
     };
 }
 
-/// Each on a core.
+/// Two busy threads on different cores.
 const APART: &Files = threads!("1");
-/// On the two CPUs of one core.
+/// Two busy threads on the two CPUs of one core.
 const TOGETHER: &Files = threads!("2");
 
 const NIC: &str = "/sys/class/net/eth0/device/uevent";
@@ -59,7 +59,7 @@ const RING: &str = "Ring parameters for eth0:\nPre-set maximums:\nRX:\t4096\nCur
 
 pub const CASES: &[Case] = &[
     Case { id: "cpu.smt-siblings", common: SIBLINGS, good: APART, bad: TOGETHER, verdict: Warn },
-    // A cache has one core here: two threads can not share it.
+    // Each cache belongs to a single core here, so threads on different cores cannot share a cache.
     Case {
         id: "cpu.cache-sharing",
         common: &[

@@ -1,4 +1,4 @@
-//! What is read of the machine.
+//! Trees with the files of the machine.
 
 use super::{Case, Files, case};
 use gannet_doctor::Verdict::{Bad, Ok, Warn};

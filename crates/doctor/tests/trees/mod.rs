@@ -1,4 +1,4 @@
-//! Trees of the files that checks read, composed from the kernel's documents and from what such hosts show.
+//! Trees of the files that checks read, composed according to the kernel's documentation and to files of real hosts.
 
 mod devices;
 mod machine;
@@ -6,25 +6,25 @@ mod process;
 
 use gannet_doctor::Verdict;
 
-/// Files by their paths. What lies in `/later` is the second reading, one second after the first.
+/// Files by their paths. Files below `/later` are the second reading, one second after the first.
 pub type Files = [(&'static str, &'static str)];
 
-/// The process in the trees.
+/// The id of the process in the trees.
 pub const PID: u32 = 7;
 
-/// A check's trees.
+/// The trees of a check.
 pub struct Case {
     pub id: &'static str,
-    /// In both.
+    /// The files of both trees.
     pub common: &'static Files,
     pub good: &'static Files,
-    /// Empty: the check tells and never judges.
+    /// The files of the tree with the problem; empty if the check only reports and never has a bad verdict.
     pub bad: &'static Files,
-    /// Of the bad one.
+    /// The verdict on the tree with the problem.
     pub verdict: Verdict,
 }
 
-/// A check of files that `common` has not.
+/// Creates the trees of a check without common files.
 const fn case(id: &'static str, good: &'static Files, bad: &'static Files, verdict: Verdict) -> Case {
     Case { id, common: &[], good, bad, verdict }
 }

@@ -1,4 +1,4 @@
-//! What is read of a process and its control group.
+//! Trees with the files of a process and of its control group.
 
 use super::{Case, Files, case};
 use gannet_doctor::Verdict::{Bad, Ok, Warn};

@@ -1,9 +1,9 @@
-//! What the program says to wrong arguments, wrong files and a machine that can not give what is asked.
+//! Tests the error messages for wrong arguments, wrong files, and requests that the machine cannot fulfil.
 
 use crate::common::{TempFile, free_port, gannet, run};
 use std::net::TcpListener;
 
-/// Runs `gannet serve`, which must fail with `code`; its error text.
+/// Runs `gannet serve`, which must fail with the exit code `code`. Returns its error text.
 fn refused(args: &[&str], code: i32) -> String {
     let (got, out, err) = run(&[&["serve"], args].concat());
     assert_eq!((got, out.as_str()), (code, ""), "{args:?}: {err}");

@@ -1,4 +1,4 @@
-//! The program as a process of its own, ended by its id when a test is over.
+//! Runs the program as a separate process, which is ended by its process id at the end of a test.
 
 #[path = "../../../server/tests/common/request.rs"]
 mod request;
@@ -12,17 +12,17 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// No test waits longer for anything.
+/// Maximum time for which a test waits for an event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The program.
+/// Returns a command that runs the program with `args`.
 pub fn gannet(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
     command.args(args).stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end: exit code, standard output, standard error.
+/// Runs the program to its end. Returns the exit code, standard output and standard error.
 pub fn run(args: &[&str]) -> (i32, String, String) {
     run_in(args, &[])
 }
@@ -35,12 +35,12 @@ pub fn run_in(args: &[&str], env: &[(&str, &str)]) -> (i32, String, String) {
     (status.code().expect("it ends by itself"), text(stdout), text(stderr))
 }
 
-/// A port that nobody listens on now.
+/// Returns a port on which no program listens now.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A file that is gone when the test is over.
+/// A temporary file. Dropping this value removes the file.
 pub struct TempFile(pub PathBuf);
 
 impl TempFile {
@@ -61,7 +61,7 @@ impl Drop for TempFile {
     }
 }
 
-/// A running server whose log is read line by line.
+/// A running server, whose log is read line by line.
 pub struct Serving {
     child: Child,
     log: Receiver<String>,
@@ -69,7 +69,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts `gannet serve` with `args` and waits until it says that it is up.
+    /// Starts `gannet serve` with `args`, and waits until the log reports that it serves.
     pub fn start(args: &[&str]) -> Self {
         Self::start_in(args, &[])
     }
@@ -90,7 +90,7 @@ impl Serving {
         serving
     }
 
-    /// Waits for a line with `text`, and gives it.
+    /// Waits for a log line that contains `text`. Returns the line.
     pub fn wait_for(&mut self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -103,7 +103,7 @@ impl Serving {
         }
     }
 
-    /// The address behind `text` in the log.
+    /// Returns the address that follows `text` in the log.
     pub fn addr_behind(&mut self, text: &str) -> SocketAddr {
         let line = self.wait_for(text);
         let rest = line.split(text).nth(1).unwrap();
@@ -111,23 +111,23 @@ impl Serving {
         rest[..end].parse().unwrap_or_else(|_| panic!("no address in {line:?}"))
     }
 
-    /// Its process id.
+    /// Returns the server's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal by its name.
+    /// Sends the server a signal, given by its name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill runs").success());
     }
 
-    /// It has ended.
+    /// Returns whether the server has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits for the server's end. Returns its exit status.
     pub fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -147,7 +147,7 @@ impl Drop for Serving {
     }
 }
 
-/// A client connection.
+/// Opens a client connection.
 pub fn connect(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).expect("connects");
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -162,7 +162,7 @@ pub fn ask(stream: &mut (impl Read + Write), request: &[u8], reply: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(reply));
 }
 
-/// The body of a page of the admin port.
+/// Returns the body of the admin port's page at `path`.
 pub fn page(addr: SocketAddr, path: &str) -> String {
     let mut stream = connect(addr);
     stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();

@@ -1,9 +1,9 @@
-//! `gannet doctor`, as its users call it.
+//! Tests `gannet doctor` by its command line.
 
 use crate::common::run;
 use std::path::Path;
 
-/// A tree of a host with these files.
+/// Creates a tree of a host with these files. Returns its path.
 fn tree(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
     let root = std::env::temp_dir().join(format!("gannet-doctor-program-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&root);
@@ -106,7 +106,7 @@ fn this_machine_and_its_own_process_are_looked_at() {
     assert!(out.contains("lim.nofile") && out.contains("could not run here"), "{out}");
 }
 
-/// A tree of so many CPUs, each a core, in one cache.
+/// Creates a tree of a host with `count` CPUs. Each CPU is a core, and all share one cache.
 fn cpus(name: &str, count: usize) -> std::path::PathBuf {
     let files: Vec<(String, String)> = (0..count)
         .flat_map(|cpu| {
@@ -187,7 +187,7 @@ fn a_change_of_the_network_is_undone_unless_it_is_confirmed() {
     let at = root.to_str().unwrap();
     let doctor = |args: &[&str]| run(&[&["doctor"], args, &["--root", at]].concat());
     let held = || std::fs::read_to_string(&file).unwrap();
-    // Both runs begin with the same mask; only the second is confirmed.
+    // Both runs begin with the same mask. Only the second run is confirmed.
     for (timer, is_confirmed) in [("1", false), ("30", true)] {
         std::fs::write(&file, "00").unwrap();
         let (code, out, err) = doctor(&["apply", "--only", "net.rps", "--timer", timer]);
@@ -270,7 +270,7 @@ fn bundle_is_written_once_and_never_overwrites_a_file() {
     let _ = std::fs::remove_dir_all(root);
 }
 
-/// Runs the doctor through another program; `None` where that may not do what it is asked for.
+/// Runs the doctor by another program. Returns `None` if that program lacks the right to do so.
 fn through(program: &[&str], args: &[&str]) -> Option<(i32, String, String)> {
     let output = std::process::Command::new(program[0])
         .args(&program[1..])
@@ -310,6 +310,6 @@ fn doctor_in_separate_namespaces_reports_the_processes_there() {
     let unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--net"];
     let Some((code, out, err)) = through(&unshare, &["doctor", "--all", "--pid", "1"]) else { return };
     assert!((0..=2).contains(&code) && err.is_empty(), "{code} {out} {err}");
-    // It is the first process there, and the only one.
+    // The doctor is the first and only process in that namespace.
     assert!(out.contains("process 1 (gannet)") && out.contains("lim.nofile"), "{out}");
 }

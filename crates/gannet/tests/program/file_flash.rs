@@ -11,10 +11,10 @@ use crate::file_out::answers;
 use crate::restart::{MemoryFile, wait_until_whole};
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 
-/// How often an item of each kind is stored, between the others.
+/// Number of times that an item of each kind is stored, between the other items.
 const PARTS: u64 = 30;
 
-/// A server on both, and where clients of either protocol connect.
+/// Starts a server with a memory file and flash. Returns its addresses for memcached and Redis clients.
 fn serve(file: &MemoryFile, flash: &FlashFile, index: &str) -> (Serving, SocketAddr, SocketAddr) {
     let flash = flash.flag();
     let words = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB"];
@@ -41,7 +41,7 @@ fn dump_of(index: &str) {
     let mut ledger = Ledger::new(0);
     let (mut serving, addr, resp) = serve(&file, &flash, index);
     let mut prng = Prng::new(5);
-    // A device that is slower than the writes leaves some out: of each kind some are there.
+    // If the device is slower than the writes, some items are dropped. A part of the items of each kind remains.
     for part in 0..PARTS {
         answers(&mut connect(resp), &kinds(part));
         assert!(ledger.write(addr, &mut prng, 3 * KEYS / PARTS));
@@ -95,13 +95,13 @@ fn dump_of(index: &str) {
         assert_eq!(line["value"].as_str().map(str::as_bytes), Some(&value[..]), "{key}");
         held += 1;
     }
-    // What is asked for comes back from flash, and may push out others meanwhile.
+    // A read brings its item back from flash, and may displace other items.
     assert!(told.len() - others - held < KEYS as usize / 50, "{} were told, {held} are there", told.len());
     assert!(held as u64 > KEYS / 2, "{held} are there");
     drop(serving);
 }
 
-/// Requests that store an item of each kind.
+/// Returns requests that store an item of each kind.
 fn kinds(part: u64) -> String {
     format!(
         "HSET few-{part} a 1 b two\r\nSELECT 5\r\nSET there-{part} x PXAT 4102444800000\r\nSELECT 0\r\n\
@@ -109,7 +109,7 @@ fn kinds(part: u64) -> String {
     )
 }
 
-/// The lines of a dump that are items.
+/// Returns the lines of a dump that describe items.
 fn lines(out: &str) -> Vec<serde_json::Value> {
     let all = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     all.filter(|line| line["key"].is_string()).collect()
@@ -169,7 +169,7 @@ fn migrate_of(index: &str) {
         }
         let there = stat(addr, "curr_items");
         assert!(there <= items && there + KEYS / 50 > items, "{there} of {items}: what is there was copied");
-        // Every value is what was stored last.
+        // Checks that every value is the last one that was stored.
         let held = ledger.clone().check(addr, 6);
         assert!(held <= items && held + KEYS / 50 > items, "{held} of {items} are told");
     }

@@ -1,4 +1,4 @@
-//! Moving out of a memory file: `gannet file dump`, and `gannet file migrate` to other sizes.
+//! Tests the ways to get items out of a memory file: `gannet file dump`, and `gannet file migrate` to other sizes.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use crate::common::{PATIENCE, Serving, ask, connect, run};
 use crate::restart::{MemoryFile, get, value_of, wait_until_whole};
 
-/// A server on the file, and where clients of either protocol connect.
+/// Starts a server on the file. Returns it, and a connection of each protocol.
 fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, TcpStream, TcpStream) {
     let free = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--file", file.path()];
     let mut serving = Serving::start(&[&free[..], more].concat());
@@ -15,7 +15,7 @@ fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, TcpStream, TcpStream) {
     (serving, memcached, resp)
 }
 
-/// What a client of Redis is answered up to the reply of `PING`.
+/// Sends requests of a Redis client, followed by `PING`. Returns the replies up to the reply to `PING`.
 pub fn answers(resp: &mut TcpStream, requests: &str) -> String {
     resp.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     resp.write_all(format!("{requests}PING end-of-it\r\n").as_bytes()).expect("sends");
@@ -31,7 +31,8 @@ pub fn answers(resp: &mut TcpStream, requests: &str) -> String {
 
 const FIELDS: usize = 2000;
 
-/// Items of every kind. What a client of Redis asks, to see the same of each store.
+/// Stores items of every kind. Returns requests of a Redis client that read all of them, so that two stores can be
+/// compared.
 fn store_all(memcached: &mut TcpStream, resp: &mut TcpStream) -> String {
     ask(memcached, b"set plain 7 0 5\r\nhello\r\n", b"STORED\r\n");
     ask(memcached, b"set number 0 0 2\r\n41\r\nincr number 1\r\n", b"STORED\r\n42\r\n");

@@ -1,4 +1,5 @@
-//! Files and devices of other owners, named by `--file` or `--flash`: refused with a line, and left as they were.
+//! Tests that `--file` and `--flash` refuse files and devices of other programs with a message, and leave them
+//! unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,7 @@ use crate::common::{Serving, ask, connect, run};
 
 const IMAGE_BYTES: u64 = 64 << 20;
 
-/// A folder that is gone when the test is over.
+/// A temporary directory. Dropping this value removes the directory.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +25,7 @@ impl Folder {
         path
     }
 
-    /// A file that a program of the system has made a file system, or swap, of.
+    /// Returns a file in which a system program created a file system or swap space; `None` if the program is missing.
     fn image(&self, words: &[&str]) -> Option<PathBuf> {
         let path = self.file(words[0], &[]);
         std::fs::File::options().write(true).open(&path).expect("there").set_len(IMAGE_BYTES).expect("longer");
@@ -41,7 +42,7 @@ impl Drop for Folder {
 
 const FIXED: [&str; 7] = ["serve", "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB"];
 
-/// What `gannet serve` says that does not start.
+/// Returns the error text of `gannet serve`, which must not start.
 fn refusal(more: &[&str]) -> String {
     let (code, _, err) = run(&[&FIXED, more].concat());
     assert_eq!(code, 1, "{more:?}: {err}");
@@ -55,7 +56,7 @@ fn starts(more: &[&str]) -> Serving {
     serving
 }
 
-/// `--flash` for a path.
+/// Returns the arguments of `--flash` for a path.
 fn flash(path: &Path) -> String {
     format!("{}:50MiB", path.display())
 }
@@ -90,7 +91,7 @@ fn foreign_file_contents_are_not_overwritten_by_flash_or_memory() {
     let named = flash(&files[0].0);
     drop(starts(&["--flash", &named, "--flash-reset"]));
     drop(starts(&["--flash", &named]));
-    // Space that was reserved and never written is nobody's.
+    // A file whose space was reserved but never written belongs to no program.
     let reserved = folder.file("reserved", &[]);
     std::fs::File::options().write(true).open(&reserved).expect("there").set_len(IMAGE_BYTES).expect("longer");
     drop(starts(&["--flash", &flash(&reserved)]));
@@ -120,7 +121,7 @@ fn special_or_missing_paths_are_rejected_for_flash_and_memory() {
     assert!(code == 2 && err.contains("--flash-reset: there is no flash device"), "{code} {err}");
 }
 
-/// A loop device, and where it is mounted; both are given back when the test is over.
+/// A loop device, and the directory where it is mounted. Dropping this value releases both.
 struct Loop {
     device: String,
     mount: Option<PathBuf>,
@@ -166,7 +167,7 @@ fn device_with_a_file_system_is_rejected_and_preserved() {
     let at = disk.mount.clone().expect("it is mounted");
     std::fs::write(at.join("kept"), vec![7; 1 << 20]).expect("written");
     let named = format!("{}:50MiB", disk.device);
-    // A reset is for what a device holds, not for one that is in use.
+    // `--flash-reset` discards the contents of a device, but not of a device that is in use.
     for more in [&["--flash", &named][..], &["--flash", &named, "--flash-reset"]] {
         let err = refusal(more);
         assert!(err.contains("is mounted, used as swap, or a member of a RAID"), "{err}");

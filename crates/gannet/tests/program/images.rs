@@ -30,7 +30,7 @@ struct ImageKind {
     signal: &'static str,
 }
 
-/// One image for each way of keeping the index, and one with flash.
+/// One image for each location of the index, and one with flash.
 const KINDS: [ImageKind; 3] = [
     ImageKind {
         name: "memory-3-index-in-file",

@@ -1,6 +1,8 @@
-//! `gannet doctor lab`, each for a moment: what it shows, and that it leaves nothing behind however it ends.
+//! Runs each lab of `gannet doctor lab` for a short time, and tests its results. A lab must leave no resources behind,
+//! however it ends.
 //!
-//! What a lab needs and this host does not allow is said and passed over; what it left would be a failure all the same.
+//! If this host does not allow what a lab needs, the test prints that and skips the lab. But a resource that such a lab
+//! leaves behind is still a failure.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +16,8 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What of labs in `folder` is outside it: control groups and networks by the runs' names, loop devices by their files.
+/// Returns the resources that labs in `folder` left outside it: control groups and networks by the runs' names, loop
+/// devices by their files.
 fn left(folder: &Path, pid: u32) -> Vec<String> {
     let mark = format!("gannet-lab-run-{pid}-");
     let mut found = Vec::new();
@@ -37,13 +40,13 @@ fn left(folder: &Path, pid: u32) -> Vec<String> {
     found
 }
 
-/// The folders of runs.
+/// Returns the number of directories of runs.
 fn runs(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("run-")).count()
 }
 
-/// Runs a lab with short phases; `None` where this host does not allow it.
+/// Runs a lab with short phases. Returns its outcome; `None` if this host does not allow the lab.
 fn lab(name: &str, folder: &Path) -> Option<serde_json::Value> {
     let page = folder.with_extension("html");
     let places = [folder.to_str().unwrap(), page.to_str().unwrap()];
@@ -56,7 +59,7 @@ fn lab(name: &str, folder: &Path) -> Option<serde_json::Value> {
         assert_eq!((runs(folder), left(folder, 0).len()), (0, 0), "{err}");
         return None;
     }
-    // Whether a busy machine shows it in three rounds is not for a test to say.
+    // On a busy machine, three rounds may not show the mechanism, so both exit codes are accepted.
     assert!(code == 0 || code == 1, "{code}: {err}");
     assert_eq!((runs(folder), left(folder, 0)), (0, Vec::new()));
     let html = std::fs::read_to_string(&page).unwrap();
@@ -65,7 +68,7 @@ fn lab(name: &str, folder: &Path) -> Option<serde_json::Value> {
     Some(serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}")))
 }
 
-/// The mean of a figure over the phases of a setting.
+/// Returns the mean of a figure over the phases of a setting.
 fn mean(outcome: &serde_json::Value, setting: u64, figure: &str) -> f64 {
     let own = outcome["phases"].as_array().unwrap().iter().filter(|phase| phase["setting"] == setting);
     let values: Vec<f64> = own.map(|phase| phase["figures"][figure].as_f64().unwrap()).collect();
@@ -118,7 +121,7 @@ fn created_files_reach_the_cgroup_limit_and_the_arena_stays_resident() {
         assert_eq!(outcome["settings"][at as usize], name);
         assert!(mean(&outcome, at, "count") > 100.0 && mean(&outcome, at, "written_mib") > 1.0, "{name}: {outcome}");
     }
-    // The cache is full of garbage: new files find their room only by freeing some of it.
+    // The cache is full of garbage, so memory for new files must be freed first.
     assert!(mean(&outcome, 2, "limit_reached") > 0.0, "{outcome}");
     assert_eq!(mean(&outcome, 0, "resident_percent"), 100.0, "{outcome}");
     let drawn: Vec<&str> =
@@ -128,7 +131,7 @@ fn created_files_reach_the_cgroup_limit_and_the_arena_stays_resident() {
     assert!(wanted.iter().all(|name| drawn.contains(name)), "{drawn:?}");
 }
 
-/// A lab that is in its second phase.
+/// Starts a lab, and returns when its second phase has begun.
 fn begun(name: &str, folder: &Path) -> Option<Child> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gannet"))
         .args(["doctor", "lab", name, "--seconds", "1", "--folder"])
@@ -143,7 +146,7 @@ fn begun(name: &str, folder: &Path) -> Option<Child> {
         let _ = child.wait();
         return None;
     }
-    // Nobody reads on: the lab writes into a pipe whose reader has to stay.
+    // Continues to read the lab's output, because the lab would end if its pipe were closed.
     std::thread::spawn(move || said.for_each(drop));
     Some(child)
 }

@@ -1,5 +1,5 @@
-//! `gannet load` as a user has it, against servers that are started here. Counts and exit codes are asserted, not
-//! times: where the machine is too busy for the generator the run says so by its exit code, which is as good.
+//! Tests `gannet load` by its command line, against servers that the tests start. The tests check counts and exit
+//! codes, not times. A run that reports a bottleneck in the generator, because the machine is busy, is accepted too.
 
 use load::result::RunResult;
 
@@ -13,7 +13,8 @@ fn server() -> (Serving, String) {
     (serving, addr)
 }
 
-/// Runs `gannet load`, which must end with `code` or say that the generator was the limit; output and error text.
+/// Runs `gannet load`, which must end with `code` or report that the generator was the limit. Returns the exit code,
+/// output and error text.
 fn load_ends(args: &[&str], code: i32) -> (i32, String, String) {
     let (got, out, err) = run(&[&["load"], args].concat());
     assert!(got == code || got == LIMITED, "{args:?} ended with {got}, not {code}: {out}\n{err}");
@@ -160,7 +161,7 @@ fn results_are_compared_and_priced() {
     assert!(code == 0 && out.contains("1,792") && out.contains("1,392"), "{out}");
 }
 
-/// The results of two runs: what was asked for is the same.
+/// Checks that the results of two runs describe the same load.
 fn assert_same(first: &RunResult, second: &RunResult) {
     assert_eq!(first.workload, second.workload);
     assert_eq!((&first.again, &first.configuration), (&second.again, &second.configuration));
@@ -183,7 +184,7 @@ fn rerun_repeats_a_result_exactly_or_with_new_flags() {
     assert_eq!(second.assertions.len(), 1);
     let text = first.workload.as_ref().unwrap();
     assert!(text.contains("seed = 9") && text.contains("zipf = 0.8") && text.contains("batch = 50"), "{text}");
-    // A result is a workload file too, and what is given wins.
+    // A result can be used as a workload file, and flags on the command line override it.
     let closed = ["--closed", "--requests", "250", "--warm-up", "0ms", "--seed", "3"];
     load_ends(&[&["rerun", &a, "--json", &c, "--quiet"][..], &closed].concat(), 0);
     let other = result("c.json");
@@ -191,7 +192,7 @@ fn rerun_repeats_a_result_exactly_or_with_new_flags() {
     assert!(other.workload.as_ref().unwrap().contains("seed = 3"));
     load_ends(&["--workload", &a, "--rate", "500", "--duration", "100ms", "--json", &c, "--quiet"], 0);
     assert!(result("c.json").workload.as_ref().unwrap().contains("rate = \"500.0/s\""));
-    // A search is one again.
+    // Repeating the result of a search runs a search again.
     let search = ["--slo", "p50=20s", "--start", "200", "--rate-max", "400", "--trial", "150ms", "--warm-up", "100ms"];
     load_ends(&[&["--target", &addr, "--keys", "100", "--quiet", "--json", &c][..], &search].concat(), 0);
     load_ends(&["rerun", &c, "--json", &d, "--quiet"], 0);
@@ -282,7 +283,7 @@ fn the_self_test_shows_rate_and_timer_error() {
     assert!(code == 2 && err.contains("--part") && err.contains("as in 60s"), "{err}");
 }
 
-/// A command of the help against a server of this test, and short: the same flags with smaller figures.
+/// Returns a command of the help for a server of this test: the same flags, with smaller figures.
 fn shortened(example: &str, addr: &str, socket: &str, folder: &Folder) -> Vec<String> {
     let workload = folder.file("shop.toml");
     std::fs::write(&workload, "protocol = \"memcache\"\n[[keys]]\ncount = 100\nverbs = [{ verb = \"get\" }]\n")
@@ -308,7 +309,8 @@ fn shortened(example: &str, addr: &str, socket: &str, folder: &Folder) -> Vec<St
     words.split_off(1)
 }
 
-/// What comes of a search or an assertion depends on how busy this machine is: any verdict will do, an error will not.
+/// The outcome of a search or an assertion depends on the load of this machine, so any verdict is accepted, but no
+/// error.
 #[test]
 fn every_example_of_the_help_runs() {
     let folder = Folder::new("examples");
@@ -338,7 +340,7 @@ fn every_example_of_the_help_runs() {
     assert!(folder.text("out.html").contains("<svg") && folder.text("out.json").contains("gannet-load-result"));
 }
 
-/// An agent in a process of its own, and where it listens.
+/// Starts an agent as a separate process. Returns the process and the agent's address.
 fn agent(token: &str) -> (std::process::Child, String) {
     use std::io::BufRead;
     let mut child = crate::common::gannet(&["load", "agent", "--listen", "127.0.0.1:0", "--token", token])
@@ -352,7 +354,7 @@ fn agent(token: &str) -> (std::process::Child, String) {
     (child, address)
 }
 
-/// Ends processes that it was given, whatever comes of the test.
+/// A list of processes, which are ended when this value is dropped, even if the test fails.
 struct Ending(Vec<std::process::Child>);
 
 impl Drop for Ending {
@@ -391,7 +393,8 @@ fn two_agents_run_as_a_single_generator_and_a_killed_agent_is_reported() {
 
     let mut victim = ending.0.remove(0);
     let killer = std::thread::spawn(move || {
-        // Any moment will do: before the start it is an error, and after it a partial result.
+        // The signal may arrive at any moment: before the start of the run it causes an error, afterwards a partial
+        // result.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         victim.kill().unwrap();
         victim.wait().unwrap();

@@ -1,5 +1,5 @@
-//! `gannet load` against redis-servers that want a password, and that are a cluster: connections that say who they are,
-//! and requests that go where redirects say. Counts are asserted, not times.
+//! Tests `gannet load` against redis-servers that require a password, and against a cluster of them. Connections
+//! authenticate, and requests follow redirects. The tests check counts, not times.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use load::result::RunResult;
 use crate::common::{PATIENCE, TempFile, free_port, gannet, run};
 use crate::peers::{Folder, LIMITED, Peer, until};
 
-/// What it says to a command: its first line, and the text behind it where there is one.
+/// Returns the server's reply to a command: its first line, and the text after that line if there is any.
 fn says(peer: &Peer, words: &str) -> String {
     let mut stream = TcpStream::connect(peer.addr()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -26,7 +26,7 @@ fn says(peer: &Peer, words: &str) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Runs `gannet load` with `args` and with `SECRET` in the environment: exit code, output, error text.
+/// Runs `gannet load` with `args`, and with `SECRET` in the environment. Returns the exit code, output and error text.
 fn load_with(secret: &str, args: &[&str]) -> (i32, String, String) {
     let output = gannet(&[&["load"], args].concat()).env("SECRET", secret).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -95,7 +95,7 @@ fn memcached_connection_authenticates_before_the_first_request() {
     assert!(nobody.1.contains("unauthenticated; pass a user"), "{nobody:?}");
 }
 
-/// Three nodes with a third of the slots each; the folder goes last.
+/// A cluster of three nodes, each with a third of the slots. The directory is removed last.
 struct Cluster {
     nodes: Vec<Peer>,
     _folder: Folder,
@@ -108,7 +108,8 @@ impl Cluster {
         for number in 0..3 {
             let dir = folder.path().join(number.to_string());
             std::fs::create_dir(&dir).unwrap();
-            // The port of the nodes among themselves is 10000 above, which may be too high, unless it is named.
+            // Passes the port for connections between nodes. The default is 10000 above the node's port, which may be
+            // too high.
             let bus = free_port().to_string();
             let dir = dir.to_str().unwrap();
             let args = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--dir", dir];
@@ -129,7 +130,8 @@ fn requests_go_to_the_node_that_redirects_name_and_count_once() {
     let Some(cluster) = Cluster::start() else { return };
     let json = TempFile::new("cluster.json", "");
     let [first, second, third] = [0, 1, 2].map(|at| cluster.nodes[at].target());
-    // One key's slot is on its way from its node to the next one, which is asked for what is not there yet.
+    // The slot of this key is migrating from its node to the next node, and requests for absent keys are redirected
+    // there.
     let key = "0000000000000007";
     let slot: u16 = says(&cluster.nodes[0], &format!("CLUSTER KEYSLOT {key}")).trim_start_matches(':').parse().unwrap();
     let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
@@ -137,7 +139,7 @@ fn requests_go_to_the_node_that_redirects_name_and_count_once() {
     let id = |at: usize| says(&cluster.nodes[at], "CLUSTER MYID");
     assert_eq!(says(&cluster.nodes[to], &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from))), "+OK");
     assert_eq!(says(&cluster.nodes[from], &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to))), "+OK");
-    // In another order than the slots lie, so that nearly every slot is asked for at the wrong node first.
+    // The order of the targets differs from that of the slots, so most requests go to the wrong node first.
     let nodes = ["--target", &third, "--target", &first, "--target", &second];
     let usual = ["--placement", "slots", "--keys", "300", "--connections", "6", "--verify", "--quiet"];
     let paced = ["--rate", "1000", "--duration", "500ms", "--warm-up", "0ms", "--json", json.path()];

@@ -1,4 +1,4 @@
-//! `gannet load` as a user has it, beside what memcached and redis-server counted meanwhile: number by number.
+//! Compares the counts of `gannet load` with those of memcached and redis-server, number by number.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,8 @@ use load::result::RunResult;
 use crate::common::{PATIENCE, run};
 use crate::peers::{Folder, LIMITED};
 
-/// A server on a unix socket in a folder of its own; ended by its id.
+/// A server that listens on a Unix socket in a temporary directory. Dropping this value ends the server by its process
+/// id.
 struct Served {
     child: Child,
     folder: Folder,
@@ -55,7 +56,7 @@ impl Served {
         format!("unix:{}", self.socket().display())
     }
 
-    /// The number in the line of the answer to `question` that begins with `head`; 0 if there is none.
+    /// Returns the number in the line of the reply to `question` that begins with `head`; 0 if there is no such line.
     fn told(&self, question: &str, head: &str) -> u64 {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -83,7 +84,7 @@ impl Drop for Served {
     }
 }
 
-/// Runs `gannet load` against `served`; its result, and what was written to standard output.
+/// Runs `gannet load` against `served`. Returns its result and its standard output.
 fn loaded(served: &Served, args: &[&str]) -> (RunResult, String) {
     let (json, target) = (served.folder.file("a.json"), served.target());
     let usual = ["load", "--target", &target, "--warm-up", "0s", "--quiet", "--json", &json];
@@ -94,7 +95,7 @@ fn loaded(served: &Served, args: &[&str]) -> (RunResult, String) {
     (result, out)
 }
 
-/// Answers of a verb and fate.
+/// Returns the number of replies with this verb and fate.
 fn of(result: &RunResult, verb: &str, fate: &str) -> u64 {
     let groups = result.figures.verbs.iter().filter(|group| group.name == verb && group.outcome == fate);
     groups.map(|group| group.response.count).sum()
@@ -111,7 +112,8 @@ fn a_prefilled_run_with_a_sampler_is_counted_by_memcached_alike() {
         let sampler = result.figures.sampler.as_ref().unwrap();
         assert!((40..=180).contains(&sampler.count), "200 a second for half a second: {}", sampler.count);
         assert!(out.contains("sampler"), "{out}");
-        // Both streams draw from the same workload; the bulk's verbs are told apart, the sampler's are not.
+        // Bulk and sampler draw from the same workload. The result has counts by verb for the bulk, and only a total
+        // for the sampler.
         let answered = served.stat("get_hits") + served.stat("cmd_set") - 700;
         assert_eq!(answered, counts.answered + sampler.count, "{protocol}: {out}");
         assert_eq!(of(&result, "get", "hit") + of(&result, "set", "hit"), counts.answered, "{protocol}");
@@ -127,7 +129,8 @@ fn a_closed_loop_that_looks_aside_is_counted_by_redis_alike() {
     let (result, out) = loaded(&served, &[&args[..], &more[..]].concat());
     let (hits, misses) = (of(&result, "get", "hit"), of(&result, "get", "miss"));
     assert!(hits > 0 && misses > 0, "{out}");
-    // What went out as the time ended is in no figure: at most what three connections have in flight.
+    // Requests that were sent at the end of the run are in no figure. They are at most those in flight on three
+    // connections.
     let is_told = |counted: u64, told: u64| told >= counted && told - counted <= 12;
     let told = |name: &str| served.told("INFO stats", &format!("{name}:"));
     assert!(is_told(hits + misses, served.calls("get")), "{} gets: {out}", served.calls("get"));

@@ -1,16 +1,15 @@
-//! Every command of the README and of the load generator's pages, as it stands there but short, against servers of this
-//! test.
+//! Runs every command of the README and of the load generator's pages, shortened, against servers of this test.
 
 use std::path::{Path, PathBuf};
 
 use crate::common::{Serving, free_port, gannet};
 use crate::peers::{Folder, Peer, is_verdict};
 
-/// Words of commands that need other processes or files beside them: tests of their own run those, in files that have
-/// the words.
+/// Words of commands that need other processes or files. Other tests, in files that contain these words, run such
+/// commands.
 const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
 
-/// What stands in the pages, and what stands there here: less to do, and servers of this test.
+/// Texts in the pages' commands, each with its replacement here: shorter runs, and servers of this test.
 const SHORT: [(&str, &str); 14] = [
     ("127.0.0.1:11311", "MEMCACHED"),
     ("gannet serve --memcached", "gannet serve --admin none --memory 64MiB --memcached"),
@@ -32,7 +31,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and the load generator's pages.
+/// Returns the paths of the README and of the load generator's pages.
 fn pages() -> Vec<PathBuf> {
     let folder = std::fs::read_dir(root().join("docs/load")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = folder.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
@@ -40,7 +39,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Whether a test of another file has this word.
+/// Returns whether another test file contains this word.
 fn is_tried_elsewhere(word: &str) -> bool {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program");
     let mut files = std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
@@ -51,14 +50,14 @@ fn is_tried_elsewhere(word: &str) -> bool {
     })
 }
 
-/// The commands of a page: lines of its code blocks.
+/// Returns the commands of a page: lines of its code blocks.
 fn commands(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
     let lines = text.lines().map(|line| line.trim().trim_start_matches("$ ").trim_start_matches("target/release/"));
     lines.filter(|line| line.starts_with("gannet load ") && !line.contains('`')).map(str::to_owned).collect()
 }
 
-/// Words as a shell makes them of a line with single quotes.
+/// Splits a line with single quotes into words, as a shell does.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (at, part) in line.split('\'').enumerate() {
@@ -71,7 +70,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What is added behind a command, so that it ends soon.
+/// Returns the flags to append to a command so that it ends soon.
 fn ends_soon(line: &str) -> &'static str {
     match line.split_whitespace().nth(2).unwrap_or_default() {
         "aerospike" | "memtier" | "cost" | "compare" => "",
@@ -88,7 +87,8 @@ fn ends_soon(line: &str) -> &'static str {
     }
 }
 
-/// What comes of objectives and assertions depends on how busy this machine is: any verdict will do, an error will not.
+/// The outcome of objectives and assertions depends on the load of this machine, so any verdict is accepted, but no
+/// error.
 #[test]
 fn every_command_of_the_pages_runs() {
     let folder = Folder::new("docs");
@@ -137,7 +137,8 @@ fn every_command_of_the_pages_runs() {
     assert!(seen >= 14, "{seen} commands");
 }
 
-/// The whole file of the page is a workload that can be run, and the fault that it shows is said as it is shown.
+/// The complete workload file on the page can be run, and the page's faulty example causes the error message on the
+/// page.
 #[test]
 fn workload_example_on_its_docs_page_parses_and_its_error_matches() {
     let page = std::fs::read_to_string(root().join("docs/load/workload.md")).unwrap();

@@ -1,5 +1,5 @@
-//! What goes wrong before and while a server is loaded: it is said what, where and what to do, the exit code tells it,
-//! and what was measured until then is kept and marked.
+//! Tests errors before and during a run: the message contains the fault, its place and the remedy, the exit code
+//! reports the failure, and the figures measured until then are stored and marked as partial.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,30 +12,30 @@ use load::result::RunResult;
 use crate::common::run;
 use crate::peers::{Folder, LIMITED};
 
-/// It ended early, or nothing was answered; what was measured is kept.
+/// The exit code of a run that ended early or got no reply; the figures until then are stored.
 const PARTIAL: i32 = 5;
 
-/// How a server misbehaves.
+/// The misbehaviour of a server.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// It answers every line with this.
+    /// Replies to every line with this text.
     Says(&'static str),
-    /// It takes connections and closes them.
+    /// Accepts connections and closes them.
     Closes,
-    /// It answers so many requests, half of the next one, and closes.
+    /// Replies to this number of requests, sends half of the next reply, and closes the connection.
     ClosesAfter(u64),
-    /// It answers so many requests, and nothing then.
+    /// Replies to this number of requests, and to none after them.
     SilentAfter(u64),
-    /// It answers so many requests, and then it is gone.
+    /// Replies to this number of requests, then closes its connections and accepts no more.
     GoneAfter(u64),
-    /// It begins a value that never ends.
+    /// Sends the beginning of a value that never ends.
     Endless,
 }
 
-/// What `get` is answered with: a miss.
+/// The reply to `get`: a miss.
 const MISS: &[u8] = b"END\r\n";
 
-/// A server with bad manners, ended when this is dropped.
+/// A misbehaving server. Dropping this value ends it.
 struct Rough {
     addr: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl Drop for Rough {
     }
 }
 
-/// One connection. An error ends it.
+/// Serves one connection. An error ends the connection.
 fn serve(manner: Manner, mut stream: TcpStream, answered: &AtomicU64, stopped: &AtomicBool) {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut buffer = [0; 65_536];
@@ -95,7 +95,7 @@ fn serve(manner: Manner, mut stream: TcpStream, answered: &AtomicU64, stopped: &
             Err(_) => return,
         };
         for line in buffer[..bytes].split_inclusive(|byte| *byte == b'\n') {
-            // Who asks for the server's own account is no client.
+            // A request for the server's statistics does not count as a client's request.
             let number = if line.starts_with(b"stats") { 0 } else { answered.fetch_add(1, Ordering::Relaxed) };
             let answer: &[u8] = match manner {
                 Manner::Says(text) => text.as_bytes(),
@@ -118,14 +118,14 @@ fn serve(manner: Manner, mut stream: TcpStream, answered: &AtomicU64, stopped: &
     }
 }
 
-/// What came of a run against a rough server.
+/// The outcome of a run against a misbehaving server.
 struct Came {
     code: i32,
     out: String,
     result: RunResult,
 }
 
-/// Runs `gannet load` with `args` against `server`; the result is kept whatever comes.
+/// Runs `gannet load` with `args` against `server`. The result is stored, even if the run fails.
 fn against(server: &Rough, name: &str, args: &[&str]) -> Came {
     let folder = Folder::new(name);
     let (json, html) = (folder.file("a.json"), folder.file("a.html"));
@@ -181,7 +181,7 @@ fn garbage_replies_are_shown_with_the_server_and_the_run_fails() {
         ("meta", "+OK\r\n", "+OK"),
         ("resp", "HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400 Bad Request"),
         ("memcache", "STORED\r\n", "STORED"),
-        // Its head may have been read before what is behind it was there.
+        // The client may read the head of the reply before the rest arrives.
         ("resp", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "the RESP reply has another type or length than expected"),
     ] {
         let server = Rough::start(Manner::Says(said));
@@ -212,7 +212,7 @@ fn replies_before_a_mid_reply_close_are_counted() {
     assert!(matches!(came.code, 4 | PARTIAL | LIMITED), "{}: {}", came.code, came.out);
     came.has_fault("closed-by-server", &server.target());
     let counts = &came.result.figures.counts;
-    // A close with bytes unread resets the connection, and may take answers with it that were on their way.
+    // Closing a socket with unread bytes resets the connection, which may discard replies in flight.
     assert!((1..=50).contains(&counts.answered) && counts.answered == counts.misses, "{counts:?}");
     assert!(came.result.assertions.iter().all(|assertion| !assertion.held), "{}", came.out);
 }

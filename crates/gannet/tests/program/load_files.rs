@@ -1,11 +1,12 @@
-//! Wrong workload files and flags under `gannet load`: each fault with its file, line and remedy, all of them at once.
+//! Tests wrong workload files and flags of `gannet load`. Each fault is reported with its file, line and remedy, and
+//! all of them at once.
 
 use std::path::PathBuf;
 
 use crate::common::{TempFile, free_port, run};
 
-/// A file's text behind its first line, which is fine, and what is said of it; each line of the text that is wrong has
-/// the number that stands here.
+/// The text of a workload file after its valid first line, and the expected error text. The error text contains the
+/// number of each wrong line.
 struct Case {
     text: &'static str,
     says: &'static [&'static str],
@@ -114,7 +115,7 @@ fn conflicting_or_invalid_flags_are_rejected_with_the_correct_usage() {
 #[test]
 fn unusable_cpu_unknown_host_and_missing_socket_are_reported() {
     let args = ["load", "--rate", "10", "--no-prefill", "--duration", "100ms", "--warm-up", "0s", "--target"];
-    // No name is so long: nobody is asked for it.
+    // A host name cannot be so long, so no name server is asked for it.
     let unknown = format!("{}:11211", "x".repeat(70));
     let (code, _, err) = run(&[&args[..], &[&unknown]].concat());
     assert!(code == 1 && err.contains(&unknown) && err.contains("check the name"), "{code}: {err}");

@@ -1,5 +1,5 @@
-//! `gannet load` over TLS, against Debian's redis-server and memcached: who is verified, what is resumed, what a
-//! failure says. Counts are asserted, not times.
+//! Tests `gannet load` over TLS, against Debian's redis-server and memcached: the verification of certificates, the
+//! resumption of sessions, and error messages. The tests check counts, not times.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,8 @@ fn called(name: &str) -> DistinguishedName {
     whole
 }
 
-/// A folder with certificates in it: `ca.pem`; `server`, `expired` and `client`, each `.pem` with its `.key`.
+/// Returns a directory with certificates: `ca.pem`, and `server`, `expired` and `client`, each as `.pem` with its
+/// `.key`.
 fn certified(name: &str) -> Folder {
     let folder = Folder::new(name);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -43,7 +44,7 @@ fn certified(name: &str) -> Folder {
     folder
 }
 
-/// A redis-server that wants a certificate of its clients.
+/// Starts a redis-server that requires a client certificate.
 fn redis(folder: &Folder) -> Option<Peer> {
     let port = free_port();
     let [text, ca, certificate, key] =
@@ -53,7 +54,7 @@ fn redis(folder: &Folder) -> Option<Peer> {
     Peer::start_at(port, "redis-server", &[&args[..], &tls[..]].concat())
 }
 
-/// A memcached with the certificate `name`, which takes any client.
+/// Starts a memcached with the certificate `name`, which accepts all clients.
 fn memcached(folder: &Folder, name: &str) -> Option<Peer> {
     let help = Command::new("memcached").arg("-h").output();
     if !help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--enable-ssl")) {
@@ -68,14 +69,14 @@ fn memcached(folder: &Folder, name: &str) -> Option<Peer> {
     Peer::start_at(port, "memcached", &args)
 }
 
-/// Where it is under another name of this host.
+/// Returns the server's address with another name of this host.
 fn at(peer: &Peer, host: &str) -> String {
     format!("{host}:{}", peer.port)
 }
 
 const SHORT: [&str; 8] = ["--connections", "4", "--keys", "300", "--warm-up", "100ms", "--quiet", "--verify"];
 
-/// Runs it, which must come to an end with figures; output and result.
+/// Runs `gannet load`, which must end with figures. Returns the output and the result.
 fn measured(folder: &Folder, args: &[&str]) -> (String, RunResult) {
     let json = folder.file("out.json");
     let (code, out, err) = run(&[&["load"], args, &["--json", &json]].concat());
@@ -83,7 +84,8 @@ fn measured(folder: &Folder, args: &[&str]) -> (String, RunResult) {
     (out, folder.result("out.json"))
 }
 
-/// Answers came, and every value was the one that was stored. What was in flight at the end may have no answer.
+/// Checks that there were replies, and that every value was the stored one. Requests in flight at the end may have no
+/// reply.
 fn assert_whole(result: &RunResult) {
     let (counts, faults) = (&result.figures.counts, &result.figures.faults);
     assert!(counts.answered > 0 && counts.unanswered <= 4, "{counts:?} {faults:?}");
@@ -151,7 +153,7 @@ fn tls_from_a_workload_file_is_used_and_unverified_servers_are_labelled() {
     assert!(result.tls.is_some_and(|tls| tls.insecure) && result.figures.counts.answered > 0);
 }
 
-/// Ends before anything is measured; what is said.
+/// Runs `gannet load`, which must fail before the measurement. Returns the error text.
 fn refused(args: &[&str]) -> String {
     let (code, out, err) = run(&[&["load", "--closed", "--duration", "300ms", "--keys", "10"], args].concat());
     assert_eq!(code, 1, "{args:?}: {out}{err}");
@@ -201,7 +203,8 @@ fn server_without_tls_is_distinguished_from_a_silent_server() {
     let ca = folder.file("ca.pem");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
-    // It answers whatever comes, as a server of lines does; the engine's own connections come behind the first.
+    // The server replies with an error to everything that it receives, as a server of line-based requests does. The
+    // connections of the load engine follow the first connection.
     let server = std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -215,7 +218,7 @@ fn server_without_tls_is_distinguished_from_a_silent_server() {
     });
     let err = refused(&["--target", &target, "--tls-ca", &ca]);
     assert!(err.contains("this port does not use TLS; use the server's TLS port"), "{err}");
-    // Its own account is not asked for over the ping protocol, so that the engine meets it first.
+    // The ping protocol does not request the server's statistics, so the engine is the first to connect.
     let pings = folder.written("ping.toml", "protocol = \"ping\"\n");
     let err = refused(&["--target", &target, "--tls-ca", &ca, "--workload", &pings]);
     assert!(
@@ -271,7 +274,7 @@ fn keys_are_copied_over_tls_and_a_wrong_ca_is_reported_immediately() {
     let tls = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
     let target = at(&redis, "localhost");
     let stored = ["--target", &target, "--protocol", "resp", "--closed", "--duration", "100ms", "--keys", "300"];
-    // Values above a record's 16 KiB, and more of them than a socket takes at once.
+    // The values are longer than a TLS record's 16 KiB, and together exceed a socket's buffer.
     measured(&folder, &[&stored[..], &tls, &["--value-bytes", "60KiB", "--quiet", "--reads", "100%"]].concat());
     let (from, to) = (format!("rediss://{target}"), format!("memcacheds://{}", at(&memcached, "127.0.0.1")));
     let places = ["migrate", "--from", &from, "--to", &to, "--verify", "all"];

@@ -1,5 +1,5 @@
-//! Other tools' command lines and files under `gannet load`, as their users have them: every example of the help runs
-//! against a server that is started here. Counts are asserted, not times.
+//! Tests other tools' command lines and files under `gannet load`: every example of the help runs against a server that
+//! the test starts. The tests check counts, not times.
 
 use crate::common::{Serving, run};
 use crate::peers::{Folder, LIMITED, Peer};
@@ -11,7 +11,7 @@ fn memcached() -> (Serving, String) {
     (serving, addr)
 }
 
-/// The examples in the help of `tool`, each as the words behind `gannet`.
+/// Returns the examples in the help of `tool`, each as the words after `gannet`.
 fn examples(tool: &str) -> Vec<Vec<String>> {
     let (code, help, err) = run(&["load", tool, "--help"]);
     assert_eq!(code, 0, "{err}");
@@ -19,7 +19,7 @@ fn examples(tool: &str) -> Vec<Vec<String>> {
     lines.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
 }
 
-/// Runs `words`, and `ours` of our flags between the tool's name and its own words: output and error text.
+/// Runs `words`, with our flags `ours` between the tool's name and the tool's words. Returns the output and error text.
 fn runs(words: &[String], ours: &[&str]) -> (String, String) {
     let all: Vec<&str> = words[..2]
         .iter()
@@ -33,7 +33,7 @@ fn runs(words: &[String], ours: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// The result `name` runs again, with so many answers.
+/// Repeats the run of the result `name`, which must have `answers` replies.
 fn runs_again(folder: &Folder, name: &str, answers: u64) {
     let json = folder.file("again.json");
     let (code, out, err) = run(&["load", "rerun", &folder.file(name), "--quiet", "--json", &json]);
@@ -60,7 +60,7 @@ fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() 
         let due = [1000, 2000][at];
         assert_eq!((counts.answered, counts.errors, counts.misses), (due, 0, 0), "{out}");
         assert!(out.contains("write(tps=") && out.contains(" total(tps="), "{out}");
-        // What the intervals count comes to the whole.
+        // The sum of the intervals' counts equals the total.
         let number = |line: &str, before: &str| -> u64 {
             let rest = line.split(before).nth(1).unwrap_or_default();
             rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
@@ -159,7 +159,8 @@ fn mc_crushers_example_paces_its_lines_in_batches() {
         .collect();
     runs(&words, &["--json", &json]);
     let result = folder.result("a.json");
-    // 4 connections with 4 requests every 50 ms: 320 a second, less or more a batch at each end of each thread.
+    // 4 connections with 4 requests every 50 ms make 320 requests per second, give or take a batch at each end of each
+    // thread's run.
     let counts = &result.figures.counts;
     assert!((144..=176).contains(&counts.due) && counts.due.is_multiple_of(4), "{counts:?}");
     assert_eq!((counts.answered, counts.errors), (counts.due, 0));

@@ -1,5 +1,5 @@
-//! `gannet load record` and `gannet load replay` as a user has them, with real servers and clients that know nothing of
-//! them. Counts and sequences are asserted, not times.
+//! Tests `gannet load record` and `gannet load replay` with real servers and with clients that are not aware of the
+//! recorder. The tests check counts and sequences, not times.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +29,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Waits until it records; where clients connect to, if it is a proxy.
+    /// Waits until the recorder records. Also returns the address for clients, if the recorder is a proxy.
     fn start(args: &[&str]) -> (Self, Option<SocketAddr>) {
         let mut command = gannet(&[&["load", "record", "--quiet"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
@@ -52,7 +52,7 @@ impl Recording {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Ends it as Ctrl-C does; what it says then.
+    /// Ends the recorder as Ctrl-C does. Returns its output after that.
     fn ended(mut self) -> String {
         self.signal("INT");
         let (mut out, mut err) = (String::new(), String::new());
@@ -76,7 +76,8 @@ fn entries(path: &str) -> Vec<TraceEntry> {
     std::iter::from_fn(|| reader.entry().unwrap()).collect()
 }
 
-/// Runs a replay, which must end with `code` or say that the generator was the limit; its result and what it said.
+/// Runs a replay, which must end with `code` or report that the generator was the limit. Returns its result and its
+/// output.
 fn replay(folder: &Folder, args: &[&str], code: i32) -> (RunResult, String) {
     let json = folder.file("replay.json");
     let (got, out, err) = run(&[&["load", "replay"], args, &["--json", &json, "--quiet"]].concat());
@@ -84,7 +85,7 @@ fn replay(folder: &Folder, args: &[&str], code: i32) -> (RunResult, String) {
     (RunResult::from_json(&std::fs::read_to_string(&json).unwrap()).unwrap(), out + &err)
 }
 
-/// Requests on one connection, each with its answer.
+/// Requests on one connection, each with the expected reply.
 const TALK: [(&[u8], &[u8]); 11] = [
     (b"set alpha-alpha-1 0 60 5\r\nhello\r\n", b"STORED\r\n"),
     (b"set beta-beta-beta 0 0 300\r\n", b""),
@@ -193,7 +194,7 @@ fn trace_of_a_killed_recorder_replays_with_a_warning() {
     let (_serving, addr) = server();
     let (mut recording, proxy) = Recording::proxy(&trace, &addr);
     talk(proxy);
-    // What was settled is in the file within two seconds; then there is no end to it.
+    // Completed requests are in the file within two seconds. After the kill the file has no end mark.
     let patience = Instant::now() + PATIENCE;
     while std::fs::metadata(&trace).unwrap().len() < 100 {
         assert!(Instant::now() < patience, "nothing is written");
@@ -205,7 +206,7 @@ fn trace_of_a_killed_recorder_replays_with_a_warning() {
     assert!(result.figures.counts.answered > 0 && said.contains("its recorder was killed"), "{said}");
 }
 
-/// Twitter's lines: so many a second, reads of keys of which every fifth is never stored.
+/// Returns lines of a trace in Twitter's format: `each` reads per second; every fifth key is never stored.
 fn lines(seconds: u64, each: u64) -> String {
     let line = |number: u64| {
         let key = number * 7 % 50;
@@ -227,7 +228,7 @@ fn production_lines_are_replayed_at_their_pace_checked_and_filled() {
     assert_eq!((counts.due, counts.answered, counts.errors, counts.wrong), (600, 600, 0, 0), "{said}");
     assert!(counts.misses > 0 && said.contains("a trace at 4 times its speed"), "{said}");
     assert!(result.figures.duration_s > 0.5, "600 requests of three seconds, four times as fast: {said}");
-    // Keys that nobody stores are found when they are stored before.
+    // Reads of keys that the trace never stores are hits if the keys are stored before the replay.
     let args = [&trace, "--target", &addr, "--rate", "2k", "--prefill", "--limit", "300", "--protocol", "meta"];
     let (result, said) = replay(&folder, &args, 0);
     let counts = &result.figures.counts;
@@ -300,10 +301,11 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     assert!(code == 2 && err.contains("a trace determines when requests are due"), "{err}");
 }
 
-/// Records by `args` what is asked while `asks` runs, which gives how many entries are wanted at least.
+/// Records with `args` while `asks` sends requests.
 fn overheard(path: &str, args: &[&str], asks: impl Fn()) -> String {
     let (recording, _) = Recording::start(&[&[path], args].concat());
-    // It says that it records before the server has taken it for a watcher: it is asked until it is seen.
+    // The recorder reports its start before the server has registered it as a watcher, so requests are sent until one
+    // is recorded.
     let patience = Instant::now() + PATIENCE;
     loop {
         asks();
@@ -370,7 +372,7 @@ fn recorder_reports_invalid_arguments() {
     assert_eq!(std::fs::read_to_string(&there).unwrap(), "kept");
 }
 
-/// Every example of both helps runs against servers of this test, shortened.
+/// Runs every example of both helps against servers of this test, shortened.
 #[test]
 fn every_example_of_the_help_runs() {
     let Some(redis) = Peer::redis(&[]) else { return };

@@ -1,4 +1,4 @@
-//! The program as a process of its own: what it is told, what it says, what it takes of the machine.
+//! Tests the program as a separate process: its arguments, its output, and its use of the machine.
 
 mod arguments;
 mod common;

@@ -1,6 +1,6 @@
-//! memcached's flags: Debian's memcached and this program are started with the same ones, and what can be seen from
-//! outside is compared: exit codes, listening sockets, the mode of a socket's file, the pid file, settings that mean
-//! the same, and replies.
+//! Tests memcached's flags: Debian's memcached and this program are started with the same flags, and what is visible
+//! from outside is compared: exit codes, listening sockets, the mode of a socket's file, the pid file, settings with
+//! the same meaning, and replies.
 
 use crate::common::{PATIENCE, Serving, free_port};
 use crate::peers::Folder;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A link to this program under memcached's name.
+/// Creates a link to this program with the name `memcached`. Returns its path.
 fn link(folder: &Folder) -> PathBuf {
     let link = folder.path().join("memcached");
     if !link.exists() {
@@ -22,24 +22,25 @@ fn link(folder: &Folder) -> PathBuf {
     link
 }
 
-/// Which of the two.
+/// The program that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Memcached,
     Gannet,
 }
 
-/// One of the two as a process.
+/// A process of one of the two programs.
 struct Peer {
     child: Child,
-    /// The process that serves, if it is up.
+    /// The id of the process that serves; `None` if it does not run.
     pid: Option<u32>,
     port: u16,
     folder: Folder,
 }
 
 impl Peer {
-    /// Starts it with `flags`, in which `{port}` and `{dir}` are its own, and waits until it serves or has ended.
+    /// Starts the program with `flags`, in which `{port}` and `{dir}` are replaced by its own, and waits until it
+    /// serves or has ended.
     fn start(which: Which, name: &str, flags: &str) -> Self {
         let folder = Folder::new(&format!("{name}-{which:?}"));
         let port = free_port();
@@ -61,7 +62,8 @@ impl Peer {
         peer
     }
 
-    /// Until it serves or has ended. In the background, what serves is named by the pid file.
+    /// Waits until the program serves or has ended. In the background, the pid file contains the id of the serving
+    /// process.
     fn wait(&mut self, daemon: bool) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -90,7 +92,7 @@ impl Peer {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }
 
-    /// A connection to the first socket that it may have.
+    /// Connects to the first socket that accepts a connection.
     fn connect(&self) -> Option<Box<dyn Stream>> {
         let socket = self.folder.path().join("sock");
         if let Ok(stream) = UnixStream::connect(socket) {
@@ -102,7 +104,7 @@ impl Peer {
         Some(Box::new(stream))
     }
 
-    /// What is answered to `request` and before the version that is asked for behind it.
+    /// Sends `request`, followed by a request for the version. Returns the reply up to the version.
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect().expect("it serves");
         stream.write_all(format!("{request}version\r\n").as_bytes()).unwrap();
@@ -118,7 +120,7 @@ impl Peer {
         }
     }
 
-    /// `text` with what is this process's own made equal for both.
+    /// Returns `text` with values that differ between the two processes replaced by the same placeholders.
     fn same(&self, text: &str) -> String {
         text.replace(self.folder.path().to_str().unwrap(), "{dir}").replace(&self.port.to_string(), "{port}")
     }
@@ -129,8 +131,8 @@ impl Peer {
         fields.map(|(name, value)| (name.to_owned(), self.same(value))).collect()
     }
 
-    /// The sockets that the process listens on for clients, as the kernel knows them. Ours listens for a process that
-    /// takes over too, some time after clients can connect: memcached has nothing like it.
+    /// Returns the sockets on which the process listens for clients, according to the kernel. This program also listens
+    /// for a process that takes over, some time after clients can connect; memcached has no such socket.
     fn sockets(&self) -> BTreeSet<String> {
         let pid = self.pid.expect("it serves");
         let own: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
@@ -153,7 +155,7 @@ impl Peer {
         let text = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap();
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            // A listening socket has the flag of one that accepts.
+            // The kernel marks a socket that accepts connections with this flag.
             let accepts = fields.len() > 7 && own.contains(fields[6]) && fields[3] == "00010000";
             if accepts && !fields[7].starts_with("@gannet-upgrade/") {
                 found.insert(format!("unix {}", self.same(fields[7])));
@@ -162,7 +164,7 @@ impl Peer {
         found
     }
 
-    /// User, group and other groups of the process.
+    /// Returns the user, the group and the other groups of the process.
     fn user(&self) -> Vec<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid.unwrap())).unwrap();
         text.lines()
@@ -181,7 +183,7 @@ impl Peer {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// Waits until nothing of it runs, and gives the exit code of what was started.
+    /// Waits until all processes of the program have ended. Returns the exit code of the process that was started.
     fn ended(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;
         let code = loop {
@@ -202,7 +204,7 @@ impl Peer {
     }
 }
 
-/// There is such a process, and it has not ended.
+/// Returns whether a process with this id exists and has not ended.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
 }
@@ -220,17 +222,17 @@ impl Drop for Peer {
     }
 }
 
-/// Both with the same flags.
+/// Starts both programs with the same flags.
 fn both(name: &str, flags: &str) -> (Peer, Peer) {
     (Peer::start(Which::Memcached, name, flags), Peer::start(Which::Gannet, name, flags))
 }
 
-/// What a flag is seen by.
+/// The visible effects of a flag, which are compared.
 struct Case {
     flags: &'static str,
-    /// Settings that have to be equal beside those of [`COMMON`].
+    /// Settings that must be equal, in addition to those in [`COMMON`].
     settings: &'static [&'static str],
-    /// Requests whose replies have to be equal.
+    /// Requests whose replies must be equal.
     requests: &'static [&'static str],
 }
 
@@ -238,7 +240,7 @@ const fn case(flags: &'static str, settings: &'static [&'static str], requests: 
     Case { flags, settings, requests }
 }
 
-/// Settings that mean the same in both, whatever the flags.
+/// Settings that have the same meaning in both programs, whatever the flags are.
 const COMMON: [&str; 17] = [
     "maxbytes",
     "maxconns",
@@ -259,7 +261,7 @@ const COMMON: [&str; 17] = [
     "ssl_enabled",
 ];
 
-/// A value of so many bytes.
+/// Requests that store, read and delete a value.
 const STORES: &[&str] = &["set k 5 0 3\r\nabc\r\n", "get k\r\n", "delete k\r\n", "get k\r\n"];
 
 static CASES: [Case; 26] = [
@@ -319,7 +321,7 @@ static CASES: [Case; 26] = [
     case("-p {port} -d -P {dir}/pid -vv", &[], STORES),
 ];
 
-/// Files are written when clients can connect already: waits until both have theirs.
+/// Compares files of both programs. The files may be written after clients can connect, so this waits until both exist.
 fn alike<T: PartialEq + std::fmt::Debug>(flags: &str, ours: impl Fn() -> T, theirs: impl Fn() -> T) {
     let end = Instant::now() + PATIENCE;
     while ours() != theirs() {
@@ -461,7 +463,7 @@ fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
     let port = free_port();
     let line = format!("ulimit -n 1024; exec {} -p {port} -u nobody", link(&folder).display());
     let mut command = Command::new("setpriv");
-    // Without the capability to raise it.
+    // The program runs without the capability to raise the limit.
     command.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "bash", "-c", &line]);
     if !is_root() {
         command = Command::new("bash");
@@ -476,7 +478,7 @@ fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
     assert!(said.is_some() && serves, "{said:?}");
 }
 
-/// What clients say that are not known yet, line by line, each waiting for its answer.
+/// Lines that unauthenticated clients send, one at a time, each after the reply to the previous line.
 static STRANGERS: [&[&str]; 9] = [
     &["get a\r\n", "version\r\n", "quit\r\n", "\r\n", "mn\r\n", "stats\r\n"],
     &[
@@ -506,7 +508,7 @@ fn strangers_are_answered_as_memcached_answers_them() {
     let line = |stream: &mut Box<dyn Stream>, request: &str| {
         stream.write_all(request.replace("{long}", &"x".repeat(1999)).as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // All the answers of this test end in the line that ends nothing else.
+        // Every reply in this test ends with one of these lines, which occur nowhere else in it.
         while ["END\r\n", "STORED\r\n", "MN\r\n"].iter().all(|end| !answer.ends_with(end.as_bytes()))
             && !(answer.starts_with(b"CLIENT_ERROR") && answer.ends_with(b"\r\n"))
         {
@@ -538,7 +540,7 @@ fn strangers_are_answered_as_memcached_answers_them() {
         lines.collect::<Vec<_>>()
     };
     assert_eq!(counted(&ours), counted(&theirs));
-    // A file that is not taken changes nothing; one that is taken changes who is known.
+    // A refused file changes nothing. An accepted file changes the set of known users.
     for (text, user, told) in
         [("broken", "alice secret", "the previous users remain"), ("erin:new\n", "erin new", "users were read")]
     {
@@ -577,7 +579,7 @@ fn unauthenticated_oversized_request_closes_its_connection() {
     assert_eq!(rest(&[b'x'; 3000]), "");
     assert_eq!(rest(b"set a 0 0 2049\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
     assert_eq!(rest(b"set a 0 0 4294967295\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
-    // What arrives together is answered one by one.
+    // Requests that arrive together are replied to one by one.
     let mut stream = ours.connect().unwrap();
     stream.write_all(b"get a\r\nset a 0 0 12\r\nalice secretxx\r\nset a 0 0 12\r\nalice secret\r\nget a\r\n").unwrap();
     let expected = "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR bad command line termination\r\n\
@@ -635,14 +637,14 @@ fn full_store_without_eviction_refuses_writes_and_retains_items() {
         };
         assert_eq!(refused, refusal);
         assert!((1000..2000).contains(&count), "{count} values in 64 MiB");
-        // What a value that is refused was to replace is not read for it.
+        // When a value is refused, the old value of the key is deleted, and no part of the new value is stored.
         assert_eq!(peer.ask(&set("k7")), refusal);
         assert_eq!(peer.ask("get k7\r\n"), "END\r\n");
         for key in (0..count).filter(|key| *key != 7) {
             assert!(peer.ask(&format!("touch k{key} 0\r\n")) == "TOUCHED\r\n", "k{key} of {count} went");
         }
         assert!(peer.ask("stats\r\n").contains("STAT evictions 0\r\n"));
-        // memcached has a class of its own for large values, with some room left.
+        // memcached has a separate size class for large values, with some free memory.
         if peer.port == ours.port {
             assert_eq!(peer.ask(&format!("set large 0 0 900000\r\n{}\r\n", "l".repeat(900_000))), refusal);
         }

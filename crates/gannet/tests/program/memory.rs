@@ -1,4 +1,4 @@
-//! The memory promise: whatever is stored, the process stays under `--memory` plus the stated constant.
+//! Tests the memory limit: the resident memory stays below `--memory` plus the documented constant, whatever is stored.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Serving, TempFile, ask, connect, request};
 
-/// The stated constant: 16 MiB for the program, 17 MiB a worker for its buffers and histograms, and what its reactor
-/// holds, which is 6 MiB more with io_uring.
+/// Returns the documented constant: 16 MiB for the program, 17 MiB per worker for its buffers and histograms, and the
+/// memory of the worker's reactor, which is 6 MiB larger with io_uring.
 fn constant_bytes(workers: u64, io: &str) -> u64 {
     let reactor = if io == "uring" { 6 } else { 0 };
     (16 + (17 + reactor) * workers) << 20
@@ -28,8 +28,8 @@ fn locked_bytes(pid: u32) -> u64 {
     status_bytes(pid, "VmLck:")
 }
 
-/// Far more address space is reserved than is used: locking all of it would take the machine's memory. And what is
-/// locked has to go back to the kernel when the memory is lowered.
+/// The server reserves far more address space than it uses, so locking all of it would take the machine's memory.
+/// Locked memory must also return to the kernel when the limit is lowered.
 #[test]
 fn locked_memory_is_only_the_used_part_and_is_freed_when_lowered() {
     if !rustix::process::geteuid().is_root() {
@@ -61,7 +61,8 @@ fn locked_memory_is_only_the_used_part_and_is_freed_when_lowered() {
     }
 }
 
-/// Five times the memory in values of every size and lifetime, by two clients at once; a sample after each batch.
+/// Stores values of every size and lifetime, five times the memory in total, by two clients at once. Samples the
+/// resident memory after each batch.
 fn fill_with_every_size_and_lifetime(io: &str) {
     let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "2"];
     let mut serving = Serving::start(&[&args[..], &["--maxconns", "500", "--io", io]].concat());
@@ -107,19 +108,19 @@ fn no_mix_grows_the_process_past_the_promise_with_epoll() {
     fill_with_every_size_and_lifetime("epoll");
 }
 
-/// Where the kernel refuses io_uring this is epoll once more.
+/// If the kernel refuses io_uring, the server uses epoll, and this is the same test again.
 #[test]
 fn no_mix_grows_the_process_past_the_promise_with_io_uring() {
     fill_with_every_size_and_lifetime("uring");
 }
 
-/// The least that clients may hold outside the store, which is what they may beside the memory of these tests.
+/// The minimum limit of client memory, which applies in addition to the memory of these tests.
 const CLIENT_BYTES: u64 = 16 << 20;
-/// Clients of each kind. `GANNET_MEMORY_CLIENTS=1000` is the long form.
+/// Number of clients of each kind. `GANNET_MEMORY_CLIENTS=1000` is the long form.
 const CLIENTS: usize = 24;
 
-/// Bytes that so many clients may hold beside that: 1 KiB each, and 4 MiB for requests and replies that are set aside
-/// once there are more clients than buffers.
+/// Returns the bytes that `clients` clients may hold in addition: 1 KiB each, and 4 MiB for requests and replies that
+/// are set aside when there are more clients than buffers.
 fn waiting_bytes(clients: usize) -> u64 {
     let set_aside = if clients > CLIENTS { 4 << 20 } else { 0 };
     set_aside + ((clients as u64) << 10)
@@ -129,8 +130,9 @@ fn number_of(variable: &str) -> Option<usize> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-/// What a client of each kind sends, and how many bytes it reads before it reads no more: so many that what it asked
-/// for is done. What each holds of the server's memory has no bound but the one that all have together.
+/// The requests of a client of each kind, and the number of bytes that the client reads before it stops to read: enough
+/// that its requests have been executed. The memory that each client holds has no limit of its own, only a common limit
+/// for all clients.
 type Sends = fn(usize) -> Vec<u8>;
 const QUEUED: usize = 300;
 const KINDS: [(&str, usize, Sends); 7] = [
@@ -152,7 +154,7 @@ const KINDS: [(&str, usize, Sends); 7] = [
     ("messages", 1, |_| request(&[b"SUBSCRIBE", b"news"])),
 ];
 
-/// A full store, with a long value and a long hash in it.
+/// Fills the store, including a long value and a long hash.
 fn fill(resp: SocketAddr) {
     let mut client = connect(resp);
     for batch in 0..100 {
@@ -173,7 +175,7 @@ fn fill(resp: SocketAddr) {
     }
 }
 
-/// The most that is resident while some time passes, with a client beside that is answered.
+/// Returns the highest resident memory during `time`, while a client gets replies.
 fn highest_of(serving: &Serving, beside: &mut TcpStream, time: Duration) -> u64 {
     let (begun, mut highest) = (Instant::now(), 0);
     while begun.elapsed() < time {
@@ -197,14 +199,15 @@ fn clients_that_do_not_read_cannot_exceed_the_memory_bound() {
     fill(resp);
     let clients = number_of("GANNET_MEMORY_CLIENTS").unwrap_or(CLIENTS);
     let most = (64 << 20) + CLIENT_BYTES + constant_bytes(1, "epoll") + waiting_bytes(clients);
-    // There and back: what one kind has freed is not in the way of the next, whichever comes first.
+    // Runs the kinds in both orders, because the memory that one kind has freed must not prevent another kind from
+    // working, whichever is first.
     for (kind, reads, sends) in KINDS.into_iter().chain(KINDS.into_iter().rev()) {
         let mut beside = connect(resp);
         let mut held: Vec<TcpStream> = Vec::new();
         for number in 0..clients {
             let mut client = connect(resp);
             client.set_write_timeout(Some(Duration::from_millis(500))).expect("a socket");
-            // One that is dropped meanwhile has had its say.
+            // The server may have closed the client's connection; its request has been tested then.
             let _ = client.write_all(&sends(number));
             held.push(client);
         }
@@ -270,7 +273,7 @@ fn rules_of_users_grow_the_process_no_further_than_promised_and_are_given_back()
     }
 }
 
-/// Items as small as there are, more than any memory of the test holds: `GANNET_TINY_ITEMS=10000000`.
+/// Stores the smallest possible items, more than any memory of the test can hold: `GANNET_TINY_ITEMS=10000000`.
 #[test]
 fn tiny_items_grow_the_process_no_further_than_promised() {
     let items = number_of("GANNET_TINY_ITEMS").unwrap_or(1_000_000);

@@ -1,5 +1,5 @@
-//! `gannet migrate` between servers that are started here: what is at the source is at the target, whatever ends in
-//! between.
+//! Tests `gannet migrate` between servers that the tests start: all items of the source are at the target afterwards,
+//! even if a process ends in the meantime.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::common::{PATIENCE, Serving, free_port, run};
 use crate::migrate_peers::{Answer, Kept, Meta, Resp, assert_same, gannet};
 use crate::peers::{Folder, Peer};
 
-/// Runs `gannet migrate`, which must end with `code`; the outcome, output and error text.
+/// Runs `gannet migrate`, which must end with `code`. Returns the outcome, the output and the error text.
 fn migrate(folder: &Folder, args: &[&str], code: i32) -> (CopyOutcome, String, String) {
     let json = folder.file("outcome.json");
     let (got, out, err) = run(&[&["migrate", "--json", &json], args].concat());
@@ -25,12 +25,13 @@ fn outcome_of(text: &str) -> CopyOutcome {
     CopyOutcome::from_json(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Every key is counted once.
+/// Checks that every key is counted exactly once.
 fn assert_whole(outcome: &CopyOutcome) {
     assert_eq!(outcome.counts.done(), outcome.counts.seen, "{:?}", outcome.counts);
 }
 
-/// Keys of all kinds: text, spaces, zeros, every length; values to 1 MiB; flags; short, long and no times to live.
+/// Stores items with keys of all kinds (text, spaces, zeros, every length), values up to 1 MiB, flags, and short, long
+/// and no times to live. Returns the keys.
 fn fill(meta: &mut Meta, count: usize) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for n in 0..count {
@@ -101,7 +102,7 @@ fn keys_written_by_live_traffic_are_preserved_unless_replaced() {
     assert_eq!(to.read(b"a"), Some(Kept { value: b"old".to_vec(), flags: 1, expires_ms: None }));
 }
 
-/// A database with every type, and what is hard about each.
+/// Stores values of every type, including the difficult cases of each.
 fn fill_redis(client: &mut Resp) {
     for n in 0..700 {
         client.say(&format!("SET string:{n} value:{n}"));
@@ -201,7 +202,7 @@ fn types_unsupported_by_memcached_are_reported_with_their_counts() {
     assert!(late.0 - 1000 <= 4_102_444_800_123 && 4_102_444_800_123 <= late.1 + 1000, "{late:?}");
 }
 
-/// `gannet load warm` as a process that a test can end, and that ends with it.
+/// A process of `gannet load warm` that a test can end. Dropping this value ends it.
 struct Running(Child);
 
 impl Running {
@@ -210,13 +211,13 @@ impl Running {
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// SIGKILL: nothing is said or written any more.
+    /// Kills the process with SIGKILL, so that it prints and writes nothing more.
     fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// What it ends with by itself.
+    /// Waits until the process ends by itself. Returns its exit code.
     fn code(&mut self) -> Option<i32> {
         let mut status = None;
         wait_until("the end of the copy", || {
@@ -234,7 +235,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until `is_so`.
+/// Waits until `is_so` returns true.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -243,7 +244,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// How many keys the journal tells of.
+/// Returns the number of keys that the journal reports as copied.
 fn journal_copied(path: &str) -> u64 {
     let Ok(text) = std::fs::read_to_string(path) else { return 0 };
     let rest = text.split("\"copied\": ").nth(1).unwrap_or("0");
@@ -364,7 +365,7 @@ fn a_saved_file_is_copied_to_either_kind_of_server() {
     from.say("SAVE");
     let dump = folder.file("dump.rdb");
     let Some(new) = Peer::redis_in(&folder, &[]) else { return };
-    // It loaded the file itself, being in the same folder.
+    // The new server has loaded the file itself, because both servers use the same directory.
     let mut to = Resp::to(new.port);
     to.say("FLUSHALL");
     let (outcome, out, _) = migrate(&folder, &["--from", &dump, "--to", &new.place("redis"), "--verify", "all"], 0);
@@ -435,7 +436,7 @@ fn invalid_migrate_arguments_are_reported_together() {
     assert!(code == 2 && err.contains("the same server as --from"), "{code}: {err}");
 }
 
-/// The lines of a text that run the program.
+/// Returns the lines of a text that run the program.
 fn examples(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().map(|line| line.trim_start().trim_start_matches("$ "));
     let own = lines.filter(|line| line.starts_with("gannet migrate --"));
@@ -458,7 +459,7 @@ fn every_example_of_the_help_and_of_the_page_runs() {
     client.say("SAVE");
     let mut copied = 0;
     for example in of_help.into_iter().chain(of_page) {
-        // Each into servers of its own, and with no journal that is there already.
+        // Each example runs with its own servers, and without an existing journal.
         let Some(other) = Peer::redis_in(&folder, &["--dbfilename", "none.rdb"]) else { return };
         let (_serving, port) = gannet();
         let _ = std::fs::remove_file(folder.file("move.json"));
@@ -480,8 +481,8 @@ fn every_example_of_the_help_and_of_the_page_runs() {
     assert!(copied == 9 && folder.path().join("moved.json").exists());
 }
 
-/// A server from before there were meta commands: the first line of a connection that asks for them is an error, and
-/// all else goes to `port` and back.
+/// Starts a proxy that represents a server without meta commands. A connection that begins with the meta command `mn`
+/// gets an error for it; all other bytes are passed to `port` and back. Returns the proxy's port.
 fn without_meta(port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -538,7 +539,7 @@ fn copy_authenticates_to_memcached_and_writes_to_a_unix_socket() {
     let folder = Folder::new("auth");
     let users = folder.file("users");
     std::fs::write(&users, "bo:s3cret\n").unwrap();
-    // The server gives up its rights before it looks for the file again.
+    // The server drops its privileges before it reads the file again.
     let Some(old) = Peer::memcached(&["-I", "4m", "-Y", &users]) else { return };
     let mut from = Meta::to(old.port);
     assert_eq!(from.ask(b"set auth 0 0 9\r\nbo s3cret\r\n"), "STORED");
@@ -562,7 +563,7 @@ fn copy_authenticates_to_memcached_and_writes_to_a_unix_socket() {
     assert_eq!(Meta::to(port).read(b"k7").unwrap().flags, 7);
 }
 
-/// The port of the TCP listener, whichever of the listeners is told first.
+/// Returns the port of the TCP listener, whichever listener the log reports first.
 fn wait_for_port(serving: &mut Serving) -> u16 {
     loop {
         let line = serving.wait_for("memcached clients connect to ");
@@ -581,7 +582,7 @@ fn silent_or_foreign_server_is_distinguished_from_a_refused_connection() {
     std::thread::spawn(move || {
         for mut client in odd.incoming().map_while(Result::ok) {
             let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-            // It stays open: what ends it is what it said.
+            // The connection stays open until its client closes it.
             let _ = client.read_to_end(&mut Vec::new());
         }
     });

@@ -1,4 +1,4 @@
-//! The few requests that tests ask of servers between which keys are copied.
+//! Clients for the few requests that tests send to the servers between which keys are copied.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::{PATIENCE, Serving};
 
-/// Gannet with the memcached protocol.
+/// Starts Gannet with the memcached protocol. Returns the server and its port.
 pub fn gannet() -> (Serving, u16) {
     let args =
         ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "128MiB", "--item-max", "4MiB", "--workers", "1"];
@@ -20,7 +20,7 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
-/// A value with its flags, and the span of time in which it expires.
+/// A value with its flags, and the range of instants at which it expires.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     pub value: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Kept {
     pub expires_ms: Option<(i64, i64)>,
 }
 
-/// A connection that speaks memcached's meta commands.
+/// A connection that uses memcached's meta commands.
 pub struct Meta(BufReader<TcpStream>);
 
 impl Meta {
@@ -50,7 +50,7 @@ impl Meta {
     }
 
     pub fn set(&mut self, key: &[u8], value: &[u8], flags: u32, ttl_s: u64) {
-        // Above 30 days the protocol takes it for an instant.
+        // The protocol interprets a time above 30 days as an instant.
         let ttl_s = if ttl_s > 30 * 86_400 { now_ms() as u64 / 1000 + ttl_s } else { ttl_s };
         let head = format!("ms {} {} b F{flags} T{ttl_s}\r\n", base64(key), value.len());
         assert_eq!(self.ask(&[head.as_bytes(), value, b"\r\n"].concat()), "HD");
@@ -87,7 +87,8 @@ impl Meta {
     }
 }
 
-/// The keys' values, flags and expiries are the same at both ends, to a second either way of what can be told apart.
+/// Checks that the keys' values, flags and expiry times are the same at both servers. Expiry times may differ by a
+/// second.
 pub fn assert_same(keys: &[Vec<u8>], from: &mut Meta, to: &mut Meta) {
     for key in keys {
         let shown = key.escape_ascii();
@@ -116,7 +117,7 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// What RESP answers.
+/// A reply in RESP.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     Nil,
@@ -126,7 +127,7 @@ pub enum Answer {
     List(Vec<Answer>),
 }
 
-/// A connection that speaks RESP.
+/// A connection that uses RESP.
 pub struct Resp(BufReader<TcpStream>);
 
 impl Resp {
@@ -147,7 +148,7 @@ impl Resp {
         self.answer()
     }
 
-    /// The same with words of a text.
+    /// Sends a request, whose words are separated by spaces in `words`. Returns the reply.
     pub fn say(&mut self, words: &str) -> Answer {
         self.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
@@ -173,7 +174,8 @@ impl Resp {
         }
     }
 
-    /// Every key of the database: its type, its value in an order that is the same everywhere, and when it expires.
+    /// Returns every key of the database with its type, its value in an order that is the same on all servers, and its
+    /// expiry time.
     pub fn all(&mut self) -> BTreeMap<Vec<u8>, (Vec<u8>, Answer, Answer)> {
         let Answer::List(keys) = self.say("KEYS *") else { panic!("no keys") };
         let mut all = BTreeMap::new();

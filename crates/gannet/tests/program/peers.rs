@@ -1,4 +1,5 @@
-//! Other people's servers as processes of their own, each ended by its id, and what tests keep on disk beside them.
+//! Runs other projects' servers as separate processes, which are ended by their process ids, and temporary directories
+//! for tests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +13,7 @@ use load::result::RunResult;
 
 use crate::common::{PATIENCE, free_port};
 
-/// The exit code that says that the generator was the limit; on a busy machine it may be.
+/// The exit code if the generator was the limit, which may happen on a busy machine.
 pub const LIMITED: i32 = 3;
 
 /// Returns true if a run of the load generator ended with a verdict: all held, the generator was the limit, an
@@ -22,11 +23,11 @@ pub fn is_verdict(code: i32, out: &str) -> bool {
     matches!(code, 0 | LIMITED | 4) || (code == 5 && out.contains(" trials were used up before the answer"))
 }
 
-/// A folder that every user may write to, and that is gone when the test is over.
+/// A temporary directory to which every user may write. Dropping this value removes the directory.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// No two have one path, whatever their names.
+    /// Creates a directory. Its path is unique, even if two directories have the same name.
     pub fn new(name: &str) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +54,7 @@ impl Folder {
         std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// What a run left there as its result.
+    /// Reads the result that a run stored in the file `name`.
     pub fn result(&self, name: &str) -> RunResult {
         RunResult::from_json(&self.text(name)).unwrap()
     }
@@ -65,7 +66,7 @@ impl Drop for Folder {
     }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now() + 3 * PATIENCE;
     while !holds() {
@@ -74,14 +75,15 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A server of the distribution's on a port of its own.
+/// A server from a package of the distribution, on its own port.
 pub struct Peer {
     child: Child,
     pub port: u16,
 }
 
 impl Peer {
-    /// Starts `program` and waits until it listens on `port`. `None` where it is not installed, which is printed.
+    /// Starts `program` and waits until it listens on `port`. Returns `None` and prints a line if the program is not
+    /// installed.
     pub fn start_at(port: u16, program: &str, args: &[&str]) -> Option<Self> {
         let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = match started {
@@ -110,12 +112,12 @@ impl Peer {
         Self::redis_at(free_port(), more)
     }
 
-    /// With its files in `folder`.
+    /// Starts redis-server with its files in `folder`.
     pub fn redis_in(folder: &Folder, more: &[&str]) -> Option<Self> {
         Self::redis(&[&["--dir", folder.path().to_str().unwrap()], more].concat())
     }
 
-    /// It has read its file when it is there.
+    /// Starts redis-server on `port`. The server has loaded its file when this returns.
     pub fn redis_at(port: u16, more: &[&str]) -> Option<Self> {
         let text = port.to_string();
         let args = ["--port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
@@ -135,12 +137,12 @@ impl Peer {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Where clients connect to, as text.
+    /// Returns the server's address as text.
     pub fn target(&self) -> String {
         self.addr().to_string()
     }
 
-    /// As a copy of its keys names it.
+    /// Returns the server's address with `scheme`, as `gannet migrate` expects it.
     pub fn place(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.addr())
     }

@@ -1,6 +1,6 @@
-//! `gannet doctor prove`: what helps stays, and whatever else happens the host is as it was.
+//! Tests `gannet doctor prove`: a change that helps stays, and in every other case the host is restored.
 //!
-//! The settings are files of a tree, and the server is one whose answers take as long as such a file says.
+//! The settings are files of a tree. The server takes the time in such a file for each reply.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::common::{PATIENCE, gannet, run};
 
 const SETTING: &str = "proc/sys/vm/delay_ms";
 
-/// A folder with the setting, gone when the test is over.
+/// A temporary directory with the setting. Dropping this value removes the directory.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -47,8 +47,8 @@ impl Drop for Tree {
     }
 }
 
-/// Starts a server that answers every read after as many milliseconds as the file says. Its threads end with their
-/// connections, and the one that accepts with the test.
+/// Starts a server that delays each reply by the number of milliseconds in the file. Its threads end with their
+/// connections; the accepting thread ends with the test.
 fn server(file: &Path) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (addr, file) = (listener.local_addr().unwrap(), file.to_owned());
@@ -105,7 +105,8 @@ fn prove_verdict(name: &str, before: &str, changed: &str, verdict: &str) {
     let tree = Tree::new(name, before);
     let target = server(&tree.0.join(SETTING));
     let (report, json) = (tree.path("report.html"), tree.path("proof.json"));
-    // Beside the times the rate within an objective, which one state never keeps, and the other up to the bound.
+    // In addition to the times, measures the rate within an objective. One side never meets the objective, and the
+    // other meets it up to the maximum rate.
     let mut more = vec!["--report", &report, "--json", &json];
     if name == "helps" {
         more.extend(["--slo", "p999=100ms", "--trial", "200ms"]);
@@ -139,7 +140,7 @@ fn admin(file: &Path) -> SocketAddr {
         let (begun, mut told, mut counts) = (Instant::now(), 0, std::collections::BTreeMap::new());
         for mut stream in listener.incoming().flatten() {
             let delay_ms: u64 = std::fs::read_to_string(&file).unwrap_or_default().trim().parse().unwrap_or(0);
-            // Of the requests since the last reading all took what the file says now.
+            // All requests since the last reading took the time that the file contains now.
             let come = begun.elapsed().as_micros() as u64 / 100;
             *counts.entry(1 + delay_ms * 1_000_000).or_insert(0) += come - told;
             told = come;
@@ -180,7 +181,7 @@ fn helpful_change_is_retained_and_harmful_change_undone_in_live_traffic() {
     assert!(code != 0 && err.contains("vm/x"), "{err}");
 }
 
-/// A proof that goes on for long, stopped where the change is in force.
+/// Starts a long proof, and returns while the change is in force.
 fn begun(tree: &Tree, target: SocketAddr) -> Child {
     let child = gannet(&[])
         .args(args(tree, target, "1", &["--seconds", "60"]))
@@ -202,7 +203,7 @@ fn a_proof_that_is_killed_leaves_the_host_as_it_was() {
         tree.wait_until(signal, |held| held == "0");
         let status = child.wait().unwrap();
         assert!(!status.success(), "{signal}: {status}");
-        // What has the lock is gone too, and nothing is left to undo.
+        // The process that held the lock has ended too, and nothing remains to be undone.
         let end = Instant::now() + PATIENCE;
         while run(&["doctor", "undo", "--root", &tree.path("")]).1 != "There is nothing to undo.\n" {
             assert!(Instant::now() < end, "{signal}");

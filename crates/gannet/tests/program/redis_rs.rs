@@ -1,4 +1,4 @@
-//! redis-rs, as it is published, against the protocol of Redis in both versions.
+//! Tests the published client library redis-rs with both versions of the Redis protocol.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::channel;
@@ -128,10 +128,11 @@ fn redis_rs_receives_pushes_between_replies() {
     let (sender, pushes) = channel();
     subscriber.set_push_sender(sender);
     let _: () = subscriber.subscribe_resp3("news").expect("subscribed");
-    // It was sent, and no reply was waited for: this one comes behind its push.
+    // The library did not wait for the reply to the previous request. The reply to this request follows the push
+    // message.
     let _: () = Commands::set(&mut subscriber, "k", "before").unwrap();
     assert_eq!(Commands::publish::<_, _, i64>(&mut redis, "news", "hello").unwrap(), 1);
-    // The same connection goes on asking.
+    // The same connection can still send requests.
     let _: () = Commands::set(&mut subscriber, "k", "v").unwrap();
     assert_eq!(Commands::get::<_, String>(&mut subscriber, "k").unwrap(), "v");
     let told: Vec<PushInfo> = pushes.try_iter().collect();
@@ -160,7 +161,7 @@ fn redis_rs_pool_reconnects_after_a_server_restart() {
     assert!(gone.is_connection_dropped() || gone.kind() == ErrorKind::Io, "{gone}");
     drop(held);
     let _second = serving(port);
-    // Each connection that the pool gives out was tried before.
+    // The pool tests each connection before it hands the connection out.
     assert_eq!(Commands::get::<_, Option<i64>>(&mut *pool.get().unwrap(), "all").unwrap(), None);
     let _: () = Commands::set(&mut *pool.get().unwrap(), "all", 1).unwrap();
 }

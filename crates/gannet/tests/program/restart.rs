@@ -1,8 +1,9 @@
-//! Restartable memory, on the program: killed in the midst of writes, started again, asked for every value.
+//! Tests restarts of the program with a memory file: the server is killed during writes and started again, and every
+//! value is read.
 //!
-//! Writers note outside of the server what was acknowledged, and what was sent and not answered yet. After a kill each
-//! key has to hold what was acknowledged last, or what one of the requests made of it that were under way. Nothing is
-//! evicted in these servers, so what is missing is lost. A failure names its seed.
+//! Writers record outside the server which requests were acknowledged, and which were sent without a reply so far.
+//! After a kill, each key must have the last acknowledged value, or the value of a request that was in flight. These
+//! servers evict nothing, so a missing item is a lost item. A failure reports its seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +16,7 @@ use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, run};
 
-/// A memory file on tmpfs, where there is one; gone when the test is over.
+/// A memory file, on tmpfs if available. Dropping this value removes the file.
 pub struct MemoryFile(PathBuf);
 
 impl MemoryFile {
@@ -24,7 +25,7 @@ impl MemoryFile {
         if shm.is_dir() { Self::within(shm, name) } else { Self::on_disk(name) }
     }
 
-    /// One where a disk may be, for checkpoints to have something to wait for.
+    /// Creates a memory file in a directory that may be on a disk, so that checkpoints have to wait.
     pub fn on_disk(name: &str) -> Self {
         Self::within(&std::env::temp_dir(), name)
     }
@@ -35,7 +36,7 @@ impl MemoryFile {
         Self(path)
     }
 
-    /// It holds this from here on.
+    /// Replaces the contents of the file.
     pub fn write(&self, bytes: &[u8]) {
         std::fs::write(&self.0, bytes).expect("written");
     }
@@ -58,28 +59,29 @@ pub fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr) {
     (serving, addr)
 }
 
-/// How often a test kills its server: so often as it says, or its share of `GANNET_KILLS`, which are a thousand in all
-/// with `make torture`.
+/// Returns the number of times that a test kills its server: its default, or its share of `GANNET_KILLS`, which is a
+/// thousand with `make torture`.
 pub fn kills(share: usize) -> usize {
     let all = std::env::var("GANNET_KILLS").ok().and_then(|kills| kills.parse::<usize>().ok()).unwrap_or(KILLS);
     (all * share).div_ceil(KILLS)
 }
 
-/// How long a server runs before it is killed; `GANNET_SLOWER` times as long, where the machine is emulated.
+/// Returns the time for which a server runs before it is killed. With `GANNET_SLOWER`, for an emulated machine, the
+/// time is longer by that factor.
 pub fn before_a_kill(time: Duration) -> Duration {
     let slower: u32 = std::env::var("GANNET_SLOWER").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     time * slower
 }
 
-/// What a failure begins with: how to have it again.
+/// Returns the beginning of a failure's message, which tells how to repeat the failure.
 pub fn seed_told(what: &str, seed: u64) -> String {
     format!("{what} with seed {seed} (set GANNET_KILLS for more kills)")
 }
 
-/// Kills of all tests together.
+/// Default number of kills of all tests together.
 const KILLS: usize = 50;
 
-/// What one key may hold: what was acknowledged last, and what each request under way would make of it.
+/// The possible values of a key: the last acknowledged value, and the value after each request in flight.
 #[derive(Default)]
 struct Known {
     acknowledged: Option<Vec<u8>>,
@@ -92,7 +94,7 @@ impl Known {
     }
 }
 
-/// One connection's keys, and the order of its requests that are not answered.
+/// A connection's keys, and the order of its requests without a reply.
 #[derive(Default)]
 pub struct Ledger {
     keys: BTreeMap<String, Known>,
@@ -105,14 +107,14 @@ impl Ledger {
         self.asked.push_back(key);
     }
 
-    /// The oldest request was answered: it is done.
+    /// Records that the oldest request got its reply, and so was executed.
     fn answered(&mut self) {
         let key = self.asked.pop_front().expect("an answer has its request");
         let known = self.keys.get_mut(&key).expect("it was sent");
         known.acknowledged = known.under_way.pop_front().expect("it was under way");
     }
 
-    /// What the server holds after a kill is what there was: from here on that counts.
+    /// Reads all keys after a kill, and checks the values. From then on, these values are the acknowledged ones.
     pub fn check(&mut self, addr: SocketAddr, seed: u64) {
         self.asked.clear();
         let mut stream = BufReader::new(connect(addr));
@@ -140,7 +142,7 @@ pub fn get(stream: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
     told(stream)
 }
 
-/// The answer to a get of one key.
+/// Reads the reply to a get of one key.
 pub fn told(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut line = String::new();
     stream.read_line(&mut line).expect("a line");
@@ -155,12 +157,12 @@ pub fn told(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A value that says of which key and request it is, from end to end.
+/// Returns a value whose bytes all depend on the key and the number of the request.
 pub fn value_of(key: &str, number: u64, bytes: usize) -> Vec<u8> {
     format!("{key}={number};").into_bytes().into_iter().cycle().take(bytes.max(1)).collect()
 }
 
-/// The next request: its bytes, and what it makes of its key.
+/// Returns the next request: its bytes, its key, and the key's value after it.
 fn request(ledger: &Ledger, prng: &mut Prng, writer: u64, number: u64) -> (String, Vec<u8>, Option<Vec<u8>>) {
     let kind = prng.below(20);
     let key = match kind {
@@ -191,7 +193,7 @@ fn request(ledger: &Ledger, prng: &mut Prng, writer: u64, number: u64) -> (Strin
     (key, bytes, becomes)
 }
 
-/// Writes until the server is gone, or says that it is to end by `killed`.
+/// Sends writes until the server is gone, or until `killed` requests the end.
 pub fn write(
     addr: SocketAddr,
     ledger: &mut Ledger,
@@ -228,16 +230,16 @@ pub fn write(
     }
 }
 
-/// Waits until an index that is made anew has all that there was.
+/// Waits until the rebuild of the index is complete.
 pub fn wait_until_whole(serving: &mut Serving) {
-    // A small one is whole before the server says that it is up.
+    // The rebuild of a small index is complete before the server reports that it serves.
     let whole = "the index was rebuilt";
     if !serving.lines.iter().any(|line| line.contains(whole)) {
         serving.wait_for(whole);
     }
 }
 
-/// Kills a server in the midst of its work as often as asked for, and checks all values each time.
+/// Kills a server during writes, `kills` times, and checks all values each time.
 fn torture(seed: u64, kills: usize, index: &str, checkpoints: bool) {
     let name = format!("torture-{seed}");
     let file = if checkpoints { MemoryFile::on_disk(&name) } else { MemoryFile::new(&name) };
@@ -258,7 +260,7 @@ fn torture(seed: u64, kills: usize, index: &str, checkpoints: bool) {
         let (mut serving, addr) = start(round, &["--workers", "2"]);
         ledgers.iter_mut().for_each(|ledger| ledger.check(addr, seed));
         let killed = AtomicBool::new(false);
-        // The first checkpoint is begun some 50 ms behind the start, and takes as long as the disk does.
+        // The first checkpoint begins about 50 ms after the start. Its length depends on the disk.
         let most = if checkpoints { 160 } else { 80 };
         let wait = before_a_kill(Duration::from_millis(2 + prng.below(most)));
         let seeds = [prng.next_u64(), prng.next_u64()];
@@ -365,7 +367,7 @@ fn a_file_that_is_cut_short_ends_the_server_with_a_line_that_names_it() {
     let (mut serving, addr) = serve(&file, &[]);
     ask(&mut connect(addr), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
     std::fs::OpenOptions::new().write(true).open(&file.0).expect("there").set_len(0).expect("cut");
-    // The background touches the headers within a slice.
+    // The background thread reads the segment headers within a slice.
     let line = serving.wait_for("cannot read or write the memory file");
     assert!(line.contains(file.path()), "{line}");
     let status = serving.ended();
@@ -384,12 +386,12 @@ fn flushed_items_stay_flushed_and_expiring_items_expire_after_a_kill() {
     let (_serving, addr) = serve(&file, &[]);
     let mut stream = connect(addr);
     ask(&mut stream, b"get old new\r\n", b"VALUE new 0 1\r\nv\r\nEND\r\n");
-    // It ends by the wall clock, whoever serves it.
+    // The item expires by the wall clock, whichever process serves it.
     std::thread::sleep(Duration::from_millis(1100));
     ask(&mut stream, b"get short\r\n", b"END\r\n");
 }
 
-/// As docs/restart.md says it of `ls` and `du`.
+/// docs/restart.md documents this for `ls` and `du`.
 #[test]
 fn memory_file_is_about_twice_as_long_as_its_allocated_space() {
     use std::os::unix::fs::MetadataExt;

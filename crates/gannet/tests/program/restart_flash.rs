@@ -1,8 +1,9 @@
-//! Restartable memory with a second tier, on the program: killed in the midst of writes of more than memory has room
-//! for, started again, asked for every value.
+//! Tests restarts of the program with a memory file and a second tier. The server is killed while it writes more than
+//! fits in memory, and started again, and every value is read.
 //!
-//! Items may go, since memory and flash evict: a key is a miss, or holds what was acknowledged last, or what one of the
-//! requests made of it that were under way. It never holds less than that: an older value, another key's, a torn one.
+//! Items may be missing, because memory and flash evict. A read of a key is a miss, or returns the last acknowledged
+//! value or the value of a request that was in flight. It must never return an older value, another key's value or a
+//! torn value.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -13,13 +14,13 @@ use base::prng::Prng;
 use crate::common::{PATIENCE, Serving, connect, run};
 use crate::restart::{MemoryFile, before_a_kill, kills, seed_told, told, value_of};
 
-/// Keys of a connection: twice what memory has room for.
+/// Number of keys of a connection; twice as many as fit in memory.
 pub const KEYS: u64 = 16_000;
 
-/// Keys that are asked for at once.
+/// Number of keys that one request reads.
 const ASKED: usize = 50;
 
-/// A file for flash; gone when the test is over.
+/// A file for flash. Dropping this value removes the file.
 pub struct FlashFile(pub std::path::PathBuf);
 
 impl FlashFile {
@@ -53,21 +54,21 @@ fn serve_by(file: &MemoryFile, flash: &FlashFile, index: &str, io: &str) -> (Ser
     (serving, addr)
 }
 
-/// What a key may hold: the numbers of the requests that stored it, 0 for nothing.
+/// The possible values of a key: the numbers of the requests that stored them, 0 for a missing item.
 #[derive(Clone, Default)]
 struct Known {
     acknowledged: u64,
     under_way: Vec<u64>,
-    /// Those that were under way when their connection ended.
+    /// Numbers of the requests that were in flight when their connection ended.
     cut: Vec<u64>,
 }
 
-/// One connection's keys.
+/// The keys of a connection, with their possible values.
 #[derive(Clone)]
 pub struct Ledger {
     writer: u64,
     keys: Vec<Known>,
-    /// Requests so far.
+    /// Number of requests so far.
     number: u64,
 }
 
@@ -84,13 +85,13 @@ impl Ledger {
         Self::of(writer, KEYS)
     }
 
-    /// The same for so many keys.
+    /// Creates the record of a connection with `keys` keys.
     pub fn of(writer: u64, keys: u64) -> Self {
         assert!(keys.is_multiple_of(ASKED as u64), "{keys} keys are asked for {ASKED} at once");
         Self { writer, keys: vec![Known::default(); keys as usize], number: 0 }
     }
 
-    /// Writes until the connection is gone, or so many requests; true if all were answered.
+    /// Sends writes until the connection ends or `most` requests were sent. Returns true if all got a reply.
     pub fn write(&mut self, addr: SocketAddr, prng: &mut Prng, most: u64) -> bool {
         for known in &mut self.keys {
             let Known { under_way, cut, .. } = known;
@@ -137,7 +138,7 @@ impl Ledger {
         true
     }
 
-    /// Asks for every key; how many are there.
+    /// Reads every key and checks the values. Returns the number of keys that were found.
     pub fn check(&mut self, addr: SocketAddr, seed: u64) -> u64 {
         let holds = self.ask(addr, seed);
         for (known, holds) in self.keys.iter_mut().zip(&holds) {
@@ -146,13 +147,13 @@ impl Ledger {
         holds.into_iter().filter(|holds| *holds != 0).count() as u64
     }
 
-    /// Keys and values as they were at the last check.
+    /// Returns the keys and values that were found by the last check.
     pub fn held(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         let held = self.keys.iter().enumerate().filter(|(_, known)| known.acknowledged != 0);
         held.map(|(place, known)| (key(self.writer, place), value(self.writer, place, known.acknowledged)))
     }
 
-    /// What every key holds, which may be a miss that is none later.
+    /// Returns the request number of the value of every key. A miss may become a hit later.
     fn ask(&self, addr: SocketAddr, seed: u64) -> Vec<u64> {
         let mut stream = BufReader::new(connect(addr));
         let (writer, mut all) = (self.writer, Vec::new());
@@ -187,7 +188,7 @@ pub fn stat(addr: SocketAddr, name: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("there is no {name}"))
 }
 
-/// Waits until all is found that the server before has left.
+/// Waits until the server has found all items that the previous process left.
 pub fn wait_until_found(addr: SocketAddr) {
     let begun = std::time::Instant::now();
     while stat(addr, "flash_regions_unread") > 0 {
@@ -206,7 +207,8 @@ fn flash_items_are_recovered_without_an_index_and_are_never_stale() {
     kill_and_go_on("killed-dram", "dram", "auto", 2);
 }
 
-/// Few connections are served by epoll else. Where the kernel refuses io_uring this is epoll once more.
+/// Without this setting, few connections are served by epoll. If the kernel refuses io_uring, this is the test with
+/// epoll again.
 #[test]
 fn flash_items_survive_a_kill_with_io_uring() {
     kill_and_go_on("killed-uring", "file", "uring", 3);
@@ -221,7 +223,8 @@ fn kill_and_go_on(name: &str, index: &str, io: &str, seed: u64) {
     for life in 0..=lives {
         let (mut serving, addr) = serve_by(&file, &flash, index, io);
         if life % 2 == 1 {
-            // What is there before all is found is right too; every other life is asked for no sooner.
+            // Values that are read before all items are found must be correct too. In every other life of the server,
+            // the test reads only after that.
             ledgers[0].ask(addr, seed);
         }
         wait_until_found(addr);
@@ -232,7 +235,7 @@ fn kill_and_go_on(name: &str, index: &str, io: &str, seed: u64) {
         if life == lives {
             break;
         }
-        // Enough to fill memory at first; then as far as it comes until the kill.
+        // Sends enough writes to fill the memory at first; later, as many as possible until the kill.
         let seeds = [prng.next_u64(), prng.next_u64()];
         let wait = before_a_kill(std::time::Duration::from_millis(20 + prng.below(300)));
         std::thread::scope(|scope| {
@@ -269,7 +272,7 @@ fn replaced_flash_device_is_reported_and_its_items_are_lost() {
     std::fs::remove_file(&flash.0).expect("it is there");
     let (serving, addr) = serve(&file, &flash, "file");
     assert!(serving.lines.iter().any(|line| line.contains("is not what it was")), "{:#?}", serving.lines);
-    // A full memory gives some up at once, to the device as it is now.
+    // A full memory evicts some items to the device at once.
     let after = stat(addr, "flash_items");
     assert!(after < before / 4, "{after} items of {before} are on flash");
     assert!(ledger.check(addr, 3) > 500, "what was in memory is there");

@@ -1,5 +1,5 @@
-//! Checkpoints, on the program: a server is killed, its file is made what a disk may hold when the machine loses its
-//! power, and it is started again in another run of the machine.
+//! Tests checkpoints. A server is killed, its file is changed to a state that a disk may have after a power failure,
+//! and the server is started again as if the machine had been rebooted.
 //!
 //! ```text
 //!   a server makes its first checkpoint ... early copy ... changes ... kill ... late copy
@@ -14,9 +14,10 @@ use base::prng::Prng;
 use crate::common::{Serving, TempFile, ask, connect, run_in};
 use crate::restart::{get, kills, wait_until_whole};
 
-/// Which run of the machine a process is told that it is.
+/// The environment variable with the boot id that the process uses instead of the machine's.
 pub const BOOT: &str = "GANNET_TEST_BOOT_ID";
-/// Keys of before the checkpoint, and those of them that nobody changes behind it.
+/// Number of keys that are stored before the checkpoint; the next constant is the number of those that are not changed
+/// afterwards.
 const KEYS: u64 = 900;
 const UNTOUCHED: u64 = 750;
 const PAGE: usize = 4096;
@@ -38,7 +39,7 @@ fn serve_with(file: &TempFile, more: &[&str], run: u64) -> (Serving, SocketAddr,
     (serving, memcached, redis)
 }
 
-/// The value of a key after so many changes.
+/// Returns the value of a key after `change` changes.
 fn value(key: u64, change: u64) -> String {
     format!("{key}={change};").repeat(1 + (key % 160) as usize)
 }
@@ -48,7 +49,7 @@ fn set(stream: &mut (impl Write + std::io::Read), key: u64, change: u64) {
     ask(stream, format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes(), b"STORED\r\n");
 }
 
-/// A text and a number that change together, in transactions.
+/// Changes a text and a number together, in a transaction.
 fn together(redis: SocketAddr, round: u64) {
     let mut stream = connect(redis);
     let word = |word: &str| format!("${}\r\n{word}\r\n", word.len());
@@ -59,13 +60,13 @@ fn together(redis: SocketAddr, round: u64) {
     ask(&mut stream, all.as_bytes(), told.as_bytes());
 }
 
-/// What the server had, and what its disk can hold.
+/// The state of a server at its kill: its contents, and the possible contents of its disk.
 struct Lost {
     early: Vec<u8>,
     late: Vec<u8>,
 }
 
-/// A server with items from before its checkpoint changes some of them behind it, and is killed.
+/// Starts a server, stores items before its checkpoint, changes some of them after it, and kills the server.
 fn lose(name: &str, config: &TempFile) -> Lost {
     let file = TempFile::new(&format!("power-{name}"), "");
     let (mut serving, memcached, redis) = serve(&file, config, 1);
@@ -75,7 +76,7 @@ fn lose(name: &str, config: &TempFile) -> Lost {
     drop(stream);
     serving.signal("TERM");
     assert!(serving.ended().success());
-    // The first one of the next life has all of that.
+    // The first checkpoint of the next process contains all of these items.
     let (mut serving, memcached, redis) = serve(&file, config, 1);
     let made = "the first checkpoint is on the disk";
     if !serving.lines.iter().any(|line| line.contains(made)) {
@@ -97,7 +98,7 @@ fn lose(name: &str, config: &TempFile) -> Lost {
     Lost { early, late: std::fs::read(&file.0).expect("read") }
 }
 
-/// Opens one image, and sees that it holds what the checkpoint has.
+/// Opens one image, and checks that it has the contents of the checkpoint.
 fn check(image: &TempFile, config: &TempFile, told: &str) {
     let env = [(BOOT, &*boot(2))];
     let (code, out, err) = run_in(&["file", "stats", image.path()], &env);
@@ -123,24 +124,25 @@ fn check(image: &TempFile, config: &TempFile, told: &str) {
     for key in 0..KEYS + 100 {
         let found = get(&mut stream, &format!("k{key}"));
         let was = value(key, 0).into_bytes();
-        // What was stored behind the checkpoint is in nothing of it.
+        // Nothing that was stored after the checkpoint may be found.
         assert!(found.is_none() || key < KEYS && found == Some(was), "{told}: k{key} is {found:?}");
         let is_dumped = dumped.contains(&format!("\"key\":\"k{key}\""));
         assert_eq!(is_dumped, found.is_some(), "{told}: what is dumped is what a server finds, but k{key}");
         hits += u64::from(key < UNTOUCHED && found.is_some());
     }
-    // What was not full when it was sealed may have been moved since.
+    // Items of a segment that was not full when it was sealed may have been moved since.
     assert!(hits > UNTOUCHED / 2, "{told}: {hits} are there of {UNTOUCHED} that nobody changed");
     let [text, count] = ["text", "count"].map(|key| get(&mut stream, key));
     for part in [text, count].into_iter().flatten() {
         assert_eq!(String::from_utf8_lossy(&part), "7", "{told}: a part of a transaction of behind the checkpoint");
     }
-    // It goes on from there.
+    // The server accepts new writes on this state.
     set(stream.get_mut(), 0, 2);
     assert_eq!(get(&mut stream, "k0"), Some(value(0, 2).into_bytes()), "{told}");
 }
 
-/// Pages of either copy, by chance, of ten that changed so many as they became; and how many there are of each.
+/// Returns a mix of both copies, and the number of pages from each. Of ten changed pages, about `late_of_ten` come from
+/// the late copy.
 pub fn mix(early: &[u8], late: &[u8], late_of_ten: u64, prng: &mut Prng) -> (Vec<u8>, usize, usize) {
     let (mut bytes, mut as_early, mut as_late) = (early.to_vec(), 0, 0);
     for (at, page) in late.chunks(PAGE).enumerate() {
@@ -164,7 +166,7 @@ fn power_goes(index: &'static str, seed: u64, images: usize) {
     let mut prng = Prng::new(seed);
     let (mut old, mut new) = (0, 0);
     for number in 0..images {
-        // From all that was written being lost to nothing being lost.
+        // Covers the range from the loss of all writes to the loss of none.
         let of_ten = [0, 10, 5, 1, 9][number % 5];
         let told = format!("index in {index}, seed {seed}, image {number}");
         let (bytes, as_early, as_late) = mix(&early, &late, of_ten, &mut prng);
@@ -196,7 +198,7 @@ fn file_without_checkpoints_warns_after_a_reboot() {
     let stats = |run: u64| run_in(&["file", "stats", file.path()], &[(BOOT, &*boot(run))]).1;
     assert!(stats(1).contains("left                    yes, or the last server was killed"), "{}", stats(1));
     assert!(stats(2).contains("and there are no checkpoints"), "{}", stats(2));
-    // In the same run all is there.
+    // Within the same boot, all items are found.
     let (mut serving, memcached, _) = serve_with(&file, &[], 1);
     assert!(!says(&serving));
     assert_eq!(get(&mut BufReader::new(connect(memcached)), "k1"), Some(value(1, 0).into_bytes()));
@@ -206,7 +208,7 @@ fn file_without_checkpoints_warns_after_a_reboot() {
     assert!(says(&serving), "{:#?}", serving.lines);
     serving.signal("TERM");
     assert!(serving.ended().success());
-    // Left in order it is what it was.
+    // After an orderly end, all items are found in another boot too.
     let (serving, _, _) = serve_with(&file, &[], 3);
     assert!(!says(&serving), "{:#?}", serving.lines);
 }

@@ -1,5 +1,5 @@
-//! Checkpoints beside flash, on the program: a loss of power leaves nothing on flash, and in memory what the checkpoint
-//! has; a kill and an end in order leave all of it.
+//! Tests checkpoints with a second tier. After a power failure, memory has the contents of the checkpoint and flash has
+//! nothing; after a kill or an orderly end, both have all contents.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::restart::MemoryFile;
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 use crate::restart_power::{BOOT, boot, mix};
 
-/// A server with checkpoints in a run of the machine, once it has made the first one.
+/// Starts a server with checkpoints, with the boot id `run`. Returns when the first checkpoint is complete.
 fn serve(file: &MemoryFile, flash: &FlashFile, index: &str, run: u64) -> (Serving, SocketAddr) {
     let flash = flash.flag();
     let words = ["--memcached", "127.0.0.1:0", "--admin", "none", "--workers", "2", "--memory", "16MiB"];
@@ -55,7 +55,7 @@ fn power_goes(index: &str, seed: u64) {
     assert!(stat(addr, "flash_items") > 1000, "much is on flash");
     end(serving, "TERM");
 
-    // In another run of the machine, but it was left in order.
+    // The boot is another one, but the server had ended in order.
     let (serving, addr) = serve(&file, &flash, index, 2);
     assert!(!says(&serving, LOST) && !says(&serving, GONE), "{:#?}", serving.lines);
     let found = stat(addr, "flash_items");
@@ -65,7 +65,7 @@ fn power_goes(index: &str, seed: u64) {
     end(serving, "KILL");
     let late = std::fs::read(file.path()).expect("read");
 
-    // In the same run all of it is there.
+    // Within the same boot, all items are found.
     let (serving, addr) = serve(&file, &flash, index, 2);
     assert!(!says(&serving, LOST) && !says(&serving, GONE), "{:#?}", serving.lines);
     assert!(stat(addr, "flash_items") > 1000, "much is on flash");
@@ -83,7 +83,7 @@ fn power_goes(index: &str, seed: u64) {
         let (serving, addr) = serve(&image, &flash, index, 3);
         assert!(says(&serving, LOST) && says(&serving, GONE), "{told}: {:#?}", serving.lines);
         let on_flash = stat(addr, "flash_items");
-        // A full memory gives some up at once.
+        // A full memory evicts some items to flash at once.
         assert!(on_flash < found / 4, "{told}: {on_flash} of {found} are on flash");
         let (mut before, mut since) = (before.clone(), since.clone());
         let (there, stored_since) = (before.check(addr, seed), since.check(addr, seed));
@@ -92,14 +92,15 @@ fn power_goes(index: &str, seed: u64) {
             "{told}: {there} are there, and {stored_since} of what was stored since"
         );
         assert_eq!(stat(addr, "flash_failed"), 0, "{told}: nothing names what was there");
-        // It goes on from there.
+        // The server accepts new writes on this state.
         assert!(since.write(addr, &mut prng, KEYS));
         assert!(since.check(addr, seed) > 500, "{told}");
         end(serving, "TERM");
     }
 }
 
-/// What the tools tell of a file that has lost its power: what the checkpoint has, and nothing on flash.
+/// Checks the output of `gannet file` for a file after a power failure: the contents of the checkpoint, and nothing on
+/// flash.
 fn look_at(image: &MemoryFile, flash: &FlashFile, told: &str) {
     let env = [(BOOT, &*boot(3))];
     let (code, stats, err) = run_in(&["file", "stats", image.path()], &env);

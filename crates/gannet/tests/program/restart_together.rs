@@ -1,5 +1,5 @@
-//! Restartable memory, on what clients of Redis make: transactions, commands over several keys, large hashes, records,
-//! namespaces and secondary indexes; and on a memory that is full and flushed now and then.
+//! Tests restarts with a memory file that has data of Redis clients: transactions, commands with several keys, large
+//! hashes, records, namespaces and secondary indexes. Also tests a full memory that is sometimes flushed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use base::prng::Prng;
 use crate::common::{PATIENCE, Serving, TempFile, connect, request};
 use crate::restart::{MemoryFile, before_a_kill, get, kills, seed_told, serve, value_of};
 
-/// A connection that speaks RESP.
+/// A connection that uses RESP.
 struct Redis(BufReader<TcpStream>);
 
 impl Redis {
@@ -24,7 +24,7 @@ impl Redis {
         self.0.get_mut().write_all(&request(words))
     }
 
-    /// The next answer: its elements with spaces between them, `nil` for none.
+    /// Reads the next reply. Returns its elements with spaces between them; `nil` for a null.
     fn answer(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 || !line.ends_with("\r\n") {
@@ -68,7 +68,7 @@ fn killed(mut serving: Serving) {
     serving.ended();
 }
 
-/// All that one round makes, in one transaction: a number stands in everything that it changes.
+/// Executes the changes of one round in one transaction. The round's number is in everything that it changes.
 fn round(redis: &mut Redis, round: u64, fields: u64) -> std::io::Result<()> {
     let (number, long) = (round.to_string(), value_of("long", round, 20_000));
     let (from, to) = if round.is_multiple_of(2) { ("r:1", "r:0") } else { ("r:0", "r:1") };
@@ -93,7 +93,7 @@ fn round(redis: &mut Redis, round: u64, fields: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The number of the round that was done last, which everything has to say.
+/// Returns the number of the last round that was executed, and checks that all data has this number.
 fn round_there(redis: &mut Redis, fields: u64, told: &str) -> u64 {
     let number = redis.ask("GET text");
     let round: u64 = number.parse().unwrap_or_else(|_| panic!("{told}: text is {number}"));
@@ -116,7 +116,7 @@ fn round_there(redis: &mut Redis, fields: u64, told: &str) -> u64 {
     round
 }
 
-/// What the rounds change, before the first of them.
+/// Stores the data that the rounds change, before the first round.
 fn begin(redis: &mut Redis, fields: u64) {
     let words = |count: u64, value: &str| -> Vec<Vec<u8>> {
         (0..count).flat_map(|at| [format!("f{at}"), format!("{value}{at}")]).map(String::into_bytes).collect()
@@ -174,8 +174,8 @@ fn transaction_cut_by_a_kill_is_applied_entirely_or_not_at_all() {
     torture_together(7, kills(6), &["--checkpoint", "1s"]);
 }
 
-/// One connection sets keys without end, so that the index grows, and memory is evicted and moved; now and then all is
-/// flushed.
+/// Stores keys on one connection without end, so that the index grows, and items are evicted and moved. Sometimes
+/// flushes all items.
 fn fill_and_flush(
     addr: SocketAddr,
     sent: &mut BTreeMap<u64, u64>,
@@ -217,8 +217,8 @@ fn fill_and_flush(
     Ok(())
 }
 
-/// What a memory that is full holds after a kill is what was stored there last before it, or what was under way then,
-/// and nothing of before a flush; much of it is there.
+/// After a kill, a full memory may have only the values that were stored last or were in flight, and nothing from
+/// before a flush; many items must be found.
 fn torture_full(seed: u64, kills: usize) {
     let told = seed_told("a full memory", seed);
     let file = MemoryFile::new(&format!("full-{seed}"));
@@ -239,7 +239,7 @@ fn torture_full(seed: u64, kills: usize) {
         let mut stream = BufReader::new(connect(addr));
         let mut there = 0;
         sent.retain(|key, last| {
-            // Of the last batch any part may have been done.
+            // Any part of the last batch may have been executed.
             let under_way = *last + 64 > number;
             if !under_way && *key % 7 != 0 {
                 return true;
@@ -266,7 +266,7 @@ fn full_store_holds_only_the_latest_values_after_each_kill() {
     torture_full(4, kills(12));
 }
 
-/// Asks until the answer is this.
+/// Repeats a request until the reply is `is`.
 fn until(redis: &mut Redis, what: &str, is: &str) {
     let begun = Instant::now();
     loop {
@@ -307,7 +307,7 @@ fn namespaces_record_sets_and_secondary_indexes_are_whole_after_a_kill() {
         let (serving, _, addr) = serve_redis(&file, &[config.path()]);
         let mut redis = Redis::connect(addr);
         assert_eq!(redis.ask("REC.GET p:33 BINS age"), ":1 :-1 age :33");
-        // What is stored while the records of before are entered is found with them.
+        // A record that is stored while the index is rebuilt from older records is found together with them.
         assert_eq!(redis.ask(&format!("REC.PUT new:{kill} IN people BINS age INT 7 city STR c1")), ":1");
         let begun = Instant::now();
         while redis.ask("REC.INDEX LIST").contains("building") {

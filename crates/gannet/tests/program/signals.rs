@@ -1,4 +1,4 @@
-//! A server as a process: it serves, reloads and stops.
+//! Tests the signals of a server process: it serves, reloads and stops.
 
 use crate::common::{Serving, TempFile, ask, connect, page};
 use std::io::{Read, Write};
@@ -50,23 +50,23 @@ fn workers_run_on_planned_cpus_and_involuntary_switches_are_exported() {
     assert_eq!(allowed.parse::<usize>().is_ok(), pinned || allowed == "0", "{allowed}");
 }
 
-/// With one CPU, a client waited a slice of the scheduler's, 4 ms, for each piece of memory that was had ahead.
+/// On one CPU, a client waited for a slice of the scheduler (4 ms) for each piece of memory that was prefaulted.
 #[test]
 fn threads_that_get_memory_or_accept_connections_give_way_to_workers() {
     let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", "127.0.0.1:0", "--admin", "none"]);
     connect(serving.addr_behind("memcached clients connect to "));
-    // None until the thread runs under its name: threads start while the server already listens.
+    // Returns `None` until the thread has its name, because threads start while the server already listens.
     let niceness = |name: &str| {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", serving.pid())).unwrap();
         let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
         let stat = stats.find(|stat| stat.contains(&format!("({name})")))?;
-        // Behind the name: the state is field 3, the niceness field 19 (proc(5)).
+        // Fields of `stat` after the name: the state is field 3, the niceness field 19 (proc(5)).
         Some(stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(16)?.parse::<i32>().ok()).unwrap())
     };
     let begun = std::time::Instant::now();
     loop {
         let [worker, memory, acceptor] = ["worker-0", "memory", "acceptor"].map(niceness);
-        // 19 is the most there is, where the tests themselves run at a niceness.
+        // 19 is the highest niceness; the tests themselves may run with one above 0.
         let given_way = worker.map(|own| (own + 10).min(19));
         if given_way.is_some() && memory == given_way && acceptor == given_way {
             return;
@@ -83,7 +83,7 @@ fn huge_page_coverage_is_logged_without_an_admin_port() {
     let line = serving.wait_for("huge pages ");
     let had = line.contains("huge pages back ");
     assert!(had != line.contains("the kernel provided none"), "{line}");
-    // The same is told to a client as soon as the thread that found it out has published it.
+    // Clients see the same value as soon as the thread that computed it has published it.
     let told = |text: &str| -> bool {
         let mut stream = connect(addr);
         stream.write_all(b"stats\r\nquit\r\n").unwrap();
@@ -174,7 +174,7 @@ fn reload_updates_namespace_settings_and_prefixes_and_names_the_rest() {
         serving.wait_for("reload");
         said
     };
-    // A new one, and a prefix that moves: each key is where it leads now.
+    // Adds a namespace, and moves a prefix to it: keys with that prefix belong to the new namespace now.
     let cache = "[[namespace]]\nname = \"cache\"\nmaxconns = 9\nprefix = [\"shop:\", \"new:\"]\n";
     let moved = shop.replace("shop:", "other:").replace("8MiB", "12MiB");
     reload(&[cache, &moved].concat(), "namespace cache now has ");
@@ -183,22 +183,23 @@ fn reload_updates_namespace_settings_and_prefixes_and_names_the_rest() {
     assert_eq!((items("shop"), items("default"), items("cache")), (Some(2), Some(1), Some(1)));
     let list = page(admin, "/namespaces");
     assert!(list.contains("prefix = [\"shop:\", \"new:\"]") && list.contains("memory = \"12MiB\""), "{list}");
-    // A fault names its line, and changes nothing.
+    // A fault is reported with its line, and changes nothing.
     let line =
         reload(&[&moved, shop.replace("shop\"", "more\"").replace("shop:", "other:").as_str()].concat(), ":10: ");
     assert!(line.contains("namespace.prefix") && line.contains("already"), "{line}");
     ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
-    // One that is not in the file any more stays, and so do the prefixes if it has one that another is to have.
+    // A namespace that is no longer in the file remains. If one of its prefixes should move to another namespace, all
+    // prefixes remain unchanged.
     let line = reload(&shop.replace("shop:", "new:"), "the prefixes of all namespaces are unchanged");
     assert!(line.contains("\"new:\" already leads to the namespace \"shop\""), "{line}");
     let line = reload(&moved, "namespace cache remains until it is deleted");
     assert!(line.contains("admin port"), "{line}");
     ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
-    // What needs a restart is said.
+    // Changes that need a restart are reported.
     let listeners = [&moved, "memcached = [\"127.0.0.1:0\"]\n"].concat();
     let line = reload(&[&listeners, cache].concat(), "need a restart");
     assert!(line.contains("namespace shop"), "{line}");
-    // A new one takes a number that is free, wherever it stands in the file; one that is taken is refused.
+    // A new namespace gets a free number, wherever it is in the file. A number that is in use is refused.
     let numbered = |number: &str| format!("[[namespace]]\nname = \"late\"\n{number}");
     let line = reload(&[&numbered("number = 1\n"), cache].concat(), "cannot create namespace late");
     assert!(line.contains("another namespace has the number 1"), "{line}");

@@ -1,4 +1,4 @@
-//! `gannet top` against a real server: as plain text, and in a terminal of its own.
+//! Tests `gannet top` against a real server: as plain text, and in a separate terminal.
 
 use super::common::{PATIENCE, Serving, TempFile, ask, connect, free_port, gannet, run};
 use rustix::fs::{Mode, OFlags, open};
@@ -11,10 +11,10 @@ use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// A server that was asked for something, and its admin port.
+/// Starts a server and sends it some requests. Returns the server and its admin port.
 fn server() -> (Serving, String) {
     let any = "127.0.0.1:0";
-    // Its namespaces are read when it is up.
+    // The namespaces have been read when the server reports that it serves.
     let file = TempFile::new("top.toml", "[[namespace]]\nname = \"shop\"\nprefix = \"shop:\"\n");
     let args = [file.path(), "--memcached", any, "--admin", any, "--memory", "64MiB", "--workers", "2"];
     let mut serving = Serving::start(&args);
@@ -66,7 +66,7 @@ fn top_reports_unreachable_server_and_invalid_arguments_with_a_remedy() {
     }
 }
 
-/// Both ends of a new terminal of 100 columns and 40 rows.
+/// Opens a new terminal of 100 columns and 40 rows. Returns both ends.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -103,7 +103,7 @@ fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was(
         }
         seen.clear();
     };
-    // Another screen, the lists at its bottom, and the same again: it goes on.
+    // The program switches to the alternate screen, draws the lists at the bottom, and draws them again later.
     wait_for("\x1b[?1049h");
     wait_for("top:key");
     wait_for("top:key");

@@ -1,5 +1,5 @@
-//! `gannet serve --upgrade`, on the program: writers that go on through it, refusals, new processes that die on the
-//! way.
+//! Tests `gannet serve --upgrade`: clients that write during takeovers, refused takeovers, and new processes that end
+//! during a takeover.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,21 +15,21 @@ use server::start::{Server, ServerConfig};
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
 use crate::restart::{Ledger, MemoryFile, kills, write};
 
-/// Nothing is evicted, so what is missing is lost.
+/// Configuration without eviction, so that a missing item is a lost item.
 const KEEPS: &str = "[store]\nevict = false\n";
 
-/// A server that can be taken over, and where its clients connect.
+/// A server that can be taken over, with the addresses for its clients.
 pub struct Old {
     pub serving: Serving,
     pub memcached: SocketAddr,
     resp: SocketAddr,
     admin: SocketAddr,
-    /// The flags of who takes over.
+    /// The flags of the process that takes over.
     args: Vec<String>,
 }
 
 impl Old {
-    /// On free ports; `memory` says where its memory lies, of 32 MiB.
+    /// Starts a server of 32 MiB on free ports. `memory` has the flags for the kind of memory.
     pub fn start(memory: &[&str]) -> Self {
         Self::sized("32MiB", memory)
     }
@@ -51,14 +51,14 @@ impl Old {
         self.args.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
-    /// Has a new process take over, and waits for the end of the one before.
+    /// Starts a new process that takes over, and waits for the end of the old process.
     pub fn upgrade(&mut self) {
         let next = Serving::start(&self.args(&["--upgrade"]));
         assert!(self.serving.ended().success(), "{:#?}", self.serving.lines);
         self.serving = next;
     }
 
-    /// What a new process says that is refused.
+    /// Returns the error text of a new process whose takeover must be refused.
     pub fn refusal(&self, args: &[&str]) -> String {
         let (code, _, err) = run(&[&["serve"], args].concat());
         assert_eq!(code, 1, "{err}");
@@ -66,7 +66,8 @@ impl Old {
     }
 }
 
-/// Counts up on one connection until it is told to end; every answer has to be the next number.
+/// Increments a counter on one connection until `over` is set. Each reply must be the next number. Returns the last
+/// number.
 fn count_up(addr: SocketAddr, over: &AtomicBool) -> u64 {
     let client = redis::Client::open(format!("redis://{addr}/")).expect("an address");
     let mut connection = client.get_connection().expect("connects");
@@ -80,9 +81,9 @@ fn count_up(addr: SocketAddr, over: &AtomicBool) -> u64 {
     count
 }
 
-/// Appends unique values to one key, one after another on one connection. Once the value is long, an append may be in
-/// its midst when the time for that is over: its connection is closed then, at most once in an upgrade, and it is done
-/// or not.
+/// Appends unique values to one key, one at a time on one connection. When the value is long, an append may be
+/// incomplete at the end of the time for requests in flight. Its connection is then closed, at most once per upgrade,
+/// and the append may or may not have been executed.
 fn append(addr: SocketAddr, over: &AtomicBool, upgrades: usize) -> Vec<u8> {
     let mut stream = BufReader::new(connect(addr));
     let (mut all, mut cut) = (Vec::new(), 0);
@@ -115,7 +116,7 @@ fn append(addr: SocketAddr, over: &AtomicBool, upgrades: usize) -> Vec<u8> {
     all
 }
 
-/// What was appended.
+/// Returns the value of the key to which values were appended.
 fn order(stream: &mut BufReader<TcpStream>) -> Vec<u8> {
     stream.get_mut().write_all(b"get order\r\n").expect("sends");
     let mut line = String::new();
@@ -127,7 +128,7 @@ fn order(stream: &mut BufReader<TcpStream>) -> Vec<u8> {
     value
 }
 
-/// Writers of all kinds through several take-overs in a row.
+/// Runs clients that write in all ways during several consecutive takeovers.
 fn through_upgrades(name: &str, in_file: bool, settings: &str, times: usize) {
     let file = MemoryFile::new(name);
     let config = TempFile::new(&format!("{name}.toml"), &format!("{KEEPS}{settings}"));
@@ -144,7 +145,7 @@ fn through_upgrades(name: &str, in_file: bool, settings: &str, times: usize) {
             .map(|(writer, ledger)| {
                 let (mut prng, mut number) = (Prng::new(writer as u64 + 7), 0);
                 scope.spawn(move || {
-                    // Who has not sent the rest of a value when the time for that is over is closed, as by a stop.
+                    // A client that has not sent the rest of a value in time is disconnected, as when a server stops.
                     let mut cut = 0;
                     loop {
                         write(memcached, ledger, &mut prng, writer as u64, &mut number, over);
@@ -188,15 +189,16 @@ fn writers_go_on_through_upgrades_of_a_server_without_a_file_and_lose_nothing() 
     through_upgrades("upgrade-memory", false, "", 3);
 }
 
-/// The index was lost with the process, so `incr` restarted counters that were not found yet.
+/// Regression test: the index in DRAM was lost with the old process, so `incr` created counters again that had not been
+/// found yet.
 #[test]
 fn writers_go_on_through_upgrades_of_a_server_with_its_index_in_dram_and_lose_nothing() {
     through_upgrades("upgrade-file-dram", true, "file_index = \"dram\"\n", 3);
     through_upgrades("upgrade-memory-dram", false, "file_index = \"dram\"\n", 2);
 }
 
-/// Between two processes the names to be found by were nobody's: who came right after an upgrade was told that no
-/// server runs.
+/// Regression test: in the time between two processes, no process had the names by which a server is found. A process
+/// that came right after an upgrade reported that no server runs.
 #[test]
 fn server_after_an_upgrade_is_found_immediately_by_the_next_upgrade() {
     let mut old = Old::start(&["--upgradable"]);
@@ -212,7 +214,7 @@ fn server_after_an_upgrade_is_found_immediately_by_the_next_upgrade() {
     drop(last);
 }
 
-/// Makes both superblocks of a memory file say another layout, with checksums that are right.
+/// Changes the layout's hash in both superblocks of a memory file, with correct checksums.
 fn lay_out_otherwise(file: &MemoryFile) {
     let open = std::fs::OpenOptions::new().read(true).write(true).open(file.path()).expect("there");
     for page in 0..2 {
@@ -261,10 +263,10 @@ fn incompatible_upgrade_is_refused_and_the_running_server_continues() {
     assert!(code == 2 && err.contains("not discarded"), "{err}");
 }
 
-/// Where the process of [`plays_a_new_process_that_dies`] dies.
+/// Environment variable with the step at which the process of [`plays_a_new_process_that_dies`] ends.
 pub const STEP: &str = "GANNET_TEST_UPGRADE_STEP";
 const PLACE: &str = "GANNET_TEST_UPGRADE_PLACE";
-/// The flash of the server that it takes over from, if that has any.
+/// Environment variable with the flash of the server that is taken over, if it has any.
 const FLASH: &str = "GANNET_TEST_UPGRADE_FLASH";
 
 #[test]
@@ -310,7 +312,7 @@ fn plays_a_new_process_that_dies() {
     std::process::abort();
 }
 
-/// Starts a process that takes over from who serves there, up to that step.
+/// Starts a process that takes over from the server at `from` and ends at the given step.
 pub fn dying(step: &str, from: SocketAddr, flash: Option<&str>) -> std::process::Child {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "--ignored", "upgrade::plays_a_new_process_that_dies"]);
@@ -318,7 +320,7 @@ pub fn dying(step: &str, from: SocketAddr, flash: Option<&str>) -> std::process:
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
 }
 
-/// What the running server says of it.
+/// Returns the running server's log message about a takeover that ended at this step.
 pub fn said_of(step: &str) -> &'static str {
     match step {
         "asked" => "invalid takeover request",
@@ -336,7 +338,7 @@ fn running_server_continues_if_the_new_process_dies_during_an_upgrade() {
     for (number, step) in ["asked", "received", "refused", "prepared"].into_iter().enumerate() {
         ask(&mut client, format!("set k{number} 0 0 1\r\nv\r\n").as_bytes(), b"STORED\r\n");
         let mut child = dying(step, old.memcached, None);
-        // What is asked meanwhile is answered, by whoever it is.
+        // Requests during this time get replies, from either process.
         ask(&mut client, b"get k0\r\n", b"VALUE k0 0 1\r\nv\r\nEND\r\n");
         child.wait().expect("its end");
         old.serving.wait_for(said_of(step));
@@ -349,7 +351,8 @@ fn running_server_continues_if_the_new_process_dies_during_an_upgrade() {
         ask(&mut connect(old.resp), b"PING\r\n", b"+PONG\r\n");
     }
     assert!(page(old.admin, "/metrics").contains("gannet_"), "the admin port goes on");
-    // One that has begun to serve may have read of the connections, so nobody can go on with those.
+    // A new process that has begun to serve may have read from connections, so the old process cannot continue with
+    // them.
     for (number, step) in ["confirmed", "served"].into_iter().enumerate() {
         let (mut client, mut resp) = (connect(old.memcached), connect(old.resp));
         ask(&mut client, format!("set s{number} 0 0 1\r\nv\r\n").as_bytes(), b"STORED\r\n");
@@ -368,7 +371,7 @@ fn running_server_continues_if_the_new_process_dies_during_an_upgrade() {
     ask(&mut resp, b"PING\r\n", b"+PONG\r\n");
 }
 
-/// Somebody serves there.
+/// Returns whether a server replies at `addr`.
 pub fn answers(addr: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(addr) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
@@ -376,7 +379,7 @@ pub fn answers(addr: SocketAddr) -> bool {
     stream.write_all(b"mn\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && &answer == b"MN\r\n"
 }
 
-/// Calls `act` while a client writes, 20 ms after the client began.
+/// Calls `act` while a client writes, 20 ms after the client's start.
 fn while_written<T>(
     addr: SocketAddr,
     ledger: &mut Ledger,
@@ -430,8 +433,8 @@ fn acknowledged_writes_survive_a_kill_of_the_new_process() {
     ledger.check(old.memcached, seed);
 }
 
-/// The running server was killed while it handed over, and the new one ended too: nobody served, though both had all
-/// that it takes.
+/// Regression test: the old process was killed during the handover, and the new process ended too, although it had
+/// received everything that it needs to serve.
 #[test]
 fn new_process_serves_acknowledged_writes_if_the_old_process_is_killed() {
     let seed = 12;
@@ -465,7 +468,7 @@ fn new_process_serves_acknowledged_writes_if_the_old_process_is_killed() {
     ledger.check(old.memcached, seed);
 }
 
-/// A process that is killed with the test.
+/// A process that is killed when this value is dropped.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {
@@ -475,7 +478,7 @@ impl Drop for Killed {
     }
 }
 
-/// One connection of a busy client, which is never closed.
+/// One connection of a busy client, which the server must never close.
 struct Busy {
     number: usize,
     stream: BufReader<TcpStream>,
@@ -499,7 +502,7 @@ impl Busy {
     }
 }
 
-/// Runs a client whose kind follows from its number until `over`, and returns how many rounds it did.
+/// Runs a client until `over` is set. Its kind depends on `number`. Returns the number of its rounds.
 fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool) -> u64 {
     let long = vec![b'a' + (number % 26) as u8; 300_000];
     let set = [format!("set l{number} 0 0 300000\r\n").as_bytes(), &long, b"\r\n"].concat();
@@ -515,35 +518,35 @@ fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool)
     let mut count = 0;
     while !over.load(Relaxed) {
         match number % 6 {
-            // A value that arrives in pieces.
+            // Sends a value in pieces.
             0 => busy.ask(&set, b"STORED\r\n"),
-            // One that is sent in pieces, several times for one request.
+            // Reads a value that the server sends in pieces, several times for one request.
             1 => {
                 busy.ask(&set, b"STORED\r\n");
                 let value = [format!("VALUE l{number} 0 300000\r\n").as_bytes(), &long, b"\r\n"].concat();
                 let answer = [&value[..], &value, &value, b"END\r\n"].concat();
                 busy.ask(format!("get l{number} none l{number} l{number}\r\n").as_bytes(), &answer);
             }
-            // A pipeline.
+            // Sends a pipeline of requests.
             2 => {
                 let pair = format!("set k{number} 0 0 1\r\nv\r\nget k{number}\r\n");
                 let answer = format!("STORED\r\nVALUE k{number} 0 1\r\nv\r\nEND\r\n");
                 busy.ask(pair.repeat(200).as_bytes(), answer.repeat(200).as_bytes());
             }
-            // A transaction on what is watched.
+            // Executes a transaction on watched keys.
             3 => {
                 let lines = format!("SET t{number} {count}\r\nWATCH t{number}\r\nMULTI\r\nGET t{number}\r\n");
                 busy.ask(lines.as_bytes(), b"+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n");
                 let text = count.to_string();
                 busy.ask(b"EXEC\r\n", format!("*1\r\n${}\r\n{text}\r\n", text.len()).as_bytes());
             }
-            // A long value of Redis.
+            // Stores and reads a long value in RESP.
             4 => {
                 let head = format!("*3\r\n$3\r\nSET\r\n$4\r\nr{number:03}\r\n$300000\r\n");
                 busy.ask(&[head.as_bytes(), &long, b"\r\n"].concat(), b"+OK\r\n");
                 busy.ask(format!("STRLEN r{number:03}\r\n").as_bytes(), b":300000\r\n");
             }
-            // A subscriber, beside who publishes.
+            // Subscribes to a channel, and publishes on another connection.
             _ => {
                 let (name, text) = (format!("c{number:03}"), count.to_string());
                 other.ask(format!("PUBLISH {name} {text}\r\n").as_bytes(), b":1\r\n");
@@ -556,7 +559,7 @@ fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool)
     count
 }
 
-/// An upgrade closed 95 of 500 busy connections.
+/// Regression test: an upgrade closed 95 of 500 busy connections.
 #[test]
 fn no_busy_connection_is_closed_by_an_upgrade() {
     const CLIENTS: usize = 48;

@@ -1,7 +1,8 @@
-//! `gannet serve --upgrade` of servers with items on flash, on the program: writers of more than memory has room for go
-//! on through it; who names other devices is refused; new processes die on the way.
+//! Tests `gannet serve --upgrade` of servers with items on flash: clients that write more than fits in memory continue,
+//! a process with other devices is refused, and new processes end during a takeover.
 //!
-//! What a key may hold is as in `restart_flash`: what was acknowledged last, or nothing, since memory and flash evict.
+//! The possible values of a key are as in `restart_flash`: the last acknowledged value, or none, because memory and
+//! flash evict.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,12 +15,12 @@ use crate::restart::{MemoryFile, kills};
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 use crate::upgrade::{Old, answers, dying, said_of};
 
-/// A server with less memory than the keys of a ledger take.
+/// Starts a server with less memory than the items of a ledger take.
 fn start(memory: &[&str], flash: &FlashFile) -> Old {
     Old::sized("16MiB", &[memory, &["--flash", &flash.flag()]].concat())
 }
 
-/// A server whose memory is full, with items on flash.
+/// Starts a server and fills its memory, so that items are on flash.
 fn filled(memory: &[&str], flash: &FlashFile, ledger: &mut Ledger) -> Old {
     let old = start(memory, flash);
     assert!(ledger.write(old.memcached, &mut Prng::new(5), 3 * KEYS));
@@ -28,10 +29,10 @@ fn filled(memory: &[&str], flash: &FlashFile, ledger: &mut Ledger) -> Old {
     old
 }
 
-/// Nearly all that was on flash before is there.
+/// Checks that nearly all items that were on flash before are still there.
 fn check_flash(old: &Old, before: u64, when: &str) {
     let after = stat(old.memcached, "flash_items");
-    // Whoever serves goes on evicting, to flash and from there.
+    // Both processes continue to evict items to flash and from it.
     assert!(after >= before * 9 / 10, "{when}: {after} items are on flash, {before} were");
 }
 
@@ -49,7 +50,8 @@ fn through_upgrades(name: &str, in_file: bool, index: &str, times: usize) {
             .map(|(writer, ledger)| {
                 let mut prng = Prng::new(writer as u64 + 11);
                 scope.spawn(move || {
-                    // Who has not got the rest of his answers when the time for that is over is closed, as by a stop.
+                    // A client that has not received the rest of its replies in time is disconnected, as when a server
+                    // stops.
                     let (mut batches, mut cut) = (0, 0);
                     while !over.load(Relaxed) {
                         batches += 1;
@@ -79,7 +81,7 @@ fn through_upgrades(name: &str, in_file: bool, index: &str, times: usize) {
     wait_until_found(addr);
     check_flash(&old, before, "after an upgrade in peace");
     let again: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
-    // What is read once more goes back to memory, and others to flash.
+    // Items that are read again return to memory, and displace other items to flash.
     assert!(there > KEYS && again >= there * 3 / 4, "{there} keys were there, and {again} are");
     let failed = stat(addr, "flash_failed");
     assert!(failed < 10, "{failed} items on flash are not what was written");
@@ -199,7 +201,7 @@ fn flash_items_are_neither_torn_nor_stale_if_the_new_process_is_killed() {
             std::thread::sleep(Duration::from_millis(10 + round % 8 * 8 + prng.below(8)));
             child.kill().expect("killed");
             child.wait().expect("its end");
-            // Either the running one goes on, or it had handed over and ends.
+            // Either the old process continues to serve, or it had handed over and ends.
             let end = Instant::now() + PATIENCE;
             while !old.serving.has_ended() && !answers(addr) {
                 assert!(Instant::now() < end, "round {round}: nobody serves");
