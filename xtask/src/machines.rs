@@ -60,6 +60,9 @@ pub fn models(root: &Path, target: &Path) -> Result<bool, String> {
 fn models_under(root: &Path, target: &Path, tool: &str, which: &[&str]) -> Result<bool, String> {
     let mut command = cargo(root);
     command.args(["test", "--profile", "models", "-p", "gannet-segment"]).args(which);
+    // Each schedule maps and unmaps memory. With a second thread in the process, each unmapping interrupts the other
+    // CPU, so two threads need much more CPU time than one.
+    command.args(["--", "--test-threads=1"]);
     execute(command.env("RUSTFLAGS", format!("--cfg {tool}")).env("CARGO_TARGET_DIR", target.join(tool)))
 }
 

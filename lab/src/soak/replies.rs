@@ -22,7 +22,7 @@ impl SoakClient {
         while let Some(expect) = self.connections[index].expects.front().copied() {
             // Some requests have no reply. The arrival of a later request's reply proves that they were executed, so
             // the loop
-        // continues only if there are unread bytes.
+            // continues only if there are unread bytes.
             if self.connections[index].unread().is_empty() {
                 return Ok(());
             }

@@ -56,7 +56,7 @@ impl Counted {
         control(self.server().pid(), "--zero")
     }
 
-    /// Returns the busiest thread's instructions since the last [`Counted::zero`].
+    /// Returns the busiest thread's instructions since the last [`Counted::zero`] or [`Counted::take`].
     ///
     /// # Errors
     /// If callgrind does not reply, or if its file cannot be parsed.
@@ -72,7 +72,8 @@ pub fn options(folder: &Path) -> [String; 4] {
     ["-q".into(), "--tool=callgrind".into(), "--separate-threads=yes".into(), out]
 }
 
-/// Dumps the counts of a process, removes their files and returns the busiest thread's instructions.
+/// Dumps the counts of a process, removes their files and returns the busiest thread's instructions. Callgrind resets
+/// the counts that it dumps.
 ///
 /// # Errors
 /// If callgrind does not reply, or a file of counts cannot be parsed.
@@ -87,7 +88,7 @@ pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
     if most == 0 { Err("callgrind wrote no counters".into()) } else { Ok(most) }
 }
 
-/// Makes callgrind reset (`--zero`) or write (`--dump`) the counts of a process.
+/// Makes callgrind reset (`--zero`) the counts of a process, or write and reset them (`--dump`).
 ///
 /// # Errors
 /// If `callgrind_control` is missing or reports a failure.

@@ -1,6 +1,6 @@
 //! Counts the instructions per step of commands that take many slices. A step is a key, a field, a record or a KiB.
 //!
-//! The commands run under a simulated clock in the program `crates/server/examples/long_commands.rs`, whose
+//! The commands run under a simulated clock in the program `lab/long_commands/src/main.rs`, whose
 //! documentation describes the lines that it exchanges with this module. With a real clock, callgrind is so slow that
 //! each slice would end after one step. The program is always built from this checkout, even if `GANNET_BIN` names
 //! another server.
@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use testbed::target_folder;
 
 use super::{callgrind, near};
 use crate::machines::cargo;
@@ -20,6 +22,9 @@ use crate::machines::cargo;
 pub const KEPT: &str = "xtask/src/gate/steps.toml";
 /// The option by which callgrind counts only the instructions of this function and of the functions that it calls.
 const COUNTED: &str = "--toggle-collect=*worker_iteration*";
+
+/// The cargo command that builds the program, beside the server with the features that the server has without it.
+const BUILD: [&str; 7] = ["build", "--release", "--quiet", "--package", "gannet", "--package", "long_commands"];
 
 /// The cost of one command, per step.
 pub struct Price {
@@ -33,10 +38,11 @@ pub struct Price {
 /// The program of long commands, under callgrind. Dropping this value closes the program's input, which ends the
 /// program, and removes callgrind's files.
 struct Program {
+    /// Valgrind, in whose process the program runs.
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Process id of the program itself; `child` is the cargo command that runs it.
+    /// Process id that the program printed.
     pid: u32,
     folder: PathBuf,
 }
@@ -45,17 +51,17 @@ impl Program {
     fn start(root: &Path) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-steps", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut under = vec!["valgrind".to_owned()];
-        under.extend(callgrind::options(&folder));
-        under.push(COUNTED.into());
-        let quoted: Vec<String> = under.iter().map(|word| format!("'{word}'")).collect();
-        let mut command = cargo(root);
-        command.args(["run", "--release", "--quiet", "--package", "gannet-server", "--example", "long_commands"]);
-        command.arg("--config").arg(format!("target.'cfg(all())'.runner = [{}]", quoted.join(", ")));
+        // One cargo command for both programs, so that they share the build of the crates below them.
+        let status = cargo(root).args(BUILD).status().map_err(|error| format!("cargo: {error}"))?;
+        if !status.success() {
+            return Err(format!("cannot build the program of long commands: cargo: {status}"));
+        }
+        let mut command = Command::new("valgrind");
+        command.args(callgrind::options(&folder)).arg(COUNTED).arg(target_folder(root).join("release/long_commands"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("cargo: {error}"))?;
+        let mut child = command.spawn().map_err(|error| format!("valgrind: {error}"))?;
         let input = child.stdin.take();
-        let output = child.stdout.take().ok_or("cargo's output is not a pipe")?;
+        let output = child.stdout.take().ok_or("the program's output is not a pipe")?;
         let mut program = Self { child, input, output: BufReader::new(output), pid: 0, folder };
         let line = program.read()?.ok_or("the program of long commands did not start")?;
         let pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok());
@@ -128,7 +134,7 @@ pub fn count(root: &Path) -> Result<Vec<Price>, String> {
     match program.child.wait() {
         Ok(status) if status.success() => Ok(prices),
         Ok(status) => Err(format!("the program of long commands: {status}")),
-        Err(error) => Err(format!("cargo: {error}")),
+        Err(error) => Err(format!("valgrind: {error}")),
     }
 }
 

@@ -53,20 +53,11 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
 /// The name of a runner, its result, and its duration in seconds.
 type Row = (&'static str, RunnerOutcome, u64);
 
-/// Runs a runner, with the step that may run beside it, and shows its output as it arrives.
+/// Runs a runner and shows its output as it arrives.
 fn run_alone(runner: &Runner) -> Row {
     println!("\n== {} ==", runner.name);
     let started = Instant::now();
-    let mut show = |line: &str| println!("{line}");
-    let outcome = match &runner.beside {
-        Some(step) => std::thread::scope(|scope| {
-            let beside = scope.spawn(|| output_of(step));
-            let outcome = run_one(runner, &mut show);
-            println!("{}", beside.join().unwrap_or_default());
-            outcome
-        }),
-        None => run_one(runner, &mut show),
-    };
+    let outcome = run_one(runner, &mut |line| println!("{line}"));
     (runner.name, outcome, started.elapsed().as_secs())
 }
 
@@ -168,12 +159,6 @@ fn run_one(runner: &Runner, show: &mut dyn FnMut(&str)) -> RunnerOutcome {
     RunnerOutcome { count, error, failures, times: count::times(runner.format, &output) }
 }
 
-/// Runs one step, and returns its output.
-fn output_of(step: &ShellStep) -> String {
-    let output = command(step).stderr(Stdio::null()).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
-}
-
 /// Returns the command of a step. Its error messages are part of its output.
 fn command(step: &ShellStep) -> Command {
     let line = format!("exec 2>&1; {}", step.shell);
@@ -217,7 +202,6 @@ mod tests {
         Runner {
             name: "x",
             prepare: Vec::new(),
-            beside: None,
             overlaps: false,
             step: ShellStep::new(Path::new("/"), shell),
             format: RunnerFormat::Cargo,
@@ -261,7 +245,9 @@ mod tests {
     #[test]
     fn step_output_is_complete_and_includes_stderr() {
         let step = ShellStep::new(Path::new("/"), "sleep 0.1; echo built; echo late >&2");
-        assert_eq!(output_of(&step), "built\nlate\n");
+        let mut shown = String::new();
+        let output = run_step(&step, &mut |line| shown = format!("{shown}{line}\n")).unwrap();
+        assert_eq!((output.as_str(), shown.as_str()), ("built\nlate\n", "built\nlate\n"));
     }
 
     #[test]

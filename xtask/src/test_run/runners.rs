@@ -1,5 +1,5 @@
-//! The runners in the order in which they run: those that measure time alone, then the others side by side, the longest
-//! first.
+//! The runners in the order in which they run: those that measure time alone, then the others side by side. The first
+//! of these builds the release, of which the second needs nothing; then the longest come first.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,6 @@ pub struct Runner {
     pub name: &'static str,
     /// Steps that run before the suite.
     pub prepare: Vec<ShellStep>,
-    /// A step of later runners that runs beside this one. They see its failure when they prepare.
-    pub beside: Option<ShellStep>,
     /// True if the suite depends on no real time, so that it may run beside others of this kind.
     pub overlaps: bool,
     /// The command of the suite.
@@ -59,7 +57,7 @@ pub struct Runner {
 impl Runner {
     /// Creates a suite that needs a release build of the server.
     fn of_release(name: &'static str, build: &ShellStep, step: ShellStep) -> Self {
-        Self { name, prepare: vec![build.clone()], beside: None, overlaps: true, step, format: RunnerFormat::Cargo }
+        Self { name, prepare: vec![build.clone()], overlaps: true, step, format: RunnerFormat::Cargo }
     }
 }
 
@@ -68,7 +66,8 @@ pub fn all(root: &Path) -> Vec<Runner> {
     let target = target_folder(root);
     let server = target.join("release/gannet").display().to_string();
     let xtask = env::current_exe().unwrap_or_else(|_| target.join("debug/xtask")).display().to_string();
-    let build = ShellStep::new(root, "cargo build --release --bin gannet").required();
+    // The gate's second program is built with the server: each shares most of its crates with the other.
+    let build = ShellStep::new(root, "cargo build --release --package gannet --package long_commands").required();
     let clients = root.join("conformance/clients");
     let suite = |name: &'static str, folder: &str, prepare: &[&str], shell: &str, format: RunnerFormat| {
         let folder = clients.join(folder);
@@ -76,24 +75,22 @@ pub fn all(root: &Path) -> Vec<Runner> {
         steps
             .extend(prepare.iter().map(|shell| ShellStep::new(&folder, *shell).required().with("VENV", venv(&target))));
         let step = ShellStep::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
-        Runner { name, prepare: steps, beside: None, overlaps: true, step, format }
+        Runner { name, prepare: steps, overlaps: true, step, format }
     };
     vec![
         cargo_tests(root),
-        Runner {
-            name: "models",
-            prepare: Vec::new(),
-            // The end of a release build uses one CPU, and the models do not measure time.
-            beside: Some(build.clone()),
-            overlaps: false,
-            step: ShellStep::new(root, format!("{xtask} loom")),
-            format: RunnerFormat::Cargo,
-        },
         Runner::of_release(
             "bench gate",
             &build,
             ShellStep::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
         ),
+        Runner {
+            name: "models",
+            prepare: Vec::new(),
+            overlaps: true,
+            step: ShellStep::new(root, format!("{xtask} loom")),
+            format: RunnerFormat::Cargo,
+        },
         Runner::of_release(
             "replay",
             &build,
@@ -102,7 +99,6 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "debian",
             prepare: vec![build.clone()],
-            beside: None,
             overlaps: true,
             step: ShellStep::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
             format: RunnerFormat::Memccapable,
@@ -133,9 +129,10 @@ fn cargo_tests(root: &Path) -> Runner {
     Runner {
         name: "cargo",
         prepare: Vec::new(),
-        beside: None,
         overlaps: false,
-        step: ShellStep::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
+        step: ShellStep::new(root, CARGO)
+            .with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1")
+            .with("RUST_TEST_THREADS", threads()),
         format: RunnerFormat::Cargo,
     }
 }
@@ -144,6 +141,12 @@ fn cargo_tests(root: &Path) -> Runner {
 /// reports no times.
 const CARGO: &str = "cargo test --workspace --no-fail-fast --lib --bins --tests -- -Z unstable-options \
     --report-time; status=$?; cargo test --workspace --no-fail-fast --doc && exit $status";
+
+/// Returns the number of tests of one binary that run at once: two per CPU, because the tests of the program wait for
+/// processes and timers more than they compute.
+fn threads() -> String {
+    (std::thread::available_parallelism().map_or(1, usize::from) * 2).to_string()
+}
 
 /// Cargo starts test binaries by the command in this variable, because stable Rust's harness reports times only on
 /// request.

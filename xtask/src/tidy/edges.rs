@@ -34,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("testbed", &["load"]),
     ("xtask", &["base", "load", "testbed"]),
+    ("long_commands", &["base", "segment", "protocol", "record", "command", "io", "server"]),
     ("lab", &["base", "segment", "flash", "load", "trace", "migrate", "testbed"]),
 ];
 
@@ -44,7 +45,7 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("L2", &["command", "io", "flash", "link"]),
     ("L3", &["server", "grpc", "load", "trace", "migrate", "doctor"]),
     ("L4", &["gannet", "testbed"]),
-    ("L5", &["xtask", "lab"]),
+    ("L5", &["xtask", "lab", "long_commands"]),
 ];
 
 /// The document that shows the levels.

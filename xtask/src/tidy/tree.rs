@@ -13,7 +13,7 @@ const ENDINGS: [&str; 12] =
     [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", "Makefile", "LICENSE"];
 
 /// Directories of crates that are not part of a release. A directory precedes the directory that contains it.
-const WORKSHOP: [&str; 3] = ["lab/testbed", "lab", "xtask"];
+const WORKSHOP: [&str; 4] = ["lab/testbed", "lab/long_commands", "lab", "xtask"];
 
 /// One text file.
 #[derive(Clone, Debug)]

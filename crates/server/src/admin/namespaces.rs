@@ -62,7 +62,6 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     }
     let mut all = running.namespaces.clone();
     let place = place.unwrap_or(all.len());
-    all.truncate(all.len().max(place));
     match all.get_mut(place) {
         Some(there) => *there = wanted.clone(),
         None => all.push(wanted.clone()),

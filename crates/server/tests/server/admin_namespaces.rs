@@ -108,7 +108,7 @@ fn invalid_namespace_requests_are_refused_with_a_reason() {
         ("PUT", "/namespaces/shop", "memory = \"1MiB\"\n", 409, "too small"),
         ("PUT", "/namespaces/shop", "resp = [\"127.0.0.1:1\"]\n", 409, "need a restart"),
         ("PUT", "/namespaces/shop?keep=true", "memory = \"8MiB\"\n", 409, "without a file"),
-        ("PUT", "/namespaces/shop?kep=true", "", 400, "only keep=true"),
+        ("PUT", "/namespaces/shop?kep=true", "", 400, "only ?keep=true is allowed"),
         ("PUT", "/config", "[[namespace]]\nname = \"a\"\n", 409, "/namespaces/NAME"),
         ("DELETE", "/namespaces/shop", "", 404, "no such namespace"),
         ("DELETE", "/namespaces/default", "", 409, "cannot be deleted"),

@@ -11,17 +11,25 @@
 //!
 //! The commands are those of the bystander test. Under its simulated clock a visit ends by counted work alone, so a
 //! count does not depend on the machine's speed or on callgrind. The program stops at the end of its standard input.
+//!
+//! This is a crate, not an example of `server`: an example is built with the features of the dependencies of `server`'s
+//! tests, so most of the release build would be repeated for it.
 
-#[path = "../tests/common/mod.rs"]
+#![forbid(unsafe_code)]
+
+// The modules of the tests use this name.
+extern crate server as gannet_server;
+
+#[path = "../../../crates/server/tests/common/mod.rs"]
 mod common;
 #[allow(dead_code, reason = "the scale of the test")]
-#[path = "../tests/server/bystander/lab.rs"]
+#[path = "../../../crates/server/tests/server/bystander/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "what tests look at")]
-#[path = "../tests/sim/mod.rs"]
+#[path = "../../../crates/server/tests/sim/mod.rs"]
 mod sim;
 #[allow(dead_code, reason = "columns of the other users of the table")]
-#[path = "../tests/server/bystander/table.rs"]
+#[path = "../../../crates/server/tests/server/bystander/table.rs"]
 mod table;
 
 use common::redis::request;
