@@ -97,8 +97,8 @@ impl MapFile {
         Self::open_with(path, false)
     }
 
-    /// Opens an existing file through private maps, to test a change. Only this process sees writes to the maps, and
-    /// the file stays unchanged. No other process may have the file open at the same time.
+    /// Opens an existing file through private maps, to try something out on it. Only this process sees writes to the
+    /// maps, and the file stays unchanged. Fails if another process has the file open.
     ///
     /// # Errors
     /// As for [`MapFile::open_there`]. Read permission is enough.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! quantity = number unit          number = digits [ "." digits ]      digits may hold "_" between them
-//! size unit = B kB MB GB TB (powers of 1000) | KiB MiB GiB TiB (powers of 1024), in any case
+//! size unit = B kB MB GB TB (powers of 1000) | KiB MiB GiB TiB (powers of 1024), in upper or lower case
 //! time unit = ns us µs ms s m h d
 //! ```
 

@@ -40,9 +40,9 @@ const KINDS: [EthtoolSettings; 3] = [
 /// A number or a switch among the settings of one kind.
 struct EthtoolField {
     option: &'static str,
-    /// The name in the program's output.
+    /// The name in ethtool's output.
     name: &'static str,
-    /// The name in the program's arguments.
+    /// The name in ethtool's arguments.
     word: &'static str,
     /// Netlink's attributes of the maximum (`most`) and of the current value (`now`).
     most: Option<u16>,
@@ -211,20 +211,20 @@ impl<'a> Tunable<'a> {
         })
     }
 
-    /// Returns the program's arguments that write the setting: `-L eth0 combined 4`.
+    /// Returns ethtool's arguments that write the setting: `-L eth0 combined 4`.
     pub fn command(&self, value: &str) -> String {
         let option = self.known.option.to_ascii_uppercase();
         format!("-{option} {} {} {value}", crate::shell::quoted(self.nic), self.known.word)
     }
 
-    /// Returns the `sed` script that writes the setting into the output stored in a tree.
+    /// Returns the `sed` script that writes the setting into ethtool's output as stored in a tree.
     pub fn script(&self, value: &str) -> String {
         let from = if self.known.most.is_some() { format!("/^{CURRENT}/,$ ") } else { String::new() };
         format!("{from}s/^\\({}:[ \\t]*\\)[^ \\t]*/\\1{value}/", self.known.name)
     }
 }
 
-/// Returns the program's output about an interface.
+/// Returns ethtool's output about an interface.
 fn run_program(nic: &str, option: &str) -> Result<String, Unread> {
     let command = || format!("ethtool -{option} {nic}");
     let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {

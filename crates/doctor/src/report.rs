@@ -106,7 +106,7 @@ impl Report {
             "\n{bad} bad, {warn} to look at, {} fine, {} could not run here{}.",
             self.count(Verdict::Ok),
             self.count(Verdict::Unknown),
-            if all { "" } else { " (--all lists them)" }
+            if all { "" } else { " (--all lists every check)" }
         );
         text
     }

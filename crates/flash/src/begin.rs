@@ -65,8 +65,8 @@ struct Candidate {
     number: io::Result<Option<u64>>,
 }
 
-/// Puts the devices into the order of the table, and gives new numbers to devices that are new or exchanged. For a
-/// view, writes to no device.
+/// Puts the devices into the order of the table, and gives new numbers to devices that are new or replace another.
+/// For a view, writes to no device.
 pub(crate) fn devices(
     devices: Vec<Box<dyn Device>>,
     sizes: Sizes,

@@ -34,7 +34,7 @@ counts! {
     writes,
     /// Bytes written to devices.
     written_bytes,
-    /// Regions that were freed after the store had seen all their items.
+    /// Regions that were freed when no slot referenced their items any more.
     regions_reclaimed,
     /// Bytes read from devices to reclaim regions.
     reclaim_read_bytes,

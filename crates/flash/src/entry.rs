@@ -63,8 +63,8 @@ impl Seed {
     }
 }
 
-/// Returns the 32 bits that searches compare in place of a key's hash. They mix both halves of the hash: two keys whose
-/// slots look alike already agree in the part of the hash that selects the slot.
+/// Returns the 32 bits that searches compare in place of a key's hash. They mix both halves of the hash, because keys
+/// with the same index bucket and tag already agree in the bits that chose those.
 fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }

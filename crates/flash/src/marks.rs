@@ -22,7 +22,7 @@ use crate::table::{Table, words_for};
 /// Number of marks for one block.
 const BITS: usize = 16;
 const WORD_BITS: usize = u64::BITS as usize;
-/// Minimum number of tombstones.
+/// Minimum size of the tombstone bitmap, in bits.
 const TOMBSTONES_MIN: usize = 1 << 20;
 
 /// Positions of tombstones and marks among the words of a table.

@@ -184,13 +184,14 @@ impl Region<'_> {
         self.set(ITEMS, 0);
     }
 
-    /// Resets the counts of referenced items and blocks to zero, before the search counts the region's items again.
+    /// Resets the counts of referenced items and blocks to zero, before the search after a start counts the
+    /// region's items again.
     pub(crate) fn begin_count(self) {
         self.table.change_region(self.number, BLOCKS, |word| word & !HALF);
         self.set(ITEMS, 0);
     }
 
-    /// Counts an item that the search has found in the region.
+    /// Counts an item of the region that the search after a start has found.
     pub(crate) fn count_found(self, at: FlashAddress) {
         if at.generation() == self.generation() {
             self.table.change_region(self.number, BLOCKS, |word| word.wrapping_add(at.blocks().into()));

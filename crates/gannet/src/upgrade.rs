@@ -46,7 +46,7 @@ impl Upgrade {
         let memory_bytes = match &taking {
             Some(taking) => Some(taking.memory_bytes()),
             None => {
-                tracing::warn!("the running server was killed before the takeover began; starting without it");
+                tracing::warn!("the running server was killed before the takeover began; starting without a takeover");
                 memory_of_file(&plan.server).filter(|_| !self.has_memory_setting)
             }
         };

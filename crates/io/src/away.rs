@@ -33,7 +33,7 @@ impl Away {
             crate::affinity::pin_this_thread(cpu)?;
             Ok(Self::watch_here(time))
         })?;
-        watcher.join().unwrap_or_else(|_| Err(io::Error::other("the watching thread ended early")))
+        watcher.join().unwrap_or_else(|_| Err(io::Error::other("the thread that measured the CPU panicked")))
     }
 
     fn watch_here(time: Duration) -> Self {

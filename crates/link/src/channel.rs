@@ -186,7 +186,7 @@ impl Channel {
         }
     }
 
-    /// Sends waiting records. Returns false if records still wait because the socket is full.
+    /// Sends waiting TLS records. Returns false if TLS records still wait because the socket is full.
     ///
     /// # Errors
     /// If the socket failed.

@@ -118,7 +118,7 @@ impl ServerStream {
 }
 
 impl SecuredStream {
-    /// Receives decrypted bytes into `into`, and decrypts more if there are none.
+    /// Copies decrypted bytes into `into`; decrypts more first if none are left.
     fn read(&mut self, socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
         if self.plain_begin == self.plain.len() {
             self.plain_begin = 0;

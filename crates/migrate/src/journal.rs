@@ -77,10 +77,11 @@ impl Journal {
             ("has --exclude", self.excluded.join(" "), own.excluded.join(" ")),
             ("has --db", self.file_db.to_string(), own.file_db.to_string()),
         ];
+        let text = |list: String| if list.is_empty() { "none".to_owned() } else { list };
         pairs
             .into_iter()
             .find(|(_, written, own)| written != own)
-            .map(|(what, written, own)| format!("it {what} {written}, not {own}"))
+            .map(|(what, written, own)| format!("it {what} {}, not {}", text(written), text(own)))
     }
 }
 

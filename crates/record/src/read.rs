@@ -245,8 +245,8 @@ impl<'r> Record<'r> {
         self.bins_in(now_ms, 0, crate::HASHES)
     }
 
-    /// Returns all bins whose names' hashes ([`crate::hash`]) are in `from..to`. It may also return other bins that are
-    /// stored beside them.
+    /// Returns all bins that are live at `now_ms` and whose names' hashes ([`crate::hash`]) are in `from..to`. It may
+    /// also return other live bins that are stored beside them.
     pub fn bins_in(&self, now_ms: u64, from: u32, to: u64) -> Bins<'r> {
         let leaves = self.tree.map(|tree| tree.leaves(from, to));
         Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }

@@ -1,4 +1,5 @@
-//! Runs each long command once, for `xtask gate`, which counts the instructions of [`lab::Lab::worker_iteration`].
+//! Runs each long command once, for `xtask gate`, which counts the instructions of [`lab::Lab::worker_iteration`]. A
+//! worker serves a long command in many steps, and other sessions between the steps.
 //!
 //! ```text
 //!   this program                                the gate
@@ -9,8 +10,11 @@
 //!                                         <──   an empty line, and so on to the last command
 //! ```
 //!
-//! The commands are those of the bystander test. Under its simulated clock a visit ends by counted work alone, so a
-//! count does not depend on the machine's speed or on callgrind. The program stops at the end of its standard input.
+//! The line of a command has three columns: its name, its length (units), and the unit of that length.
+//!
+//! The commands are those of the bystander test. Under its simulated clock, a worker stops serving a command only after
+//! a counted amount of work, so a count does not depend on the machine's speed or on callgrind. The program stops at
+//! the end of its standard input.
 //!
 //! This is a crate, not an example of `server`: an example is built with the features of the dependencies of `server`'s
 //! tests, so most of the release build would be repeated for it.
@@ -22,10 +26,10 @@ extern crate server as gannet_server;
 
 #[path = "../../../crates/server/tests/common/mod.rs"]
 mod common;
-#[allow(dead_code, reason = "the scale of the test")]
+#[allow(dead_code, reason = "only the test uses its scale")]
 #[path = "../../../crates/server/tests/server/bystander/lab.rs"]
 mod lab;
-#[allow(dead_code, reason = "what tests look at")]
+#[allow(dead_code, reason = "parts that only tests inspect")]
 #[path = "../../../crates/server/tests/sim/mod.rs"]
 mod sim;
 #[allow(dead_code, reason = "columns of the other users of the table")]
@@ -38,7 +42,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use table::{BystanderCase, Group};
 
-/// Keys, fields and records of the commands that walk over all of them.
+/// Number of keys, fields or records that a walking command walks over.
 const SCALE: usize = 10_000;
 
 /// Waits for a line; returns false at the end of the input.

@@ -17,7 +17,7 @@ pub const WEEK_S: f64 = 7.0 * 86_400.0;
 
 /// Maximum length of a key in memcached, in bytes. Meta's file has lengths up to 255 bytes, which memcached refuses.
 const KEY_BYTES_MAX: u64 = 250;
-/// Lowest number of the keys that are requested once.
+/// Keys from this number on are requested only once.
 const LONE: u64 = 1 << 40;
 
 /// One request of a stream.

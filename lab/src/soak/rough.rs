@@ -107,7 +107,8 @@ impl Rough {
         let scenes: Vec<String> =
             SCENES.iter().zip(self.scenes).map(|((name, _), count)| format!("{name} {count}")).collect();
         let Self { number, hits, misses, dropped, .. } = self;
-        format!("rough client {number}: {}; {hits} hits, {misses} misses, dropped {dropped}\n", scenes.join(", "))
+        let scenes = scenes.join(", ");
+        format!("rough client {number}: {scenes}; {hits} hits, {misses} misses, {dropped} dropped connections\n")
     }
 
     fn draw(&mut self, bytes_max: u64) -> Stored {

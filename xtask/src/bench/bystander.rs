@@ -257,7 +257,7 @@ fn beside(
         });
         let times = time_pings(&mut bystander, wire, &over);
         over.store(true, Relaxed);
-        let done = noise.join().map_err(|_| std::io::Error::other("a client's thread ended"))??;
+        let done = noise.join().map_err(|_| std::io::Error::other("a client's thread panicked"))??;
         Ok(BystanderTimes { times_ns: times?, done })
     })
 }

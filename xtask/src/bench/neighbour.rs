@@ -55,7 +55,12 @@ struct Flood {
 
 const FLOODS: [Flood; 3] = [
     Flood { name: "evicting, at a quarter of the highest rate", share: Some(0.25), quota: None, has_goal: true },
-    Flood { name: "as much as possible, with a quota of a quarter", share: None, quota: Some(0.25), has_goal: true },
+    Flood {
+        name: "as much as possible, limited to a quarter of the highest rate",
+        share: None,
+        quota: Some(0.25),
+        has_goal: true,
+    },
     Flood { name: "as much as possible, without a quota", share: None, quota: None, has_goal: false },
 ];
 

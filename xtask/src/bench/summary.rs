@@ -22,7 +22,8 @@ pub fn print(outcomes: &[LoadResults], fills: &[(ServerKind, Fill)], quick: bool
         };
         let text = |kind| ratio(kind).map_or("-".into(), |ratio| format!("{ratio:.2}"));
         println!(
-            "| R, get, {connections} connections, depth {depth} | {} | - | {} | {goal:.2} | {} |",
+            "| CPU per get, null server / measured server (R), {connections} connections, depth {depth} \
+             | {} | - | {} | {goal:.2} | {} |",
             text(ServerKind::Memcached),
             text(ServerKind::Gannet),
             verdict(ratio(ServerKind::Gannet).map(|ratio| ratio >= goal), quick)

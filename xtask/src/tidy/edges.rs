@@ -48,7 +48,7 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("L5", &["xtask", "lab", "long_commands"]),
 ];
 
-/// The document that shows the levels.
+/// The document that must show each crate's level.
 const DRAWING: &str = "ARCHITECTURE.md";
 
 /// Returns the text that the document must contain: a line for each level, the highest first, with its crates in

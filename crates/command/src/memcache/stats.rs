@@ -59,7 +59,7 @@ impl Lines<'_> {
     }
 
     /// Returns true if the next `lines` lines need not be written, because they were all sent in an earlier visit or
-    /// because the output is full. Counts the lines that were sent.
+    /// because the output is full. If they were sent earlier, also advances past them.
     fn skips(&mut self, lines: usize) -> bool {
         let sent = self.next + lines <= self.skip;
         if sent && !self.full {

@@ -55,7 +55,7 @@ impl Recorder {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns the threshold of [`Recorder::set_slow_above_ns`], in ns; `u64::MAX` if no request is slow.
+    /// Returns the threshold of [`Recorder::set_slow_above_ns`], in ns; `u64::MAX` if no threshold is set.
     #[inline]
     pub fn slow_above_ns(&self) -> u64 {
         self.slow_above_ns.load(Relaxed)

@@ -554,7 +554,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "Sets the time to live of a record"),
     entry!("rec.truncate" 2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
            "" "hash" "O(1); the records are deleted in the background" Flush,
-           "Deletes all records of a set"),
+           "Deletes all records of a record set"),
     entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) where N is the length of the value" Set,
            "Renames a key, and overwrites the destination"),
@@ -583,7 +583,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "string" "O(1)" Add,
            "Sets the value of a key if the key does not exist"),
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "2.2.0" "string" "O(N) where N is the length of the value" Set,
+           "2.2.0" "string" "O(N) where N is the length of the new value" Set,
            "Overwrites a part of a value from an offset on"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.2.12" "server" "O(N) where N is the number of entries" Other,

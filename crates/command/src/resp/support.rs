@@ -122,7 +122,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hpexpiretime", "as `HEXPIRE`"),
     ("hpttl", "as `HEXPIRE`"),
     ("hrandfield", "several distinct fields are returned in the hash's order"),
-    ("hscan", "hashes of more than 128 fields are returned in the order of the names' hashes"),
+    ("hscan", "fields of hashes with more than 128 fields are returned in the order of their names' hash values"),
     ("hset", "a field with its value has at most an eighth of a segment"),
     ("hsetex", "as `HEXPIRE`"),
     ("httl", "as `HEXPIRE`"),

@@ -97,7 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "none: use fewer system calls per request, and keep the mitigations",
         expect: "none",
         needs: Needs::Nothing,
-        undo: "nothing was changed",
+        undo: "nothing to undo on this host",
         source: "kernel: admin-guide/hw-vuln",
         probe: mitigations,
     },

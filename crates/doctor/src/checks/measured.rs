@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "put hot threads on quiet CPUs; see cpu.isolated, irq.affinity and cloud.steal for the causes of gaps",
         expect: "fewer gaps for threads on quiet CPUs",
         needs: Needs::Nothing,
-        undo: "nothing was changed",
+        undo: "nothing to undo on this host",
         source: "kernel: trace/osnoise-tracer",
         probe: noise,
     },

@@ -125,7 +125,7 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "find where packets are lost: irq.net-drops, the interface's own counters (ethtool -S), the switch",
         expect: "no pauses of 200 ms once the losses stop",
         needs: Needs::Nothing,
-        undo: "nothing was changed",
+        undo: "nothing to undo on this host",
         source: "RFC 6298; kernel: networking/snmp_counter",
         probe: retrans,
     },

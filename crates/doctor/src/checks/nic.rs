@@ -38,7 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "use a larger machine type, or send fewer packets by larger batches and pipelines",
         expect: "the hypervisor delays and drops no packets",
         needs: Needs::Restart,
-        undo: "nothing was changed",
+        undo: "nothing to undo on this host",
         source: "Linux driver ena: ethtool counters",
         probe: allowance,
     },

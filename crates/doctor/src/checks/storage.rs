@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "none by itself: measure the log's fdatasync before and after",
         expect: "none",
         needs: Needs::Nothing,
-        undo: "nothing was changed",
+        undo: "nothing to undo on this host",
         source: "kernel: ABI/stable/sysfs-block",
         probe: write_throttle,
     },

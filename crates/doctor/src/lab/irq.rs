@@ -44,14 +44,14 @@ const BATCH: u32 = 64;
 const SETTINGS: [&str; 2] = ["packets on another CPU", "packets on the worker's CPU"];
 const FIGURES: [&str; 4] = ["p50_us", "p99_us", "p999_us", "packets_per_s"];
 
-/// The work of the part that receives packets, but never reads them.
+/// The work of the lab's process on whose socket packets arrive and are never read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sink {
     /// Time for which the receiver's socket stays open.
     pub time: Duration,
 }
 
-/// The work of the part that sends packets.
+/// The work of the lab's process that sends packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flood {
     /// The CPU to which the sender is pinned.

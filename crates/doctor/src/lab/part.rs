@@ -96,10 +96,9 @@ impl LabPart {
             while out.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
                 let heard = serde_json::from_str(&line);
                 line.clear();
-                if tell
-                    .send(heard.unwrap_or_else(|_| PartReply::Failed("a part sent an invalid line".to_owned())))
-                    .is_err()
-                {
+                let invalid =
+                    |_: serde_json::Error| PartReply::Failed("a process of the lab sent an invalid line".to_owned());
+                if tell.send(heard.unwrap_or_else(invalid)).is_err() {
                     return;
                 }
             }
@@ -118,7 +117,9 @@ impl LabPart {
     /// If the part has ended already.
     pub fn go(&mut self) -> Result<(), Unable> {
         let mut input = self.child.stdin.take().expect("it is let begin once");
-        input.write_all(b"go\n").map_err(|error| Unable::Failed(format!("a part has ended ({error})")))
+        input
+            .write_all(b"go\n")
+            .map_err(|error| Unable::Failed(format!("a process of the lab ended before its work began ({error})")))
     }
 
     /// Waits until the part is ready, and passes on its notes. Calls `tick` several times per second with the time.
@@ -128,7 +129,7 @@ impl LabPart {
     pub fn until_ready(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<(), Unable> {
         match self.next(scene, tick)? {
             PartReply::Ready => Ok(()),
-            said => Err(Unable::Failed(format!("a part sent {said:?} before it was ready"))),
+            said => Err(Unable::Failed(format!("a process of the lab sent {said:?} before it was ready"))),
         }
     }
 
@@ -142,7 +143,7 @@ impl LabPart {
                 let _ = self.child.wait();
                 Ok(done)
             }
-            said => Err(Unable::Failed(format!("a part sent {said:?} instead of its results"))),
+            said => Err(Unable::Failed(format!("a process of the lab sent {said:?} instead of its results"))),
         }
     }
 

@@ -41,7 +41,7 @@ fn no_plan(error: &serde_json::Error) -> String {
     format!("line {}: this is not a plan: {what}; `gannet doctor plan --json` writes one", error.line())
 }
 
-/// Returns the lines with the key `cpu`, in order: one for each row.
+/// Returns the numbers of the lines with the key `cpu`, in order: one for each CPU of the plan.
 fn cpu_lines(text: &str) -> Vec<usize> {
     let (mut lines, mut line) = (Vec::new(), 1);
     let mut bytes = text.bytes().peekable();

@@ -9,7 +9,7 @@
 use base::prng::Prng;
 use serde::{Deserialize, Serialize};
 
-/// Number of means that are drawn.
+/// Number of bootstrap draws, each of which gives one mean.
 const DRAWS: usize = 10_000;
 /// Minimum number of rounds. With fewer rounds, all may be on one side of the true value by chance.
 pub const ROUNDS_MIN: usize = 5;

@@ -100,7 +100,7 @@ fn reclaim_arguments() -> [Arg; 13] {
         value("writes", "SIZE", "Bytes that these threads write per second, together")
             .default_value("32MiB")
             .value_parser(bytes),
-        value("scan", "SIZE", "Bytes of stale files that are read per second, as by a backup; 0B for none")
+        value("scan", "SIZE", "Bytes per second read from files that nothing else uses, as by a backup; 0B for none")
             .default_value("64MiB")
             .value_parser(bytes),
         value("engine", "ENGINE", "Run only this engine").value_parser(Engine::ALL.map(|(name, _)| name)),

@@ -33,7 +33,7 @@ fn wrong(part: &str, what: &str, remedy: &str) -> Refusal {
     (code::SYSTEM, format!("-l {part}: {what}; {remedy}"))
 }
 
-/// Converts the number of `-p`. With -1, as with any other number below 1 in memcached, the kernel chooses a port.
+/// Converts the value of `-p` to a port. As in memcached, any number below 1 lets the kernel choose the port.
 fn port_of(port: i64) -> Result<u16, Refusal> {
     u16::try_from(port.max(0))
         .map_err(|_| (code::SYSTEM, format!("the port {port} is too high; write one up to 65535")))

@@ -71,7 +71,7 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 pub const LINGER: Duration = Duration::from_secs(1);
 /// Number of slots beyond the maximum of streams, for closed streams whose operations are still ending.
 const CLOSING_MAX: usize = OUTBOUND_MAX + 256;
-/// Number of queued sends from which [`Backend::submit`] submits them in mid-iteration.
+/// Number of queued sends at which [`Backend::submit`] submits them in mid-iteration.
 const SUBMIT_AT: usize = 64;
 /// Maximum number of rounds of 10 ms for which the drop waits for the kernel.
 const DROP_ROUNDS: usize = 100;
@@ -101,7 +101,7 @@ pub struct Uring {
     outbound: ManuallyDrop<Outbound>,
     slots: Box<[UringSlot]>,
     free: Vec<u32>,
-    /// The slots of streams whose block the next entry into the kernel sends.
+    /// The slots with a filled send buffer, which the next `io_uring_enter` submits.
     queued: Vec<u32>,
     /// The number of sends that the kernel has not completed.
     flying: usize,

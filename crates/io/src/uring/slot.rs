@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
-//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, and `direct`: `recv` calls until it is empty
+//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, and `direct`: `recv` calls until the
+//!                                                                           socket is empty
 //!   outgoing  None ──send──> Queued ──submit──> Flying ──completed──> None
 //!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
 //!                              └────────────────────────────────────────────────────────┘

@@ -180,7 +180,8 @@ fn of_alert(alert: AlertDescription, settings: &TlsSettings) -> Failure {
         ) => Failure::new(
             "tls-certificate-refused",
             format!(
-                "the server refused the certificate in {own} ({alert:?}); pass one that is signed by a CA of the server"
+                "the server refused the certificate in {own} ({alert:?}); pass one that is signed by a CA that the \
+                 server trusts"
             ),
         ),
         (A::ProtocolVersion, _) => {

@@ -157,8 +157,8 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Returns the TLS of a new connection to target number `target`, which was connected at `now_ns`; `None` if its
-    /// connections do not use TLS.
+    /// Returns a channel for a connection to target number `target` that was opened at `now_ns`; `None` if connections
+    /// to this target do not use TLS.
     ///
     /// # Errors
     /// If the library cannot create a connection.
@@ -191,7 +191,8 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, SettingError> {
     };
     for certificate in certificates("ca", path)? {
         roots.add(certificate).map_err(|error| {
-            let what = format!("'{}' contains a certificate that is not valid for a CA ({error})", path.display());
+            let path = path.display();
+            let what = format!("'{path}' contains a certificate that is not valid as a CA certificate ({error})");
             SettingError::new("ca", what, "pass a file that contains only CA certificates")
         })?;
     }

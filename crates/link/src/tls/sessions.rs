@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 /// Maximum number of servers with stored sessions.
 const SERVERS_MAX: usize = 1024;
 
-/// The sessions of one server.
+/// The TLS sessions of one server.
 #[derive(Debug)]
 struct ServerSessions {
     name: ServerName<'static>,
@@ -23,7 +23,7 @@ struct ServerSessions {
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
-/// Sessions of one thread. The lock is never contended, because only that thread uses it.
+/// TLS sessions of one thread. The lock is never contended, because only that thread uses it.
 #[derive(Debug)]
 pub(super) struct Sessions {
     tickets_max: usize,

@@ -148,7 +148,7 @@ fn trial_config(config: &Config, trial: Duration) -> Config {
     }
 }
 
-/// Converts the measurements of a run to an observation of the service.
+/// Converts the measurements of a run to those by which the search judges a trial.
 pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     let totals = &run.bulk.totals;
     let seconds = run.bulk.measured_ns as f64 / 1e9;

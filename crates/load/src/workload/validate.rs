@@ -248,8 +248,8 @@ impl Check {
         let at = |field: &str| format!("{path}.{field}");
         let most = if workload.protocol.is_memcached() { key::MEMCACHED_BYTES_MAX } else { key::BYTES_MAX };
         let plain = space.prefix.bytes().all(|byte| byte.is_ascii_graphic());
-        let remedy = "use ASCII letters, digits and signs, without spaces";
-        self.holds(plain, &at("prefix"), "a key cannot contain these characters", remedy);
+        let remedy = "use ASCII letters, digits and punctuation, without spaces";
+        self.holds(plain, &at("prefix"), "a key cannot contain spaces, control characters or non-ASCII text", remedy);
         if !self.sizes(&at("key_bytes"), &space.key_bytes, most) || space.count == 0 || space.count > KEYS_MAX {
             return;
         }

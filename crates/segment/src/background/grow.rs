@@ -61,7 +61,7 @@ fn split(background: &mut Background, store: &Store, over: &mut dyn FnMut() -> b
     }
 }
 
-/// Evicts the items whose slots did not fit when a group was split or merged.
+/// Evicts the items whose slots did not fit when an index group was split or merged.
 pub(super) fn evict_dropped(background: &mut Background, store: &Store) {
     for slot in background.scratch.dropped.drain(..) {
         if let Some(orphan) = evict_slot(store, Background::counters(store), slot) {

@@ -34,7 +34,7 @@ pub(crate) struct Own {
     pub(crate) tokens: Tokens,
     /// Buffer for the bytes of one piece, while a large value is assembled from other values.
     pub(crate) scratch: Vec<u8>,
-    /// Buffer for the new value while a part of a value is replaced.
+    /// Buffer in which a whole new value is built when a byte range of the old one changes.
     pub(crate) change: Vec<u8>,
     /// Changes made for the key lock set that the guard acts for.
     pub(crate) group: RefCell<Group>,

@@ -68,14 +68,18 @@ impl std::fmt::Display for TermsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooSmall { least_bytes } => {
-                write!(f, "too small for the open segments and the largest item: pass at least {least_bytes} bytes")
+                write!(
+                    f,
+                    "the quota is too small for the open segments and the largest item: pass at least {least_bytes} \
+                     bytes"
+                )
             }
             Self::TooLarge { most_bytes } => {
-                write!(f, "more than the other quotas leave: pass at most {most_bytes} bytes")
+                write!(f, "the quota is more than the other quotas leave: pass at most {most_bytes} bytes")
             }
             Self::Default => f.write_str("the default namespace cannot have a quota; set quotas for the others"),
             Self::KeepsWithoutQuota => {
-                f.write_str("a namespace without a quota cannot refuse eviction; set its memory")
+                f.write_str("eviction cannot be disabled without a quota; set the namespace's quota with memory")
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::tier::FlashAddress;
 /// two. Here one suffices, because a segment holds items for a longer time.
 pub(crate) const PROMOTE_FREQ: u64 = 1;
 /// The initial frequency of an item whose key has a ghost. The item moves to the main queue when its segment leaves the
-/// small queue, unless the item is long.
+/// small queue, unless the item is far longer than the mean.
 pub(crate) const GHOST_FREQ: u64 = PROMOTE_FREQ;
 
 /// An index slot's value.

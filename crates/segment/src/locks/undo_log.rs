@@ -193,7 +193,7 @@ impl UndoLog {
         *self.held() = open;
     }
 
-    /// Closes the held chunks, after a rebuild has found and undone all their changes.
+    /// Closes and frees the undo log's held chunks, after a rebuild has undone all changes of their groups.
     pub(crate) fn close_held(&self) {
         let held = std::mem::take(&mut *self.held());
         held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));

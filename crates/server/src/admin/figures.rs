@@ -468,7 +468,8 @@ fn reopened(list: &mut MetricList, shared: &Shared) {
         _ => "left by a kill",
     });
     let samples = ["made", "left in order", "left by a kill"].map(|one| (one, u64::from(how == Some(one))));
-    let help = "1 for the state of the memory file at the start; all 0 without a memory file.";
+    let help = "1 for the memory file's state at the start: made (created), left in order (closed cleanly) or left by \
+                a kill (not closed); all 0 without a memory file.";
     list.by(MetricKind::Gauge, "gannet_reopened", help, "how", samples);
     let items = reopened.map_or(0, |reopened| reopened.items);
     list.gauge("gannet_reopened_items", "Items that were in the memory file at the start.", items);

@@ -222,7 +222,7 @@ impl Key {
 }
 
 impl NamespaceSettings {
-    /// Returns the name, and the keys that differ from their defaults, as lines of the file.
+    /// Returns the name, and the settings that differ from their defaults, as lines of the configuration file.
     pub fn lines(&self) -> String {
         let plain = Self { name: NamespaceName(String::new()), ..Self::default() };
         let said = KEYS.iter().filter(|key| key.text(self) != key.text(&plain));

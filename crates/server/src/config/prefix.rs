@@ -35,7 +35,8 @@ impl Words for Prefixes {
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
         if texts.len() > PREFIXES_MAX {
             let what = format!("{} prefixes are given, but at most {PREFIXES_MAX} are allowed", texts.len());
-            return Err(vec![Wrong::new(what, "use fewer prefixes, or a common one")]);
+            let remedy = "use fewer prefixes, or replace several by a shorter prefix that they share";
+            return Err(vec![Wrong::new(what, remedy)]);
         }
         let faults: Vec<Wrong> = texts.iter().filter_map(|text| wrong_with(text)).collect();
         if !faults.is_empty() {

@@ -21,7 +21,9 @@ pub fn start_error(error: &StartError) -> String {
             format!("cannot load the users of listen.acl_file, {}: {error}", path.display())
         }
         StartError::Namespace { name, error } => {
-            format!("cannot create the namespace {name}: {error}; change its memory in the file")
+            format!(
+                "cannot create the namespace {name}: {error}; change the namespace's memory in the configuration file"
+            )
         }
         StartError::Auth { path, error } => {
             format!("cannot load the users of {}: {error}; write user:password lines", path.display())

@@ -85,8 +85,9 @@ pub fn docs() -> String {
         }
     }
     out.push_str(
-        "\n## [[namespace]]\n\nKeys of its own, and memory of its own: [namespaces.md](namespaces.md).\n\
-         One such table for each.\n\n| setting | default | range | reload | what it does |\n|---|---|---|---|---|\n",
+        "\n## [[namespace]]\n\nA namespace has its own keys and memory: [namespaces.md](namespaces.md).\n\
+         Write one such table for each namespace.\n\n| setting | default | range | reload | what it does |\n\
+         |---|---|---|---|---|\n",
     );
     for key in &KEYS {
         let (mut plain, reload) = (NamespaceSettings::default(), if key.live { "live" } else { "restart" });

@@ -63,7 +63,7 @@ pub(super) struct Core<B: Backend> {
     /// Sessions that were blocked with replies retained outside the store. Some of the listed sessions may not be
     /// blocked any more.
     pub(super) reply_holders: Vec<u32>,
-    /// True if the intake may hold more new connections.
+    /// True if more accepted connections may be waiting in the queue `intake`.
     pub(super) intake_left: bool,
     pub(super) arrivals: InPlaceReceives,
     pub(super) tidied_ns: u64,
@@ -136,7 +136,8 @@ impl<B: Backend> Core<B> {
         self.make_ready(index);
     }
 
-    /// Puts a session at the end of its queue (`ready` or `long`) if it is in no list and has work to do.
+    /// Puts a session that is in no list at the end of its queue (`ready` or `long`) if it has work to do. A dead
+    /// session goes to `ended_sessions` instead.
     pub(super) fn make_ready(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.place != SessionPlace::Idle {

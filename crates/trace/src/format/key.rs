@@ -72,7 +72,7 @@ pub struct KeyHash {
 
 impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyHash of {} bytes", self.bytes)
+        write!(f, "a hash of a key of {} bytes", self.bytes)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Returns the next entry with an instant.
+    /// Returns the next entry that has received its instant.
     pub fn pop(&mut self) -> Option<TraceEntry> {
         self.ready.pop_front()
     }

@@ -264,12 +264,13 @@ impl Traffic for Playback {
     }
 }
 
-/// Stores the keys that a trace reads, before its replay: each key whose read found a value, or whose length is given
-/// in a trace without outcomes. A key that occurs again soon is not stored again.
+/// Stores the keys that a trace reads, before its replay: each key whose read found a value, or whose value's length is
+/// given in a trace without outcomes. A key that occurs again soon is not stored again.
 #[derive(Debug)]
 pub struct Prefill {
     playback: Playback,
-    /// Hashes of stored keys, by position; initially hashes that belong to other positions.
+    /// The last stored key of each position (hash modulo `STORED`); initially a hash of another position, which
+    /// matches no key.
     stored: Box<[u64]>,
 }
 

@@ -75,7 +75,7 @@ enum Check {
     Greater(u32),
 }
 
-/// The maximum length of the part of a key, a bin name or a value that an error reply quotes, in bytes.
+/// The maximum number of bytes of a key, bin name or value that an error reply quotes.
 const SHOWN_MAX: usize = 96;
 
 impl Refusal<'_> {

@@ -89,7 +89,7 @@ pub(in crate::resp) struct FoundRecords {
     pub(in crate::resp) records: Vec<(u64, std::ops::Range<usize>)>,
     /// The number of examined keys.
     pub(in crate::resp) looked: usize,
-    /// The number of examined records of the set.
+    /// The number of examined keys that are records of the walked set.
     pub(in crate::resp) of_set: usize,
     pub(in crate::resp) fault: Option<ErrorReply>,
     /// The key of a large record with a missing part.

@@ -153,7 +153,7 @@ const WRONG: [(&str, usize, &str, &str); 63] = [
     ("[[keys]]\nkey_bytes = \"3B\"\n", 2, "distinct texts of 3 bytes", "at least \"4B\""),
     ("[[keys]]\nkey_bytes = \"251B\"\n", 2, "too long", "at most 250"),
     ("[[keys]]\nonce = \"1%\"\nkey_bytes = \"6B\"\n", 3, "requested once", "\"7B\""),
-    ("[[keys]]\nprefix = \"a b\"\n", 2, "a key cannot contain these characters", "without spaces"),
+    ("[[keys]]\nprefix = \"a b\"\n", 2, "a key cannot contain spaces, control characters", "without spaces"),
     ("[[keys]]\nvalue_bytes = { from = \"2B\", to = \"1B\" }\n", 2, "is reversed", "the shorter length first"),
     ("[[keys]]\nvalue_bytes = { from = \"2B\" }\n", 2, "expected a range", "to = \"1KiB\""),
     ("[[keys]]\nvalue_bytes = [{ weight = 2 }]\n", 2, "a length with its weight", "bytes = \"64B\""),

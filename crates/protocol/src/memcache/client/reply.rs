@@ -258,7 +258,8 @@ fn plain_meta(code: MetaCode, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     Some((Reply::Meta { code, flags }, 2 + taken))
 }
 
-/// Decodes the rest of a meta reply with a value, after its code, in a buffer of `buf_len` bytes.
+/// Decodes `behind`, which follows the code VA and a space in a buffer of `buf_len` bytes. Returns the reply's head and
+/// its length, from the start of the buffer.
 #[inline(always)]
 fn plain_meta_value(buf_len: usize, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (len, behind) = plain_number(behind)?;

@@ -179,7 +179,7 @@ fn extent(buf: &[u8]) -> Result<Option<usize>, Garbage> {
     }
 }
 
-/// Returns the end of a string of `len` bytes and its line end; `None` if it is incomplete.
+/// Returns the offset after a string of `len` bytes and its `\r\n`; `None` if the buffer ends before.
 fn string_end(buf: &[u8], len: usize) -> Result<Option<usize>, Garbage> {
     match buf.get(len..) {
         None | Some([] | [b'\r']) => Ok(None),

@@ -61,7 +61,7 @@ pub enum FileFault {
 
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const RESET: &str = "--file-reset discards its contents";
+        const RESET: &str = "discard the file's contents with --file-reset";
         match self {
             Self::Io(error) => write!(f, "{error}"),
             Self::Space { bytes, error } => write!(
@@ -70,37 +70,38 @@ impl fmt::Display for FileFault {
                  smaller --memory"
             ),
             Self::Foreign => {
-                write!(f, "it is not a gannet memory file; name another path; {RESET}")
+                write!(f, "it is not a gannet memory file; name another path; or {RESET}")
             }
             Self::Damaged(what) => write!(f, "it is damaged: {what}; {RESET}"),
             Self::Version { found, known } => write!(
                 f,
-                "it has version {found}, but this build reads version {known}; use the build that created it; {RESET}"
+                "it has version {found}, but this build reads version {known}; use the build that created it; \
+                 or {RESET}"
             ),
             Self::Layout => {
-                write!(f, "a build with another memory layout created it; use that build; {RESET}")
+                write!(f, "a build with another memory layout created it; use that build; or {RESET}")
             }
             Self::Memory { found, asked } => {
-                write!(f, "it was created with --memory {found}B, not {asked}B; pass --memory {found}B; {RESET}")
+                write!(f, "it was created with --memory {found}B, not {asked}B; pass --memory {found}B; or {RESET}")
             }
             Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}B; {RESET}")
+                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}B; or {RESET}")
             }
             Self::Index { found: IndexPlace::File } => {
-                write!(f, "its index is in the file; pass --file-index file; {RESET}")
+                write!(f, "its index is in the file; pass --file-index file; or {RESET}")
             }
             Self::Index { found: IndexPlace::Dram } => {
-                write!(f, "its index is not in the file; pass --file-index dram; {RESET}")
+                write!(f, "its index is not in the file; pass --file-index dram; or {RESET}")
             }
-            Self::Flash { found: 0, .. } => write!(f, "it was created without --flash; remove --flash; {RESET}"),
+            Self::Flash { found: 0, .. } => write!(f, "it was created without --flash; remove --flash; or {RESET}"),
             Self::Flash { found, asked: 0 } => write!(
                 f,
                 "some of its items are on flash of {found} bytes; pass the same --flash as before to the server, to \
-                 `gannet file dump` or to `gannet file migrate`; {RESET}"
+                 `gannet file dump` or to `gannet file migrate`; or {RESET}"
             ),
             Self::Flash { found, asked } => write!(
                 f,
-                "some of its items are on flash of {found} bytes in total, not {asked}; pass that --flash; {RESET}"
+                "some of its items are on flash of {found} bytes in total, not {asked}; pass that --flash; or {RESET}"
             ),
         }
     }

@@ -221,7 +221,8 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
 }
 
 impl Inspected {
-    /// Returns the segments that are trusted.
+    /// Returns the segments that are trusted: after a power failure with checkpoints, those that the last checkpoint
+    /// records as sealed; otherwise all segments.
     fn ids(&self) -> Vec<SegmentId> {
         let is_believed = |id: &SegmentId| {
             let Some(sequences) = &self.believed else { return true };

@@ -35,8 +35,8 @@ pub enum NoteFault {
 impl std::fmt::Display for NoteFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Full => f.write_str("there is no room for another note"),
-            Self::Space(error) => write!(f, "the memory file has no space for another note ({error})"),
+            Self::Full => f.write_str("the memory file has no room for another metadata record"),
+            Self::Space(error) => write!(f, "the file system has no space for another metadata record ({error})"),
         }
     }
 }
