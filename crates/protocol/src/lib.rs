@@ -4,7 +4,8 @@
 //! go to a [`sink::Sink`] that the caller provides. The server, load generators and fuzzers share this crate.
 //!
 //! Modules: `memcache` and `resp` each have a parser (`request.rs`), writers of replies (`reply.rs`) and the client's
-//! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits.
+//! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits;
+//! `http` recognises HTTP, which closes a connection.
 //!
 //! # Example
 //! ```
@@ -20,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod http;
 pub mod memcache;
 pub mod number;
 pub mod resp;

@@ -2,8 +2,8 @@
 //! secret`.
 //!
 //! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
-//! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection. An
-//! unauthenticated client therefore holds little memory.
+//! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection, so an
+//! unauthenticated client holds little memory. A line of HTTP also closes it.
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
@@ -13,7 +13,7 @@ use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
 
 /// The maximum length of a line or a value of an unauthenticated client, in bytes. It exceeds the longest user and
-/// secret.
+/// the longest secret together.
 const UNAUTHENTICATED_BYTES_MAX: usize = 2048;
 /// The minimum number of words of a `set`: its name, key, flags, expiry and length.
 const SET_WORDS_MIN: usize = 5;
@@ -47,7 +47,13 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
             Err(SessionWait::NeedInput { want: 0 })
         };
     };
-    let Some(len) = set_len(&rest[..end]) else { return refuse_unauthenticated(call, Error::Unauthenticated, end + 1) };
+    let Some(len) = set_len(&rest[..end]) else {
+        if protocol::http::is_http(&rest[..end]) {
+            reply::error(call.out, Error::Http);
+            return Err(SessionWait::Close);
+        }
+        return refuse_unauthenticated(call, Error::Unauthenticated, end + 1);
+    };
     if len > UNAUTHENTICATED_BYTES_MAX {
         reply::error(call.out, Error::AuthFormat);
         return Err(SessionWait::Close);

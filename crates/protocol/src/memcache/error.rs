@@ -13,6 +13,8 @@ pub enum Error {
     LineTooLong,
     /// A request of the binary protocol. The server closes the connection.
     BinaryProtocol,
+    /// A line of an HTTP request ([`crate::http`]).
+    Http,
     /// A value without `\r\n` after it.
     BadDataChunk,
     /// The delta of `incr` or `decr` is not an unsigned 64-bit number.
@@ -85,12 +87,13 @@ pub enum Error {
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
         Self::LineTooLong,
         Self::BinaryProtocol,
+        Self::Http,
         Self::BadDataChunk,
         Self::InvalidDelta,
         Self::NotNumber,
@@ -136,6 +139,7 @@ impl Error {
             Self::DeleteUsage => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Self::BinaryProtocol => b"CLIENT_ERROR the binary protocol is not spoken here\r\n",
+            Self::Http => b"CLIENT_ERROR this port does not serve HTTP\r\n",
             Self::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
             Self::InvalidDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Self::NotNumber => b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",

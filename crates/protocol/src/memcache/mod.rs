@@ -7,6 +7,7 @@
 //!  "set a x 0 2\r\n"  ->   Bad { error, swallow: 4 }    ->  write the error, drop `consumed`, discard 4 bytes more
 //!  64 KiB and no \n   ->   Fatal(error)                 ->  write the error, close
 //!  binary protocol    ->   Fatal(error)                 ->  write the error, close
+//!  "POST / HTTP/1.1"  ->   Fatal(error)                 ->  write the error, close
 //! ```
 //!
 //! Invariants:
@@ -194,6 +195,7 @@ fn command(text: &[u8]) -> Result<Request<'_>, Fault> {
         b"watch" => text::watch(words),
         b"lru_crawler" => text::lru_crawler(words),
         b"slabs" | b"lru" => text::no_slabs(words),
+        _ if crate::http::is_http(text) => Err(Fault { fatal: true, ..Fault::new(Error::Http) }),
         _ => Err(Error::UnknownCommand.into()),
     }
 }

@@ -9,6 +9,8 @@ pub enum ProtocolError {
     InlineTooLong,
     /// An inline command with an unclosed quote, or with text directly after a closing quote.
     UnbalancedQuotes,
+    /// A line of an HTTP request ([`crate::http`]).
+    Http,
     /// A count of arguments without a line end within [`super::LINE_BYTES_MAX`].
     CountTooLong,
     /// An argument count that is invalid or above the maximum.
@@ -31,9 +33,10 @@ pub enum ProtocolError {
 
 impl ProtocolError {
     /// One value of each variant, for tests and documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::InlineTooLong,
         Self::UnbalancedQuotes,
+        Self::Http,
         Self::CountTooLong,
         Self::Count,
         Self::UnauthenticatedCount,
@@ -50,6 +53,7 @@ impl ProtocolError {
         match self {
             Self::InlineTooLong => "too big inline request",
             Self::UnbalancedQuotes => "unbalanced quotes in request",
+            Self::Http => "this port does not serve HTTP",
             Self::CountTooLong => "too big mbulk count string",
             Self::Count => "invalid multibulk length",
             Self::UnauthenticatedCount => "unauthenticated multibulk length",

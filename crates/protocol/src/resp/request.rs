@@ -288,13 +288,14 @@ fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolE
     }
 }
 
-/// Parses words on a line that ends in `\r\n` or in `\n` alone.
+/// Parses words on a line that ends in `\r\n` or in `\n` alone. A line of HTTP is an error.
 fn inline(buf: &[u8]) -> Result<Parsed<'_>, ProtocolError> {
     use crate::memcache::line::{self, Line};
     const _: () = assert!(line::LINE_BYTES_MAX == super::LINE_BYTES_MAX);
     match line::line(buf) {
         Line::Incomplete => Ok(Parsed::Incomplete),
         Line::TooLong => Err(ProtocolError::InlineTooLong),
+        Line::Complete { text, .. } if crate::http::is_http(text) => Err(ProtocolError::Http),
         Line::Complete { text, consumed } => Ok(match Inline::new(text)? {
             Some(inline) => Parsed::Inline { inline, consumed },
             None => Parsed::Nothing { consumed },

@@ -1,8 +1,10 @@
 //! Tests of requests over real sockets: pipelines, split input, half-closed connections, unix sockets, many
 //! connections.
 
+use crate::common::redis::{both, resp_addr};
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use io::listen::ListenAddr;
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -129,5 +131,37 @@ fn a_thousand_connections_on_two_workers_are_all_served() {
     assert_eq!(shares, [500, 500], "each new connection goes to the least loaded worker");
     drop(clients);
     wait_until("all closed", || running.shared().connections_open() == 0);
+    running.stop();
+}
+
+#[test]
+fn commands_in_the_body_of_an_http_request_of_a_web_page_are_not_executed() {
+    let running = start(both());
+    let body = "set k 0 0 1\r\nv\r\nset k 0 0 1\r\nv\r\nSET k v\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+    let fields = format!("Host: cache\r\nContent-Length: {}\r\n\r\n", body.len());
+    let lines = ["POST / HTTP/1.1", "PUT /k HTTP/1.1", "GET / HTTP/1.1", "DELETE /k HTTP/1.1", "OPTIONS * HTTP/1.1"];
+    // The last request begins with a line that a proxy may have changed: its `Host:` closes the connection.
+    for line in lines.into_iter().chain(["FETCH /k HTTP/1.1"]) {
+        let request = format!("{line}\r\n{fields}{body}");
+        for (addr, error) in [
+            (tcp(&running), "CLIENT_ERROR this port does not serve HTTP\r\n"),
+            (resp_addr(&running), "-ERR Protocol error: this port does not serve HTTP\r\n"),
+        ] {
+            let mut page = Client::connect(addr);
+            page.send(request.as_bytes());
+            let reply = String::from_utf8(page.read_to_end()).unwrap();
+            assert!(reply.ends_with(error), "{line}: {reply}");
+            // Split at each byte of its first lines, the request has the same effect.
+            let mut slow = Client::connect(addr);
+            for byte in request.bytes().take(line.len() + 20) {
+                if slow.stream.write_all(&[byte]).is_err() {
+                    break;
+                }
+            }
+            let _ = slow.stream.write_all(&request.as_bytes()[line.len() + 20..]);
+            assert!(slow.read_to_end().len() <= reply.len());
+        }
+    }
+    Client::connect(tcp(&running)).ask(b"get k\r\n", b"END\r\n");
     running.stop();
 }
