@@ -3,7 +3,7 @@
 use crate::context::WorkerContext;
 use crate::handover::HandoverConnection;
 use crate::lookup::large::LargeSet;
-use crate::push::outbox::Subscriber;
+use crate::push::outbox::{MessageCheck, Subscriber};
 use crate::shared::Shared;
 use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
@@ -197,9 +197,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection exceeded the limit of queued push messages and must be closed.
-    pub fn is_queue_broken(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_queue_broken())
+    /// Decides whether queued push messages may be sent. Users may have changed since the last call.
+    pub fn check_messages(&mut self, shared: &Shared) -> MessageCheck {
+        match self {
+            Self::Memcache(_) => MessageCheck::Send,
+            Self::Resp(state) => state.check_messages(&shared.users),
+        }
     }
 
     /// Copies the next push messages to the beginning of `into`, and removes them from the queue. Returns their length

@@ -9,6 +9,7 @@
 //! output costs one comparison per request.
 
 use super::error::ErrorReply;
+use crate::push::outbox::MessageCheck;
 use crate::resp::call::{Call, Run, Step};
 use crate::resp::state::Answers;
 use crate::resp::state::aside::LongReply;
@@ -42,9 +43,9 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
     if call.session.is_replying() { Ok(()) } else { write_messages(call) }
 }
 
-/// Moves all waiting messages into the output.
+/// Moves all waiting messages into the output, unless the worker must check or end the connection first.
 pub(super) fn write_messages(call: &mut Call<'_, '_>) -> Step {
-    while call.session.has_messages() && !call.session.is_queue_broken() {
+    while call.session.has_messages() && call.session.check_messages(&call.ctx.shared.users) == MessageCheck::Send {
         let bytes = call.session.take_messages(call.out.spare());
         call.out.advance(bytes);
         if call.session.has_messages() && call.out.spare().is_empty() {

@@ -210,12 +210,26 @@ pub(super) fn client_line(call: &Call<'_, '_>) -> String {
     text
 }
 
-/// Closes all connections of a user. Returns true if the calling client's own connection is one of them.
-pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
-    let filter = Filter { user: Some(user), ..Filter::default() };
-    let mut listing = Box::<Listing>::default();
-    while !kill_clients(call, &filter, &mut listing) {}
-    listing.closes_me
+/// Closes the connections of the users `ended`, and makes the workers visit those of the users `narrowed`, as if
+/// messages were queued for them. Returns true if the calling client's own connection must be closed. One pass over the
+/// tables serves any number of users.
+pub(super) fn end_or_visit(call: &mut Call<'_, '_>, ended: &BTreeSet<&[u8]>, narrowed: &BTreeSet<&[u8]>) -> bool {
+    let (me, mut place, mut closes_me, mut selected) = (call.id(), (0, 0), false, Vec::new());
+    while !next_clients(call, &Filter::default(), &mut place, |worker, connection, client_info| {
+        let (user, number) = (name_of(client_info), connection.number as u32);
+        let ends = ended.contains(user);
+        closes_me |= ends && client_info.id == me;
+        if narrowed.contains(user) || ends && client_info.id != me {
+            selected.push((worker, number, ends.then_some(client_info.id)));
+        }
+        1
+    }) {}
+    for (worker, number, killed) in selected {
+        if killed.is_none_or(|id| call.ctx.shared.workers[worker].connection_table.kill(number, id)) {
+            call.ctx.mark_messages_queued(worker, number);
+        }
+    }
+    closes_me
 }
 
 /// Closes selected connections, from the position in `listing` on, and counts them in `listing`. If the calling

@@ -1,9 +1,10 @@
 //! The state of a Redis connection between two visits to its session.
 
 use crate::lookup::large::LargeSet;
+use crate::push::outbox::MessageCheck;
 use crate::push::outbox::Publishing;
 use crate::push::outbox::Subscriber;
-use crate::resp::acl::ClientUser;
+use crate::resp::acl::{ClientUser, Users};
 use crate::resp::catalog;
 use crate::resp::state::Answers;
 use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
@@ -141,9 +142,19 @@ impl SessionState {
         self.subscriber().is_some_and(Subscriber::has_messages)
     }
 
-    /// Returns true if the messages that wait to be sent exceeded their limit.
-    pub(crate) fn is_queue_broken(&self) -> bool {
-        self.subscriber().is_some_and(Subscriber::is_broken)
+    /// Decides whether waiting messages may be sent.
+    #[inline]
+    pub(crate) fn check_messages(&mut self, users: &Users) -> MessageCheck {
+        let subscriber = self.aside.as_mut().and_then(|aside| aside.subscriber.as_mut());
+        let Some(subscriber) = subscriber else { return MessageCheck::Send };
+        if !subscriber.is_checked(users.changes()) {
+            match self.user.check_channels(users, subscriber) {
+                Some(true) => {}
+                Some(false) => return MessageCheck::RightLost,
+                None => return MessageCheck::Unfinished,
+            }
+        }
+        if subscriber.is_broken() { MessageCheck::QueueBroken } else { MessageCheck::Send }
     }
 
     /// Moves the next waiting messages to the front of `into`. Returns the number of their bytes.

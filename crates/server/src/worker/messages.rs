@@ -6,6 +6,7 @@ use crate::session::{Phase, SessionPlace};
 use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
+use command::push::outbox::MessageCheck;
 use command::push::watch::QUEUE_BYTES;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
@@ -92,14 +93,18 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             output::kill(core, index);
             return false;
         }
+        match session.state.check_messages(&core.ctx.shared) {
+            MessageCheck::Send => {}
+            MessageCheck::Unfinished => return true,
+            end @ (MessageCheck::RightLost | MessageCheck::QueueBroken) => {
+                core.ctx.counters().subscribers_dropped.add(u64::from(end == MessageCheck::QueueBroken));
+                output::kill(core, index);
+                return false;
+            }
+        }
         more = session.state.has_messages();
         if !more {
             break;
-        }
-        if session.state.is_queue_broken() {
-            core.ctx.counters().subscribers_dropped.add(1);
-            output::kill(core, index);
-            return false;
         }
         if session.blocked || session.state.is_replying() {
             // The session returns to the message list once its current output is sent.

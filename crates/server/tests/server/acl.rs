@@ -321,3 +321,68 @@ fn rules_longer_than_any_answer_are_refused_or_listed_and_end_no_server() {
     }
     running.stop();
 }
+
+/// Returns true if the server closes the only connection of the user `sub`, false if it is still open after 0.2 s.
+fn is_closed(client: &mut Replies, admin: &mut Replies) -> bool {
+    let is_open = (0..100).all(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        ask(admin, "CLIENT LIST").contains("user=sub")
+    });
+    assert!(is_open || client.client.read_to_end().is_empty(), "a message after the loss of the right");
+    !is_open
+}
+
+#[test]
+fn a_subscriber_that_loses_its_right_to_a_channel_is_disconnected_as_in_redis() {
+    let (running, redis) = (start(served()), Redis::start());
+    for (subscribe, change) in [
+        ("SUBSCRIBE a1", "resetchannels"),
+        ("SUBSCRIBE a1", "resetchannels &a*"),
+        ("SUBSCRIBE a1", "resetchannels &b*"),
+        ("SUBSCRIBE a1", "resetchannels &a1"),
+        ("SUBSCRIBE a1 b1", "resetchannels &a*"),
+        ("PSUBSCRIBE a*", "resetchannels &a*"),
+        ("PSUBSCRIBE a*", "resetchannels &a1"),
+        ("PSUBSCRIBE a*", "allchannels"),
+        ("SSUBSCRIBE a1", "resetchannels"),
+        ("SSUBSCRIBE a1", "resetchannels &a1"),
+        ("SUBSCRIBE a1", "-@all"),
+        ("SUBSCRIBE a1", "resetkeys off"),
+    ] {
+        let outcomes = [addr(&running), redis.addr].map(|addr| {
+            let (mut admin, mut client) = (Replies::connect(addr), Replies::connect(addr));
+            ask(&mut admin, "ACL SETUSER sub on nopass +@all allkeys &a* &b*");
+            ask(&mut client, "AUTH sub x");
+            client.client.send(&request(&subscribe.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+            for _ in 1..subscribe.split(' ').count() {
+                client.next();
+            }
+            ask(&mut admin, &format!("ACL SETUSER sub {change}"));
+            // A message that is published after the change does not reach a client that must not have it.
+            ask(&mut admin, "PUBLISH c nobody");
+            let closed = is_closed(&mut client, &mut admin);
+            ask(&mut admin, "ACL DELUSER sub");
+            closed
+        });
+        assert_eq!(outcomes[0], outcomes[1], "{subscribe}, then {change}");
+    }
+    running.stop();
+}
+
+#[test]
+fn a_client_with_more_subscriptions_than_a_visit_checks_gets_no_message_after_it_lost_a_right() {
+    let running = start(served());
+    let (mut admin, mut client) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    ask(&mut admin, "ACL SETUSER sub on nopass +@all &*");
+    ask(&mut client, "AUTH sub x");
+    for n in 0..1000 {
+        ask(&mut client, &format!("SUBSCRIBE a{n}"));
+    }
+    ask(&mut admin, "ACL SETUSER sub resetchannels &a*");
+    assert_eq!(ask(&mut admin, "PUBLISH a7 one"), ":1\r\n");
+    assert_eq!(client.next(), b"*3\r\n$7\r\nmessage\r\n$2\r\na7\r\n$3\r\none\r\n");
+    ask(&mut admin, "ACL SETUSER sub resetchannels &a1* &a2* &a3* &a4* &a5* &a6* &a7* &a8*");
+    ask(&mut admin, "PUBLISH a7 two");
+    assert_eq!(client.client.read_to_end(), b"", "the channels a0 and a9 are no longer allowed");
+    running.stop();
+}

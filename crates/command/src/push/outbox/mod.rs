@@ -44,7 +44,7 @@ pub(crate) use channels::{ChannelKind, NamesCursor, Publishing};
 pub use channels::{Channels, MONITORS_MAX};
 pub(crate) use names::ChannelName;
 pub use subscriber::SUBSCRIPTIONS_MAX;
-pub use subscriber::{Refused, Subscriber};
+pub use subscriber::{MessageCheck, Refused, Subscriber};
 
 use crate::memory::budget::{self, Budget};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};

@@ -5,6 +5,7 @@ use super::names::{ChannelName, Hashed};
 use super::queue::Outbox;
 use protocol::resp::Version;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The maximum number of channels and patterns to which one client is subscribed.
@@ -19,6 +20,20 @@ pub enum Refused {
     NoMemory,
 }
 
+/// The decision whether the queued messages of a connection may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageCheck {
+    /// They may be sent.
+    Send,
+    /// The check of the client's rights continues at the next visit. No message may be sent before.
+    Unfinished,
+    /// The client's user has lost the right to a channel to which the client is subscribed. The connection must be
+    /// closed.
+    RightLost,
+    /// The messages exceeded their limit. The connection must be closed.
+    QueueBroken,
+}
+
 /// A connection's subscriptions and its outbox. When a `Subscriber` is dropped, its subscriptions end.
 #[derive(Debug)]
 pub struct Subscriber {
@@ -28,6 +43,16 @@ pub struct Subscriber {
     /// A name that was already unsubscribed in [`Channels`] but is still in `names`.
     left: Option<ChannelName>,
     monitors: bool,
+    check: RightsCheck,
+}
+
+/// The progress of the check that the client may still have its subscriptions.
+#[derive(Debug, Default)]
+struct RightsCheck {
+    /// The number of changes of the users at the last completed check.
+    completed_at: u64,
+    /// The number of changes of the users at the start of the check in progress, and the last checked subscription.
+    in_progress: Option<(u64, ChannelKind, ChannelName)>,
 }
 
 impl Subscriber {
@@ -39,7 +64,45 @@ impl Subscriber {
             names: Default::default(),
             left: None,
             monitors: false,
+            check: RightsCheck::default(),
         }
+    }
+
+    /// Returns true if all subscriptions were checked when the users had changed `changes` times.
+    #[inline]
+    pub(crate) fn is_checked(&self, changes: u64) -> bool {
+        self.check.completed_at == changes
+    }
+
+    /// Checks the next subscriptions, at most `most`, after users have changed: `changes` is their number of changes.
+    /// Returns false if `allows` refuses one, and true if it allows all. Returns `None` if some are not checked yet.
+    pub(crate) fn check(
+        &mut self,
+        changes: u64,
+        most: usize,
+        allows: impl Fn(ChannelKind, &[u8]) -> bool,
+    ) -> Option<bool> {
+        let resumed = self.check.in_progress.take().filter(|(since, ..)| *since == changes);
+        let (first, mut after) = match resumed {
+            Some((_, kind, name)) => (kind, Bound::Excluded(name)),
+            None => (ChannelKind::ALL[0], Bound::Unbounded),
+        };
+        let mut left = most;
+        for kind in ChannelKind::ALL.into_iter().skip(first as usize) {
+            for name in self.names[kind as usize].range((after, Bound::Unbounded)) {
+                if !allows(kind, name.bytes()) {
+                    return Some(false);
+                }
+                left -= 1;
+                if left == 0 {
+                    self.check.in_progress = Some((changes, kind, name.clone()));
+                    return None;
+                }
+            }
+            after = Bound::Unbounded;
+        }
+        self.check.completed_at = changes;
+        Some(true)
     }
 
     /// Returns the number of the client's subscriptions of a kind.

@@ -1,8 +1,12 @@
 //! The user as whom a client is authenticated.
 
-use super::users::{User, Users};
+use super::users::{DEFAULT, User, Users};
 use crate::handover::HandoverUser;
+use crate::push::outbox::{ChannelKind, Subscriber};
 use std::sync::Arc;
+
+/// The maximum number of subscriptions that one visit checks. Each is compared with all patterns of the user.
+const CHANNEL_CHECKS_MAX: usize = 32;
 
 /// The user as whom a client is authenticated.
 #[derive(Clone, Debug, Default)]
@@ -34,5 +38,21 @@ impl ClientUser {
             HandoverUser::OfFile => Self::OfFile,
             HandoverUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
         }
+    }
+
+    /// Checks whether a client of this user may still have its subscriptions, after users have changed. Returns false
+    /// if it must be disconnected, as in Redis, and `None` if the check continues at the next visit.
+    #[cold]
+    pub(in crate::resp) fn check_channels(&self, users: &Users, subscriber: &mut Subscriber) -> Option<bool> {
+        let changes = users.changes();
+        let user = match self {
+            Self::OfFile => return subscriber.check(changes, usize::MAX, |_, _| true),
+            Self::Default => users.find(DEFAULT),
+            Self::User(user) => users.find(&user.name),
+        };
+        let Some(user) = user else { return Some(false) };
+        subscriber.check(changes, CHANNEL_CHECKS_MAX, |kind, name| {
+            user.rights.allows_channel(name, kind == ChannelKind::Pattern)
+        })
     }
 }

@@ -30,6 +30,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
@@ -262,7 +263,11 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"genpass", 0 | 1) => reply_password(call, args.next()),
         (b"log", 0 | 1) => reply_log(call, args.next()),
         (b"dryrun", 2..) => dry_run(call, args),
-        (b"load", 0) => file_done(call, |users| users.load()),
+        (b"load", 0) => {
+            let before = call.ctx.shared.users.all();
+            file_done(call, |users| users.load())?;
+            disconnect_after_change(call, &before)
+        }
         (b"save", 0) => file_done(call, Users::save),
         _ => {
             unknown_part(call.out, "ACL", topic);
@@ -325,14 +330,14 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::error(call.out, b"ERR the name of a user has at most 64 bytes");
         return Ok(());
     }
-    let rules: Vec<&[u8]> = args.collect();
+    let (before, rules) = (call.ctx.shared.users.all(), args.collect::<Vec<&[u8]>>());
     if let Err((number, wrong)) = call.ctx.shared.users.set(name, &rules) {
         if wrong == NO_MEMORY {
             return Err(ErrorReply::ClientMemory.into());
         }
         let mut line = Line::new();
         line.put(b"ERR Error in ACL SETUSER modifier '");
-        // The error reply must not contain a password.
+        // As in Redis, the reply quotes the rule, but no new password. Only the client that sent the rule gets it.
         let rule = rules.get(number).copied().unwrap_or_default();
         shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
         line.put(b"': ");
@@ -341,7 +346,30 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     }
     call.out.push(reply::OK);
-    Ok(())
+    disconnect_after_change(call, &before)
+}
+
+/// Applies a change of users to the connected clients: closes the connections of removed users, and makes the workers
+/// check the subscriptions of clients whose users lost rights to channels ([`ClientUser::check_channels`]). `before`
+/// has the users before the change.
+fn disconnect_after_change(call: &mut Call<'_, '_>, before: &BTreeMap<Vec<u8>, Arc<User>>) -> Run {
+    let after = call.ctx.shared.users.all();
+    let (mut ended, mut narrowed) = (BTreeSet::new(), BTreeSet::new());
+    for (name, old) in before {
+        match after.get(name) {
+            None => ended.insert(&name[..]),
+            Some(new) => !new.rights.includes_channels_of(&old.rights) && narrowed.insert(&name[..]),
+        };
+    }
+    disconnect(call, &ended, &narrowed)
+}
+
+fn disconnect(call: &mut Call<'_, '_>, ended: &BTreeSet<&[u8]>, narrowed: &BTreeSet<&[u8]>) -> Run {
+    let is_unchanged = ended.is_empty() && narrowed.is_empty();
+    match !is_unchanged && clients::end_or_visit(call, ended, narrowed) {
+        true => Err(Interrupt::Quit),
+        false => Ok(()),
+    }
 }
 
 /// Removes users, and closes the connections of their clients.
@@ -352,11 +380,8 @@ fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     let removed = call.ctx.shared.users.remove(args);
     call.int(removed.len() as i64);
-    let mut dies = false;
-    for name in removed {
-        dies |= clients::end_clients_of(call, &name);
-    }
-    if dies { Err(Interrupt::Quit) } else { Ok(()) }
+    let ended = removed.iter().map(|name| &name[..]).collect();
+    disconnect(call, &ended, &BTreeSet::new())
 }
 
 fn reply_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {

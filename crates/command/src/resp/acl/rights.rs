@@ -198,6 +198,11 @@ impl Rights {
         self.all_channels() || self.channels.iter().any(fits)
     }
 
+    /// Returns true if each pattern of channels that `other` allows is allowed here too.
+    pub(super) fn includes_channels_of(&self, other: &Self) -> bool {
+        self.all_channels() || other.channels.iter().all(|pattern| self.channels.contains(pattern))
+    }
+
     /// Returns true if no rule names a namespace.
     pub(super) fn all_namespaces(&self) -> bool {
         self.namespaces.is_empty()

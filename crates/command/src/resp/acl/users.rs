@@ -1,8 +1,8 @@
 //! The users of a server with their passwords, the file that stores the users, and the log of refused requests.
 //!
 //! Invariants:
-//! - The server stores only the SHA-256 of a password. Neither the password nor its SHA-256 is in a log line, an error
-//!   or a `Debug` text.
+//! - The server stores only the SHA-256 of a password. Neither the password nor its SHA-256 is in a log line or a
+//!   `Debug` text. An error quotes a digest, or a password to remove, only to the client that sent it, as in Redis.
 //! - The time of a password check does not depend on how many bytes of the password are right.
 //! - A change of a user creates a new [`User`], so a thread that holds the old [`User`] never sees a partial change.
 
