@@ -21,12 +21,14 @@ use protocol::number::parse_u64;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
-use segment::Item;
+use segment::{Item, Walks};
 
 /// The default of `COUNT`: the number of keys that one `SCAN` command examines.
 const COUNT: i64 = 10;
-/// The maximum number of steps of the walk in one `SCAN` command.
-const STEPS_MAX: usize = 1024;
+/// The maximum number of steps of the walk in one `SCAN` command: about 50 ms of a worker, in slices between which
+/// other clients are served. A command that ends after less work costs the client a round trip for each empty part of
+/// the index, of which an empty store with much memory has thousands.
+pub(super) const STEPS_MAX: usize = 1 << 16;
 /// The maximum length of the start of a reply, before the first key, in bytes. It includes the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
@@ -82,11 +84,19 @@ impl Filter<'_> {
     }
 }
 
+/// Creates a walk for a client's cursor. If the walk begins and the namespace has no key, the walk has ended.
+pub(super) fn begin(call: &Call<'_, '_>, cursor: u64) -> Box<Walk> {
+    let first = if cursor == 0 { call.guard.walks().first_cursor() } else { cursor };
+    let mut walk = Walk::from(first);
+    walk.ended = (cursor == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0).then_some(0);
+    walk
+}
+
 /// Starts or continues the walk of a `SCAN`. The walk takes several visits if `count` is too high for one slice, or if
 /// it has to wait for items that are read from flash.
 fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
-    let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
+    let mut walk = walk.unwrap_or_else(|| begin(call, cursor));
     let (bytes_max, namespace) = (call.ctx.request_bytes_max / 2, call.session.namespace);
     while walk.ended.is_none() {
         let Walk { cursor, stride, found, keys, examined: looked, .. } = &mut *walk;
@@ -114,7 +124,7 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     if let Err(stop) = typed::answer_fits(call, walk.found.len() + HEAD_BYTES) {
         return walk::suspend(call, walk, stop);
     }
-    call.out.push(head(walk.cursor, walk.keys).as_slice());
+    call.out.push(head(walk.ended.unwrap_or(0), walk.keys).as_slice());
     call.out.push(&walk.found);
     Ok(())
 }
@@ -128,7 +138,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         return Ok(());
     }
     let (drawn, namespace) = (draw(call), call.session.namespace);
-    let (begin, walk) = (u64::from(drawn as u32), call.session.walk.take());
+    let (begin, walk) = (call.guard.walks().first_cursor() | u64::from(drawn as u32), call.session.walk.take());
     let mut walk = walk.unwrap_or_else(|| Walk::from(begin));
     loop {
         let Walk { cursor, stride, found, examined: looked, ended, .. } = &mut *walk;
@@ -160,7 +170,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
             return Ok(());
         }
         walk.has_wrapped |= next.is_none();
-        walk.cursor = next.unwrap_or(0);
+        walk.cursor = next.unwrap_or_else(|| Walks::restart(walk.start));
         if walk.has_wrapped && walk.cursor >= walk.start {
             call.null();
             return Ok(());

@@ -11,6 +11,7 @@ use super::pattern::check;
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
+use crate::resp::scan;
 use crate::resp::state::walk::Walk;
 use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
@@ -34,7 +35,7 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let pattern = args.next().unwrap_or_default();
     let walk = call.session.walk.take();
-    let mut walk = walk.unwrap_or_default();
+    let mut walk = walk.unwrap_or_else(|| scan::begin(call, 0));
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         match step(call, &mut walk, pattern) {

@@ -23,6 +23,9 @@
 //! - Without a second tier, a walk uses [`Walks::scan`]. The cursor of a scan is the upper four bits of the tags, then
 //!   the group hash. Neither changes while the index grows or shrinks. A step visits the items of one group with those
 //!   four bits, about 27 items. Their slots contain the bits, so the step reads no other item of the group.
+//! - In an index with few items, such a walk reads all groups sixteen times for nothing. A walk that begins at
+//!   [`Walks::first_cursor`] reads each group once there: its cursors have the bit [`ALL_TAGS`], and a step visits all
+//!   items of a group. The cursor keeps this order for the whole walk, however many items are added meanwhile.
 //! - An item that cannot be read from its device, or is damaged, is not reported and loses its slot, as in a read of
 //!   its key.
 
@@ -30,6 +33,7 @@ use crate::core::facets::Walks;
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, hash_at, item_of, live, seen_at};
 use crate::core::op::{Expire, Item, OpError};
+use crate::core::store::totals;
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Word64;
@@ -47,6 +51,12 @@ const STEP_ITEMS: usize = 32;
 pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
 /// The upper bound of the cursors of a walk in memory; no cursor reaches it.
 pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
+
+/// The bit of a cursor whose walk in memory visits all tags of a group in one step.
+const ALL_TAGS: u64 = 1 << 40;
+/// The mean number of items in a group up to which a walk visits all tags of a group in one step. The step is then not
+/// longer than one of the other order, unless items are added during the walk: it has at most all slots of a group.
+const SPARSE_ITEMS: u64 = 32;
 
 /// A caller's walk step in progress, with the flash reads that are still pending. The default value holds no step.
 #[derive(Debug, Default)]
@@ -144,6 +154,25 @@ impl Walks<'_, '_> {
             return self.guard.store.index.order().place(key.hash).into();
         }
         u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
+    }
+
+    /// Returns the cursor with which a walk over one namespace should begin. In an index with few items, its walk takes
+    /// a sixteenth of the steps of a walk that begins at 0.
+    pub fn first_cursor(self) -> u64 {
+        let store = self.guard.store;
+        let is_sparse = || totals(store).items() / SPARSE_ITEMS < store.index.groups_used() as u64;
+        if !self.guard.tiered && is_sparse() { ALL_TAGS } else { 0 }
+    }
+
+    /// Returns the position of a key in the order of a walk that has the cursor `cursor`. `place` is its
+    /// [`Walks::walk_place`].
+    pub const fn place_in_walk(cursor: u64, place: u64) -> u64 {
+        if cursor & ALL_TAGS == 0 { place } else { ALL_TAGS | place as u32 as u64 }
+    }
+
+    /// Returns the first cursor of the walk that has the cursor `cursor`, in the same order.
+    pub const fn restart(cursor: u64) -> u64 {
+        cursor & ALL_TAGS
     }
 
     /// Returns true if the item that a walk reported is still at `place`. The caller prevents other threads from
@@ -305,13 +334,14 @@ impl Walks<'_, '_> {
         visit: &mut impl FnMut(Namespace, &Item<'_>),
     ) -> Option<u64> {
         let store = self.guard.store;
-        let (tags, from) = ((cursor >> 32) as u16, cursor as u32);
+        let all_tags = cursor & ALL_TAGS != 0;
+        let (tags, from) = (((cursor & !ALL_TAGS) >> 32) as u16, cursor as u32);
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
         let range = store.index.range(from, &mut slots);
         let mut items = [0u16; RANGE_SLOTS_MAX];
         let mut count = 0;
         for (at, slot) in slots[..range.count].iter().enumerate() {
-            if slot.is_item() && slot.tag() >> WALK_TAG_SHIFT == tags {
+            if slot.is_item() && (all_tags || slot.tag() >> WALK_TAG_SHIFT == tags) {
                 store.segments.prefetch_header(slot.address());
                 store.segments.heap.prefetch(slot.address());
                 items[count] = at as u16;
@@ -321,6 +351,9 @@ impl Walks<'_, '_> {
         let within = |hash: Hash| (from..=range.last).contains(&hash.group_hash());
         for at in items[..count].iter().map(|at| usize::from(*at)) {
             self.visit_slot(takes, store.index.range_word(&range, at), slots[at], within, &mut *visit);
+        }
+        if all_tags {
+            return range.last.checked_add(1).map(|next| ALL_TAGS | u64::from(next));
         }
         let next = (u64::from(tags) << 32 | u64::from(range.last)) + 1;
         (next < WALK_END).then_some(next)

@@ -288,6 +288,34 @@ fn scan_with_match_returns_every_matching_key_and_no_other() {
 }
 
 #[test]
+fn scan_of_few_keys_in_much_memory_takes_few_calls() {
+    let running = start(ServerConfig { memory_bytes: 512 << 20, ..both() });
+    let mut redis = resp(&running);
+    assert_eq!(redis.text("SCAN 0"), "*2 $1 0 *0");
+    assert_eq!(redis.text("REC.SCAN people 0"), "*2 $1 0 *0");
+    let names: std::collections::HashSet<String> = (0..40).map(|n| format!("user:{n}")).collect();
+    for name in &names {
+        redis.text(&format!("SET {name} v"));
+        assert_eq!(redis.text(&format!("REC.PUT record-{name} IN people BINS age INT 1")), ":1");
+    }
+    let (replied, calls) = walk(&mut redis);
+    assert!(replied == names && calls < 8, "{calls} calls");
+    let (mut cursor, mut calls, mut records) = ("0".to_owned(), 0, 0);
+    while calls == 0 || cursor != "0" {
+        let reply = redis.text(&format!("REC.SCAN people {cursor} COUNT 100"));
+        records += reply.matches("record-").count();
+        cursor = reply.split(' ').nth(2).unwrap().to_owned();
+        calls += 1;
+    }
+    assert!(calls < 8 && records >= 40, "{calls} calls, {records} records");
+    for _ in 0..20 {
+        assert!(redis.text("RANDOMKEY").contains("user:"));
+    }
+    assert_eq!(redis.text("KEYS user:7"), "*1 $6 user:7");
+    running.stop();
+}
+
+#[test]
 fn a_part_of_a_value_is_stored_and_read_wherever_the_whole_may_be_an_item() {
     let running = start(ServerConfig { item_bytes_max: 1 << 20, ..both() });
     let (mut redis, mut memcached) = (resp(&running), Client::connect(addr(&running, Protocol::Memcache)));

@@ -14,6 +14,7 @@ use crate::resp::index_places::record_of_set;
 use crate::resp::number::integer;
 use crate::resp::own_transaction;
 use crate::resp::records;
+use crate::resp::scan::{STEPS_MAX, begin};
 use crate::resp::state::walk::{FoundRecords, Walk};
 use crate::resp::typed::{self, KeyParts, View};
 use crate::resp::walk;
@@ -22,14 +23,12 @@ use crate::visit::progress::SessionWait;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
-use segment::{Attempts, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Stride, Value};
+use segment::{Attempts, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Stride, Value, Walks};
 
 /// The default of `COUNT`: the maximum number of records that one command returns.
 const COUNT: i64 = 10;
 /// The maximum of `COUNT`, in records.
 const COUNT_MAX: i64 = 4096;
-/// The maximum number of steps of the walk in one command.
-const STEPS_MAX: usize = 1024;
 
 /// The arguments of one `REC.SCAN` command.
 struct Scan<'c> {
@@ -89,7 +88,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     }
     let (version, view) = (call.session.version, call.ctx.view());
     let going = call.session.walk.take();
-    let mut going = going.unwrap_or_else(|| Walk::from(cursor));
+    let mut going = going.unwrap_or_else(|| begin(call, cursor));
     if let Some(set) = view.sets.find(call.session.namespace.0, name).filter(|_| going.ended.is_none()) {
         let scan = Scan { set: set.number(), telling, count: count as usize };
         match walk(call, &scan, &mut going, version) {
@@ -143,6 +142,8 @@ fn walk(
         let before = found.before;
         // Sorts the records of this step in the order of the walk, so that the command can end after any of them and
         // the next cursor points behind it.
+        let order = *cursor;
+        found.records[before..].iter_mut().for_each(|(place, _)| *place = Walks::place_in_walk(order, *place));
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
         let (mut bytes, mut kept) = (0, 0);
         for (at, (place, range)) in found.records.iter().enumerate() {
