@@ -41,7 +41,7 @@ asked --closed --requests 1 --warm-up 0s > /dev/null 2>&1
 asked --no-prefill --rate "$(value rate)" --arrivals constant --duration 12h > /tmp/asked 2>&1 &
 sleep 5
 places before; came
-/mnt/gannet doctor prove --remedy irq.affinity --live 127.0.0.1:9090 --pid $pid \
+/mnt/gannet doctor prove --remedy irq.affinity --live 127.0.0.1:9555 --pid $pid \
     --report /tmp/irq.html --json /tmp/proof.json $(value prove) > /tmp/said 2>&1
 code=$?
 sed 's/^/guest: | /' /tmp/said

@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
                         p999=2ms
   A workload file, with the server's own account beside it:
     gannet load \
-                        --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo \
+                        --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9555 --slo \
                         p999=5ms
 
 Exit codes: 0 done, objectives kept; 1 the run failed; 2 wrong arguments; 3 the \

@@ -19,7 +19,7 @@ use reading::ServerFigures;
 pub use reading::page;
 
 /// The default admin port of a server.
-const ADMIN: &str = "127.0.0.1:9090";
+const ADMIN: &str = "127.0.0.1:9555";
 /// Number of columns if standard output is not a terminal.
 pub const PLAIN_COLUMNS: usize = 120;
 

@@ -57,7 +57,7 @@ fn top_reports_unreachable_server_and_invalid_arguments_with_a_remedy() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains(&nobody) && err.contains("listen.admin"), "{err}");
     for (args, part) in [
-        (["top", "nowhere", "--once"], "write it as 127.0.0.1:9090"),
+        (["top", "nowhere", "--once"], "write it as 127.0.0.1:9555"),
         (["top", "--interval", "5"], "write it as 1s or 500ms"),
         (["top", "--interval", "1ms"], "from 100ms to 1h"),
     ] {

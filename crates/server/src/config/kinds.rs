@@ -136,10 +136,10 @@ impl Value for AdminAddress {
             "none" => Self::None,
             _ if text.starts_with("unix:") => {
                 let what = "the admin port speaks HTTP over TCP";
-                return Err(Wrong::new(what, "write an address, as in 127.0.0.1:9090, or \"none\""));
+                return Err(Wrong::new(what, "write an address, as in 127.0.0.1:9555, or \"none\""));
             }
             _ => Self::At(tcp_address(text).map_err(|wrong| {
-                Wrong::new(wrong.what, format!("{}, or \"none\"", wrong.remedy.replace("11211", "9090")))
+                Wrong::new(wrong.what, format!("{}, or \"none\"", wrong.remedy.replace("11211", "9555")))
             })?),
         };
         Ok(())
@@ -551,7 +551,7 @@ mod tests {
         round_trip::<Vec<ListenAddress>>("unix:/run/gannet.sock");
         assert_eq!(round_trip::<Vec<ListenAddress>>("localhost:7"), [ListenAddress::Tcp(([127, 0, 0, 1], 7).into())]);
         assert_eq!(round_trip::<AdminAddress>("none"), AdminAddress::None);
-        round_trip::<AdminAddress>("127.0.0.1:9090");
+        round_trip::<AdminAddress>("127.0.0.1:9555");
     }
 
     #[test]
@@ -561,7 +561,7 @@ mod tests {
         assert!(remedy::<Vec<ListenAddress>>(":11300").contains("0.0.0.0:11300"));
         assert!(remedy::<Vec<ListenAddress>>("/run/x.sock").contains("unix:/run/x.sock"));
         assert!(remedy::<Vec<ListenAddress>>("10.0.0.1:99999").contains("127.0.0.1:11211"));
-        assert!(remedy::<AdminAddress>("unix:/x").contains("127.0.0.1:9090"));
+        assert!(remedy::<AdminAddress>("unix:/x").contains("127.0.0.1:9555"));
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_LEN_MAX));
         assert!(long.parse::<ListenAddress>().unwrap_err().what.contains("108"));
     }

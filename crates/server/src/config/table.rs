@@ -127,7 +127,7 @@ pub static SETTINGS: [Setting; 45] = [
     Setting {
         path: "listen.admin",
         flag: Some("admin"),
-        default: &["127.0.0.1:9090"],
+        default: &["127.0.0.1:9555"],
         range: None,
         reload: Reload::Restart,
         help: "The address of the admin port, which serves metrics, health and this configuration over HTTP; \

@@ -198,7 +198,7 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
     let seconds = *matches.get_one::<u64>("seconds").expect("it has a default");
     if let Some(admin) = text("live") {
         let wrong =
-            || Failure::Usage(vec![format!("--live: '{admin}' is not an address; write it as in 127.0.0.1:9090")]);
+            || Failure::Usage(vec![format!("--live: '{admin}' is not an address; write it as in 127.0.0.1:9555")]);
         let addr: SocketAddr = admin.parse().map_err(|_| wrong())?;
         return Ok(Meter::Live(Live { admin: addr, pid: pid.or_else(|| locate::listener(&admin)), seconds }));
     }
