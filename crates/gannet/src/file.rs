@@ -13,6 +13,7 @@ use segment::{FAULTS_MAX, FileCheck, FileFault, FileStats, SEGMENT_STATES, Store
 use server::config::kinds::FlashPlace;
 use server::config::remedy;
 use server::offline::{self, FlashRemainder, Offline};
+use server::start::StartError;
 
 use crate::{Failure, print};
 
@@ -77,7 +78,14 @@ fn flash() -> Arg {
 /// Opens a file for reading, with the flash devices in the arguments.
 fn open(path: &Path, matches: &ArgMatches) -> Result<Offline, Failure> {
     let flash: Vec<FlashPlace> = matches.get_many(FLASH).into_iter().flatten().cloned().collect();
-    Offline::open(path, &flash).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))
+    Offline::open(path, &flash).map_err(|error| {
+        Failure::Failed(vec![match &error {
+            StartError::Store(segment::StartError::File { path, fault }) => {
+                format!("{}: {}", path.display(), fault.for_reader())
+            }
+            _ => remedy::start_error(&error),
+        }])
+    })
 }
 
 /// Runs the subcommand.
@@ -92,8 +100,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
     let file = Arc::new(file);
-    // Prints no remedy for a faulty file. A server prints the remedy when it is started on the file.
-    let faulty = |fault: FileFault| failed(fault.to_string());
+    let faulty = |fault: FileFault| failed(fault.for_reader());
     let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
         "stats" => {

@@ -16,7 +16,7 @@ pub fn is_http(line: &[u8]) -> bool {
     if first.eq_ignore_ascii_case(b"POST") || first.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"Host:")) {
         return true;
     }
-    let (target, last) = (words.next(), words.last());
+    let (target, last) = (words.next(), words.next_back());
     let has_target = target.is_some_and(|target| target.starts_with(b"/") || target == b"*");
     METHODS.contains(&first)
         && (first != b"GET" && has_target || last.or(target).is_some_and(|last| last.starts_with(b"HTTP/")))

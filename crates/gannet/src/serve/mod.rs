@@ -14,7 +14,7 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use server::admin::{Bound, RunningSettings};
 use server::config::file::Origins;
 use server::config::host::{Host, raise_files_limit};
-use server::config::kinds::{ListenAddress, Pin};
+use server::config::kinds::Pin;
 use server::config::table::Reload;
 use server::config::value::{Auto, Wrong};
 use server::config::{ConfigFault, Origin, Plan, Settings, live, plan::plan, remedy};
@@ -77,7 +77,7 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
-        settings.resp = vec![ListenAddress::Tcp(([127, 0, 0, 1], 6379).into())];
+        settings.listen_on_default_ports();
     }
     Ok((settings, origins, unpinned))
 }

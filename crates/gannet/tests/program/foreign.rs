@@ -86,6 +86,11 @@ fn foreign_file_contents_are_not_overwritten_by_flash_or_memory() {
         assert!(err.contains("--flash-reset"), "{err}");
         let err = refusal(&["--file", path_text]);
         assert!(err.contains("not a gannet memory file") && err.contains("--file-reset"), "{err}");
+        for command in ["stats", "check", "dump"] {
+            let (code, _, err) = run(&["file", command, path_text]);
+            assert!(code != 0 && err.contains("not a gannet memory file"), "{command}: {err}");
+            assert!(!err.contains("reset"), "a command that only reads names no destructive flag: {err}");
+        }
         assert!(std::fs::read(path).expect("there") == before, "{path_text} is as it was");
     }
     let named = flash(&files[0].0);

@@ -64,6 +64,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Sets the listeners of a server whose configuration names none: the default ports of memcached and Redis.
+    pub fn listen_on_default_ports(&mut self) {
+        self.resp = vec![ListenAddress::Tcp(([127, 0, 0, 1], 6379).into())];
+    }
+
     /// Returns settings with all fields at zero, into which the table's defaults are read.
     fn blank() -> Self {
         Self {

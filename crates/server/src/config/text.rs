@@ -13,13 +13,15 @@ use super::value::Shape;
 /// The width of comments and paragraphs, in columns.
 const WIDTH: usize = 110;
 
-/// Returns the sample CONFIG.toml: every setting with its description and its default.
+/// Returns the sample CONFIG.toml: every setting with its description and its default. It names the listeners of a
+/// server without configuration, because a file that names one of them turns the other one off.
 pub fn sample() -> String {
     let mut out = String::from(
         "# Settings of `gannet serve`, all at their defaults. Flags win over this file.\n\
          # Sizes and durations carry their unit: MiB is 2^20 bytes, MB is 10^6; \"100ms\", \"60s\", \"5m\".\n",
     );
-    let defaults = Settings::default();
+    let mut defaults = Settings::default();
+    defaults.listen_on_default_ports();
     for (table, about) in TABLES {
         let _ = write!(out, "\n# {about}\n[{table}]\n");
         for setting in SETTINGS.iter().filter(|setting| setting.table() == table) {
@@ -184,7 +186,9 @@ mod tests {
         }
         let mut origins = Origins::new();
         read_text(Path::new("sample"), &sample(), &mut settings, &mut origins).unwrap();
-        assert_eq!(settings, Settings::default());
+        let mut without_configuration = Settings::default();
+        without_configuration.listen_on_default_ports();
+        assert_eq!(settings, without_configuration, "a server with the sample serves Redis clients too");
         assert_eq!(origins.len(), SETTINGS.len());
         assert!(sample().lines().all(|line| line.len() <= 120));
     }

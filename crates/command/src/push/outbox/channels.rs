@@ -394,8 +394,8 @@ impl Channels {
 
     fn put(&self, outbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
         match outbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
-            Queued::Queued | Queued::Gone => {}
-            Queued::Noted => note(outbox.worker, outbox.connection),
+            Queued::Behind | Queued::Gone => {}
+            Queued::First => note(outbox.worker, outbox.connection),
             Queued::Broke => {
                 self.dropped.fetch_add(1, Relaxed);
                 note(outbox.worker, outbox.connection);

@@ -66,10 +66,10 @@ struct Inner {
 /// The result of putting a message into an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// The message was queued. The worker has already been notified of an earlier message.
-    Queued,
-    /// The message was queued, and the caller must notify the worker.
-    Noted,
+    /// The message was queued behind another one, of which the worker has already been notified.
+    Behind,
+    /// The message is the first in the queue, and the caller must notify the worker.
+    First,
     /// The queued messages exceeded their limit or client memory. The outbox is now broken, and the caller must notify
     /// the worker.
     Broke,
@@ -116,7 +116,7 @@ impl Outbox {
         }
         inner.messages.push_back(Arc::clone(message));
         inner.bytes = bytes;
-        if was_waiting { Queued::Queued } else { Queued::Noted }
+        if was_waiting { Queued::Behind } else { Queued::First }
     }
 
     /// Copies the next bytes of messages to the beginning of `into`, in the form of protocol `version`, and removes
@@ -215,7 +215,7 @@ mod tests {
                 let posted: Vec<_> = (0..3)
                     .map(|n| outbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
                     .collect();
-                assert_eq!(posted, [Queued::Noted, Queued::Queued, Queued::Queued]);
+                assert_eq!(posted, [Queued::First, Queued::Behind, Queued::Behind]);
                 let expected: Vec<u8> =
                     (0..3).flat_map(|n| format!("{}{n} text>\n", char::from(first)).into_bytes()).collect();
                 assert_eq!(all(&outbox, version, room), expected);
@@ -232,7 +232,7 @@ mod tests {
         let message = Message::new(vec![b'x'; 84], &budget);
         assert_eq!(
             [(); 4].map(|()| outbox.put(&message, 350)),
-            [Queued::Noted, Queued::Queued, Queued::Queued, Queued::Broke]
+            [Queued::First, Queued::Behind, Queued::Behind, Queued::Broke]
         );
         assert_eq!(outbox.put(&message, 350), Queued::Gone);
         assert!(outbox.is_waiting() && outbox.is_broken());
@@ -260,9 +260,9 @@ mod tests {
         let budget = budget(1000);
         let (slow, quick) = (Outbox::new(1, 0, 0), Outbox::new(2, 0, 1));
         let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
-        assert_eq!(slow.put(&one, 1 << 20), Queued::Noted);
+        assert_eq!(slow.put(&one, 1 << 20), Queued::First);
         drop(one);
-        assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Queued::Broke, Queued::Noted));
+        assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Queued::Broke, Queued::First));
         drop((two, slow, quick));
         assert_eq!(budget.used(), 0);
     }

@@ -59,9 +59,30 @@ pub enum FileFault {
     },
 }
 
+/// The remedy by which a server may discard a file.
+const RESET: &str = "discard the file's contents with --file-reset";
+
 impl fmt::Display for FileFault {
+    /// Writes the reason and the remedies of a server.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const RESET: &str = "discard the file's contents with --file-reset";
+        self.describe(f)?;
+        match self {
+            Self::Io(_) | Self::Space { .. } => Ok(()),
+            Self::Damaged(_) => write!(f, "; {RESET}"),
+            _ => write!(f, "; or {RESET}"),
+        }
+    }
+}
+
+impl FileFault {
+    /// Returns the reason and the remedies of a command that only reads the file. They never discard it.
+    pub fn for_reader(&self) -> String {
+        let mut text = String::new();
+        self.describe(&mut text).expect("a string takes all text");
+        text
+    }
+
+    fn describe(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "{error}"),
             Self::Space { bytes, error } => write!(
@@ -70,39 +91,36 @@ impl fmt::Display for FileFault {
                  smaller --memory"
             ),
             Self::Foreign => {
-                write!(f, "it is not a gannet memory file; name another path; or {RESET}")
+                write!(f, "it is not a gannet memory file; name another path")
             }
-            Self::Damaged(what) => write!(f, "it is damaged: {what}; {RESET}"),
-            Self::Version { found, known } => write!(
-                f,
-                "it has version {found}, but this build reads version {known}; use the build that created it; \
-                 or {RESET}"
-            ),
+            Self::Damaged(what) => write!(f, "it is damaged: {what}"),
+            Self::Version { found, known } => {
+                write!(f, "it has version {found}, but this build reads version {known}; use the build that created it")
+            }
             Self::Layout => {
-                write!(f, "a build with another memory layout created it; use that build; or {RESET}")
+                write!(f, "a build with another memory layout created it; use that build")
             }
             Self::Memory { found, asked } => {
-                write!(f, "it was created with --memory {found}B, not {asked}B; pass --memory {found}B; or {RESET}")
+                write!(f, "it was created with --memory {found}B, not {asked}B; pass --memory {found}B")
             }
             Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}B; or {RESET}")
+                write!(f, "its segments have {found} bytes, not {asked}; pass --segment {found}B")
             }
             Self::Index { found: IndexPlace::File } => {
-                write!(f, "its index is in the file; pass --file-index file; or {RESET}")
+                write!(f, "its index is in the file; pass --file-index file")
             }
             Self::Index { found: IndexPlace::Dram } => {
-                write!(f, "its index is not in the file; pass --file-index dram; or {RESET}")
+                write!(f, "its index is not in the file; pass --file-index dram")
             }
-            Self::Flash { found: 0, .. } => write!(f, "it was created without --flash; remove --flash; or {RESET}"),
+            Self::Flash { found: 0, .. } => write!(f, "it was created without --flash; remove --flash"),
             Self::Flash { found, asked: 0 } => write!(
                 f,
                 "some of its items are on flash of {found} bytes; pass the same --flash as before to the server, to \
-                 `gannet file dump` or to `gannet file migrate`; or {RESET}"
+                 `gannet file dump` or to `gannet file migrate`"
             ),
-            Self::Flash { found, asked } => write!(
-                f,
-                "some of its items are on flash of {found} bytes in total, not {asked}; pass that --flash; or {RESET}"
-            ),
+            Self::Flash { found, asked } => {
+                write!(f, "some of its items are on flash of {found} bytes in total, not {asked}; pass that --flash")
+            }
         }
     }
 }
