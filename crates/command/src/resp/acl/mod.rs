@@ -358,6 +358,7 @@ fn disconnect_after_change(call: &mut Call<'_, '_>, before: &BTreeMap<Vec<u8>, A
     for (name, old) in before {
         match after.get(name) {
             None => ended.insert(&name[..]),
+            Some(new) if Arc::ptr_eq(old, new) => false,
             Some(new) => !new.rights.includes_channels_of(&old.rights) && narrowed.insert(&name[..]),
         };
     }

@@ -14,6 +14,7 @@ use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The maximum number of commands and subcommands.
@@ -200,7 +201,8 @@ impl Rights {
 
     /// Returns true if each pattern of channels that `other` allows is allowed here too.
     pub(super) fn includes_channels_of(&self, other: &Self) -> bool {
-        self.all_channels() || other.channels.iter().all(|pattern| self.channels.contains(pattern))
+        let allowed: BTreeSet<&Vec<u8>> = self.channels.iter().collect();
+        self.all_channels() || other.channels.iter().all(|pattern| allowed.contains(pattern))
     }
 
     /// Returns true if no rule names a namespace.
