@@ -73,7 +73,7 @@ pub fn before_a_kill(time: Duration) -> Duration {
     time * slower
 }
 
-/// Returns the beginning of a failure's message, which tells how to repeat the failure.
+/// Returns the beginning of a failure's message: the seed, and the variable that sets the number of kills.
 pub fn seed_told(what: &str, seed: u64) -> String {
     format!("{what} with seed {seed} (set GANNET_KILLS for more kills)")
 }

@@ -279,11 +279,15 @@ fn connections_authenticate_to_server_that_requires_it() {
     let refused = refused.expect_err("the password is wrong").to_string();
     assert!(refused.contains("check the user and the password"), "{refused}");
     let counts = server.ask("stats\r\n", "END\r\n");
-    let told = |name: &str| -> u64 {
+    let counter = |name: &str| -> u64 {
         let line = counts.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect("it is counted");
         line.parse().expect("a number")
     };
-    assert_eq!((outcome.of("get hit"), outcome.of("set hit")), (told("get_hits"), told("cmd_set") - 100));
-    assert_eq!((told("auth_cmds"), told("auth_errors")), (5 + 5 + 5 + 1, 5), "one more connection reads the counters");
+    assert_eq!((outcome.of("get hit"), outcome.of("set hit")), (counter("get_hits"), counter("cmd_set") - 100));
+    assert_eq!(
+        (counter("auth_cmds"), counter("auth_errors")),
+        (5 + 5 + 5 + 1, 5),
+        "one more connection reads the counters"
+    );
     std::fs::remove_file(users).expect("it was there");
 }

@@ -60,7 +60,7 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Of those, items that were never read.
     pub evicted_unread: u64,
-    /// Of the evicted items, those that had a TTL.
+    /// Evicted items that had a TTL.
     pub evicted_with_ttl: u64,
     /// Evicted items that were pushed out of an overfull index bucket.
     pub evicted_by_index: u64,

@@ -82,8 +82,8 @@ pub(crate) fn take_tier(store: &Store, report: &mut Reopened) {
     }
 }
 
-/// Completes the split or merge of the group at the cursor. If an item loses its slot for lack of room, the segment
-/// headers still count it for now.
+/// Completes the split or merge of the group at the cursor. If an item loses its slot for lack of room, the counts
+/// in the segment headers still include it.
 pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
     report.index_changing = store.index.is_growing() || store.index.is_shrinking();
     if !report.index_changing {
