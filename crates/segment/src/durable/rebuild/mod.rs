@@ -70,7 +70,7 @@ use crate::values::free_queue::DeferredFree;
 
 /// The number of items in a batch. The index buckets of a whole batch are prefetched before its first item is entered.
 const BATCH: usize = 32;
-/// Number of bytes ahead of its position that a walk prefetches. The processor's own prefetching stops at the end of a page.
+/// Number of bytes ahead of its position that a walk prefetches. The processor's prefetching ends at the end of a page.
 const AHEAD_BYTES: usize = 1024;
 /// The maximum number of threads that help the background.
 pub(crate) const REBUILDERS_MAX: usize = 64;
