@@ -53,7 +53,14 @@ pub struct GateOptions {
 /// # Errors
 /// A sentence with the reason, if a server or valgrind fails.
 pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
-    let mut ours = count(ServerKind::GannetEpoll, |_| true)?;
+    steps::build(root)?;
+    // The two programs share no state, and each keeps one CPU busy.
+    let (ours, prices) = std::thread::scope(|scope| {
+        let prices = scope.spawn(|| steps::count(root));
+        let ours = count(ServerKind::GannetEpoll, |_| true);
+        (ours, prices.join().unwrap_or_else(|_| Err("the thread that measures the long commands panicked".into())))
+    });
+    let (mut ours, prices) = (ours?, prices?);
     // Background work during a case only adds instructions, so the lower of two counts is the more accurate one.
     let count_again = |ours: &mut BTreeMap<&'static str, u64>| -> Result<(), String> {
         for (name, again) in count(ServerKind::GannetEpoll, |_| true)? {
@@ -108,28 +115,27 @@ pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
             kept.get(case.name).map_or("none".into(), u64::to_string)
         );
     }
-    let (steps, strayed) = run_steps(root, options)?;
+    let (steps, strayed) = report_steps(root, options, &prices)?;
     let (all, failed) = (cases::ALL.len() + steps, failed.len() + strayed);
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {word}. {} passed; {failed} failed;", all - failed);
     Ok(failed == 0)
 }
 
-/// Measures the cost of a step of each long command, and prints the costs. Returns the number of commands, and the
-/// number of those whose cost differs from the stored one.
-fn run_steps(root: &Path, options: &GateOptions) -> Result<(usize, usize), String> {
-    let prices = steps::count(root)?;
+/// Prints the cost of a step of each long command. Returns the number of commands, and the number of those whose cost
+/// differs from the stored one.
+fn report_steps(root: &Path, options: &GateOptions, prices: &[steps::Price]) -> Result<(usize, usize), String> {
     let path = root.join(steps::KEPT);
     if options.keep {
-        write_kept(&path, &steps::by_name(&prices))?;
+        write_kept(&path, &steps::by_name(prices))?;
     }
     let kept = read_kept(&path)?;
     println!("\n| command | unit | instructions per unit | stored |\n|---|---|---|---|");
-    for steps::Price { command, unit, instructions } in &prices {
+    for steps::Price { command, unit, instructions } in prices {
         let was = kept.get(command).map_or("-".into(), u64::to_string);
         println!("| {command} | {unit} | {instructions} | {was} |");
     }
-    let strayed = steps::strayed(&prices, &kept);
+    let strayed = steps::strayed(prices, &kept);
     if !strayed.is_empty() {
         eprintln!(
             "the cost of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If the \

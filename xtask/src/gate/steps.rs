@@ -51,11 +51,6 @@ impl Program {
     fn start(root: &Path) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-steps", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // One cargo command for both programs, so that they share the build of the crates below them.
-        let status = cargo(root).args(BUILD).status().map_err(|error| format!("cargo: {error}"))?;
-        if !status.success() {
-            return Err(format!("cannot build the program of long commands: cargo: {status}"));
-        }
         let mut command = Command::new("valgrind");
         command.args(callgrind::options(&folder)).arg(COUNTED).arg(target_folder(root).join("release/long_commands"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -121,10 +116,22 @@ impl Drop for Program {
     }
 }
 
-/// Measures the cost of every command.
+/// Builds the program and the server with one cargo command, so that they share the build of the crates below them.
 ///
 /// # Errors
-/// If the program cannot be built or ends early, or if callgrind does not reply.
+/// If cargo fails.
+pub fn build(root: &Path) -> Result<(), String> {
+    let status = cargo(root).args(BUILD).status().map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cannot build the program of long commands: cargo: {status}")),
+    }
+}
+
+/// Measures the cost of every command. The program must be built.
+///
+/// # Errors
+/// If the program ends early, or if callgrind does not reply.
 pub fn count(root: &Path) -> Result<Vec<Price>, String> {
     let mut program = Program::start(root)?;
     let mut prices = Vec::new();
