@@ -8,6 +8,9 @@ use command::memcache::VERSION;
 
 use super::suboptions::{SUBOPTIONS, Suboption, Use};
 
+/// The letter of a flag that only has a long name. No argument contains this character.
+pub const NO_LETTER: char = '\0';
+
 /// The argument of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
@@ -22,7 +25,7 @@ pub enum Argument {
 /// A flag of memcached.
 #[derive(Debug)]
 pub struct Flag {
-    /// Its letter.
+    /// Its letter, or [`NO_LETTER`].
     pub letter: char,
     /// Its long name, without the dashes.
     pub name: &'static str,
@@ -39,9 +42,20 @@ const fn flag(letter: char, name: &'static str, argument: Argument, what: &'stat
 use Argument::{Needed, None as Nothing, Optional};
 
 /// All flags, in the order in which `-h` lists them.
-pub static FLAGS: [Flag; 37] = [
+pub static FLAGS: [Flag; 38] = [
     flag('p', "port", Needed("num"), "TCP port; default 11211. -1 chooses a free port, 0 disables TCP."),
-    flag('U', "udp-port", Needed("num"), "Only 0 is accepted: UDP is not supported."),
+    flag(
+        'U',
+        "udp-port",
+        Needed("num"),
+        "UDP is not supported. With a port other than 0 the server warns, and serves only TCP clients.",
+    ),
+    flag(
+        NO_LETTER,
+        "udp-required",
+        Nothing,
+        "Not a flag of memcached: with it, -U with a port other than 0 is refused.",
+    ),
     flag(
         's',
         "unix-socket",
@@ -139,7 +153,13 @@ pub static FLAGS: [Flag; 37] = [
     ),
     flag('S', "enable-sasl", Nothing, "Refused: SASL is part of the binary protocol."),
     flag('Z', "enable-ssl", Nothing, "Refused: this build does not support TLS."),
-    flag('e', "memory-file", Needed("file"), "Refused: this build does not support a store in a file."),
+    flag(
+        'e',
+        "memory-file",
+        Needed("file"),
+        "File for the items, best on tmpfs. They are there again after any stop, a kill included. A file of another \
+         size, or one that memcached has left with its metadata, is started empty.",
+    ),
 ];
 
 /// Returns the flag with this letter.
@@ -172,6 +192,7 @@ impl Flag {
             Needed(value) => format!("=<{value}>"),
         };
         match (self.name, self.argument) {
+            (name, _) if self.letter == NO_LETTER => format!("--{name}{value}"),
             ("", Needed(value)) => format!("-{} <{value}>", self.letter),
             ("", _) => format!("-{}", self.letter),
             (name, _) => format!("-{}, --{name}{value}", self.letter),
@@ -248,7 +269,7 @@ mod tests {
     fn help_names_everything_in_lines_that_fit() {
         let help = help();
         for flag in &FLAGS {
-            assert!(help.contains(&format!("\n-{}", flag.letter)), "-{}", flag.letter);
+            assert!(help.contains(&format!("\n{} ", flag.usage())), "{}", flag.usage());
         }
         assert!(SUBOPTIONS.iter().all(|option| help.contains(&format!("- {}:", option.name))));
         assert!(help.lines().all(|line| line.len() <= 136), "{help}");

@@ -4,7 +4,7 @@
 
 use base::nearest::nearest;
 
-use super::flags::{Argument, FLAGS, Flag, by_letter};
+use super::flags::{Argument, FLAGS, Flag, NO_LETTER, by_letter};
 
 /// An element of the command line.
 #[derive(Debug)]
@@ -69,7 +69,8 @@ fn read_long(long: &str, args: &mut impl Iterator<Item = String>) -> Word {
     let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
     let named = || FLAGS.iter().filter(|flag| !flag.name.is_empty());
     let exact = named().find(|flag| flag.name == name);
-    let mut near = named().filter(|flag| !name.is_empty() && flag.name.starts_with(name));
+    // A flag that memcached does not have never makes an abbreviation ambiguous.
+    let mut near = named().filter(|flag| flag.letter != NO_LETTER && !name.is_empty() && flag.name.starts_with(name));
     let flag = match (exact, near.next(), near.next()) {
         (Some(flag), _, _) | (None, Some(flag), None) => flag,
         (None, Some(one), Some(other)) => {

@@ -10,6 +10,7 @@
 mod atoi;
 pub mod flags;
 mod getopt;
+mod leftover;
 mod listen;
 mod process;
 mod refusal;
@@ -20,7 +21,7 @@ use std::ffi::OsString;
 
 use server::config::host::{Host, lift_files_limit};
 use server::config::plan::{connections_room, plan};
-use server::config::{ConfigFault, value::Auto};
+use server::config::{ConfigFault, remedy, value::Auto};
 
 use crate::Failure;
 use crate::serve::{Hosted, host};
@@ -61,10 +62,13 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     let host = room_for_connections(&mut translation)?;
     process.become_user().map_err(refused)?;
     let Translation { settings, origins, warnings, .. } = translation;
-    let usage =
-        |faults: Vec<ConfigFault>| Failure::Code(code::USAGE, faults.iter().map(ConfigFault::to_string).collect());
+    let usage = |faults: Vec<ConfigFault>| {
+        let lines = faults.iter().map(|fault| in_memcached_flags(&fault.to_string()));
+        Failure::Code(code::USAGE, lines.collect())
+    };
     let mut plan = plan(&settings, &origins, &host).map_err(usage)?;
     plan.notes.splice(0..0, warnings);
+    plan.notes.extend(leftover::discard(&plan.server).map_err(refused)?);
     let again = (settings, origins.clone());
     let after = process.clone();
     let hosted = Hosted {
@@ -73,11 +77,35 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
         read: Box::new(move || Ok(again.clone())),
         up: Box::new(move |running| after.up(running.addrs())),
         bind_code: code::SYSTEM,
+        describe: |error| in_memcached_flags(&remedy::start_error(error)),
+        discards: leftover::discards,
         upgrade: None,
     };
     let ended = self::host(hosted);
     process.end();
     ended
+}
+
+/// Names of settings in the messages of a server, and the flags of memcached that stand for them. A name is replaced
+/// before another that it begins with.
+const NAMES: [(&str, &str); 12] = [
+    ("or discard the file's contents with --file-reset", "or remove the file"),
+    ("discard the file's contents with --file-reset", "remove the file"),
+    ("--flash-reset destroys what it holds", "or remove it, if nothing in it is needed"),
+    ("set store.evict to true", "remove -M"),
+    ("--memcached", "-l, -p or -s"),
+    ("--admin", "-l, -p or -s"),
+    ("--auth-file", "-Y"),
+    ("--flash", "-o ext_path"),
+    ("--file", "-e"),
+    ("--memory", "-m"),
+    ("--item-max", "-I"),
+    ("store.memory", "-m"),
+];
+
+/// Replaces the flags of `gannet serve` in a message by those of memcached.
+fn in_memcached_flags(text: &str) -> String {
+    NAMES.iter().fold(text.to_owned(), |text, (name, flag)| text.replace(name, flag))
 }
 
 /// Raises the limit of open files as far as the connections need and the system allows. If the connections and this

@@ -13,6 +13,10 @@ pub enum Takes {
     Whole(i64, i64),
     /// A number above 0 that is at most this value.
     Part(f64),
+    /// A whole number without other characters.
+    Digits,
+    /// A number without other characters.
+    Decimal,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -23,8 +27,13 @@ pub enum Use {
     /// The option concerns a mechanism that does not exist here. Its value is checked, and a warning reports that it
     /// has no effect.
     Ignored(Takes),
+    /// The option adjusts a mechanism that works differently here: the text says how, and a warning repeats it. The
+    /// value is checked.
+    Different(Takes, &'static str),
     /// The option requests the default behaviour.
     AsIs(&'static str),
+    /// A file or device for items that do not fit in memory, with its size.
+    ExtPath,
     /// Seconds without a request after which a connection is closed.
     IdleTimeout,
     /// This build does not support the option.
@@ -44,8 +53,12 @@ const fn option(name: &'static str, use_: Use) -> Suboption {
     Suboption { name, use_ }
 }
 
+/// Returns the use of an option that adjusts memcached's external storage by a whole number.
+const fn different(how: &'static str) -> Use {
+    Use::Different(Takes::Digits, how)
+}
+
 const COUNT: Takes = Takes::Whole(0, u32::MAX as i64);
-const FLASH: Use = Use::Refused("external storage");
 const TLS: Use = Use::Refused("TLS");
 const PROXY: Use = Use::Refused("a proxy");
 
@@ -94,20 +107,26 @@ pub static SUBOPTIONS: [Suboption; 71] = [
     option("no_drop_privileges", Use::Ignored(Takes::Nothing)),
     option("relaxed_privileges", Use::Ignored(Takes::Nothing)),
     option("sock_cookie_id", Use::Ignored(COUNT)),
-    option("ext_path", FLASH),
-    option("ext_page_size", FLASH),
-    option("ext_wbuf_size", FLASH),
-    option("ext_threads", FLASH),
-    option("ext_io_depth", FLASH),
-    option("ext_item_size", FLASH),
-    option("ext_item_age", FLASH),
-    option("ext_low_ttl", FLASH),
-    option("ext_drop_unread", FLASH),
-    option("ext_recache_rate", FLASH),
-    option("ext_compact_under", FLASH),
-    option("ext_drop_under", FLASH),
-    option("ext_max_frag", FLASH),
-    option("ext_max_sleep", FLASH),
+    option("ext_path", Use::ExtPath),
+    option("ext_page_size", different("flash is written in regions of 16 MiB")),
+    option("ext_wbuf_size", different("flash is written in chunks of 1 MiB")),
+    option("ext_threads", different("threads that serve clients also read flash, through io_uring")),
+    option("ext_io_depth", different("each thread that serves clients has up to 64 reads in flight")),
+    option("ext_item_size", different("items of every length up to an eighth of a segment move to flash")),
+    option("ext_item_age", different("items move to flash when memory is full")),
+    option("ext_low_ttl", different("items on flash are always grouped by their time to live")),
+    option(
+        "ext_drop_unread",
+        Use::AsIs("Items on flash that were not read since they were written are never rewritten."),
+    ),
+    option("ext_recache_rate", different("the second read of an item on flash brings it back to memory")),
+    option("ext_compact_under", different("regions of flash are freed as needed")),
+    option("ext_drop_under", different("regions of flash are freed as needed")),
+    option(
+        "ext_max_frag",
+        Use::Different(Takes::Decimal, "a region of flash is freed when less than a quarter of it is in use"),
+    ),
+    option("ext_max_sleep", different("the threads of flash wait for work")),
     option("ssl_chain_cert", TLS),
     option("ssl_key", TLS),
     option("ssl_keyformat", TLS),
@@ -129,7 +148,13 @@ impl Suboption {
     pub fn what(&self) -> String {
         match self.use_ {
             Use::Ignored(_) => "Accepted without effect.".to_owned(),
+            Use::Different(_, how) => format!("Accepted without effect: {how}."),
             Use::AsIs(what) => what.to_owned(),
+            Use::ExtPath => {
+                "PATH:SIZE with the unit m, g, t or p: a file or device to which items move that do not fit in memory; \
+                 may be repeated. A file of memcached's is emptied."
+                    .to_owned()
+            }
             Use::IdleTimeout => {
                 "Seconds without a request after which a connection is closed; default 0 for never.".to_owned()
             }
@@ -140,8 +165,9 @@ impl Suboption {
     /// Checks `value` as memcached does.
     pub fn check(&self, value: Option<&str>) -> Result<(), String> {
         let takes = match self.use_ {
-            Use::Ignored(takes) => takes,
+            Use::Ignored(takes) | Use::Different(takes, _) => takes,
             Use::IdleTimeout => Takes::Whole(0, i32::MAX as i64),
+            Use::ExtPath => return ext_path(value.unwrap_or_default()).map(|_| ()),
             Use::AsIs(_) | Use::Refused(_) => return Ok(()),
         };
         let name = self.name;
@@ -157,11 +183,46 @@ impl Suboption {
                 _ if most > 1.0 => Err(format!("-o {name} is not a number above 0; write one")),
                 _ => Err(format!("-o {name} must be above 0 and at most {most}")),
             },
+            Takes::Digits => match value.ok_or_else(missing)?.parse::<u64>() {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("-o {name} is not a whole number; write one")),
+            },
+            Takes::Decimal => match value.ok_or_else(missing)?.parse::<f64>() {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("-o {name} is not a number; write one")),
+            },
             Takes::Word(words) => match value.ok_or_else(missing)? {
                 value if words.contains(&value) => Ok(()),
                 _ => Err(format!("-o {name} has an unknown value; write one of {}", words.join(", "))),
             },
         }
+    }
+}
+
+/// The names of the kinds of pages that may follow the size of an `ext_path`.
+const BUCKETS: [&str; 4] = ["compact", "lowttl", "chunked", "default"];
+
+/// Parses the value of `ext_path`, `PATH:SIZE` or `PATH:SIZE:BUCKET`. Returns the path, and the size in MiB.
+pub fn ext_path(text: &str) -> Result<(&str, u64), String> {
+    let wrong = |what: &str| Err(format!("-o ext_path={text}: {what}; write it as in ext_path=/mnt/d1/extstore:64g"));
+    let mut parts = text.split(':').filter(|part| !part.is_empty());
+    let (Some(path), Some(size)) = (parts.next(), parts.next()) else {
+        return wrong("the path or the size is missing");
+    };
+    if parts.next().is_some_and(|bucket| !BUCKETS.contains(&bucket)) {
+        return wrong("the kind of pages is unknown");
+    }
+    let mib_shift = match size.as_bytes().last() {
+        Some(b'm' | b'M') => 0,
+        Some(b'g' | b'G') => 10,
+        Some(b't' | b'T') => 20,
+        Some(b'p' | b'P') => 30,
+        _ => return wrong("the size needs one of the units m, g, t and p"),
+    };
+    let (count, _) = super::atoi::number(&size[..size.len() - 1]);
+    match u64::try_from(count) {
+        Ok(count @ 1..) => Ok((path, count << mib_shift)),
+        _ => wrong("the size is 0"),
     }
 }
 
@@ -212,6 +273,18 @@ mod tests {
     fn unknown_suboption_suggests_the_nearest() {
         assert_eq!(told("idle_timout=3"), ["unknown option idle_timout of -o; did you mean idle_timeout?"]);
         assert_eq!(told("bogus"), ["unknown option bogus of -o; -h lists them"]);
+    }
+
+    #[test]
+    fn ext_path_without_a_path_or_a_size_is_refused() {
+        assert_eq!(ext_path("/mnt/d1/extstore:64g"), Ok(("/mnt/d1/extstore", 64 << 10)));
+        assert_eq!(ext_path("/dev/sdz:2T:compact"), Ok(("/dev/sdz", 2 << 20)));
+        for text in ["", "/x", "/x:", ":1g", "/x:1", "/x:1k", "/x:0m", "/x:-1m", "/x:1g:foo"] {
+            let fault = ext_path(text).expect_err(text);
+            assert!(fault.starts_with(&format!("-o ext_path={text}: ")) && fault.contains("; "), "{fault}");
+        }
+        assert_eq!(told("ext_path,ext_item_size=x,ext_max_frag").len(), 3);
+        assert_eq!(told("ext_item_size=x"), ["-o ext_item_size is not a whole number; write one"]);
     }
 
     #[test]

@@ -25,6 +25,9 @@ const ITEM_BYTES: i64 = 1 << 20;
 const MEMORY_MIB_MIN: i64 = 16;
 const ITEM_BYTES_MIN: i64 = 1 << 10;
 const ITEM_BYTES_MAX: i64 = 1 << 30;
+/// The number of segments of a small memory whose items move to flash.
+const FLASH_SEGMENTS_WANTED: i64 = 128;
+const SEGMENT_KIB_MAX: i64 = 1 << 10;
 /// Time that the server waits for requests in flight when it ends; memcached itself ends at once.
 const STOP_TIMEOUT: &str = "1s";
 
@@ -91,6 +94,11 @@ struct PartialCommandLine {
     item_bytes: i64,
     /// The protocol that `-B` selects.
     protocol: Option<String>,
+    /// True if `-U` requests UDP.
+    udp: bool,
+    udp_required: bool,
+    /// The values of `ext_path`, as values of `store.flash`.
+    flash: Vec<String>,
 }
 
 impl PartialCommandLine {
@@ -107,6 +115,9 @@ impl PartialCommandLine {
             memory_mib: MEMORY_MIB,
             item_bytes: ITEM_BYTES,
             protocol: None,
+            udp: false,
+            udp_required: false,
+            flash: Vec::new(),
         };
         for (path, text) in [
             ("listen.admin", "none"),
@@ -160,12 +171,8 @@ impl PartialCommandLine {
     fn flag(&mut self, letter: char, value: String) {
         match letter {
             'p' => self.port = self.number(letter, &value),
-            'U' if self.number(letter, &value) != 0 => {
-                self.refuse(
-                    code::USAGE,
-                    "-U: UDP is not supported, because replies could be sent to forged addresses; write -U 0",
-                );
-            }
+            'U' => self.udp = self.number(letter, &value) != 0,
+            flags::NO_LETTER => self.udp_required = true,
             's' => self.socket = Some(value),
             'a' => self.unix_mode(&value),
             'A' => self.set(letter, "commands.shutdown", &["true"]),
@@ -191,7 +198,8 @@ impl PartialCommandLine {
             'D' => self.prefixes(&value),
             'Y' => self.set(letter, "listen.auth_file", &[&value]),
             'o' => self.suboptions(&value),
-            'U' | 'L' => {}
+            'e' => self.set(letter, "store.file", &[&value]),
+            'L' => {}
             'f' | 'n' | 'N' => self.ignored(letter, &value),
             _ => {
                 let flag = flags::by_letter(letter).expect("a flag of the table");
@@ -302,6 +310,14 @@ impl PartialCommandLine {
             match option.use_ {
                 Use::AsIs(_) => {}
                 Use::Ignored(_) => self.no_effect(&format!("-o {}", option.name)),
+                Use::Different(_, how) => {
+                    self.warnings.push(format!("-o {} has no effect here: {how}", option.name));
+                }
+                Use::ExtPath => {
+                    if let Ok((path, mib)) = suboptions::ext_path(value.unwrap_or_default()) {
+                        self.flash.push(format!("{path}:{mib}MiB"));
+                    }
+                }
                 Use::IdleTimeout => {
                     let seconds = number(value.unwrap_or_default()).0;
                     self.set('o', "limits.idle_timeout", &[&format!("{seconds}s")]);
@@ -318,6 +334,8 @@ impl PartialCommandLine {
     fn finish(mut self) -> Result<CommandLine, Vec<Refusal>> {
         self.sizes();
         self.addresses();
+        udp(&mut self);
+        flash(&mut self);
         if self.settings.auth_file.0.is_some() && self.protocol.as_deref().is_some_and(|name| name != "ascii") {
             self.refuse(code::USAGE, "-Y requires text clients, but -B allows others; write -B ascii");
         }
@@ -369,6 +387,28 @@ impl PartialCommandLine {
             }
             Err(refusal) => self.faults.push(refusal),
         }
+    }
+}
+
+/// Sets the places of flash. Only items up to an eighth of a segment move to flash. The segments of a small memory are
+/// therefore larger than by default.
+fn flash(reading: &mut PartialCommandLine) {
+    let places = std::mem::take(&mut reading.flash);
+    if places.is_empty() {
+        return;
+    }
+    reading.set('o', "store.flash", &places.iter().map(String::as_str).collect::<Vec<_>>());
+    let memory_kib = reading.memory_mib.max(MEMORY_MIB_MIN) << 10;
+    let segment_kib = 1 << (memory_kib / FLASH_SEGMENTS_WANTED).min(SEGMENT_KIB_MAX).ilog2();
+    reading.set('o', "store.segment", &[&format!("{segment_kib}KiB")]);
+}
+
+fn udp(reading: &mut PartialCommandLine) {
+    let what = "-U: UDP is not supported, because replies could be sent to forged addresses";
+    match (reading.udp, reading.udp_required) {
+        (false, _) => {}
+        (true, false) => reading.warnings.push(format!("{what}; only TCP clients are served")),
+        (true, true) => reading.refuse(code::USAGE, format!("{what}; write -U 0, or remove --udp-required")),
     }
 }
 

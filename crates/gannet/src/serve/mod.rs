@@ -63,7 +63,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { has_memory_setting: memory_said });
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
-    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, upgrade })
+    let (describe, discards) = (remedy::start_error, |_: &StartError| None);
+    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, describe, discards, upgrade })
 }
 
 /// Returns the settings from the arguments and the configuration file.
@@ -126,20 +127,24 @@ pub struct Hosted {
     pub up: Box<dyn FnOnce(&Running)>,
     /// The exit code if an address cannot be bound.
     pub bind_code: u8,
+    /// Describes an error of the start, with a remedy.
+    pub describe: fn(&StartError) -> String,
+    /// Returns a note if the server is to start with an empty memory file after this error.
+    pub discards: fn(&StartError) -> Option<String>,
     /// Set if this process takes over from a running server.
     pub upgrade: Option<Upgrade>,
 }
 
 /// Runs the server until a signal or a client ends it, or another process takes over.
 pub fn host(hosted: Hosted) -> Result<(), Failure> {
-    let Hosted { mut plan, origins, read, up, bind_code, upgrade } = hosted;
+    let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade } = hosted;
     let log = Log::start(plan.resolved.log_level).map_err(|error| failed([error.to_string()]))?;
     let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("cannot open {} files: {error}; raise `ulimit -n`", plan.files)]))?;
     let start_failed = |error: StartError| match error {
-        StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
-        _ => failed([remedy::start_error(&error)]),
+        StartError::Bind { .. } => Failure::Code(bind_code, vec![describe(&error)]),
+        _ => failed([describe(&error)]),
     };
     let taking = upgrade.map(|upgrade| upgrade.begin(&mut plan, &start_failed)).transpose()?.flatten();
     let admin = plan.server.admin.filter(|addr| !taking.as_ref().is_some_and(|taking| taking.has_admin(*addr)));
@@ -149,7 +154,7 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let served = match taking {
         Some(taking) => taking.finish(&plan, admin)?,
         None => {
-            let running = Server::start(plan.server.clone()).map_err(start_failed)?;
+            let running = start_server(&mut plan, discards).map_err(start_failed)?;
             Served { running, admin, names: Names::default(), before: None }
         }
     };
@@ -171,6 +176,19 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
         tracing::info!("stopped");
     }
     ended
+}
+
+/// Starts the server. If that fails because of the contents of the memory file, and `discards` allows it, empties the
+/// file and starts again.
+fn start_server(plan: &mut Plan, discards: fn(&StartError) -> Option<String>) -> Result<Running, StartError> {
+    let error = match Server::start(plan.server.clone()) {
+        Ok(running) => return Ok(running),
+        Err(error) => error,
+    };
+    let Some(note) = discards(&error) else { return Err(error) };
+    plan.notes.push(note);
+    plan.server.file_reset = true;
+    Server::start(plan.server.clone())
 }
 
 /// Binds the admin port, if one is configured.

@@ -18,6 +18,7 @@ mod load_tls;
 mod load_tools;
 mod load_traces;
 mod memcached;
+mod memcached_store;
 mod memory;
 mod migrate;
 mod migrate_peers;

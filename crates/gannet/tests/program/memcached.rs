@@ -24,16 +24,16 @@ fn link(folder: &Folder) -> PathBuf {
 
 /// The program that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+pub enum Which {
     Memcached,
     Gannet,
 }
 
 /// A process of one of the two programs.
-struct Peer {
+pub struct Peer {
     child: Child,
     /// The id of the process that serves; `None` if it does not run.
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     port: u16,
     folder: Folder,
 }
@@ -41,7 +41,7 @@ struct Peer {
 impl Peer {
     /// Starts the program with `flags`, in which `{port}` and `{dir}` are replaced by its own, and waits until it
     /// serves or has ended.
-    fn start(which: Which, name: &str, flags: &str) -> Self {
+    pub fn start(which: Which, name: &str, flags: &str) -> Self {
         let folder = Folder::new(&format!("{name}-{which:?}"));
         let port = free_port();
         let program = match which {
@@ -88,12 +88,12 @@ impl Peer {
         std::fs::read_to_string(self.folder.path().join("pid")).ok()
     }
 
-    fn stderr(&self) -> String {
+    pub fn stderr(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }
 
     /// Connects to the first socket that accepts a connection.
-    fn connect(&self) -> Option<Box<dyn Stream>> {
+    pub fn connect(&self) -> Option<Box<dyn Stream>> {
         let socket = self.folder.path().join("sock");
         if let Ok(stream) = UnixStream::connect(socket) {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -105,7 +105,7 @@ impl Peer {
     }
 
     /// Sends `request`, followed by a request for the version. Returns the reply up to the version.
-    fn ask(&self, request: &str) -> String {
+    pub fn ask(&self, request: &str) -> String {
         let mut stream = self.connect().expect("it serves");
         stream.write_all(format!("{request}version\r\n").as_bytes()).unwrap();
         let mut answer = Vec::new();
@@ -178,13 +178,13 @@ impl Peer {
         Some(metadata.permissions().mode() & 0o7777)
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let pid = self.pid.unwrap().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
     /// Waits until all processes of the program have ended. Returns the exit code of the process that was started.
-    fn ended(&mut self) -> Option<i32> {
+    pub fn ended(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;
         let code = loop {
             match self.child.try_wait().unwrap() {
@@ -209,7 +209,7 @@ fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
 }
 
-trait Stream: Read + Write {}
+pub trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 impl Drop for Peer {
@@ -380,6 +380,12 @@ fn invalid_flags_exit_with_the_memcached_exit_code() {
         "-o hashpower=3",
         "-o hash_algorithm=md5",
         "-o idle_timeout",
+        "-o ext_path",
+        "-o ext_path=/no/such/folder/x",
+        "-o ext_path=/no/such/folder/x:1g:foo",
+        "-o ext_page_size",
+        "-o ext_item_size=x",
+        "-o ext_max_frag=x",
         "-u no_such_user_here",
         "-l 10.99.99.99 -u nobody -p {port}",
         "-l no.such.invalid -u nobody -p {port}",

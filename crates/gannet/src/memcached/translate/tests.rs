@@ -62,9 +62,21 @@ fn each_memcached_flag_changes_exactly_its_own_setting() {
         ("-vv", "log.level debug"),
         ("-vvvv", "log.level trace"),
         ("-o idle_timeout=77", "limits.idle_timeout 77s"),
+        ("-e /dev/shm/items", "store.file /dev/shm/items"),
+        ("--memory-file=/dev/shm/items", "store.file /dev/shm/items"),
     ] {
         let changed = changes(line);
         assert!(changed.len() == 1 && changed[0] == change, "{line}: {changed:?}");
+    }
+    for (line, segment, flash) in [
+        ("-o ext_path=/d1/ext:2g,ext_path=/d2/ext:512M:lowttl", "512KiB", "/d1/ext:2GiB, /d2/ext:512MiB"),
+        ("-m 1000 -o ext_path=/d1/ext:1t,ext_drop_unread", "1MiB", "/d1/ext:1TiB"),
+        ("-m 16 -o ext_path=/d1/ext:1t", "128KiB", "/d1/ext:1TiB"),
+    ] {
+        let changed = changes(line);
+        for change in [format!("store.segment {segment}"), format!("store.flash {flash}")] {
+            assert!(changed.contains(&change), "{line}: {changed:?}");
+        }
     }
     let prefixes = ["commands.prefix_stats true", "commands.prefix_delimiter #"];
     assert_eq!(
@@ -102,6 +114,11 @@ fn flag_without_effect_is_accepted_with_a_single_warning() {
         "-o hashpower=20",
         "-o no_modern",
         "-o lru_crawler_sleep=100",
+        "-U 11211",
+        "--udp=11211",
+        "-o ext_item_size=600",
+        "-o ext_threads=4",
+        "-o ext_max_frag=0.9",
         "-m 64m",
         "-m 4",
         "-t 1000",
@@ -114,6 +131,8 @@ fn flag_without_effect_is_accepted_with_a_single_warning() {
         let warnings = served(line).warnings;
         assert_eq!(warnings.len(), 1, "{line}: {warnings:?}");
     }
+    assert!(served("--udp-required").warnings.is_empty());
+    assert!(served("-o ext_item_age=60").warnings[0].contains("items move to flash when memory is full"));
     assert_eq!(served("-f 1.25 -o hashpower=20,no_lru_crawler").warnings.len(), 3);
 }
 
@@ -135,15 +154,15 @@ fn invalid_or_unsupported_flags_are_rejected_with_the_memcached_code() {
         ("-m 4096 -I 1025m", 64, "too large"),
         ("-B binary", 64, "binary protocol"),
         ("-B foo", 64, "unknown protocol"),
-        ("-U 11211", 64, "UDP"),
+        ("-U 11211 --udp-required", 64, "UDP"),
         ("-Z", 64, "TLS"),
         ("-Y users -B auto", 64, "-B ascii"),
         ("-Y users -B binary", 64, "binary protocol"),
         ("-S", 64, "SASL"),
-        ("-e /tmp/x", 64, "store in a file"),
         ("-o ssl_key=x", 64, "TLS"),
         ("-o proxy_config=x", 64, "a proxy"),
-        ("-o ext_path=/x:1G", 64, "external storage"),
+        ("-o ext_path", 1, "ext_path="),
+        ("-o ext_path=/x:1G,ext_path=/x:2G", 64, "listed twice"),
         ("-p 0", 64, "the only listener"),
         ("-p 70000", 71, "port 70000 is too high"),
         ("-c 2000000", 64, "above the greatest"),
