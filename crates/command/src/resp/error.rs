@@ -2,7 +2,7 @@
 //! because clients compare the texts.
 
 use super::catalog;
-use super::support::{Support, absent_of};
+use super::support::{Absent, CLUSTERS, Support, absent_of};
 use crate::visit::out::OutBuffer;
 use base::nearest::nearest;
 use protocol::resp::{Args, reply};
@@ -304,10 +304,40 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
 /// the names of all commands, which takes 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
-/// Replies to an unknown command. Names the nearest command, if there is one. For a Redis command, states why the
-/// server does not support it.
+/// Replies to a command that this server does not have.
 #[cold]
 pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
+    match absent_of(name) {
+        Some(absent) => not_supported(out, absent),
+        None => unknown_name(out, name, args),
+    }
+}
+
+/// Replies to a Redis command that this server does not support, with the reason. The text does not contain "unknown
+/// command": client libraries infer from these words that the server is an old Redis, and send the request again in
+/// another form, some of them for ever.
+fn not_supported(out: &mut OutBuffer, absent: &Absent) {
+    let mut line = Line::new();
+    match absent.why {
+        // The text of a Redis server without cluster mode, which client libraries recognise.
+        Support::NotYet(CLUSTERS) => line.put(b"ERR This instance has cluster support disabled"),
+        Support::NotYet(what) => line_about(&mut line, absent.name, ["it has no ", what, " yet"]),
+        Support::No(why) => line_about(&mut line, absent.name, [why, "", ""]),
+        Support::Yes | Support::Differs(_) => unreachable!("an absent command is not supported"),
+    }
+    reply::error(out, line.as_slice());
+}
+
+/// Writes the error line for an unsupported command.
+fn line_about(line: &mut Line, name: &str, why: [&str; 3]) {
+    line.put(b"ERR command '");
+    line.put(name.to_ascii_uppercase().as_bytes());
+    line.put(b"' is not supported by this server: ");
+    why.into_iter().for_each(|part| line.put(part.as_bytes()));
+}
+
+/// Replies to a name that is no Redis command. Suggests the nearest command, if there is one.
+fn unknown_name(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     let mut line = Line::new();
     line.put(b"ERR unknown command '");
     shown(&mut line, name, SHOWN_MAX);
@@ -324,18 +354,11 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
         left = left.saturating_sub(word.len().max(1));
     }
     let names = catalog::COMMANDS.iter().map(|entry| entry.name);
-    let near = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names));
-    if let Some(near) = near {
+    if let Some(near) = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names)) {
         line.put(b"(did you mean '");
         line.put(near.as_bytes());
         line.put(b"'?)");
     }
-    let why = absent_of(name).map_or([""; 4], |absent| match absent.why {
-        Support::NotYet(what) => [if near.is_some() { " " } else { "" }, "(not supported yet: ", what, ")"],
-        Support::No(why) => [if near.is_some() { " " } else { "" }, "(not supported: ", why, ")"],
-        Support::Yes | Support::Differs(_) => [""; 4],
-    });
-    why.into_iter().for_each(|part| line.put(part.as_bytes()));
     reply::error(out, line.as_slice());
 }
 
@@ -399,7 +422,7 @@ mod tests {
         let name = args.next().unwrap_or_default();
         let mut out = OutBuffer::new(vec![0; 1024].into_boxed_slice());
         unknown(&mut out, name, args);
-        assert!(out.since(0).starts_with(b"-ERR unknown command '") && out.since(0).ends_with(b"\r\n"));
+        assert!(out.since(0).starts_with(b"-ERR ") && out.since(0).ends_with(b"\r\n"));
         out.mark()
     }
 

@@ -20,6 +20,9 @@ pub enum Support {
 
 use Support::{No, NotYet};
 
+/// The missing feature of the commands for clusters. They have an error reply of their own.
+pub(super) const CLUSTERS: &str = "clusters";
+
 /// A Redis command that is not supported.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
@@ -199,7 +202,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 /// The commands of Redis 7.2 that are not supported, in the order of their names.
 #[rustfmt::skip]
 pub const ABSENT: &[Absent] = &[
-    absent("asking", 1, "cluster", NotYet("clusters")),
+    absent("asking", 1, "cluster", NotYet(CLUSTERS)),
     absent("bgrewriteaof", 1, "server", No("there are no RDB and AOF files")),
     absent("bgsave", -1, "server", No("there are no RDB and AOF files")),
     absent("bitcount", -2, "bitmap", NotYet("bitmaps")),
@@ -215,7 +218,7 @@ pub const ABSENT: &[Absent] = &[
     absent("bzmpop", -5, "sorted-set", NotYet("sorted sets")),
     absent("bzpopmax", -3, "sorted-set", NotYet("sorted sets")),
     absent("bzpopmin", -3, "sorted-set", NotYet("sorted sets")),
-    absent("cluster", -2, "cluster", NotYet("clusters")),
+    absent("cluster", -2, "cluster", NotYet(CLUSTERS)),
     absent("dump", 2, "generic", NotYet("values in the Redis dump format")),
     absent("eval", -3, "scripting", NotYet("scripts")),
     absent("eval_ro", -3, "scripting", NotYet("scripts")),
@@ -237,7 +240,7 @@ pub const ABSENT: &[Absent] = &[
     absent("geosearchstore", -8, "geo", NotYet("sorted sets")),
     absent("getbit", 3, "bitmap", NotYet("bitmaps")),
     absent("lastsave", 1, "server", No("there are no RDB and AOF files")),
-    absent("lcs", -3, "string", NotYet("the longest common subsequence of two values")),
+    absent("lcs", -3, "string", NotYet("longest common subsequences")),
     absent("lindex", 3, "list", NotYet("lists")),
     absent("linsert", 5, "list", NotYet("lists")),
     absent("llen", 2, "list", NotYet("lists")),
@@ -261,12 +264,12 @@ pub const ABSENT: &[Absent] = &[
     absent("pfmerge", -2, "hyperloglog", NotYet("HyperLogLog")),
     absent("pfselftest", 1, "hyperloglog", No("it tests internals of the Redis server")),
     absent("psync", -3, "server", No("there are no replicas")),
-    absent("readonly", 1, "cluster", NotYet("clusters")),
-    absent("readwrite", 1, "cluster", NotYet("clusters")),
+    absent("readonly", 1, "cluster", NotYet(CLUSTERS)),
+    absent("readwrite", 1, "cluster", NotYet(CLUSTERS)),
     absent("replconf", -1, "server", No("there are no replicas")),
     absent("replicaof", 3, "server", No("there are no replicas")),
     absent("restore", -4, "generic", NotYet("values in the Redis dump format")),
-    absent("restore-asking", -4, "server", NotYet("clusters")),
+    absent("restore-asking", -4, "server", NotYet(CLUSTERS)),
     absent("rpop", -2, "list", NotYet("lists")),
     absent("rpoplpush", 3, "list", NotYet("lists")),
     absent("rpush", -3, "list", NotYet("lists")),

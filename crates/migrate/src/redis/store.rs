@@ -194,7 +194,7 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
     Ok(match answer {
         Answer::Null | Answer::Int(0) => StoreOutcome::There,
         Answer::Error(error) if error.starts_with(b"BUSYKEY") => StoreOutcome::There,
-        Answer::Error(error) if error.starts_with(b"ERR unknown command") => StoreOutcome::Unknown,
+        Answer::Error(error) if is_unknown(error) => StoreOutcome::Unknown,
         Answer::Error(error) if error.starts_with(b"ERR DUMP payload version") => {
             StoreOutcome::Unfit("the value was serialised by a newer server than the target".to_owned())
         }
@@ -202,6 +202,12 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
         Answer::Error(error) => StoreOutcome::Refused(text(error)),
         _ => StoreOutcome::Copied,
     })
+}
+
+/// Returns whether an error means that the server does not have the command. `RESTORE` is the only command used here
+/// that this project's server does not support.
+fn is_unknown(error: &[u8]) -> bool {
+    [&b"ERR unknown command"[..], b"ERR command 'RESTORE' is not supported"].iter().any(|text| error.starts_with(text))
 }
 
 /// Returns whether an error concerns the connection, so that every key would be refused.
