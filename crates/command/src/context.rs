@@ -37,6 +37,9 @@ use std::sync::Arc;
 /// closed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// The size of an ordinary receive buffer, in bytes.
+pub const INPUT_BYTES: usize = 16 << 10;
+
 /// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const IN_PLACE_RECEIVES_MAX: usize = 64;
 

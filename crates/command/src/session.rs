@@ -9,6 +9,7 @@ use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
 use segment::{Guard, Namespace, Store};
 
+use crate::clients::client_info::ClientMemory;
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::lookup::ahead::NextSet;
 pub use crate::lookup::ahead::{PrefetchedHead, ReadHead};
@@ -233,11 +234,12 @@ impl SessionState {
         matches!(self, Self::Resp(state) if state.is_subscribed())
     }
 
-    /// Returns the name of the last command that a Redis client called.
-    pub fn last_command(&self) -> Option<&'static str> {
+    /// Returns the name of the last command that a Redis client called, which is empty if there is none, and the memory
+    /// of the client's transaction and held reply. Returns `None` for a memcached client.
+    pub fn activity(&self) -> Option<(&'static str, ClientMemory)> {
         match self {
             Self::Memcache(_) => None,
-            Self::Resp(state) => state.last_command(),
+            Self::Resp(state) => Some(state.activity()),
         }
     }
 

@@ -275,25 +275,38 @@ pub enum Pause {
 /// The instant until which clients wait, and a flag that is set if all clients wait, not only writers. Both are stored
 /// in one word: `ms << 1 | all`.
 #[derive(Debug, Default)]
-pub struct PauseSwitch(AtomicU64);
+pub struct PauseSwitch {
+    word: AtomicU64,
+    /// The number of the last pause, from 1.
+    number: AtomicU64,
+}
 
 impl PauseSwitch {
-    /// Makes clients wait until an instant. If an earlier call set a later instant, that instant remains in force. If
-    /// it applied to all clients, all clients continue to wait.
-    pub fn set(&self, until: UnixMillis, all: bool) {
-        let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
-        let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
+    /// Makes clients wait from `now` until an instant. If an earlier call set a later instant, that instant remains in
+    /// force. If it applied to all clients, all clients continue to wait.
+    pub fn set(&self, now: UnixMillis, until: UnixMillis, all: bool) {
+        // A pause whose time has passed has no effect on this one, even if no worker has noticed its end yet.
+        let current = |word: u64| if word >> 1 > now.0 { word } else { 0 };
+        let longer = |word: u64| Some(until.0.max(current(word) >> 1) << 1 | current(word) & 1 | u64::from(all));
+        if self.word.fetch_update(Relaxed, Relaxed, longer).is_ok_and(|word| current(word) == 0) {
+            self.number.fetch_add(1, Relaxed);
+        }
     }
 
     /// Ends the wait of all clients.
     pub fn end(&self) {
-        self.0.store(0, Relaxed);
+        self.word.store(0, Relaxed);
+    }
+
+    /// Returns the number of the current or last pause; 0 if there was none.
+    pub fn number(&self) -> u64 {
+        self.number.load(Relaxed)
     }
 
     /// Returns which clients wait at `now`.
     #[inline]
     pub fn now(&self, now: UnixMillis) -> Pause {
-        match self.0.load(Relaxed) {
+        match self.word.load(Relaxed) {
             0 => Pause::None,
             word => self.update_clock(word, now),
         }
@@ -302,7 +315,7 @@ impl PauseSwitch {
     #[cold]
     fn update_clock(&self, word: u64, now: UnixMillis) -> Pause {
         if now.0 >= word >> 1 {
-            let _ = self.0.compare_exchange(word, 0, Relaxed, Relaxed);
+            let _ = self.word.compare_exchange(word, 0, Relaxed, Relaxed);
             return Pause::None;
         }
         if word & 1 == 1 { Pause::All } else { Pause::Writes }
@@ -337,15 +350,24 @@ mod tests {
 
     #[test]
     fn pause_ends_on_time_or_on_request_and_a_shorter_pause_has_no_effect() {
-        let pause = PauseSwitch::default();
+        let (pause, start) = (PauseSwitch::default(), UnixMillis(1));
         assert_eq!(pause.now(UnixMillis(5)), Pause::None);
-        pause.set(UnixMillis(100), false);
-        pause.set(UnixMillis(50), false);
+        pause.set(start, UnixMillis(100), false);
+        pause.set(start, UnixMillis(50), false);
         assert_eq!((pause.now(UnixMillis(99)), pause.now(UnixMillis(100))), (Pause::Writes, Pause::None));
-        pause.set(UnixMillis(100), true);
-        pause.set(UnixMillis(50), false);
+        pause.set(start, UnixMillis(100), true);
+        pause.set(start, UnixMillis(50), false);
         assert_eq!(pause.now(UnixMillis(60)), Pause::All);
         pause.end();
         assert_eq!(pause.now(UnixMillis(60)), Pause::None);
+        assert_eq!(pause.number(), 2);
+    }
+
+    #[test]
+    fn a_pause_whose_time_has_passed_unnoticed_does_not_strengthen_the_next_one() {
+        let pause = PauseSwitch::default();
+        pause.set(UnixMillis(1), UnixMillis(100), true);
+        pause.set(UnixMillis(100), UnixMillis(200), false);
+        assert_eq!((pause.now(UnixMillis(150)), pause.number()), (Pause::Writes, 2));
     }
 }

@@ -31,13 +31,14 @@
 //! A session that holds a buffer may wait for a buffer of a class further down in the first table, never further up.
 
 use crate::shared::Shared;
-use command::context::LINE_BYTES_MAX;
+use command::clients::client_info::CONNECTION_BYTES_MAX;
+use command::context::{INPUT_BYTES, LINE_BYTES_MAX};
 use command::memory::budget::{Budget, MemoryUse, SetAside};
 use command::visit::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
 use std::sync::Arc;
 
 /// The size of an ordinary receive buffer, in bytes.
-pub const SMALL_BYTES: usize = 16 << 10;
+pub const SMALL_BYTES: usize = INPUT_BYTES;
 
 /// The maximum memory of a worker's buffers, in bytes, with segments of up to 2 MiB. It is not part of the store's
 /// memory. With larger segments, the big buffers are as long as a piece of a large value requires: see
@@ -46,7 +47,7 @@ pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
 /// The maximum memory of an idle connection, in bytes. Such a connection holds no buffer. With io_uring, 128 bytes are
 /// added.
-pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
+pub const BYTES_A_CONNECTION_MAX: usize = CONNECTION_BYTES_MAX;
 
 /// The time for which a session that is not being served keeps a receive buffer, in ns.
 pub const LENT_NS_MAX: u64 = 2_000_000;

@@ -58,8 +58,16 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 const COMMAND: [&[&str]; 9] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
-    &["keyspace::namespace_config", "keyspace::metadata", "keyspace::routes", "push", "resp::catalog", "resp::support"],
-    &["keyspace", "resp::error", "resp::acl::subcommands", "resp::acl::rights", "resp::acl::users"],
+    &[
+        "keyspace::namespace_config",
+        "keyspace::metadata",
+        "keyspace::routes",
+        "push",
+        "resp::catalog",
+        "resp::support",
+        "resp::subcommands",
+    ],
+    &["keyspace", "resp::error", "resp::acl::rights", "resp::acl::users"],
     &["shared", "keyspace::figures", "push::watch::evictions", "handover", "resp::acl::client_user", "resp::state"],
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],

@@ -38,8 +38,46 @@ pub struct ClientInfo {
     pub database: u8,
     /// True if the client is in MONITOR mode.
     pub monitors: bool,
-    /// The client's last command, as of the worker's last sweep.
+    /// The client's last command, with its subcommand, as of the worker's last sweep.
     pub command: &'static str,
+    /// The number of the last pause in which a request of the client had to wait.
+    pub paused_in: u64,
+    /// The memory of the connection.
+    pub memory: ClientMemory,
+}
+
+/// The maximum memory of an idle connection, in bytes. Such a connection holds no buffer.
+pub const CONNECTION_BYTES_MAX: usize = 1 << 10;
+
+/// The memory of a connection, as of the worker's last sweep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientMemory {
+    /// The received bytes that were not executed yet.
+    pub query_bytes: usize,
+    /// The free bytes of the receive buffer.
+    pub query_free_bytes: usize,
+    /// The length of the words of the request in execution, in bytes.
+    pub args_bytes: usize,
+    /// The number of requests that are queued in a transaction; `None` without a transaction.
+    pub queued: Option<u32>,
+    /// The memory of the queued requests and the watched keys, in bytes.
+    pub queue_bytes: u64,
+    /// The bytes of replies in the send buffer that were not sent yet.
+    pub reply_bytes: u64,
+    /// The length of the send buffer, in bytes.
+    pub reply_capacity: usize,
+    /// The bytes of a reply that are held outside the send buffer.
+    pub held_bytes: u64,
+    /// True if the socket accepts no more bytes for now.
+    pub is_sending: bool,
+}
+
+impl ClientMemory {
+    /// Returns the memory of the connection with all its buffers, in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        let buffers = self.query_bytes + self.query_free_bytes + self.args_bytes + self.reply_capacity;
+        (CONNECTION_BYTES_MAX + buffers) as u64 + self.queue_bytes + self.held_bytes
+    }
 }
 
 impl ClientInfo {

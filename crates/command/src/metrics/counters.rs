@@ -45,6 +45,10 @@ pub struct WorkerCounters {
     pub batches: Counter,
     /// Operations that were executed.
     pub ops: Counter,
+    /// The Redis clients that have had to wait in the pause `paused_in` (`CLIENT PAUSE`) and are still connected.
+    pub paused_clients: Counter,
+    /// The number of the last pause in which a client of the worker had to wait.
+    pub paused_in: Counter,
     /// The number of times that an operation was parked until a later iteration.
     pub parked: Counter,
     /// Sends for which the kernel accepted only a part of the bytes.

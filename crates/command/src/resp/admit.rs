@@ -6,6 +6,9 @@
 use super::acl::KnownKeys;
 use super::catalog;
 use super::error::ErrorReply;
+use super::session::SessionState;
+use super::subcommands::find_subcommand;
+use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
@@ -21,8 +24,8 @@ pub(super) fn admit_command<'c>(
     words: usize,
     asked: KnownKeys<'_, 'c>,
 ) -> Run {
-    if !entry.accepts_words(words) {
-        return Err(refusal(call, entry, ErrorReply::Arity(entry.name)));
+    if !entry.needs_no_check(words) {
+        check_words(call, entry, words, asked).map_err(|fault| refusal(call, entry, fault))?;
     }
     let session = &*call.session;
     let restrained = call.ctx.admission.restrained || call.ctx.has_op_quota(call.session.namespace);
@@ -32,6 +35,27 @@ pub(super) fn admit_command<'c>(
             other => other,
         })?;
     }
+    Ok(())
+}
+
+/// Returns an error if the request has a wrong number of words, or an unknown subcommand. Records the subcommand.
+#[cold]
+fn check_words(
+    call: &mut Call<'_, '_>,
+    entry: &'static catalog::CommandSpec,
+    words: usize,
+    asked: KnownKeys<'_, '_>,
+) -> Result<(), ErrorReply> {
+    if !entry.accepts_words(words) {
+        return Err(ErrorReply::Arity(entry.name));
+    }
+    let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
+    let Some(first) = first.filter(|_| entry.is_container()) else { return Ok(()) };
+    let (_, part) = find_subcommand(entry.name, first).ok_or(ErrorReply::UnknownPart(entry.name))?;
+    if !part.accepts_words(words) {
+        return Err(ErrorReply::Arity(part.name));
+    }
+    call.session.last_part = Some(part);
     Ok(())
 }
 
@@ -53,11 +77,15 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
     }
     let waits = match call.ctx.admission.pause {
         Pause::None => false,
-        Pause::Writes => entry.has(catalog::Flag::Write) || matches!(entry.name, "publish" | "exec"),
+        Pause::Writes if entry.name == "exec" => {
+            call.session.transaction.as_ref().is_some_and(|transaction| transaction.has_writes)
+        }
+        Pause::Writes => entry.waits_with_writes(),
         // During a pause, `CLIENT` must still be executed, because `CLIENT UNPAUSE` ends the pause.
         Pause::All => entry.name != "client",
     };
     if waits {
+        note_paused(call);
         return Err(SessionWait::Parked.into());
     }
     // Commands of the group "connection" do not access keys, so they do not use the quota.
@@ -72,6 +100,28 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         call.session.is_counted = true;
     }
     Ok(())
+}
+
+/// Counts the client among those that wait in the current pause.
+fn note_paused(call: &mut Call<'_, '_>) {
+    let number = call.ctx.shared.live.pause.number();
+    if call.session.paused_in == number {
+        return;
+    }
+    call.session.paused_in = number;
+    let counters = call.ctx.counters();
+    let others = if counters.paused_in.value() == number { counters.paused_clients.value() } else { 0 };
+    counters.paused_in.set(number);
+    counters.paused_clients.set(others + 1);
+    call.with_client_info(|client_info| client_info.paused_in = number);
+}
+
+/// Removes a client whose connection ends from those that wait in the current pause.
+pub(super) fn forget_paused(session: &mut SessionState, ctx: &WorkerContext) {
+    let (number, counters) = (std::mem::take(&mut session.paused_in), ctx.counters());
+    if number != 0 && number == counters.paused_in.value() {
+        counters.paused_clients.set(counters.paused_clients.value().saturating_sub(1));
+    }
 }
 
 /// Returns the error reply to a refused request. If the session has an open transaction, first marks it as aborted, or

@@ -11,7 +11,6 @@
 use super::error::ErrorReply;
 use crate::push::outbox::MessageCheck;
 use crate::resp::call::{Call, Run, Step};
-use crate::resp::state::Answers;
 use crate::resp::state::aside::LongReply;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
@@ -86,7 +85,7 @@ fn send_reply_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Ru
     if let Some(fault) = refused {
         return Err(fault.into());
     }
-    if call.session.answers != Answers::All {
+    if !call.session.answers.wants_reply() {
         return Ok(());
     }
     if call.collects_replies && call.out.room() < reply.len() - from {

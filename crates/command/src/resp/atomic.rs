@@ -171,6 +171,9 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
             call.ctx.op_begun = transaction.begun;
             own_transaction::recycle(transaction, call.ctx);
             call.session.end_request();
+            if call.session.answers == Answers::SkipAfter {
+                call.session.answers = Answers::SkipNext;
+            }
             if !is_lone && call.ctx.push.watch.watched.has_monitors() {
                 pubsub::send_to_monitors(call, b"exec", std::iter::empty());
             }
@@ -388,6 +391,10 @@ fn run_one<'c>(
     match ran {
         Ok(()) | Err(Interrupt::Quit) => {
             debug_assert!(!value_reply::is_copying(call), "{} is answered with a part of a value", entry.name);
+            if !call.session.answers.wants_reply() {
+                // An earlier request of the transaction has switched replies off.
+                call.out.cut_to_spot(answer_at);
+            }
             account_queued(call, entry, (name, args), queued);
             Ok(())
         }

@@ -201,11 +201,6 @@ impl<'c> Call<'c, '_> {
         self.with_client_info(|client_info| client_info.id).unwrap_or(0)
     }
 
-    /// Records the called command in the client info, for commands that report it.
-    pub(super) fn note_command(&self, name: &'static str) {
-        self.with_client_info(|client_info| client_info.command = name);
-    }
-
     pub(super) fn fault(&mut self, fault: ErrorReply) {
         match fault {
             ErrorReply::TooLong => self.counters().store_too_large.add(1),
@@ -215,20 +210,27 @@ impl<'c> Call<'c, '_> {
         fault.write(self.out);
     }
 
-    /// Removes the reply of a request if the client has switched replies off. Values for such a client were not written
-    /// at all (see `value_reply::reply_value`). `before` is the client's setting before the request. The request itself
-    /// may have changed the setting.
-    pub(super) fn remove_unwanted_reply(&mut self, mark: usize, before: Answers) {
-        match (before, self.session.answers) {
-            (Answers::All, _) | (Answers::None, Answers::All) => {}
-            (Answers::None, _) => self.out.truncate(mark),
-            (Answers::SkipNext, now) => {
-                self.out.truncate(mark);
-                if now == Answers::SkipNext {
-                    self.session.answers = Answers::All;
-                }
-            }
+    /// Removes the reply of a request of the command `entry` if the client has switched replies off. Values for such a
+    /// client were not written at all (see `value_reply::reply_value`). `before` is the client's setting before the
+    /// request. The request itself may have changed the setting: the reply to `CLIENT REPLY ON` is wanted.
+    #[inline]
+    pub(super) fn remove_unwanted_reply(&mut self, mark: usize, before: Answers, entry: Option<&CommandSpec>) {
+        if self.session.answers != Answers::All {
+            self.switch_replies(mark, before, entry);
         }
+    }
+
+    #[cold]
+    fn switch_replies(&mut self, mark: usize, before: Answers, entry: Option<&CommandSpec>) {
+        let keeps = before.wants_reply() || entry.is_some_and(|entry| entry.replies_in_pushes(self.out.since(mark)));
+        if !keeps {
+            self.out.truncate(mark);
+        }
+        self.session.answers = match self.session.answers {
+            Answers::SkipNext => Answers::All,
+            Answers::SkipAfter => Answers::SkipNext,
+            lasting => lasting,
+        };
     }
 
     pub(super) fn counters(&self) -> &CommandCounters {

@@ -1,6 +1,7 @@
 //! The catalog of commands: the syntax of each command, its effect on keys, and its documentation. The functions that
 //! execute the commands are in [`super::functions`], in the same order.
 
+use super::subcommands::{accepts, is_container};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -75,13 +76,38 @@ pub struct CommandSpec {
     pub(super) kind: Command,
     /// The command's index in [`COMMANDS`].
     pub(super) number: usize,
+    /// The arity; 0, which no request meets, for a command whose first argument is a subcommand (a container), because
+    /// its subcommand must be checked too.
+    arity_without_part: i8,
 }
 
 impl CommandSpec {
     /// Returns true if a request of the command may have `words` words, including the name.
     pub(super) fn accepts_words(&self, words: usize) -> bool {
-        let arity = usize::from(self.arity.unsigned_abs());
-        if self.arity < 0 { words >= arity } else { words == arity }
+        accepts(self.arity, words)
+    }
+
+    /// Returns true if a request with `words` words has a right number of them, and no subcommand to check.
+    #[inline(always)]
+    pub(super) fn needs_no_check(&self, words: usize) -> bool {
+        accepts(self.arity_without_part, words)
+    }
+
+    /// Returns true if the first argument of the command is a subcommand.
+    pub(super) fn is_container(&self) -> bool {
+        self.arity_without_part == 0
+    }
+
+    /// Returns true if a request of the command waits while writes are paused: it changes keys or publishes.
+    pub(super) fn waits_with_writes(&self) -> bool {
+        self.has(Flag::Write) || matches!(self.name, "publish" | "spublish")
+    }
+
+    /// Returns true if `reply`, the reply to a request of the command, has the form of messages to a subscriber. A
+    /// client that has switched replies off still receives them.
+    pub(super) fn replies_in_pushes(&self, reply: &[u8]) -> bool {
+        // These are the commands that subscribe and unsubscribe. Their errors are ordinary replies.
+        self.has(Flag::PubSub) && self.has(Flag::NoScript) && reply.first() != Some(&b'-')
     }
 
     /// Returns the position of the keys in a request with `args` arguments: the number of arguments before the first
@@ -228,6 +254,7 @@ macro_rules! entry {
             summary: $summary,
             kind: Command::$kind,
             number: 0,
+            arity_without_part: if is_container($name) { 0 } else { $arity },
         }
     };
 }

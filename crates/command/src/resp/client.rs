@@ -2,7 +2,8 @@
 //! attributes of its own connection.
 
 use super::catalog::lower;
-use super::error::{ErrorReply, subcommand};
+use super::error::ErrorReply;
+use super::help::other_subcommand;
 use crate::clients::client_info::ClientText;
 use crate::resp::call::{Call, Run};
 use crate::resp::clients;
@@ -47,7 +48,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             };
             call.out.push(reply::OK);
         }
-        (b"info", 0) => return clients::client_info(call),
+        (b"info", 0) => return clients::client_info(call, args),
         (b"list", _) => return clients::client_list(call, args),
         (b"kill", 1..) => return clients::client_kill(call, args),
         (b"pause", 1 | 2) => return clients::client_pause(call, args),
@@ -56,7 +57,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 b"on" => Answers::All,
                 b"off" => Answers::None,
                 b"skip" if call.session.answers == Answers::None => Answers::None,
-                b"skip" => Answers::SkipNext,
+                b"skip" => Answers::SkipAfter,
                 _ => return Err(ErrorReply::Syntax.into()),
             };
             if answers == Answers::All {
@@ -75,7 +76,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         // This server has no blocking commands and no redirected tracking, so the replies are constant.
         (b"unblock", 1 | 2) => call.int(0),
         (b"getredir", 0) => call.int(-1),
-        _ => subcommand(call.out, "CLIENT", name),
+        _ => return other_subcommand(call, "client", name),
     }
     Ok(())
 }

@@ -8,21 +8,29 @@ use super::catalog::lower;
 use super::error::ErrorReply;
 use super::listing::LISTING_WORK;
 use super::number::integer;
-use crate::clients::client_info::ClientInfo;
+use super::subcommands::full_name;
+use crate::clients::client_info::{ClientInfo, ClientMemory};
 use crate::clients::connection_table::Connection;
+use crate::context::INPUT_BYTES;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::resp::state::listing::Listing;
+use crate::shared::Pause;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
+
+/// The number of arguments of a request whose lengths are added up for its own line.
+const ARGS_SUMMED_MAX: usize = 64;
 
 /// The cost of writing one line of a list, relative to the cost of examining one entry of a connection table.
 const WORK_A_LINE: usize = 7;
 
-/// The maximum duration of a pause, one day, in ms.
-const PAUSE_MS_MAX: i64 = 86_400_000;
+/// The maximum duration of a pause, in ms: the sum of an instant and this duration fits into [`PauseSwitch`].
+///
+/// [`PauseSwitch`]: crate::shared::PauseSwitch
+const PAUSE_MS_MAX: u64 = 1 << 61;
 
 /// The type of a client, as the option `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,29 +93,68 @@ fn name_of(client_info: &ClientInfo) -> &[u8] {
     if client_info.user.is_empty() { b"default" } else { &client_info.user }
 }
 
-/// Writes a connection's line in the form of Redis's `CLIENT LIST`. The fields for buffers are 0, because idle
-/// connections have no buffers.
-fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: &mut impl std::fmt::Write) {
+/// Returns the flags of a connection, as Redis's `CLIENT LIST` shows them.
+fn flags(connection: &Connection, client_info: &ClientInfo, pause: Option<u64>) -> String {
+    let set = [
+        (client_info.monitors, 'O'),
+        (client_info.is_subscribed(), 'P'),
+        (client_info.memory.queued.is_some(), 'x'),
+        (pause == Some(client_info.paused_in), 'b'),
+        (connection.peer.is_none(), 'U'),
+    ];
+    let flags: String = set.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
+    if flags.is_empty() { "N".to_owned() } else { flags }
+}
+
+/// The data that the lines of all connections have in common.
+#[derive(Clone, Copy)]
+struct Listed {
+    now_secs: u64,
+    /// The number of the calling client.
+    me: u64,
+    /// The number of the current pause; `None` if clients are not paused.
+    pause: Option<u64>,
+}
+
+impl Listed {
+    fn of(call: &Call<'_, '_>) -> Self {
+        let (pause, now) = (&call.ctx.shared.live.pause, call.ctx.now);
+        let number = (pause.now(now) != Pause::None).then(|| pause.number());
+        Self { now_secs: now.secs(), me: call.id(), pause: number }
+    }
+}
+
+/// Writes a connection's line in the form of Redis's `CLIENT LIST`.
+fn line(connection: &Connection, client_info: &ClientInfo, listed: Listed, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let flags = match (client_info.monitors, client_info.is_subscribed()) {
-        (true, _) => "O",
-        (false, true) => "P",
-        (false, false) => "N",
-    };
+    let Listed { now_secs, me, pause } = listed;
     let [channels, patterns, shards] = client_info.subscriptions;
+    let memory = &client_info.memory;
+    let idle_secs = if client_info.id == me { 0 } else { now_secs.saturating_sub(connection.received_secs) };
     let written = writeln!(
         text,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-         ssub={shards} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
-         events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={idle_secs} flags={} db={} sub={channels} psub={patterns} \
+         ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} oll={} omem={} \
+         tot-mem={} events={} cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         client_info.id,
         shown(connection.peer),
         shown(client_info.local),
         connection.number,
         word(&client_info.name),
         now_secs.saturating_sub(client_info.since_secs),
-        now_secs.saturating_sub(connection.received_secs),
+        flags(connection, client_info, pause),
         client_info.database,
+        memory.queued.map_or(-1, i64::from),
+        memory.query_bytes,
+        memory.query_free_bytes,
+        memory.args_bytes,
+        memory.queue_bytes,
+        memory.reply_capacity,
+        memory.reply_bytes,
+        u8::from(memory.held_bytes > 0),
+        memory.held_bytes,
+        memory.total_bytes(),
+        if memory.is_sending { "rw" } else { "r" },
         if client_info.command.is_empty() { "NULL" } else { client_info.command },
         word(name_of(client_info)),
         if client_info.is_resp3 { 3 } else { 2 },
@@ -115,6 +162,22 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
         word(&client_info.library_version),
     );
     written.expect("a string takes all text");
+}
+
+/// Records the current request, with the arguments `args` after its subcommand, in the connection's client info.
+fn note_self<'c>(call: &Call<'c, '_>, args: Args<'c>) {
+    let name = full_name("client", call.session.last_part);
+    let args_bytes = name.len() - 1 + args.take(ARGS_SUMMED_MAX).map(<[u8]>::len).sum::<usize>();
+    let query_bytes = call.rest().len();
+    let memory = ClientMemory {
+        query_bytes,
+        query_free_bytes: INPUT_BYTES.saturating_sub(query_bytes),
+        args_bytes,
+        reply_bytes: call.out.unsent(),
+        reply_capacity: call.out.capacity(),
+        ..call.session.activity().1
+    };
+    call.with_client_info(|client_info| (client_info.command, client_info.memory) = (name, memory));
 }
 
 /// Calls `each` for the connections that `filter` selects, from the position `(worker, number)` on. One call examines
@@ -159,15 +222,15 @@ pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         (Some(word), 1..) if &word[..] == b"id" => read_ids(call, all)?,
         _ => return Err(ErrorReply::Syntax.into()),
     }
-    let (now_secs, mut listing) = (call.ctx.now.secs(), listing::listing(call));
-    call.note_command("client|list");
+    note_self(call, all);
+    let (listed, mut listing) = (Listed::of(call), listing::listing(call));
     let Listing { text, connection, ids, .. } = &mut *listing;
     filter.ids = (!ids.is_empty()).then_some(ids);
     let mut written = String::new();
     let is_end = next_clients(call, &filter, connection, |_, connection, client_info| {
         // Lines that would exceed the maximum length of a reply are omitted.
         if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
-            line(connection, client_info, now_secs, &mut written);
+            line(connection, client_info, listed, &mut written);
         }
         WORK_A_LINE
     });
@@ -194,19 +257,19 @@ fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 /// Executes `CLIENT INFO`.
-pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
-    call.note_command("client|info");
+pub(super) fn client_info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    note_self(call, args);
     let text = client_line(call);
     reply_text(call, &text)
 }
 
 /// Returns this client's line in the form of `CLIENT INFO`.
 pub(super) fn client_line(call: &Call<'_, '_>) -> String {
-    let (now_secs, mut text) = (call.ctx.now.secs(), String::new());
+    let (listed, mut text) = (Listed::of(call), String::new());
     let number = call.ctx.push.watch.connection as usize;
     call.ctx
         .connection_table()
-        .clients(number..number + 1, |connection, client_info| line(connection, client_info, now_secs, &mut text));
+        .clients(number..number + 1, |connection, client_info| line(connection, client_info, listed, &mut text));
     text
 }
 
@@ -312,17 +375,19 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
 
 /// Executes `CLIENT PAUSE ms [WRITE | ALL]`.
 pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let ms = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::Timeout)?;
+    let ms = args.next().unwrap_or_default();
     let all = match args.next().map(lower) {
         None => true,
-        Some(word) if args.len() == 0 && &word[..] == b"all" => true,
-        Some(word) if args.len() == 0 && &word[..] == b"write" => false,
+        Some(word) if &word[..] == b"all" => true,
+        Some(word) if &word[..] == b"write" => false,
         Some(_) => return Err(ErrorReply::PauseMode.into()),
     };
-    if !(0..=PAUSE_MS_MAX).contains(&ms) {
-        return Err(ErrorReply::Timeout.into());
+    let ms = integer(ms).map_err(|_| ErrorReply::Timeout)?;
+    let ms = u64::try_from(ms).map_err(|_| ErrorReply::TimeoutBelowZero)?;
+    if ms > PAUSE_MS_MAX {
+        return Err(ErrorReply::TimeoutTooLong.into());
     }
-    call.ctx.shared.live.pause.set(call.ctx.now.plus_ms(ms as u64), all);
+    call.ctx.shared.live.pause.set(call.ctx.now, call.ctx.now.plus_ms(ms), all);
     call.out.push(reply::OK);
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! docs/configuration.md.
 
 use super::catalog::lower;
-use super::error::{ErrorReply, subcommand};
+use super::error::ErrorReply;
+use super::help::other_subcommand;
 use super::number::integer;
 use super::pattern::check;
 use crate::config::Address;
@@ -117,10 +118,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             );
             Ok(())
         }
-        _ => {
-            subcommand(call.out, "CONFIG", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "config", topic),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::clients::client_info::ClientInfo;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::state::Answers;
 use crate::resp::transaction;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Version, reply};
@@ -66,6 +67,9 @@ pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(secret) => (first, secret, true),
         None => (&b"default"[..], first, false),
     };
+    if args.len() > 0 {
+        return Err(ErrorReply::Syntax.into());
+    }
     acl::authenticate(call, user, secret, has_name)?;
     call.out.push(reply::OK);
     Ok(())
@@ -139,13 +143,18 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         call.ctx.shared.namespaces.leave(from);
         move_to(call, home);
     }
-    *call.session = super::SessionState { is_restricted: held_off, ..super::SessionState::of(home) };
+    // If the reply to this request is to be skipped, it is.
+    let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
+    *call.session = super::SessionState { is_restricted: held_off, answers, ..super::SessionState::of(home) };
     call.with_client_info(|client_info| {
+        // As in Redis, the library is retained: it is still the one behind the connection.
         *client_info = ClientInfo {
             id: client_info.id,
             local: client_info.local,
             since_secs: client_info.since_secs,
             database: client_info.database,
+            library: std::mem::take(&mut client_info.library),
+            library_version: std::mem::take(&mut client_info.library_version),
             ..ClientInfo::default()
         };
     });

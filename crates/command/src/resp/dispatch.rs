@@ -63,6 +63,7 @@ pub fn serve<'l>(
 /// again in a later iteration.
 pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
     long::end(session, guard, ctx);
+    admit::forget_paused(session, ctx);
     session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS)
 }
 
@@ -171,7 +172,9 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             return if is_long { Err(SessionWait::Yield) } else { Ok(()) };
         }
         Err(Interrupt::State(state)) => {
-            if call.session.done == 0 || answers != Answers::All {
+            let is_push =
+                |call: &Call<'_, '_>| entry.is_some_and(|entry| entry.replies_in_pushes(call.out.since(mark)));
+            if call.session.done == 0 || answers != Answers::All && !is_push(call) {
                 // The request starts over, or the client does not want the reply.
                 call.out.truncate(mark);
             }
@@ -189,12 +192,12 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             // whose reply was begun in an earlier visit cannot fail here.
             call.out.truncate(mark);
             call.session.abandon_request();
-            call.fault(fault);
+            write_fault(call, fault, args);
         }
     }
     call.session.end_request();
     call.session.is_counted = false;
-    call.remove_unwanted_reply(mark, answers);
+    call.remove_unwanted_reply(mark, answers, entry);
     if call.ctx.push.watch.watched.has_monitors() && entry.is_some() && !queued {
         pubsub::send_to_monitors(call, name, args);
     }
@@ -207,6 +210,16 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
     call.done(if queued { Command::Other } else { kind }, line);
     if quits { Err(SessionWait::Close) } else { Ok(()) }
+}
+
+/// Writes the error reply to a request with the arguments `args`.
+fn write_fault(call: &mut Call<'_, '_>, fault: ErrorReply, mut args: Args<'_>) {
+    match fault {
+        ErrorReply::UnknownPart(container) => {
+            error::unknown_part(call.out, container, args.next().unwrap_or_default());
+        }
+        _ => call.fault(fault),
+    }
 }
 
 fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>, consumed: usize) -> Run {

@@ -13,6 +13,8 @@ use protocol::sink::{Fixed, Sink};
 pub(super) enum ErrorReply {
     /// The wrong number of arguments for this command.
     Arity(&'static str),
+    /// The container with this name has no such subcommand. The error line quotes the word ([`unknown_part`]).
+    UnknownPart(&'static str),
     /// The client has not authenticated.
     NoAuth,
     /// The name or the password is wrong.
@@ -154,6 +156,8 @@ pub(super) enum ErrorReply {
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
+    /// A time to wait whose end is not a valid instant.
+    TimeoutTooLong,
 }
 
 impl ErrorReply {
@@ -161,6 +165,7 @@ impl ErrorReply {
     fn parts(self) -> [&'static str; 3] {
         let whole = match self {
             Self::Arity(name) => return ["ERR wrong number of arguments for '", name, "' command"],
+            Self::UnknownPart(_) => "ERR unknown subcommand",
             Self::ExpireTime(name) => return ["ERR invalid expire time in '", name, "' command"],
             Self::Subscribed(name) => {
                 let may = "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
@@ -189,6 +194,7 @@ impl ErrorReply {
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
             Self::RepliesTooLong => "ERR the reply exceeds this server's limit: request less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
+            Self::TimeoutTooLong => "ERR timeout is out of range",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
             Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
             Self::NoChannelPermission => {
@@ -382,27 +388,35 @@ pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Replies with an error about a subcommand that the command does not support.
+/// Replies with an error about a subcommand that the container `command` does not have.
 #[cold]
-pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
-    let mut line = Line::new();
-    line.put(b"ERR unknown subcommand '");
-    shown(&mut line, name, SHOWN_MAX);
-    line.put(b"'. Try ");
-    line.put(command.as_bytes());
-    line.put(b" HELP.");
-    reply::error(out, line.as_slice());
+pub(super) fn unknown_part(out: &mut OutBuffer, command: &str, name: &[u8]) {
+    about_part(out, "ERR unknown subcommand '", command, name);
 }
 
 /// Replies to a subcommand that the command does not have, or that has other arguments.
 #[cold]
-pub(super) fn subcommand(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
+pub(super) fn subcommand(out: &mut OutBuffer, command: &str, name: &[u8]) {
+    about_part(out, "ERR unknown subcommand or wrong number of arguments for '", command, name);
+}
+
+fn about_part(out: &mut OutBuffer, text: &str, command: &str, name: &[u8]) {
     let mut line = Line::new();
-    line.put(b"ERR unknown subcommand or wrong number of arguments for '");
+    line.put(text.as_bytes());
     shown(&mut line, name, SHOWN_MAX);
     line.put(b"'. Try ");
-    line.put(command.as_bytes());
+    line.put(command.to_ascii_uppercase().as_bytes());
     line.put(b" HELP.");
+    reply::error(out, line.as_slice());
+}
+
+/// Replies to the subcommand `name`, such as `client|tracking`, which Redis has and this server does not support.
+#[cold]
+pub(super) fn unsupported_part(out: &mut OutBuffer, name: &str) {
+    let mut line = Line::new();
+    line.put(b"ERR command '");
+    line.put(name.to_ascii_uppercase().as_bytes());
+    line.put(b"' is not supported by this server");
     reply::error(out, line.as_slice());
 }
 

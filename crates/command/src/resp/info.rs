@@ -3,10 +3,11 @@
 use super::REDIS_VERSION;
 use super::catalog::{COMMANDS, CommandSpec, find, lower};
 use super::error::{ErrorReply, subcommand};
+use super::help::{other_subcommand, reply_help};
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::outbox::ChannelKind;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::shared::{Shared, WorkerShared};
+use crate::shared::{Pause, Shared, WorkerShared};
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
@@ -105,10 +106,11 @@ fn clients(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     let sum = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).sum::<u64>();
     write!(
         text,
-        "connected_clients:{}\r\nmaxclients:{most}\r\nblocked_clients:0\r\nbuffer_waits:{}\r\n\
+        "connected_clients:{}\r\nmaxclients:{most}\r\nblocked_clients:{}\r\nbuffer_waits:{}\r\n\
          buffer_wait_us:{}\r\nbuffer_waiters:{}\r\nrequests_set_aside:{}\r\nreplies_set_aside:{}\r\n\
          bytes_set_aside:{}\r\n",
         shared.connections_open(),
+        paused_clients(shared),
         sum(|worker| worker.counters.buffer_waits.value()),
         sum(|worker| worker.counters.buffer_wait_ns.value()) / 1000,
         sum(|worker| worker.counters.buffer_waiters.value()),
@@ -116,6 +118,16 @@ fn clients(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
         sum(|worker| worker.aside.outputs()),
         sum(|worker| worker.aside.bytes()),
     )
+}
+
+/// Returns the number of clients whose requests wait because of `CLIENT PAUSE`.
+fn paused_clients(shared: &Shared) -> u64 {
+    let pause = &shared.live.pause;
+    if pause.now(shared.now()) == Pause::None {
+        return 0;
+    }
+    let workers = shared.workers.iter().map(|worker| &worker.counters);
+    workers.filter(|counters| counters.paused_in.value() == pause.number()).map(|c| c.paused_clients.value()).sum()
 }
 
 fn memory(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
@@ -232,10 +244,7 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             let known = args.filter_map(find).count();
             reply_commands(call, known, |number| args.filter_map(find).nth(number), CommandReply::Docs)
         }
-        _ => {
-            subcommand(call.out, "COMMAND", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "command", topic),
     }
 }
 
@@ -319,6 +328,11 @@ pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     }
     let topic = args.next().unwrap_or_default();
+    if topic.eq_ignore_ascii_case(b"help") && args.len() == 0 {
+        let lines =
+            ["SLEEP <seconds>", "    Makes this client wait. Decimals are allowed.", "HELP", "    Prints this help."];
+        return reply_help(call, "debug", lines.into_iter());
+    }
     if !topic.eq_ignore_ascii_case(b"sleep") || args.len() != 1 {
         subcommand(call.out, "DEBUG", topic);
         return Ok(());

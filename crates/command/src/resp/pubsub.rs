@@ -6,16 +6,17 @@
 //! messages between replies.
 
 use super::catalog::{CommandSpec, lower};
-use super::error::{ErrorReply, subcommand};
+use super::error::ErrorReply;
+use super::help::other_subcommand;
 use super::listing::LISTING_WORK;
 use super::pattern::check;
+use super::subcommands::full_name;
 use crate::context::PUBLISH_WORK;
 use crate::glob::{matches, steps_max};
 use crate::push::outbox::{ChannelKind, ChannelName, Publishing, Refused, Subscriber};
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
-use crate::resp::state::Answers;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
@@ -99,10 +100,7 @@ pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.int(patterns as i64);
             Ok(())
         }
-        _ => {
-            subcommand(call.out, "PUBSUB", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "pubsub", topic),
     }
 }
 
@@ -216,9 +214,7 @@ fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<'
         }
         let gone = call.session.subscriber().and_then(Subscriber::left);
         let Some(name) = asked.or(gone.as_deref()) else { break };
-        if call.session.answers == Answers::All {
-            aside::write_messages(call)?;
-        }
+        aside::write_messages(call)?;
         call.room(name.len())?;
         if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
             subscriber.forget(kind);
@@ -321,7 +317,7 @@ pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &CommandSpec) -> 
             | "quit"
             | "reset"
     );
-    if subscribed && !may { Err(ErrorReply::Subscribed(entry.name)) } else { Ok(()) }
+    if subscribed && !may { Err(ErrorReply::Subscribed(full_name(entry.name, call.session.last_part))) } else { Ok(()) }
 }
 
 /// Returns true if the client uses version 2 of the protocol and has a subscription.

@@ -1,5 +1,6 @@
 //! The state of a Redis connection between two visits to its session.
 
+use crate::clients::client_info::ClientMemory;
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::MessageCheck;
 use crate::push::outbox::Publishing;
@@ -14,6 +15,7 @@ use crate::resp::state::long::{Long, LongStage};
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
+use crate::resp::subcommands::{Subcommand, full_name};
 use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
 use protocol::resp::Args;
@@ -63,6 +65,10 @@ pub struct SessionState {
     pub(super) long: Option<Long>,
     /// The last command that the client called.
     pub(super) last: &'static str,
+    /// The last subcommand that the client called. Other commands may have been called after it.
+    pub(super) last_part: Option<&'static Subcommand>,
+    /// The number of the last pause in which a request of the client had to wait (`CLIENT PAUSE`); 0 if there is none.
+    pub(super) paused_in: u64,
     /// True if the client may execute only a few commands, because it is on another host and the server does not
     /// require authentication (protected mode).
     pub(super) is_restricted: bool,
@@ -123,9 +129,17 @@ impl SessionState {
         self.under_way.is_some()
     }
 
-    /// Returns the last command that the client called.
-    pub(crate) fn last_command(&self) -> Option<&'static str> {
-        (!self.last.is_empty()).then_some(self.last)
+    /// Returns the last command that the client called, with its subcommand, and the memory of the session's
+    /// transaction and held reply. The command is empty if the client has called none.
+    pub(crate) fn activity(&self) -> (&'static str, ClientMemory) {
+        let transaction = self.transaction.as_ref();
+        let memory = ClientMemory {
+            queued: transaction.filter(|_| self.is_queueing()).map(|transaction| transaction.commands),
+            queue_bytes: transaction.map_or(0, |transaction| transaction.held.bytes()),
+            held_bytes: self.reply_held().map_or(0, |(_, bytes)| bytes),
+            ..ClientMemory::default()
+        };
+        (full_name(self.last, self.last_part), memory)
     }
 
     /// Restricts the client to a few commands (protected mode).

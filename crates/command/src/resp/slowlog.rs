@@ -5,7 +5,7 @@
 //! of its reply. The commands report requests of all protocols.
 
 use super::catalog::{find, lower};
-use super::error::subcommand;
+use super::help::other_subcommand;
 use super::number::integer;
 use crate::config::WORKERS_MAX;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
@@ -49,10 +49,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.out.push(reply::OK);
             Ok(())
         }
-        _ => {
-            subcommand(call.out, "SLOWLOG", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "slowlog", topic),
     }
 }
 
@@ -98,10 +95,7 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             Ok(())
         }
         (b"doctor", 0) => doctor(call),
-        _ => {
-            subcommand(call.out, "LATENCY", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "latency", topic),
     }
 }
 
@@ -291,10 +285,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.out.push(reply::OK);
             Ok(())
         }
-        _ => {
-            subcommand(call.out, "MEMORY", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "memory", topic),
     }
 }
 

@@ -9,7 +9,6 @@ use super::value_reply::{ValueReply, continue_copy};
 use crate::lookup::large::LargeSet;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::state::Answers;
 use crate::resp::typed;
 use crate::resp::value_reply;
 use crate::visit::clock::Moment;
@@ -538,7 +537,7 @@ fn finish_set(
 
 /// Replies with a range of a large value. The range is pinned and sent directly from the store, without a copy.
 fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
-    if call.session.answers != Answers::All {
+    if !call.session.answers.wants_reply() {
         call.count_read(true);
         return Ok(());
     }

@@ -80,7 +80,7 @@ pub fn page() -> String {
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "acl",
-        "no selectors, no `HELP`, and no rules on a first argument (`+select|0`); a user's command rules are \
+        "no selectors, and no rules on a first argument (`+select|0`); a user's command rules are \
          listed in the order in which they were given; the numbers of users, passwords and rules are limited; \
          `ns=NAME` and `allns` limit a user to namespaces",
     ),
@@ -89,9 +89,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("cas.set", "not in Redis; see below"),
     (
         "client",
-        "only `ID`, `GETNAME`, `SETNAME`, `SETINFO`, `INFO`, `LIST`, `KILL`, `PAUSE`, `UNPAUSE`, `REPLY`, \
-         `NO-EVICT`, `NO-TOUCH`, `UNBLOCK` and `GETREDIR`; covers Redis clients only; names have at most 64 bytes; \
-         `CLIENT` is executed during a `PAUSE`",
+        "no `CACHING`, `TRACKING` and `TRACKINGINFO`; covers Redis clients only; names have at most 64 bytes; \
+         `CLIENT` is executed during a `PAUSE`; `cmd`, `idle` and the sizes of buffers of other clients are at most \
+         two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect after it",
     ),
     ("command", "only `COUNT`, `LIST`, `INFO` and `DOCS`; returns no tips, key specifications or subcommands"),
     (
@@ -144,23 +144,26 @@ const DIFFERENT: &[(&str, &str)] = &[
         "latency",
         "`EXPLAIN` returns p50, p99, p999 and the maximum of waiting, execution and sending; `HISTOGRAM` is by \
          kind of request, as in the metrics; `LATEST`, `HISTORY` and `RESET` know one event, `command`: the \
-         requests of `SLOWLOG`; `DOCTOR`",
+         requests of `SLOWLOG`; no `GRAPH`",
     ),
     ("lease.get", "not in Redis; see below"),
     ("lease.set", "not in Redis; see below"),
     ("lease.stale", "not in Redis; see below"),
-    ("memory", "only `USAGE` (includes the slot in the index), `STATS`, `DOCTOR` and `PURGE`"),
+    ("memory", "no `MALLOC-STATS`; `USAGE` includes the slot in the index"),
     (
         "monitor",
         "shows commands of Redis clients only, with times in milliseconds; omits commands that contain secrets; at \
          most 64 monitors",
     ),
     ("multi", "queues at most 64 MiB per connection, within `limits.client_memory`"),
-    ("object", "only `ENCODING`, `IDLETIME` and `REFCOUNT`"),
+    (
+        "object",
+        "`FREQ` counts up to 7 reads, and is greater for the hot keys of the last minute; `IDLETIME` records the \
+         accesses to a key from its first call for the key on: before, it is the age of the key's segment",
+    ),
     ("pexpire", "times to live above 24 days are exact to the second"),
     ("pexpireat", "expiry times more than 24 days ahead are exact to the second"),
     ("psetex", "times to live above 24 days are exact to the second"),
-    ("pubsub", "no `HELP`"),
     ("rec.add", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.append", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.del", "not in Redis; see `docs/protocol/records.md`"),
@@ -186,7 +189,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("set", "also accepts `IFEQ value`"),
     (
         "slowlog",
-        "only `GET`, `LEN` and `RESET`; covers requests of all protocols, the last 64 per worker; the last \
+        "covers requests of all protocols, the last 64 per worker; the last \
          argument of an entry gives the times of waiting, execution and sending; the arguments before it are cut \
          to 48 bytes in all",
     ),

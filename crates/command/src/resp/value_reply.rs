@@ -8,7 +8,6 @@ use crate::lookup::values::pin_or_room;
 use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::error::ErrorReply;
 use crate::resp::session::SessionState;
-use crate::resp::state::Answers;
 use crate::resp::state::copying::Copying;
 use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::typed;
@@ -65,7 +64,7 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
             reply::null(call.out, call.session.version);
             return Ok(None);
         }
-        _ if call.session.answers != Answers::All => replied.tail = b"",
+        _ if !call.session.answers.wants_reply() => replied.tail = b"",
         Value::Bytes(bytes) => {
             replied.pinned = if call.copies || call.collects_replies || call.guard.locks().is_attached() {
                 call.room(bytes.len()).map(|()| None)?

@@ -4,14 +4,16 @@
 use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
-use crate::session::{Phase, SessionPlace, Table};
+use crate::session::{Phase, Session, SessionPlace, Table};
 use crate::worker::core::Core;
 use crate::worker::flash_waiters;
 use crate::worker::handover;
 use crate::worker::hold;
 use crate::worker::output;
 use crate::worker::state::Pinners;
+use command::clients::client_info::ClientMemory;
 use command::visit::clock::Ticks;
+use command::visit::out::OutBuffer;
 use io::Backend;
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -102,6 +104,20 @@ fn copy_out<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     true
 }
 
+/// Returns `memory` with the memory of the session's buffers.
+fn memory_of<S>(session: &Session<S>, memory: ClientMemory) -> ClientMemory {
+    let (input, out) = (session.input.as_ref(), session.out.as_deref());
+    let query_bytes = input.map_or(0, Input::len);
+    ClientMemory {
+        query_bytes,
+        query_free_bytes: input.map_or(0, Input::capacity) - query_bytes,
+        reply_bytes: out.map_or(0, OutBuffer::unsent),
+        reply_capacity: out.map_or(0, OutBuffer::capacity),
+        is_sending: session.blocked,
+        ..memory
+    }
+}
+
 /// Checks the next `count` slots of the table for timeouts.
 fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let live = &core.ctx.shared.live;
@@ -118,8 +134,11 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let held_ns = core.now_ns.saturating_sub(session.held_ns);
         let received_secs = core.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
         core.ctx.connection_table().update(core.sweep_at as u32, received_secs, session.state.watches());
-        if let Some(command) = session.state.last_command() {
-            core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| client_info.command = command);
+        if let Some((command, memory)) = session.state.activity() {
+            let memory = memory_of(session, memory);
+            core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| {
+                (client_info.command, client_info.memory) = (command, memory);
+            });
         }
         let counters = core.ctx.counters();
         let end = match session.phase {

@@ -14,7 +14,6 @@ use crate::resp::aside;
 use crate::resp::clients;
 mod client_user;
 mod rights;
-mod subcommands;
 mod users;
 
 pub(in crate::resp) use client_user::ClientUser;
@@ -23,7 +22,8 @@ pub(in crate::resp) use rights::name_of;
 pub use users::{FileError, User, Users};
 
 use super::catalog::{CommandSpec, Flag, find, lower};
-use super::error::{ErrorReply, Line, shown, unknown_part};
+use super::error::{ErrorReply, Line, shown};
+use super::help::other_subcommand;
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::resp::call::{Call, Interrupt, Run};
@@ -269,10 +269,7 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             disconnect_after_change(call, &before)
         }
         (b"save", 0) => file_done(call, Users::save),
-        _ => {
-            unknown_part(call.out, "ACL", topic);
-            Ok(())
-        }
+        _ => other_subcommand(call, "acl", topic),
     }
 }
 
@@ -392,7 +389,7 @@ fn reply_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {
         return Ok(());
     };
     let names = numbers().filter(|(_, _, categories)| categories.contains(&known));
-    reply_texts(call, names.map(|(_, name, _)| name.into_bytes()).collect())
+    reply_texts(call, names.map(|(_, name, _)| name.as_bytes().to_vec()).collect())
 }
 
 fn reply_password(call: &mut Call<'_, '_>, bits: Option<&[u8]>) -> Run {

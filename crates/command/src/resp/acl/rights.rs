@@ -9,8 +9,8 @@
 //! also stored as text, because `ACL` lists them in that form.
 
 use super::super::catalog::{COMMANDS, CommandSpec, find};
+use super::super::subcommands::{SUBCOMMANDS, find_subcommand};
 use super::super::support::absent_of;
-use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
@@ -73,30 +73,21 @@ impl Bits {
 }
 
 /// Returns every command and subcommand with its number and its categories. A subcommand has the form `config|get`.
-pub(super) fn numbers() -> impl Iterator<Item = (usize, String, &'static [&'static str])> {
-    let commands = COMMANDS.iter().map(|entry| (entry.name.to_owned(), entry.categories));
-    let parts = SUBCOMMANDS.iter().map(|(command, part, categories)| (format!("{command}|{part}"), *categories));
+pub(super) fn numbers() -> impl Iterator<Item = (usize, &'static str, &'static [&'static str])> {
+    let commands = COMMANDS.iter().map(|entry| (entry.name, entry.categories));
+    let parts = SUBCOMMANDS.iter().map(|part| (part.name, part.categories));
     commands.chain(parts).enumerate().map(|(number, (name, categories))| (number, name, categories))
 }
 
 /// Returns the number of a request's subcommand if it has one, otherwise the number of its command.
 pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
-    let part = first.filter(|_| entry.keys.0 != 1).and_then(|first| {
-        let is = |(command, part, _): &(&str, &str, _)| {
-            *command == entry.name && first.eq_ignore_ascii_case(part.as_bytes())
-        };
-        SUBCOMMANDS.iter().position(is)
-    });
-    let own = || COMMANDS.iter().position(|command| command.name == entry.name).expect("every command is in the table");
-    part.map_or_else(own, |part| COMMANDS.len() + part)
+    let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
+    part.map_or(entry.number, |(place, _)| COMMANDS.len() + place)
 }
 
 /// Returns the name of the command or subcommand with this number, for error replies and the log.
-pub(in crate::resp) fn name_of(number: usize) -> String {
-    match number.checked_sub(COMMANDS.len()).map(|part| SUBCOMMANDS[part]) {
-        Some((command, part, _)) => format!("{command}|{part}"),
-        None => COMMANDS[number].name.to_owned(),
-    }
+pub(in crate::resp) fn name_of(number: usize) -> &'static str {
+    number.checked_sub(COMMANDS.len()).map_or_else(|| COMMANDS[number].name, |place| SUBCOMMANDS[place].name)
 }
 
 /// A pattern of keys, and the kinds of access that it allows.

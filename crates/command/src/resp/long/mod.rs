@@ -165,7 +165,7 @@ pub(super) fn refuse(
 /// Ends a long request whose reply is in the output: counts the request, and sends it to the monitoring clients.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
-    call.remove_unwanted_reply(mark, answers);
+    call.remove_unwanted_reply(mark, answers, Some(entry));
     if call.ctx.push.watch.watched.has_monitors() {
         // Monitors see only the command's name, because the arguments were already consumed.
         pubsub::send_to_monitors(call, entry.name.as_bytes(), std::iter::empty());

@@ -7,12 +7,22 @@ pub(super) mod long;
 pub mod transaction;
 pub(super) mod walk;
 
-/// The requests that a client wants replies to.
+/// The requests that a client wants replies to (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::resp) enum Answers {
     #[default]
     All,
-    /// The client wants replies to all requests except the next.
+    /// The client wants replies to all requests except the current one, or except the next one if none is in
+    /// execution.
     SkipNext,
+    /// As [`Answers::SkipNext`], set by the current request, for the request after it.
+    SkipAfter,
     None,
+}
+
+impl Answers {
+    /// Returns true if the client wants the reply to the current request.
+    pub(in crate::resp) fn wants_reply(self) -> bool {
+        matches!(self, Self::All | Self::SkipAfter)
+    }
 }

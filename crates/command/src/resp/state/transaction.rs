@@ -83,6 +83,8 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) is_aborted: bool,
     /// True for a single-command transaction, whose reply is not wrapped in an array. False for `MULTI` ... `EXEC`.
     pub(in crate::resp) is_single_command: bool,
+    /// True if a queued request waits while writes are paused.
+    pub(in crate::resp) has_writes: bool,
     /// True for a single-command transaction that changes nothing.
     pub(in crate::resp) only_reads: bool,
     /// True if the transaction's replies exceeded the limit and were discarded.
@@ -128,6 +130,7 @@ impl Transaction {
             stage: Stage::Watching,
             is_aborted: false,
             is_single_command: false,
+            has_writes: false,
             only_reads: false,
             replies_dropped: false,
             kind: KIND,
@@ -157,7 +160,7 @@ impl Transaction {
         self.stage = Stage::Watching;
         (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
         (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Position::default());
-        (self.kind, self.answers, self.namespaces) = (KIND, Answers::All, 0);
+        (self.kind, self.answers, self.namespaces, self.has_writes) = (KIND, Answers::All, 0, false);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();
