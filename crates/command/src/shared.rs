@@ -189,6 +189,11 @@ impl Shared {
         self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
     }
 
+    /// Returns the estimated number of recent requests of a key; 0 if it is not a hot key.
+    pub(crate) fn hot_requests(&self, key: (Namespace, &[u8])) -> u64 {
+        self.minutes.requests(key, self.workers.iter().map(|worker| &worker.hot_keys))
+    }
+
     /// Records that a worker's connection has queued messages, and wakes the worker. Only threads that are not workers
     /// may call this function.
     pub(crate) fn mark_messages(&self, worker: usize, connection: u32) {

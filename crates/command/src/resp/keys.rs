@@ -2,15 +2,18 @@
 
 use super::catalog::lower;
 use super::error::ErrorReply;
+use super::help::other_subcommand;
+use super::info::policy;
 use super::typed::{live, type_name};
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::notify::KeyEvent;
-use crate::resp::call::{Call, Run};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::typed;
 use crate::visit::progress::SessionWait;
+use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use record::Kind;
-use segment::{Delete, DeleteOutcome, Namespace, Value};
+use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError, Value};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
@@ -66,32 +69,67 @@ pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Executes `OBJECT`: replies with a property of a stored value, such as its encoding.
+/// Executes `OBJECT ENCODING | IDLETIME | FREQ | REFCOUNT`. As in Redis, the eviction policy determines which of
+/// `IDLETIME` and `FREQ` is available.
 pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
-    let (Some(bytes), 0) = (args.next(), args.len()) else {
-        super::error::subcommand(call.out, "OBJECT", topic);
-        return Ok(());
-    };
+    let Some(bytes) = args.next() else { return other_subcommand(call, "object", topic) };
     let key = call.key(bytes);
-    let now = call.ctx.now;
     let Some(item) = live(call.guard.items().peek(&key), call.ctx.view()) else {
         reply::null(call.out, call.session.version);
         return Ok(());
     };
+    let is_lfu = policy(&call.ctx.shared).ends_with("lfu");
     match &lower(topic)[..] {
         b"encoding" => reply::bulk(call.out, encoding(item.value)),
-        b"idletime" => reply::int(call.out, (now.ms_since(item.last_access) / 1000) as i64),
         b"refcount" => reply::int(call.out, 1),
-        b"freq" => reply::error(
-            call.out,
-            b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
-              switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ),
-        _ => super::error::subcommand(call.out, "OBJECT", topic),
+        b"idletime" if is_lfu => reply::error(call.out, IDLE_TIME_UNKNOWN),
+        b"idletime" => {
+            let last_access = if item.stale { item.last_access } else { last_access(call, &key, item.last_access)? };
+            let idle_secs = call.ctx.now.ms_since(last_access) / 1000;
+            call.int(idle_secs as i64);
+        }
+        b"freq" if is_lfu => {
+            let frequency = frequency(call, &key);
+            call.int(frequency);
+        }
+        b"freq" => reply::error(call.out, FREQUENCY_UNKNOWN),
+        _ => return other_subcommand(call, "object", topic),
     }
     Ok(())
 }
+
+const IDLE_TIME_UNKNOWN: &[u8] = b"ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+    when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+const FREQUENCY_UNKNOWN: &[u8] = b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+    note that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+
+/// Returns the instant of the last access to a key. From the first call for a key on, each access to its value is
+/// recorded. `known` is the last access that is known before this call. The key's item is not stale, because this call
+/// would then acquire the right to refill it.
+fn last_access(call: &mut Call<'_, '_>, key: &Key<'_>, known: UnixMillis) -> Result<UnixMillis, Interrupt> {
+    let fetch = Fetch { want_access: true, no_bump: true, ..Fetch::default() };
+    match call.guard.items_mut().fetch(key, &fetch) {
+        Ok(fetched) => Ok(fetched.map_or(known, |fetched| fetched.item.last_access)),
+        // The record of accesses makes the item longer. If there is no room, the accesses stay unrecorded.
+        Err(OpError::OutOfMemory | OpError::TooLarge) => Ok(known),
+        Err(OpError::Parked) => Err(SessionWait::Parked.into()),
+    }
+}
+
+/// Returns the access frequency of a key, from 0 to 255, on a logarithmic scale: the number of reads that the store has
+/// counted, or more if the key is one of the hot keys of this minute or the last one.
+fn frequency(call: &Call<'_, '_>, key: &Key<'_>) -> i64 {
+    let reads = call.guard.items().reads(key).unwrap_or(0);
+    let requests = call.ctx.shared.hot_requests((call.session.namespace, key.bytes()));
+    let hot = requests.checked_ilog2().map_or(0, |log| FREQUENCY_COLD + STEP_OF_FREQUENCY * u64::from(log));
+    hot.max(reads).min(255) as i64
+}
+
+/// The maximum frequency of a key that is not hot.
+const FREQUENCY_COLD: u64 = 7;
+/// The increase of the frequency of a hot key when the number of its requests doubles.
+const STEP_OF_FREQUENCY: u64 = 8;
 
 /// Returns Redis's name of a value's encoding. It distinguishes numbers, strings of up to 44 bytes, longer strings, and
 /// types of records.

@@ -154,6 +154,11 @@ impl<'g, 'l> Items<'g, 'l> {
         Some(seen.item(self.guard.store))
     }
 
+    /// Returns the number of reads that the index has counted for the key's item, at most 7. Does not count an access.
+    pub fn reads(self, key: &Key<'_>) -> Option<u64> {
+        self.find_live(key).map(|seen| seen.slot.freq())
+    }
+
     /// Prefetches a key that is about to be changed: the key's two index buckets and stripe lock, and the other words
     /// that a change writes.
     #[inline]

@@ -1,9 +1,15 @@
-//! Tests of commands whose first argument is a subcommand: their errors and `HELP`, beside Debian's Redis.
+//! Tests of commands whose first argument is a subcommand: their errors and `HELP`, and `OBJECT` under each eviction
+//! policy, beside Debian's Redis.
 
-use crate::common::redis::{Redis, Replies, both, resp};
+use crate::common;
+use crate::common::redis::{Redis, Replies, both, request, resp};
 use crate::common::start;
+use crate::sim::World;
+use command::clients::endpoint::Protocol;
 use command::resp::subcommands::{SUBCOMMANDS, Subcommand};
 use gannet_server::start::ServerConfig;
+use io::sim::{Faults, SimClient};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Returns the containers.
 fn containers() -> Vec<&'static str> {
@@ -74,4 +80,106 @@ fn help_lists_every_supported_subcommand_in_the_form_of_redis() {
     // Redis has it and this server does not: the error is not that of an old server.
     assert_eq!(ours.text("CLIENT TRACKING ON"), "-ERR command 'CLIENT|TRACKING' is not supported by this server");
     running.stop();
+}
+
+#[test]
+fn object_depends_on_the_eviction_policy_as_in_redis() {
+    for (evict, policy) in [(true, "allkeys-lfu"), (false, "noeviction")] {
+        let (redis, running) = (Redis::start(), start(ServerConfig { evict, ..both() }));
+        let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+        assert_eq!(theirs.text(&format!("CONFIG SET maxmemory-policy {policy}")), "+OK");
+        assert!(ours.text("CONFIG GET maxmemory-policy").ends_with(policy));
+        for line in [
+            "SET k v",
+            "OBJECT FREQ k",
+            "OBJECT IDLETIME k",
+            "OBJECT FREQ none",
+            "OBJECT IDLETIME none",
+            "OBJECT REFCOUNT k",
+        ] {
+            let (ours, theirs) = (ours.text(line), theirs.text(line));
+            let are_numbers = ours.starts_with(':') && theirs.starts_with(':');
+            assert!(ours == theirs || are_numbers, "{line} with {policy}: {ours} {theirs}");
+        }
+        running.stop();
+    }
+}
+
+/// `redis-cli --hotkeys` lists the keys with the greatest frequencies.
+#[test]
+fn frequency_of_a_key_rises_with_its_reads() {
+    let running = start(both());
+    let mut client = resp(&running);
+    client.text("MSET cold 1 warm 1 hot 1");
+    let frequency = |client: &mut Replies, key: &str| {
+        let reply = client.text(&format!("OBJECT FREQ {key}"));
+        reply.strip_prefix(':').and_then(|number| number.parse::<u32>().ok()).expect("a number")
+    };
+    (0..3).for_each(|_| drop(client.text("GET warm")));
+    for _ in 0..40 {
+        client.client.send(&request(&[b"GET", b"hot"]).repeat(100));
+        (0..100).for_each(|_| drop(client.next()));
+    }
+    let [cold, warm, hot] = ["cold", "warm", "hot"].map(|key| frequency(&mut client, key));
+    assert!(cold < warm && warm + 20 < hot && hot < 255, "{cold} {warm} {hot}");
+    assert_eq!(frequency(&mut client, "hot"), hot, "a query is not a read");
+    running.stop();
+}
+
+/// A server with a simulated clock, and its client.
+struct Clocked {
+    world: World,
+    client: SimClient,
+}
+
+impl Clocked {
+    fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.client.send(&request(&words));
+        for _ in 0..1000 {
+            self.world.guard();
+            let reply = self.client.take(usize::MAX);
+            if !reply.is_empty() {
+                return String::from_utf8(reply).expect("text").trim_end().to_owned();
+            }
+        }
+        panic!("{line}: no reply");
+    }
+
+    fn wait_secs(&mut self, secs: u64) {
+        self.world.clock_ns.fetch_add(secs * 1_000_000_000, Relaxed);
+        self.world.guard();
+    }
+}
+
+#[test]
+fn idle_time_is_lowered_by_reads_and_not_by_queries() {
+    let world = World::new(1, Faults::NONE, ServerConfig { evict: false, ..common::config() });
+    let client = world.connect(Protocol::Resp);
+    let mut server = Clocked { world, client };
+    for (store, read) in [
+        ("SET k value", "GET k"),
+        ("SET k 12", "GET k"),
+        ("SET k value", "TOUCH k"),
+        ("SET k value", "STRLEN k"),
+        ("HSET k f v", "HGET k f"),
+    ] {
+        server.ask("DEL k");
+        server.ask(store);
+        let idle = |server: &mut Clocked, secs: std::ops::RangeInclusive<u64>| {
+            let reply = server.ask("OBJECT IDLETIME k");
+            let idle_secs: u64 = reply[1..].parse().expect("a number");
+            assert!(secs.contains(&idle_secs), "{store}, {read}: {idle_secs}, not {secs:?}");
+        };
+        server.wait_secs(10);
+        idle(&mut server, 10..=1000);
+        server.wait_secs(10);
+        idle(&mut server, 20..=1000);
+        server.ask(read);
+        idle(&mut server, 0..=1);
+        server.wait_secs(5);
+        idle(&mut server, 5..=6);
+        server.ask(read);
+        idle(&mut server, 0..=1);
+    }
 }

@@ -275,6 +275,17 @@ impl Minutes {
         history.minutes.push_back(Minute { began, lists });
     }
 
+    /// Returns the estimated number of requests of a key in the current minute and the last complete one. Returns 0 if
+    /// the key is not among the keys with the most requests of either.
+    pub fn requests<'h>(&self, key: (Namespace, &[u8]), all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) -> u64 {
+        let hash = self.hash(key);
+        let history = self.history();
+        let keys = history.minutes.back().map_or(&[][..], |minute| &minute.lists[HotKeyList::Keys as usize]);
+        let last = keys.iter().find(|leader| leader.hash == hash).map_or(0, |leader| leader.amount);
+        let current = all_hot_keys.into_iter().map(|hot_keys| hot_keys.sketch().keys.leaders.amount(hash));
+        last + SAMPLED_ONE_IN * current.sum::<u64>()
+    }
+
     /// Returns the lists over the last `minutes` complete minutes and the current minute. Each list has at most `count`
     /// names.
     pub fn read<'h>(

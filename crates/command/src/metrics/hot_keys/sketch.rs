@@ -110,6 +110,11 @@ impl Leaders {
         })
     }
 
+    /// Returns the amount of the name with this hash, or 0 if it is not in the list.
+    pub(super) fn amount(&self, hash: u64) -> u64 {
+        self.hashes.iter().position(|known| *known == hash).map_or(0, |place| self.amounts[place])
+    }
+
     /// Returns the smallest amount in the list, or 0 while the list has room for more names.
     pub(super) fn least(&self) -> u64 {
         self.least

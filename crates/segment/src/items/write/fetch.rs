@@ -81,6 +81,7 @@ where
         expire,
         wins: lease == Lease::Won,
         begins: fetch.want_access,
+        is_access: !fetch.no_bump,
         fetched: item.fetched || !fetch.no_bump,
         takes: fetch.want_token,
     };

@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
-use crate::core::lookup::{FoundItem, find_locked, live};
+use crate::core::lookup::{FoundItem, access, find_locked, live};
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Store;
@@ -51,6 +51,8 @@ pub(crate) struct Alter {
     pub(crate) wins: bool,
     /// True to add a META word if the item has none. A right to refill also needs a META word.
     pub(crate) begins: bool,
+    /// True if the change counts as an access: a new META word then begins with the current time.
+    pub(crate) is_access: bool,
     /// The value of the fetched bit in a new META word.
     pub(crate) fetched: bool,
     /// True to make the CAS token exact: from now on, every change of the value changes the token.
@@ -196,5 +198,9 @@ fn altered_meta(guard: &Guard<'_>, seen: &FoundItem<'_>, snap: &Snap, alter: Alt
         return Some(meta | won);
     }
     let fetched = if alter.fetched { META_FETCHED } else { 0 };
-    (alter.wins || alter.begins).then(|| meta_word(guard.store.meta_now(guard.now), won | fetched))
+    (alter.wins || alter.begins).then(|| {
+        let is_access = alter.is_access || alter.wins;
+        let last = if is_access { guard.now } else { access(guard.store, seen.slot, seen.address, None).1 };
+        meta_word(guard.store.meta_now(last), won | fetched)
+    })
 }
