@@ -59,6 +59,8 @@ pub enum Mark {
     Dot,
     /// A cross at each point.
     Cross,
+    /// An empty circle at each point.
+    Ring,
 }
 
 /// A named sequence of points, drawn in one colour.
@@ -281,7 +283,11 @@ impl Frame<'_> {
                     )
                 }
                 mark => {
-                    let (class, radius) = if mark == Mark::Dot { ("dot", 4.5) } else { ("hover", 5.0) };
+                    let (class, radius) = match mark {
+                        Mark::Dot => ("dot", 4.5),
+                        Mark::Ring => ("ring", 4.5),
+                        _ => ("hover", 5.0),
+                    };
                     write!(
                         out,
                         "<circle class=\"{class} {colour}\" cx=\"{across:.1}\" cy=\"{down:.1}\" r=\"{radius}\">\
@@ -325,6 +331,7 @@ impl Chart {
                     Mark::Dashed => "&#9477;",
                     Mark::Dot => "&#9679;",
                     Mark::Cross => "&#10005;",
+                    Mark::Ring => "&#9675;",
                 };
                 let _ = write!(out, "<span><i class=\"{class}\">{sign}</i> {name}</span>");
             }

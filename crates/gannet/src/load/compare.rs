@@ -39,21 +39,22 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::Failed(faults));
     }
     let mut results: Vec<RunResult> = read.into_iter().flatten().collect();
-    tell_apart(&mut results, matches.get_many::<String>("RESULT").into_iter().flatten());
+    name_by_file(&mut results, matches.get_many::<String>("RESULT").into_iter().flatten());
     if let Some(path) = matches.get_one::<String>("report") {
         write(Path::new(path), &compare::html(&results))?;
     }
     print(&compare::text(&results))
 }
 
-/// Makes names unique: if several results have the same name, adds the name of its file to each of them.
-fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
-    let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
-    for ((result, path), name) in results.iter_mut().zip(paths).zip(&names) {
-        if names.iter().filter(|known| *known == name).count() > 1 {
-            let stem = Path::new(path).file_stem().unwrap_or_default();
-            result.name = format!("{} ({name})", stem.to_string_lossy());
-        }
+/// Names each result by its file, and by the file's path if two files have the same name. The name of the run follows.
+fn name_by_file<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
+    let paths: Vec<&Path> = paths.map(Path::new).collect();
+    let file = |path: &Path| path.file_name().unwrap_or_default().to_os_string();
+    for (result, path) in results.iter_mut().zip(&paths) {
+        let is_unique = paths.iter().filter(|other| file(other) == file(path)).count() == 1;
+        let named = if is_unique { file(path).to_string_lossy().into_owned() } else { path.display().to_string() };
+        let has_own_name = result.name.is_empty() || path.file_stem().is_some_and(|stem| *stem == *result.name);
+        result.name = if has_own_name { named } else { format!("{named}: {}", result.name) };
     }
 }
 

@@ -9,7 +9,7 @@ use load::agents::{AgentRequests, Fleet};
 use load::dialect::aerospike::Intervals;
 use load::engine::{Config, Control, Error, Load, LoadStream};
 use load::report::{html, terminal};
-use load::result::{RunResult, Target, Tls, csv, hdr, metrics};
+use load::result::{RunResult, SearchResult, Target, Tls, csv, hdr, metrics};
 use load::session::admin::Admin;
 use load::session::{self, Job, Mode, RunControl, View};
 use load::timeline::host::Host;
@@ -318,7 +318,9 @@ pub fn ended(result: &RunResult) -> Result<(), Failure> {
         .map(|assertion| format!("assertion violated: {}; actual value {}", assertion.condition, assertion.value))
         .collect();
     if !broken.is_empty() {
-        return Err(Failure::Code(BROKEN, broken));
+        let is_bound = result.search.as_ref().is_some_and(SearchResult::is_generator_limited);
+        // The rate may be higher than the lower bound, so that a broken assertion about it says nothing of the server.
+        return Err(Failure::Code(if is_bound { GENERATOR_LIMITED } else { BROKEN }, broken));
     }
     if result.is_broken {
         return Err(Failure::Code(BROKEN, vec![result.verdict.headline.clone()]));

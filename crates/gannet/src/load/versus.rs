@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
-use load::report::versus::{ROUNDS_MAX, VersusRound, html, text};
+use load::report::terminal::summary;
+use load::report::versus::{ROUNDS_MAX, VersusRound, html, no_verdict, text};
 use load::session::{Mode, RunControl};
 use load::timeline::process::cpu_ns;
 
 use super::args;
 use super::ask::ask;
 use super::compare::write;
-use super::run::one;
-use super::started::{StartedServer, listens};
+use super::run::{GENERATOR_LIMITED, PARTIAL, one};
+use super::started::{StartedServer, listens, with_free_ports};
 use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
@@ -34,8 +35,10 @@ pub fn command() -> Command {
         )
         .arg(value("rounds", "N").default_value("7").help("Number of rounds, with one run of each server"));
     args::add(command).after_help(
-        "Example:\n  gannet load versus --a 'memcached -p 11300' --b 'gannet serve --memcached 127.0.0.1:11300' \
-         \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
+        "A `gannet serve` without --admin gets a free admin port, so that it runs beside another server.\nExit codes: \
+         as for gannet load; 3 also if the generator was the bottleneck on both sides, so that there is no \
+         verdict.\n\nExample:\n  gannet load versus --a 'memcached -u daemon -p 11300' \\\n    --b 'gannet serve \
+         --memcached 127.0.0.1:11300' \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
     )
 }
 
@@ -57,7 +60,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let run_control = Arc::new(RunControl::default());
     stop::run_control(&run_control)?;
-    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let mut sides = Sides::default();
     for round in 0..rounds {
         // The order alternates from round to round, so that no side always runs second, on a warmer machine.
         let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
@@ -67,23 +70,66 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             }
             screen.line(&format!("round {} of {rounds}: {side}", round + 1));
             let measured = self::round(matches, command(side), &run_control, &mut screen)?;
-            if side == "a" {
-                a.push(measured)
-            } else {
-                b.push(measured)
-            };
+            sides.add(side, round, measured);
         }
     }
-    let whole = a.len().min(b.len());
-    a.truncate(whole);
-    b.truncate(whole);
-    if whole == 0 {
-        return Err(Failure::Failed(vec!["the command was stopped before the end of the first round".to_owned()]));
+    sides.report(matches.get_one::<String>("report"), [command("a"), command("b")], rounds)
+}
+
+/// The rounds of both sides.
+#[derive(Default)]
+struct Sides {
+    a: Vec<VersusRound>,
+    b: Vec<VersusRound>,
+    /// The measurements of a round that was stopped, each with its name.
+    stopped: Vec<(String, VersusRound)>,
+}
+
+impl Sides {
+    fn add(&mut self, side: &str, round: u32, measured: VersusRound) {
+        if measured.result.is_stopped() {
+            self.stopped.push((format!("round {}, {side}", round + 1), measured));
+        } else if side == "a" {
+            self.a.push(measured);
+        } else {
+            self.b.push(measured);
+        }
     }
-    if let Some(path) = matches.get_one::<String>("report") {
-        write(Path::new(path), &html(&a, &b, [command("a"), command("b")]))?;
+
+    /// Moves the last measurement of a side to those of the stopped round, if the other side has none for it.
+    fn split(&mut self) {
+        let whole = self.a.len().min(self.b.len());
+        for (side, measured) in [("a", self.a.split_off(whole)), ("b", self.b.split_off(whole))] {
+            let named = measured.into_iter().map(|measured| (format!("round {}, {side}", whole + 1), measured));
+            self.stopped.splice(0..0, named);
+        }
     }
-    print(&text(&a, &b))
+
+    /// Prints and writes the comparison, or what a stopped one has measured.
+    fn report(mut self, path: Option<&String>, commands: [&str; 2], rounds: u32) -> Result<(), Failure> {
+        self.split();
+        let whole = self.a.len();
+        let page = match self.stopped.first() {
+            Some((_, measured)) if whole == 0 => load::report::html(&measured.result),
+            _ => html(&self.a, &self.b, commands),
+        };
+        if let Some(path) = path {
+            write(Path::new(path), &page)?;
+        }
+        let mut shown = if whole > 0 { text(&self.a, &self.b) } else { String::new() };
+        for (name, measured) in &self.stopped {
+            shown += &format!("\n{name}, before the stop:\n{}", summary(&measured.result));
+        }
+        print(&shown)?;
+        if (whole as u64) < u64::from(rounds) {
+            let line = format!("PARTIAL: the comparison was stopped after {whole} of {rounds} rounds");
+            return Err(Failure::Code(PARTIAL, vec![line]));
+        }
+        match no_verdict(&self.a, &self.b) {
+            Some(why) => Err(Failure::Code(GENERATOR_LIMITED, vec![format!("no verdict: {why}")])),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Starts the server, runs one session and ends the server.
@@ -99,7 +145,9 @@ fn round(
         let line = format!("another server listens on {target}; end it, or pass another --target");
         return Err(Failure::Failed(vec![line]));
     }
-    let mut server = StartedServer::start(command, &target)?;
+    // A server whose statistics the user reads at an address must have its own admin port.
+    let command = if matches.contains_id("server-admin") { command.to_owned() } else { with_free_ports(command) };
+    let mut server = StartedServer::start(&command, &target)?;
     let before = cpu_ns(server.pid());
     let result = one(matches, asked, run_control, screen, None)?;
     let used = cpu_ns(server.pid()).zip(before).map(|(after, before)| after.saturating_sub(before));
@@ -110,4 +158,37 @@ fn round(
     // count. So the CPU time per request is only known for a run without both.
     let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
     Ok(VersusRound { result, server_cpu_ns: per_request.filter(|_| is_plain) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::result::RunResult;
+
+    #[test]
+    fn stopped_comparison_keeps_whole_rounds_and_the_measurements_of_the_last_one() {
+        let measured = |partial: Option<&str>| VersusRound {
+            result: RunResult { partial: partial.map(str::to_owned), ..RunResult::default() },
+            server_cpu_ns: None,
+        };
+        let stopped = measured(Some("the search was stopped before its end"));
+        let mut sides = Sides::default();
+        for (side, round, measured) in [
+            ("a", 0, measured(None)),
+            ("b", 0, measured(Some("100 trials were used up before the answer was confirmed"))),
+            ("b", 1, measured(None)),
+            ("a", 1, stopped),
+        ] {
+            sides.add(side, round, measured);
+        }
+        sides.split();
+        let names: Vec<&str> = sides.stopped.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((sides.a.len(), sides.b.len(), names), (1, 1, vec!["round 2, b", "round 2, a"]));
+        match sides.report(None, ["x", "y"], 7) {
+            Err(Failure::Code(code, lines)) => {
+                assert!(code == PARTIAL && lines[0].contains("after 1 of 7"), "{lines:?}")
+            }
+            _ => panic!("a stopped comparison is partial"),
+        }
+    }
 }

@@ -148,8 +148,8 @@ fn results_are_compared_and_priced() {
     let page = folder.file("both.html");
     let (code, out, err) = run(&["load", "compare", &both[0], &both[1], "--report", &page]);
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("before") && out.contains("after") && out.contains("p999, response"), "{out}");
-    assert!(folder.text("both.html").contains("before against after"));
+    assert!(out.contains("a.json: before") && out.contains("b.json: after") && out.contains("p999, response"), "{out}");
+    assert!(folder.text("both.html").contains("a.json: before against b.json: after"));
     let (code, _, err) = run(&["load", "compare", &both[0], "/no/such.json"]);
     assert!(code == 1 && err.contains("/no/such.json"), "{err}");
     let prices = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/prices");
@@ -267,8 +267,9 @@ fn two_servers_are_run_in_turn_and_their_ratios_given() {
     let short =
         ["--duration", "300ms", "--warm-up", "100ms", "--keys", "100", "--no-prefill", "--quiet", "--report", &page];
     let (code, out, err) = run(&[&args[..], &short[..]].concat());
-    assert_eq!(code, 0, "{err}");
-    assert!(out.contains("replies per second") && out.contains("server CPU per request"), "{out}");
+    assert!([0, LIMITED].contains(&code), "{code}: {err}");
+    let is_verdict = out.contains("replies per second") && out.contains("server CPU per request");
+    assert!(is_verdict || code == LIMITED && out.starts_with("no verdict: "), "{out}");
     assert!(folder.text("v.html").contains("2 rounds of both sides, alternating"));
     assert!(std::net::TcpStream::connect(&target).is_err(), "no server is left");
     let (code, _, err) = run(&[&args[..3], &["exit 3", "--b", &serve, "--target", &target, "--closed"]].concat());
@@ -278,7 +279,10 @@ fn two_servers_are_run_in_turn_and_their_ratios_given() {
 #[test]
 fn the_self_test_shows_rate_and_timer_error() {
     let (code, out, err) = run(&["load", "self-test", "--part", "100ms"]);
-    assert!(code == 0 && out.contains("timer error at ") && out.contains("requests/s"), "{out}{err}");
+    assert!(
+        [0, LIMITED].contains(&code) && out.contains("timer error at ") && out.contains("requests/s"),
+        "{out}{err}"
+    );
     let (code, _, err) = run(&["load", "self-test", "--part", "5"]);
     assert!(code == 2 && err.contains("--part") && err.contains("as in 60s"), "{err}");
 }

@@ -113,6 +113,7 @@ fn prove_verdict(name: &str, before: &str, changed: &str, verdict: &str) {
     }
     let (code, out, err) = prove(&tree, target, changed, &more);
     assert!(out.contains("seed 5") && err.contains("round 5, changed"), "{out} {err}");
+    assert!(err.starts_with("expected time: ") && err.contains("(1 change, 5 rounds, 2 measurements of 1 s"), "{err}");
     let (page, json) = (std::fs::read_to_string(&report).unwrap(), std::fs::read_to_string(&json).unwrap());
     assert!(page.contains("<h1>") && !page.contains("<script") && json.contains("\"p999_ns\""));
     // On a crowded machine the generator may be late and report that. Then there is no verdict, and the change is

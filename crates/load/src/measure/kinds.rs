@@ -37,6 +37,15 @@ impl Fate {
         }
     }
 
+    /// Returns the displayed name for a request that reads or, if `is_read` is false, writes: a write is never a hit.
+    pub const fn name_for(self, is_read: bool) -> &'static str {
+        match (self, is_read) {
+            (Self::Hit, false) => "done",
+            (Self::Miss, false) => "not done",
+            _ => self.name(),
+        }
+    }
+
     /// Returns whether an objective on errors counts this fate.
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Hit | Self::Miss)

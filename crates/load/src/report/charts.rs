@@ -1,6 +1,6 @@
 //! The charts of a result.
 
-use crate::result::{Interval, Latencies, RunResult, Timeline};
+use crate::result::{Interval, Latencies, RunResult, StepResult, Timeline};
 use crate::search::objective::percentile_name;
 use page::svg::{Axis, Chart, Mark, Scale, Series};
 use page::words::{compact, duration, grouped, percent, seconds};
@@ -15,7 +15,7 @@ fn share_name(share: f64) -> String {
 }
 
 fn time_axis() -> Axis {
-    Axis { label: "seconds since the start".to_owned(), scale: Scale::Linear, show: seconds }
+    Axis { label: "since the start".to_owned(), scale: Scale::Linear, show: seconds }
 }
 
 fn latency_axis(label: &str) -> Axis {
@@ -26,26 +26,48 @@ fn rate_axis(scale: Scale) -> Axis {
     Axis { label: "requests per second".to_owned(), scale, show: compact }
 }
 
+/// The verdict on a trial.
+#[derive(Clone, Copy, PartialEq)]
+enum TrialKind {
+    Met,
+    Broken,
+    /// The generator was the bottleneck, so the trial does not describe the service.
+    Limited,
+}
+
+impl TrialKind {
+    const fn of(step: &StepResult) -> Self {
+        match (step.passed, &step.generator_limit) {
+            (true, _) => Self::Met,
+            (false, None) => Self::Broken,
+            (false, Some(_)) => Self::Limited,
+        }
+    }
+}
+
 /// Returns the chart of every trial's rate against the highest percentile that has an objective, with the objective as
 /// a line.
 pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     let search = result.search.as_ref().filter(|search| !search.steps.is_empty())?;
     let share = result.objective_line.map_or(0.999, |line| line.share);
     let name = percentile_name(share);
-    let at = |passed: bool| {
-        let steps = search.steps.iter().filter(|step| step.passed == passed);
+    let at = |kind: TrialKind| {
+        let steps = search.steps.iter().filter(|step| TrialKind::of(step) == kind);
         let point = |latencies: &Latencies| value_at(latencies, share);
         steps.filter_map(|step| Some((step.rate_per_s, point(&step.response)?))).collect()
     };
-    let series = |name: &str, colour, mark, points| Series { name: name.to_owned(), colour, mark, points };
+    let kinds = [
+        (TrialKind::Met, "objectives met", 0, Mark::Dot),
+        (TrialKind::Broken, "objectives broken", 5, Mark::Cross),
+        (TrialKind::Limited, "limited by the generator, not judged", 1, Mark::Ring),
+    ];
+    let series =
+        kinds.map(|(kind, name, colour, mark)| Series { name: name.to_owned(), colour, mark, points: at(kind) });
     Some(Chart {
         title: format!("Rate against {name} of every trial"),
         x: rate_axis(Scale::Linear),
         y: latency_axis(&format!("{name} of the response time")),
-        series: vec![
-            series("objectives met", 0, Mark::Dot, at(true)),
-            series("objectives broken", 5, Mark::Cross, at(false)),
-        ],
+        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
         limit: result
             .objective_line
             .map(|line| (line.limit_ns as f64, format!("{name} at most {}", duration(line.limit_ns as f64)))),
@@ -160,8 +182,17 @@ fn curve_points(latencies: &Latencies) -> Vec<(f64, f64)> {
     steps.map(share).map(|share| (share, histogram.value_at_quantile(share) as f64)).collect()
 }
 
+/// A figure that had the same value during the whole run.
+pub struct FlatFigure {
+    /// The figure's source and name.
+    pub name: String,
+    /// The value with its unit.
+    pub value: String,
+}
+
 /// Returns a small chart for each figure of host, server and generator; figures named `group/name` share one chart.
-pub fn timelines(result: &RunResult) -> Vec<Chart> {
+/// Groups whose figures did not change are returned as values instead of charts.
+pub fn timelines(result: &RunResult) -> (Vec<Chart>, Vec<FlatFigure>) {
     let group = |timeline: &Timeline| {
         let name = timeline.name.split('/').next().unwrap_or_default();
         format!("{}: {name}", timeline.source)
@@ -174,15 +205,33 @@ pub fn timelines(result: &RunResult) -> Vec<Chart> {
             None => groups.push((name, vec![timeline])),
         }
     }
-    groups.into_iter().map(|(name, members)| one_timeline(name, &members)).collect()
+    let (flat, moving): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|(_, members)| members.iter().all(|timeline| constant(timeline).is_some()));
+    let flat = flat.into_iter().flat_map(|(_, members)| members).filter_map(|timeline| {
+        let value = constant(timeline)?;
+        let unit = if timeline.unit == "bytes" { " bytes" } else { "" };
+        let name = format!("{}: {}", timeline.source, timeline.name.replace('/', ", "));
+        Some(FlatFigure { name, value: format!("{}{unit}", shown(&timeline.unit)(value)) })
+    });
+    (moving.into_iter().map(|(name, members)| one_timeline(name, &members)).collect(), flat.collect())
+}
+
+/// Returns the value of a figure that does not change; 0 if it has no points.
+fn constant(timeline: &Timeline) -> Option<f64> {
+    let first = timeline.points.first().map_or(0.0, |point| point.1);
+    timeline.points.iter().all(|point| point.1 == first).then_some(first)
+}
+
+fn shown(unit: &str) -> fn(f64) -> String {
+    if unit == "share" { percent } else { compact }
 }
 
 fn one_timeline(title: String, members: &[&Timeline]) -> Chart {
     let unit = members[0].unit.as_str();
-    let show = if unit == "share" { percent } else { compact };
+    let show = shown(unit);
+    // The titles of rates name their unit.
     let label = match unit {
         "share" => "share of the time",
-        "per_s" => "a second",
         "bytes" => "bytes",
         _ => "",
     };

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{charts, tables};
 use crate::result::RunResult;
+use crate::result::searched::SearchResult;
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
@@ -15,6 +16,8 @@ struct ComparedFigure {
     name: String,
     values: Vec<Option<f64>>,
     show: fn(f64) -> String,
+    /// True for each value that is only a lower bound.
+    bounds: Vec<bool>,
 }
 
 fn rows(results: &[RunResult]) -> Vec<ComparedFigure> {
@@ -22,6 +25,7 @@ fn rows(results: &[RunResult]) -> Vec<ComparedFigure> {
         name: name.to_owned(),
         values: results.iter().map(of).collect(),
         show,
+        bounds: vec![false; results.len()],
     };
     let times = |name: &'static str, service: bool| {
         let of = move |result: &RunResult| {
@@ -31,23 +35,38 @@ fn rows(results: &[RunResult]) -> Vec<ComparedFigure> {
         };
         row(&format!("{name}, {}", if service { "service" } else { "response" }), duration, &of)
     };
+    let is_bound = |result: &RunResult| result.search.as_ref().is_some_and(SearchResult::is_lower_bound);
+    let rate = row("rate within the objectives, /s", grouped, &|r| r.search.as_ref()?.answer_per_s);
     let mut rows = vec![
-        row("rate within the objectives, /s", grouped, &|r| r.search.as_ref()?.answer_per_s),
+        ComparedFigure { bounds: results.iter().map(is_bound).collect(), ..rate },
         row("replies per second", grouped, &|r| Some(r.figures.achieved_per_s)),
     ];
     rows.extend(["p50", "p90", "p99", "p999", "p9999", "max"].map(|name| times(name, false)));
     rows.extend(["p50", "p99", "p999"].map(|name| times(name, true)));
     rows.push(row("errors", grouped, &|r| Some(r.figures.counts.errors as f64)));
-    rows.push(row("misses", grouped, &|r| Some(r.figures.counts.misses as f64)));
+    rows.push(row("misses", grouped, &|r| Some(r.figures.with_outcome("miss") as f64)));
     rows.retain(|row| row.values.iter().any(Option::is_some));
     rows
 }
 
+/// Returns the ratio of a value to the first one; `None` if both are lower bounds.
+fn ratio(row: &ComparedFigure, at: usize) -> Option<String> {
+    let (first, value) = (row.values[0].filter(|first| *first > 0.0)?, row.values[at]?);
+    let sign = match (row.bounds[0], row.bounds[at]) {
+        (true, true) => return None,
+        (true, false) => "<= ",
+        (false, true) => ">= ",
+        (false, false) => "",
+    };
+    Some(format!("{sign}x {:.2}", value / first))
+}
+
 fn cell(row: &ComparedFigure, at: usize) -> String {
     let Some(value) = row.values[at] else { return "-".to_owned() };
-    let shown = (row.show)(value);
-    match row.values[0] {
-        Some(first) if at > 0 && first > 0.0 => format!("{shown} (x {:.2})", value / first),
+    let sign = if row.bounds[at] { ">= " } else { "" };
+    let shown = format!("{sign}{}", (row.show)(value));
+    match ratio(row, at) {
+        Some(ratio) if at > 0 => format!("{shown} ({ratio})"),
         _ => shown,
     }
 }
@@ -116,13 +135,12 @@ fn headline(results: &[RunResult]) -> String {
     let [first, other] = results else { return title(results) };
     let wanted =
         ["rate within the objectives, /s", "replies per second", "p50, response", "p99, response", "p999, response"];
-    let ratio = |row: &ComparedFigure| {
-        let (one, two) = (row.values[0]?, row.values[1]?);
+    let named = |row: &ComparedFigure| {
         let name = row.name.trim_end_matches(", /s").trim_end_matches(", response");
-        (one > 0.0).then(|| format!("{name} x {:.2}", two / one))
+        Some(format!("{name} {}", ratio(row, 1)?))
     };
     let rows = rows(results);
-    let ratios: Vec<String> = rows.iter().filter(|row| wanted.contains(&row.name.as_str())).filter_map(ratio).collect();
+    let ratios: Vec<String> = rows.iter().filter(|row| wanted.contains(&row.name.as_str())).filter_map(named).collect();
     format!("{} against {}: {}", other.name, first.name, ratios.join(", "))
 }
 

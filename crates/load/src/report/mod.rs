@@ -47,10 +47,12 @@ pub fn html(result: &RunResult) -> String {
     }
     if !result.timelines.is_empty() {
         body.push_str("<h2>Host, server and generator during the run</h2><div class=\"charts small\">");
-        for chart in charts::timelines(result) {
+        let (moving, flat) = charts::timelines(result);
+        for chart in moving {
             let _ = write!(body, "<div class=\"card\">{}</div>", chart.render_small());
         }
         body.push_str("</div>");
+        body.push_str(&tables::flat(&flat));
     }
     section(
         &mut body,

@@ -1,5 +1,6 @@
 //! The tables of a report, as HTML.
 
+use super::charts::FlatFigure;
 use crate::result::{Latencies, Machine, RunResult};
 use page::escape;
 use page::words::{duration, grouped};
@@ -101,6 +102,16 @@ pub fn steps(result: &RunResult) -> Option<String> {
     Some(table(&heads, &rows))
 }
 
+/// Formats the figures that did not change during the run; empty if there are none.
+pub fn flat(figures: &[FlatFigure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = figures.iter().map(|flat| ("", vec![flat.name.clone(), flat.value.clone()])).collect();
+    let summary = format!("Figures that did not change: {}", figures.len());
+    format!("<details class=\"card\"><summary>{summary}</summary>{}</details>", table(&["", "value"], &rows))
+}
+
 /// Formats the counts of requests, bytes and connections.
 pub fn counts(result: &RunResult) -> String {
     let c = &result.figures.counts;
@@ -108,8 +119,10 @@ pub fn counts(result: &RunResult) -> String {
         ("due", c.due),
         ("answered", c.answered),
         ("unanswered", c.unanswered),
-        ("hits", c.hits),
-        ("misses", c.misses),
+        ("reads that found their key", result.figures.with_outcome("hit")),
+        ("reads that did not", result.figures.with_outcome("miss")),
+        ("writes done", result.figures.with_outcome("done")),
+        ("writes not done", result.figures.with_outcome("not done")),
         ("errors", c.errors),
         ("wrong values", c.wrong),
         ("never sent", c.unsent),

@@ -79,13 +79,8 @@ pub fn summary(result: &RunResult) -> String {
         let _ = writeln!(out, "PARTIAL: {cause}");
     }
     let _ = writeln!(out, "{}", result.verdict.headline);
-    if let Some(limit) = &result.verdict.limit {
-        let then = if limit.then.is_empty() { String::new() } else { format!("; later: {}", limit.then.join(", ")) };
-        let _ = writeln!(out, "the bottleneck: {}, from {:.1} s on{then}", limit.what, limit.at_s);
-    }
-    for note in &result.verdict.notes {
-        let _ = writeln!(out, "{note}");
-    }
+    explanation(&mut out, result);
+    out.push_str(&trials_of_stopped(result));
     let figures = &result.figures;
     let _ = writeln!(out, "\n{}", result.manner());
     let head = ["", "requests", "p50", "p90", "p99", "p999", "p9999", "max"];
@@ -103,15 +98,19 @@ pub fn summary(result: &RunResult) -> String {
         times(&mut out, format!("{} {}", group.name, group.outcome).trim(), &group.response);
     }
     let c = &figures.counts;
+    let ended = |outcome: &str| grouped(figures.with_outcome(outcome) as f64);
     let _ = writeln!(
         out,
-        "\n{} due, {} replied ({}/s of {}/s), {} hits, {} misses, {} errors, {} wrong values, {} unanswered",
+        "\n{} due, {} replied ({}/s of {}/s), {} hits, {} misses, {} writes done, {} not done, {} errors, {} wrong \
+         values, {} unanswered",
         grouped(c.due as f64),
         grouped(c.answered as f64),
         grouped(figures.achieved_per_s),
         grouped(figures.offered_per_s),
-        grouped(c.hits as f64),
-        grouped(c.misses as f64),
+        ended("hit"),
+        ended("miss"),
+        ended("done"),
+        ended("not done"),
         grouped(c.errors as f64),
         grouped(c.wrong as f64),
         grouped(c.unanswered as f64),
@@ -136,6 +135,23 @@ pub fn summary(result: &RunResult) -> String {
         let _ = writeln!(out, "assertion {word}: {}; actual value {}", assertion.condition, assertion.value);
     }
     out
+}
+
+/// Writes the bottleneck and the notes.
+fn explanation(out: &mut String, result: &RunResult) {
+    if let Some(limit) = &result.verdict.limit {
+        let then = if limit.then.is_empty() { String::new() } else { format!("; later: {}", limit.then.join(", ")) };
+        let _ = writeln!(out, "the bottleneck: {}, from {:.1} s on{then}", limit.what, limit.at_s);
+    }
+    for note in &result.verdict.notes {
+        let _ = writeln!(out, "{note}");
+    }
+}
+
+/// Formats the trials of a search that was stopped. The terminal may not show them any more.
+fn trials_of_stopped(result: &RunResult) -> String {
+    let search = result.search.iter().filter(|search| search.end == "stopped");
+    search.flat_map(|search| &search.steps).map(|trial| step(trial) + "\n").collect()
 }
 
 fn times(out: &mut String, name: &str, latencies: &Latencies) {

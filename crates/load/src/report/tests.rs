@@ -1,4 +1,5 @@
 use super::*;
+use crate::result::Timeline;
 use crate::result::tests::sample;
 
 /// Returns the tags that are opened and not closed, in order. Panics at a closing tag that does not match.
@@ -74,6 +75,65 @@ fn a_search_shows_every_trial_with_the_objective_and_the_interval() {
     fixed.search = None;
     assert!(charts::rate_against_percentile(&fixed).is_none());
     assert!(!html(&fixed).contains("every trial"));
+}
+
+#[test]
+fn generator_limited_trials_are_marked_apart_from_broken_ones() {
+    let mut result = sample(1);
+    let steps = &mut result.search.as_mut().unwrap().steps;
+    steps[1].generator_limit = Some("late by 3 ms".to_owned());
+    let svg = charts::rate_against_percentile(&result).unwrap().render();
+    assert!(svg.contains("limited by the generator, not judged"), "{svg}");
+    let count = |class: &str| svg.matches(class).count();
+    assert_eq!([count("class=\"dot"), count("class=\"cross"), count("class=\"ring")], [3, 1, 1]);
+}
+
+#[test]
+fn figures_that_did_not_change_share_one_table_instead_of_charts() {
+    let mut result = sample(1);
+    let (moving, flat) = charts::timelines(&result);
+    assert_eq!((moving.len(), flat.len()), (2, 0));
+    for (name, unit, value) in [("evictions per second", "per_s", 0.0), ("CPU busy/all", "share", 0.5)] {
+        let points = (0..8).map(|n| (f64::from(n), value)).collect();
+        result.timelines.push(Timeline { source: "server".into(), name: name.into(), unit: unit.into(), points });
+    }
+    let (moving, flat) = charts::timelines(&result);
+    assert_eq!((moving.len(), flat.len()), (2, 2));
+    let page = html(&result);
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    assert!(page.contains("Figures that did not change: 2") && page.contains("<td>server: CPU busy, all</td>"));
+}
+
+#[test]
+fn stored_values_are_no_hits_and_the_report_can_be_printed() {
+    let result = sample(1);
+    let summary = terminal::summary(&result);
+    assert!(summary.contains("10,000 hits, 10,000 misses, 10,000 writes done, 0 not done"), "{summary}");
+    assert!(!summary.contains("set hit") && summary.contains("set done"), "{summary}");
+    let page = html(&result);
+    assert!(page.contains("<td>writes done</td>") && page.contains("@media print") && page.contains("@page"));
+}
+
+#[test]
+fn stopped_search_is_reported_with_its_trials() {
+    let mut result = sample(1);
+    assert!(!terminal::summary(&result).contains("trial   3"), "a whole search has printed them");
+    result.search.as_mut().unwrap().end = "stopped".to_owned();
+    result.partial = Some(crate::result::STOPPED[1].to_owned());
+    let summary = terminal::summary(&result);
+    assert_eq!(summary.lines().filter(|line| line.starts_with("trial ")).count(), 5, "{summary}");
+    assert!(result.is_stopped());
+}
+
+#[test]
+fn comparison_shows_a_lower_bound_as_one() {
+    let (mut a, mut b) = (sample(1), sample(1));
+    (a.name, b.name) = ("a.json".to_owned(), "b.json".to_owned());
+    let search = b.search.as_mut().unwrap();
+    (search.end, search.answer_per_s) = ("generator limited".to_owned(), Some(192_800.0));
+    let text = compare::text(&[a.clone(), b.clone()]);
+    assert!(text.contains(">= 192,800 (>= x 2.00)"), "{text}");
+    assert!(compare::text(&[b, a]).contains("96,400 (<= x 0.50)"));
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! Compares two servers in alternating rounds, with the ratios of each round and an interval for each ratio.
 //!
-//! A round runs both sides within a few seconds of each other, so that disturbances of the machine affect both. The
-//! report shows the median of the rounds' ratios and an interval between two ratios at equal distances from the ends.
-//! The interval misses the true median only if nearly all rounds are on one side of it by chance. The probability is
-//! that of coin tosses (sign test).
+//! A round runs both sides within a few seconds of each other, so that disturbances of the machine affect both. Only
+//! rounds count in which the generator was the bottleneck on neither side. The report shows the ratio of the sides'
+//! medians, and an interval between two of the rounds' ratios at equal distances from the ends, widened to contain that
+//! ratio. The interval misses the true ratio only if nearly all rounds are on one side of it by chance. The probability
+//! is that of coin tosses (sign test).
+//!
+//! A rate that a search could not bound from above is a lower bound, and so is its ratio. Two lower bounds have no
+//! ratio.
 
 use std::fmt::Write;
 
 use super::{compare, tables};
 use crate::result::RunResult;
 use crate::result::from_run;
+use crate::result::searched::SearchResult;
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
@@ -30,29 +35,40 @@ pub struct VersusRound {
 /// A ratio of the second side to the first, over all rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// The median of the ratios.
-    pub median: f64,
-    /// The interval around the median.
+    /// The medians of the first and of the second side.
+    pub medians: (f64, f64),
+    /// The second median divided by the first.
+    pub value: f64,
+    /// The interval around the ratio.
     pub interval: (f64, f64),
-    /// Probability that the interval contains the true median, 0 to 1.
+    /// Probability that the interval contains the true ratio, 0 to 1.
     pub confidence: f64,
 }
 
-/// Returns the median and interval of `ratios`; `None` if there are no ratios.
-pub fn ratio(ratios: &[f64]) -> Option<Ratio> {
-    let mut sorted: Vec<f64> = ratios.iter().copied().filter(|ratio| ratio.is_finite()).collect();
+/// Returns the median of `values`, which are not empty.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+}
+
+/// Returns the ratio of the medians of the rounds' pairs, and its interval; `None` if no pair has a ratio.
+pub fn ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
+    let pairs: Vec<(f64, f64)> = pairs.iter().copied().filter(|(a, b)| (b / a).is_finite()).collect();
+    let mut sorted: Vec<f64> = pairs.iter().map(|(a, b)| b / a).collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
     if count == 0 {
         return None;
     }
-    let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
+    let medians =
+        (median(pairs.iter().map(|pair| pair.0).collect()), median(pairs.iter().map(|pair| pair.1).collect()));
+    let value = medians.1 / medians.0;
     // The ends are `inside` positions from the extremes. The interval misses the true median if at most `inside` of the
     // rounds are on one side of it.
     let confidence = |inside: usize| 1.0 - 2.0 * binomial_at_most(count, inside);
     let inside = (0..count.div_ceil(2)).rev().find(|inside| confidence(*inside) >= CONFIDENCE_MIN).unwrap_or(0);
-    let interval = (sorted[inside], sorted[count - 1 - inside]);
-    Some(Ratio { median, interval, confidence: confidence(inside).max(0.0) })
+    let interval = (sorted[inside].min(value), sorted[count - 1 - inside].max(value));
+    Some(Ratio { medians, value, interval, confidence: confidence(inside).max(0.0) })
 }
 
 /// Returns the probability of at most `most` heads in `count` coin tosses.
@@ -71,10 +87,17 @@ struct Figure {
     more_is_better: bool,
     show: fn(f64) -> String,
     of: fn(&VersusRound) -> Option<f64>,
+    /// Returns whether the figure of a round is only a lower bound.
+    is_bound: fn(&VersusRound) -> bool,
 }
 
 const FIGURES: [Figure; 7] = [
-    Figure::new("rate within the objectives, /s", true, grouped, |round| round.result.search.as_ref()?.answer_per_s),
+    Figure {
+        is_bound: |round| round.result.search.as_ref().is_some_and(SearchResult::is_lower_bound),
+        ..Figure::new("rate within the objectives, /s", true, grouped, |round| {
+            round.result.search.as_ref()?.answer_per_s
+        })
+    },
     Figure::new("replies per second", true, grouped, |round| Some(round.result.figures.achieved_per_s)),
     Figure::new("server CPU per request", false, duration, |round| round.server_cpu_ns),
     Figure::new("p50", false, duration, |round| Some(round.result.figures.response.p50_ns as f64)),
@@ -90,38 +113,68 @@ impl Figure {
         show: fn(f64) -> String,
         of: fn(&VersusRound) -> Option<f64>,
     ) -> Self {
-        Self { name, more_is_better, show, of }
+        Self { name, more_is_better, show, of, is_bound: |_| false }
     }
 }
 
-/// Returns the rows of the comparison: the figure, both medians, the ratio, and the side that is better.
-fn rows(a: &[VersusRound], b: &[VersusRound]) -> Vec<Vec<String>> {
-    let row = |figure: &Figure| {
-        let pairs: Vec<(f64, f64)> =
-            a.iter().zip(b).filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
-        let ratio = ratio(&pairs.iter().map(|(a, b)| b / a).collect::<Vec<_>>())?;
-        let median = |side: fn(&(f64, f64)) -> f64| {
-            let mut values: Vec<f64> = pairs.iter().map(side).collect();
-            values.sort_by(f64::total_cmp);
-            (figure.show)(values[values.len() / 2])
+/// The rounds that count.
+type Pairs<'r> = Vec<(&'r VersusRound, &'r VersusRound)>;
+
+/// Returns the rounds in which the generator was the bottleneck on neither side.
+fn sound<'r>(a: &'r [VersusRound], b: &'r [VersusRound]) -> Pairs<'r> {
+    a.iter().zip(b).filter(|(a, b)| a.result.invalid.is_none() && b.result.invalid.is_none()).collect()
+}
+
+/// Returns the reason why the rounds give no verdict, if they give none.
+pub fn no_verdict(a: &[VersusRound], b: &[VersusRound]) -> Option<String> {
+    let pairs = sound(a, b);
+    let ended = |round: &VersusRound| round.result.search.as_ref().is_some_and(SearchResult::is_generator_limited);
+    if pairs.is_empty() {
+        let limited = |rounds: &[VersusRound]| rounds.iter().any(|round| round.result.invalid.is_some());
+        let sides = match (limited(a), limited(b)) {
+            (true, true) => "a or b",
+            (true, false) => "a",
+            (false, true) => "b",
+            (false, false) => return Some("no round was completed".to_owned()),
         };
-        let (from, to) = ratio.interval;
-        let better = match (from > 1.0, to < 1.0) {
-            (true, _) if figure.more_is_better => "b",
-            (_, true) if !figure.more_is_better => "b",
-            (true, _) | (_, true) => "a",
-            _ => "no significant difference",
-        };
-        Some(vec![
-            figure.name.to_owned(),
-            median(|pair| pair.0),
-            median(|pair| pair.1),
-            format!("x {:.3}", ratio.median),
-            format!("{from:.3} to {to:.3} ({:.0} %)", ratio.confidence * 100.0),
-            better.to_owned(),
-        ])
+        return Some(format!("the generator was the bottleneck in every round, with {sides}"));
+    }
+    let all = pairs.iter().all(|(a, b)| ended(a) && ended(b));
+    all.then(|| "the generator was the bottleneck on both sides, so that both rates are only lower bounds".to_owned())
+}
+
+/// Formats the figure's row: its name, both medians, the ratio with its interval, and the side that is better.
+fn row(figure: &Figure, pairs: &Pairs<'_>, is_judged: bool) -> Option<Vec<String>> {
+    let both = |(a, b): &(&VersusRound, &VersusRound)| Some(((figure.of)(a)?, (figure.of)(b)?));
+    let Ratio { medians, value, interval: (from, to), confidence } =
+        ratio(&pairs.iter().filter_map(both).collect::<Vec<_>>())?;
+    let (a_bound, b_bound) =
+        (pairs.iter().any(|pair| (figure.is_bound)(pair.0)), pairs.iter().any(|pair| (figure.is_bound)(pair.1)));
+    let side = |median: f64, is_bound: bool| format!("{}{}", if is_bound { ">= " } else { "" }, (figure.show)(median));
+    let percent = confidence * 100.0;
+    let (ratio, interval) = match (a_bound, b_bound) {
+        (false, false) => (format!("x {value:.3}"), format!("{from:.3} to {to:.3} ({percent:.0} %)")),
+        (false, true) => (format!(">= x {value:.3}"), format!("from {from:.3} ({percent:.0} %)")),
+        (true, false) => (format!("<= x {value:.3}"), format!("up to {to:.3} ({percent:.0} %)")),
+        (true, true) => ("-".to_owned(), "-".to_owned()),
     };
-    FIGURES.iter().filter_map(row).collect()
+    // The true ratio may be above the ratio of a lower bound of b, and below that of a lower bound of a.
+    let (is_above, is_below) = (from > 1.0 && !a_bound, to < 1.0 && !b_bound);
+    let better = match (is_above, is_below) {
+        _ if !is_judged || (a_bound && b_bound) => "no verdict",
+        (true, _) if figure.more_is_better => "b",
+        (_, true) if !figure.more_is_better => "b",
+        (true, _) | (_, true) => "a",
+        _ => "no significant difference",
+    };
+    let cells = [side(medians.0, a_bound), side(medians.1, b_bound), ratio, interval, better.to_owned()];
+    Some(std::iter::once(figure.name.to_owned()).chain(cells).collect())
+}
+
+/// Returns the rows of the comparison.
+fn rows(a: &[VersusRound], b: &[VersusRound]) -> Vec<Vec<String>> {
+    let (pairs, is_judged) = (sound(a, b), no_verdict(a, b).is_none());
+    FIGURES.iter().filter_map(|figure| row(figure, &pairs, is_judged)).collect()
 }
 
 const HEADS: [&str; 6] = ["median of the rounds", "a", "b", "b / a", "interval", "better"];
@@ -129,10 +182,15 @@ const HEADS: [&str; 6] = ["median of the rounds", "a", "b", "b / a", "interval",
 /// Returns the comparison as text.
 pub fn text(a: &[VersusRound], b: &[VersusRound]) -> String {
     let mut out = String::new();
+    if let Some(why) = no_verdict(a, b) {
+        let _ = writeln!(out, "no verdict: {why}");
+    }
     for warning in warnings(a, b) {
         let _ = writeln!(out, "careful: {warning}");
     }
-    for row in std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows(a, b)) {
+    let rows = rows(a, b);
+    let heads = (!rows.is_empty()).then(|| HEADS.map(str::to_owned).to_vec());
+    for row in heads.into_iter().chain(rows) {
         let _ = write!(out, "{:<32}{:>14}{:>14}{:>10}{:>28}  {}", row[0], row[1], row[2], row[3], row[4], row[5]);
         out.push('\n');
     }
@@ -145,8 +203,8 @@ fn warnings(a: &[VersusRound], b: &[VersusRound]) -> Vec<String> {
     for (side, rounds) in [("a", a), ("b", b)] {
         let invalid = rounds.iter().filter(|round| round.result.invalid.is_some()).count();
         if invalid > 0 {
-            warnings
-                .push(format!("the generator was the bottleneck in {invalid} of {} rounds of {side}", rounds.len()));
+            let (all, what) = (rounds.len(), "the generator was the bottleneck");
+            warnings.push(format!("{what} in {invalid} of {all} rounds of {side}; these rounds do not count"));
         }
         let partial = rounds.iter().filter(|round| round.result.partial.is_some()).count();
         if partial > 0 {
@@ -169,8 +227,11 @@ pub fn sides(a: &[VersusRound], b: &[VersusRound]) -> Vec<RunResult> {
         .collect()
 }
 
-/// Returns a sentence with the figures in which a and b differ significantly.
-fn headline(rows: &[Vec<String>]) -> String {
+/// Returns a sentence with the figures in which a and b differ significantly, or the reason why there is no verdict.
+fn headline(rows: &[Vec<String>], no_verdict: Option<String>) -> String {
+    if let Some(why) = no_verdict {
+        return format!("no verdict: {why}");
+    }
     let shown = rows.iter().filter(|row| row[5] == "a" || row[5] == "b");
     let shown: Vec<String> = shown.map(|row| format!("{} {}", row[0].trim_end_matches(", /s"), row[3])).collect();
     match shown.is_empty() {
@@ -183,7 +244,7 @@ fn headline(rows: &[Vec<String>]) -> String {
 pub fn html(a: &[VersusRound], b: &[VersusRound], commands: [&str; 2]) -> String {
     let (rows, warnings) = (rows(a, b), warnings(a, b));
     let class = if warnings.is_empty() { "" } else { " warn" };
-    let headline = escape(&headline(&rows));
+    let headline = escape(&headline(&rows, no_verdict(a, b)));
     let table: Vec<_> = rows.into_iter().map(|row| ("", row)).collect();
     let mut body = format!("<div class=\"card verdict{class}\"><div class=\"what\">versus</div><h1>{headline}</h1>");
     for (side, command) in ["a", "b"].iter().zip(commands) {
@@ -210,15 +271,64 @@ mod tests {
 
     #[test]
     fn seven_rounds_give_the_interval_that_the_sign_test_allows() {
-        let found = ratio(&[1.5, 1.1, 1.2, 1.3, 1.4, 1.6, 1.7]).unwrap();
+        let of = |ratios: &[f64]| ratio(&ratios.iter().map(|ratio| (1.0, *ratio)).collect::<Vec<_>>());
+        let found = of(&[1.5, 1.1, 1.2, 1.3, 1.4, 1.6, 1.7]).unwrap();
         // In 7 coin tosses, no heads have a probability of 1/128, for a confidence of 98.4 %. At most one head has
         // 8/128, for 87.5 %, which is below the minimum.
-        assert_eq!((found.median, found.interval), (1.4, (1.1, 1.7)));
+        assert_eq!((found.value, found.interval), (1.4, (1.1, 1.7)));
         assert!((found.confidence - (1.0 - 2.0 / 128.0)).abs() < 1e-12);
-        let nine = ratio(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]).unwrap();
+        let nine = of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]).unwrap();
         assert_eq!(nine.interval, (2.0, 8.0));
-        assert_eq!(ratio(&[2.0]).unwrap().confidence, 0.0);
-        assert_eq!(ratio(&[f64::NAN]), None);
+        assert_eq!(of(&[2.0]).unwrap().confidence, 0.0);
+        assert_eq!(of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn printed_ratio_is_that_of_the_printed_medians() {
+        for pairs in [&[(100.0, 110.0), (200.0, 190.0)][..], &[(10.0, 40.0), (20.0, 5.0), (30.0, 31.0)]] {
+            let found = ratio(pairs).unwrap();
+            assert_eq!(found.value, found.medians.1 / found.medians.0);
+            assert!(found.interval.0 <= found.value && found.value <= found.interval.1, "{found:?}");
+        }
+    }
+
+    /// Returns rounds of a search with this end and answer.
+    fn searched(end: &str, answer_per_s: f64) -> Vec<VersusRound> {
+        let mut result = sample(1);
+        let search = result.search.as_mut().unwrap();
+        (search.end, search.answer_per_s) = (end.to_owned(), Some(answer_per_s));
+        vec![VersusRound { result, server_cpu_ns: None }; 5]
+    }
+
+    #[test]
+    fn generator_limited_rates_are_bounds_and_two_of_them_give_no_verdict() {
+        let (found, bound) = (searched("found", 1000.0), searched("generator limited", 2000.0));
+        let line = |a, b| text(a, b).lines().find(|line| line.starts_with("rate within")).unwrap().to_owned();
+        let shown = line(&found, &bound);
+        assert!(shown.contains(">= 2,000") && shown.contains(">= x 2.000") && shown.ends_with(" b"), "{shown}");
+        let shown = line(&bound, &searched("found", 3000.0));
+        assert!(shown.contains("<= x 1.500") && shown.ends_with("no significant difference"), "{shown}");
+        assert_eq!(no_verdict(&found, &bound), None);
+        assert!(no_verdict(&bound, &bound).unwrap().contains("both sides"));
+        let shown = text(&bound, &bound);
+        assert!(shown.starts_with("no verdict: ") && !shown.contains("no significant"), "{shown}");
+        assert!(html(&bound, &bound, ["x", "y"]).contains("<h1>no verdict: the generator"));
+    }
+
+    #[test]
+    fn rounds_that_the_generator_limited_do_not_count() {
+        let mut a = searched("found", 1000.0);
+        let b = searched("found", 1500.0);
+        a[0].result.search.as_mut().unwrap().answer_per_s = Some(9.0);
+        a[0].result.invalid = Some("GENERATOR LIMITED: late".to_owned());
+        let shown = text(&a, &b);
+        assert!(
+            shown.contains("in 1 of 5 rounds of a; these rounds do not count") && shown.contains("x 1.500"),
+            "{shown}"
+        );
+        a.iter_mut().for_each(|round| round.result.invalid = Some("GENERATOR LIMITED: late".to_owned()));
+        assert_eq!(no_verdict(&a, &b).unwrap(), "the generator was the bottleneck in every round, with a");
+        assert!(text(&a, &a).starts_with("no verdict: ") && !text(&a, &a).contains("b / a"));
     }
 
     #[test]

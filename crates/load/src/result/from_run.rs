@@ -8,6 +8,7 @@ use super::{
 };
 use crate::engine::{HostRun, Limit, Run};
 use crate::measure::{Cell, Histogram, Slice, Totals};
+use crate::workload::model::Verb;
 
 const NS_A_S: f64 = 1e9;
 /// Highest number of kinds of faults in a result.
@@ -20,7 +21,11 @@ pub fn figures(run: &Run) -> Figures {
     let per_s = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
     let verb = |cell: &Cell| (cell.verb, cell.fate as usize);
     let name_of = |verb: usize| bulk.verbs.get(verb).cloned().unwrap_or_default();
-    let verbs = grouped(&bulk.cells, verb, |cell| (name_of(cell.verb), cell.fate.name().to_owned()));
+    let verbs = grouped(&bulk.cells, verb, |cell| {
+        let name = name_of(cell.verb);
+        let outcome = cell.fate.name_for(is_read(&name)).to_owned();
+        (name, outcome)
+    });
     let size = |cell: &Cell| (cell.size as usize, 0);
     let sizes = grouped(&bulk.cells, size, |cell| (format!("values of {}", cell.size.name()), String::new()));
     let threads = run.watched.threads.iter().map(|thread| GeneratorThread {
@@ -54,6 +59,11 @@ pub fn figures(run: &Run) -> Figures {
         generator: Generator { lateness: latencies(&bulk.lateness), threads: threads.collect() },
         agents: run.hosts.iter().map(agent).collect(),
     }
+}
+
+/// Returns whether requests with this name read values.
+fn is_read(name: &str) -> bool {
+    Verb::NAMES.iter().any(|(known, verb)| *known == name && verb.reads() && !verb.modifies_hash())
 }
 
 fn agent(host: &HostRun) -> AgentFigures {

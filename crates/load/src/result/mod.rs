@@ -272,6 +272,13 @@ pub struct FaultCount {
     pub first: String,
 }
 
+impl Figures {
+    /// Returns the number of requests with this outcome.
+    pub fn with_outcome(&self, outcome: &str) -> u64 {
+        self.verbs.iter().filter(|group| group.outcome == outcome).map(|group| group.response.count).sum()
+    }
+}
+
 /// Counts of requests and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -432,6 +439,12 @@ pub struct Machine {
     pub virtual_machine: bool,
 }
 
+/// The reasons for a partial result after a stop by the user: of a run, and of a search.
+pub(crate) const STOPPED: [&str; 2] = [
+    "the run was stopped before its end; the figures cover the shortened run",
+    "the search was stopped before its end",
+];
+
 /// Returns the JSON schema of a result.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(RunResult);
@@ -450,6 +463,11 @@ impl RunResult {
             name: name.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Returns whether a user stopped the run before its end.
+    pub fn is_stopped(&self) -> bool {
+        self.partial.as_ref().is_some_and(|why| STOPPED.iter().any(|stopped| why == stopped))
     }
 
     /// Describes the arrival of the requests and the transport in words.

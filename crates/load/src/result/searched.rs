@@ -3,9 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Latencies;
+use super::{Latencies, STOPPED};
 use crate::search::rate::Rate;
 use crate::search::{End, JudgedTrial, SearchOutcome, SearchSettings, Stop, TrialPhase, method};
+
+/// The `end` of a search that the generator ended.
+const GENERATOR_LIMITED: &str = "generator limited";
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,7 +17,8 @@ pub struct SearchResult {
     /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up` or `stopped`; `stepped` if the rates
     /// were not judged.
     pub end: String,
-    /// The highest rate that met the objectives, per second.
+    /// The highest rate that met the objectives, per second; a lower bound if `end` is `kept at max` or `generator
+    /// limited`.
     pub answer_per_s: Option<f64>,
     /// Lower bound of the answer: the highest rate that is known to meet the objectives, per second.
     pub lower_per_s: Option<f64>,
@@ -94,13 +98,23 @@ impl From<&JudgedTrial> for StepResult {
 }
 
 impl SearchResult {
+    /// Returns whether the answer is only a lower bound, because no rate above it was tried or could be tried.
+    pub fn is_lower_bound(&self) -> bool {
+        self.answer_per_s.is_some() && matches!(self.end.as_str(), "kept at max" | GENERATOR_LIMITED)
+    }
+
+    /// Returns whether the generator ended the search.
+    pub fn is_generator_limited(&self) -> bool {
+        self.end == GENERATOR_LIMITED
+    }
+
     /// Converts the result of a search.
     pub fn of(settings: &SearchSettings, found: &SearchOutcome) -> Self {
         let end = match &found.end {
             End::Found => "found",
             End::KeptAtMax => "kept at max",
             End::NeverKept => "never kept",
-            End::GeneratorLimited(_) => "generator limited",
+            End::GeneratorLimited(_) => GENERATOR_LIMITED,
             End::TrialsUsedUp => "trials used up",
             End::Stopped(_) => "stopped",
         };
@@ -133,9 +147,11 @@ pub fn headline(settings: &SearchSettings, found: &SearchOutcome) -> (String, Op
         }
         End::KeptAtMax => (format!("at least {most} with {kept}: the highest allowed rate met them"), None, None),
         End::NeverKept => (format!("no rate meets {kept}"), None, None),
+        End::GeneratorLimited(cause) if found.answer.is_some() => {
+            (format!("at least {most} with {kept}: above that the generator was the bottleneck ({cause})"), None, None)
+        }
         End::GeneratorLimited(cause) => {
-            let headline =
-                format!("no verdict: the generator was the bottleneck; {most} met the objectives before that");
+            let headline = "no verdict: the generator was the bottleneck at every rate".to_owned();
             (headline, Some(format!("GENERATOR LIMITED: {cause}")), None)
         }
         End::TrialsUsedUp => {
@@ -144,10 +160,35 @@ pub fn headline(settings: &SearchSettings, found: &SearchOutcome) -> (String, Op
         }
         End::Stopped(stop) => {
             let why = match stop {
-                Stop::Asked => "the search was stopped before its end".to_owned(),
+                Stop::Asked => STOPPED[1].to_owned(),
                 Stop::Failed(why) => why.clone(),
             };
-            (format!("PARTIAL: {most} met {kept} before the search ended: {why}"), None, Some(why))
+            (format!("{most} met {kept} before the search ended"), None, Some(why))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::objective::Condition;
+
+    #[test]
+    fn sound_rate_below_a_limited_one_is_a_lower_bound_and_no_invalid_figure() {
+        let settings =
+            SearchSettings { objectives: Condition::parse_list("p999=2ms").unwrap(), ..SearchSettings::default() };
+        let found = |answer: Option<f64>| SearchOutcome {
+            end: End::GeneratorLimited("a thread is at 100 % CPU".to_owned()),
+            answer: answer.map(Rate::new),
+            interval: None,
+            steps: Vec::new(),
+        };
+        let (line, invalid, partial) = headline(&settings, &found(Some(2000.0)));
+        assert!(line.starts_with("at least 2,000/s with p999 at most 2 ms: above that the generator was"), "{line}");
+        assert_eq!((invalid, partial), (None, None));
+        assert!(SearchResult::of(&settings, &found(Some(2000.0))).is_lower_bound());
+        let (line, invalid, _) = headline(&settings, &found(None));
+        assert!(line.starts_with("no verdict") && invalid.unwrap().starts_with("GENERATOR LIMITED"), "{line}");
+        assert!(!SearchResult::of(&settings, &found(None)).is_lower_bound());
     }
 }

@@ -40,7 +40,7 @@ pub fn sample(scale: u64) -> RunResult {
         counts,
         response: times(40_000),
         service: times(30_000),
-        verbs: vec![group("get", "hit", 40_000), group("get", "miss", 20_000), group("set", "hit", 60_000)],
+        verbs: vec![group("get", "hit", 40_000), group("get", "miss", 20_000), group("set", "done", 60_000)],
         sizes: vec![group("up to 256 B", "", 40_000)],
         sampler: Some(times(35_000)),
         connections: Connections {

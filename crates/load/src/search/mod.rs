@@ -16,8 +16,8 @@
 //! on the wrong side of that rate with a probability of at most 3.1 %, and both are correct with at least 93.75 %.
 //!
 //! Invariants: a single stall never decides the bracket, because a trial that fails during the rise is repeated. A
-//! trial that fails while the generator was the bottleneck gives no verdict on the service and ends the search. The
-//! search ends after at most [`SearchSettings::trials_max`] trials.
+//! trial that fails while the generator was the bottleneck gives no verdict on the service and ends the search; the
+//! trials below it still give a lower bound. The search ends after at most [`SearchSettings::trials_max`] trials.
 
 pub mod objective;
 pub mod rate;
@@ -219,7 +219,7 @@ pub struct SearchOutcome {
     /// Outcome of the search.
     pub end: End,
     /// The highest rate that met the objectives: in its repeats taken together if `end` is [`End::Found`], otherwise in
-    /// the trials that were run.
+    /// the trials that were run. A lower bound if `end` is [`End::KeptAtMax`] or [`End::GeneratorLimited`].
     pub answer: Option<Rate>,
     /// The bounds of the answer.
     pub interval: Option<Interval>,
@@ -249,6 +249,7 @@ pub fn search(settings: &SearchSettings, trial: &mut dyn Trial, seen: &mut dyn F
     let mut search = Search { settings, trial, seen, steps: Vec::new() };
     let (end, answer, interval) = match search.run() {
         Ok((answer, interval)) => (End::Found, Some(answer), Some(interval)),
+        Err(end @ End::GeneratorLimited(_)) => (end, search.sound_bound(), None),
         Err(end) => (end, search.highest_within_slo(), None),
     };
     SearchOutcome { end, answer, interval, steps: search.steps }
@@ -437,6 +438,20 @@ impl Search<'_> {
         }
         let lower = kept.ok_or(End::NeverKept)?;
         Ok((lower, Interval { lower, upper: rate, confidence: None }))
+    }
+
+    /// Returns the highest rate of a trial that passed, below every rate that the service itself broke. A rate is
+    /// broken if more trials of it failed without a limit of the generator than passed.
+    fn sound_bound(&self) -> Option<Rate> {
+        let is_broken = |rate: Rate| {
+            let of_rate = || self.steps.iter().filter(move |step| step.ask.rate == rate);
+            let failed = of_rate().filter(|step| !step.passed() && step.observed.generator_limit.is_none()).count();
+            failed > of_rate().filter(|step| step.passed()).count()
+        };
+        let rates = || self.steps.iter().map(|step| step.ask.rate);
+        let lowest_broken = rates().filter(|rate| is_broken(*rate)).map(Rate::per_s).fold(f64::INFINITY, f64::min);
+        let passed = self.steps.iter().filter(|step| step.passed()).map(|step| step.ask.rate);
+        passed.filter(|rate| rate.per_s() < lowest_broken).max_by(|a, b| a.per_s().total_cmp(&b.per_s()))
     }
 
     /// Returns the highest rate of a trial that passed.

@@ -3,7 +3,7 @@
 use super::{Job, Mode};
 use crate::engine::{Ending, LoopKind, Run};
 use crate::measure::NamedFailure;
-use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
+use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult, STOPPED, SearchResult};
 use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
 use page::words::{duration, grouped};
@@ -60,7 +60,7 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
     }
     result.partial = match run.ending {
         Ending::Complete | Ending::Exhausted => unheard(run),
-        Ending::Stopped => Some("the run was stopped before its end; the figures cover the shortened run".to_owned()),
+        Ending::Stopped => Some(STOPPED[0].to_owned()),
         Ending::HostLost => super::agents::lost(&run.hosts),
         Ending::Deserted => unheard(run).or_else(|| {
             Some(format!("no connection was up at the end{}; the figures cover the time before", first_fault(run)))
@@ -109,7 +109,8 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
     }
     let spans = broken_spans(job, result);
     // If the generator was the bottleneck, a rising timeline does not explain the server's limit.
-    result.verdict.limit = if result.invalid.is_none() { limit::limit(&result.timelines, &spans) } else { None };
+    let is_limited = result.invalid.is_some() || result.search.as_ref().is_some_and(SearchResult::is_generator_limited);
+    result.verdict.limit = if is_limited { None } else { limit::limit(&result.timelines, &spans) };
     result.verdict.notes.extend(super::agents::slowest(&result.figures.agents));
     let first = result.search.as_ref().and_then(|search| {
         let first = search.first_broken?;
@@ -119,7 +120,7 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
         let (rate, broken) = (grouped(step.rate_per_s), step.broken.join("; "));
         result.verdict.notes.push(format!("the first rate that failed: {rate}/s, trial {}: {broken}", step.number));
     }
-    if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() && !spans.is_empty() {
+    if result.verdict.limit.is_none() && result.search.is_some() && !is_limited && !spans.is_empty() {
         let note = "no figure of host or server was above its threshold when objectives were broken".to_owned();
         result.verdict.notes.push(note);
     }

@@ -134,6 +134,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         split_mix(now) % 1_000_000
     });
     let mut bench = meter(matches)?;
+    let rounds = rounds_wanted(matches, &bench)?;
+    eprintln!("{}", length(&bench, changes.len() as u64, rounds));
     stop::run_control(&run_control)?;
     let mut proofs = Vec::new();
     for (subject, change) in &mut changes {
@@ -207,13 +209,39 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
         target: text("target"),
         pid,
         rate: text("rate"),
-        why: text("rate").map_or(String::new(), |rate| format!("{rate}/s by --rate")),
+        why: text("rate").map_or(String::new(), |rate| format!("{}/s by --rate", rate.trim_end_matches("/s"))),
         seconds,
         slo: text("slo"),
         trial: text("trial").expect("it has a default"),
         flags: matches.get_many::<String>("flags").into_iter().flatten().cloned().collect(),
         is_filled: false,
     }))
+}
+
+/// Describes the expected time of all proofs, in words.
+fn length(meter: &Meter, changes: u64, rounds: u64) -> String {
+    let (measurement_s, before_s, each_s) = match meter {
+        Meter::Load(bench) => (bench.measurement_s(), bench.calibration_s(), bench.seconds),
+        Meter::Live(live) => (live.seconds + SETTLE.as_secs(), 0, live.seconds),
+    };
+    let least_s = before_s + changes * rounds * 2 * measurement_s;
+    let most_s = before_s + changes * (rounds + rounds.div_ceil(2)) * 2 * measurement_s;
+    let changes = if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") };
+    format!(
+        "expected time: {}, at most {} if rounds have to be repeated ({changes}, {rounds} rounds, 2 measurements of \
+         {each_s} s in each); --seconds and --rounds shorten it, Ctrl-C ends it and undoes the change",
+        minutes(least_s),
+        minutes(most_s)
+    )
+}
+
+/// Formats a number of seconds as `7 min 40 s`.
+fn minutes(seconds: u64) -> String {
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, 0) => format!("{minutes} min"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
 }
 
 /// Returns the number of rounds, or an error if the user requests fewer rounds than a verdict needs.

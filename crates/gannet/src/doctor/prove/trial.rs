@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
+use base::units::TimeSpan;
 use doctor::Host;
 use doctor::counters::Counters;
 use doctor::prove::pace::{RateSearch, Trial, Used};
@@ -17,7 +18,7 @@ use load::timeline::locate;
 use super::super::args::failed;
 use crate::Failure;
 use crate::load::one;
-use crate::load::started::StartedServer;
+use crate::load::started::{StartedServer, with_free_ports};
 
 /// Default length of the runs that find the rate: a closed-loop run, and each trial.
 const TRIAL: &str = "3s";
@@ -26,6 +27,12 @@ const MEMORY: &str = "256MiB";
 /// Maximum number of attempts to start a demonstration server. An attempt fails if another program takes the free port.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
+/// Time around each measurement, in seconds: the pause after a change, the start of the server, prefill and warm-up.
+const AROUND_S: u64 = 8;
+/// Approximate length of the trials that find the rate, in seconds.
+const CALIBRATION_S: u64 = 60;
+/// Approximate number of trials of a search for the highest rate.
+const SEARCH_TRIALS: u64 = 15;
 /// Flags of `gannet load` that the proof sets, unless the user sets them.
 const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
@@ -72,10 +79,22 @@ impl Bench {
 
     /// Describes the load.
     pub fn load_words(&self) -> String {
-        let rate = self.rate.as_deref().unwrap_or("?");
+        let rate = self.rate.as_deref().unwrap_or("?").trim_end_matches("/s");
         let slo = self.slo.as_ref().map_or(String::new(), |slo| format!(", then the highest rate with {slo}"));
         let flags = if self.flags.is_empty() { String::new() } else { format!(", {}", self.flags.join(" ")) };
         format!("open loop, {rate} requests/s for {} s{slo}{flags}", self.seconds)
+    }
+
+    /// Returns the approximate time of one measurement, in seconds.
+    pub fn measurement_s(&self) -> u64 {
+        let trial_s = self.trial.parse::<TimeSpan>().map_or(0, |trial| trial.0.div_ceil(1_000_000_000));
+        let search_s = self.slo.as_ref().map_or(0, |_| SEARCH_TRIALS * (trial_s + 1));
+        self.seconds + AROUND_S + search_s
+    }
+
+    /// Returns the approximate time until the rate is known, in seconds.
+    pub fn calibration_s(&self) -> u64 {
+        if self.rate.is_some() { 0 } else { CALIBRATION_S }
     }
 
     fn start(&self, pin: Option<&str>) -> Result<TrialServer, Failure> {
@@ -85,7 +104,7 @@ impl Bench {
         };
         let pin = pin.map_or(String::new(), |pin| format!(" --pin {pin}"));
         match (&self.server, &self.target) {
-            (Some(command), Some(target)) => started(&format!("{command}{pin}"), target.clone()),
+            (Some(command), Some(target)) => started(&format!("{}{pin}", with_free_ports(command)), target.clone()),
             (None, Some(target)) => {
                 let pid = self.pid.or_else(|| locate::listener(target));
                 Ok(TrialServer { target: target.clone(), pid, started: None })
@@ -98,7 +117,7 @@ impl Bench {
                 let mut last = Err(Failure::Failed(Vec::new()));
                 for _ in 0..STARTS_MAX {
                     let target = free_address()?;
-                    let command = format!("'{program}' serve --memcached {target} --memory {MEMORY}{pin}");
+                    let command = format!("'{program}' serve --memcached {target} --admin none --memory {MEMORY}{pin}");
                     last = started(&command, target);
                     if last.is_ok() {
                         break;
@@ -221,7 +240,12 @@ fn whole(rate_per_s: f64) -> String {
 
 /// Returns the highest rate, in requests per second, that met a search's objectives; 0 if no rate met them.
 fn kept_per_s(search: &SearchResult) -> Option<f64> {
-    search.answer_per_s.or_else(|| (search.end == "never kept").then_some(0.0))
+    match search.end.as_str() {
+        "never kept" => Some(0.0),
+        // A lower bound is no figure to compare.
+        "generator limited" => None,
+        _ => search.answer_per_s,
+    }
 }
 
 /// Returns the reason why a run's figures are invalid; otherwise `None`.
@@ -294,5 +318,6 @@ mod tests {
         assert_eq!(kept_per_s(&search("found", Some(5.0))), Some(5.0));
         assert_eq!(kept_per_s(&search("never kept", None)), Some(0.0));
         assert_eq!(kept_per_s(&search("stopped", None)), None);
+        assert_eq!(kept_per_s(&search("generator limited", Some(2e3))), None);
     }
 }
