@@ -249,6 +249,61 @@ fn the_read_ahead_of_a_volume_counts_and_not_only_that_of_its_disks() {
     }
 }
 
+/// Two disks, of which only the first has a large read-ahead. The root file system is on its partition.
+const DISKS: [(&str, &str); 8] = [
+    ("/sys/block/vda/queue/read_ahead_kb", "8192"),
+    ("/sys/block/vda/queue/scheduler", "[bfq] none"),
+    ("/sys/block/vda/dev", "253:0"),
+    ("/sys/block/vda/vda1/dev", "253:1"),
+    ("/sys/block/vdb/queue/read_ahead_kb", "128"),
+    ("/sys/block/vdb/queue/scheduler", "[none] bfq"),
+    ("/sys/block/vdb/dev", "253:16"),
+    (
+        "/proc/7/mountinfo",
+        "21 1 253:1 / / rw shared:1 - ext4 /dev/vda1 rw\n30 21 253:16 / /data rw - xfs /dev/vdb rw\n40 21 0:5 / /dev \
+         rw - devtmpfs none rw\n50 21 0:44 / /box rw - overlay overlay rw",
+    ),
+];
+const PROGRAM: &str = "55d0-55e0 r-xp 00000000 fd:01 77 /usr/bin/server";
+
+#[test]
+fn disk_without_files_of_the_process_is_no_finding() {
+    let with = |open: &'static str, maps: &'static str| {
+        [&DISKS[..], &[("/proc/7/fdinfo/5", open), ("/proc/7/maps", maps)]].concat()
+    };
+    // The program itself is on the first disk, its data on the second.
+    let data = with("pos:\t0\nflags:\t02\nmnt_id:\t30", PROGRAM);
+    is_told(&data, "disk.readahead", Ok, "vdb: 128 KB; the process has no file on vda");
+    is_told(&data, "disk.scheduler", Ok, "vdb: none; the process has no file on vda");
+    let null = with("pos:\t0\nflags:\t02\nmnt_id:\t40", PROGRAM);
+    is_told(&null, "disk.readahead", Ok, "the process has no file on vda, vdb");
+    let root = with("pos:\t0\nflags:\t02\nmnt_id:\t21", PROGRAM);
+    is_told(&root, "disk.readahead", Bad, "vda: 8192 KB");
+    is_told(&root, "disk.scheduler", Warn, "vda: bfq");
+    let mapped = with("mnt_id:\t30", "7f00-7f10 rw-s 00000000 fd:01 12 /data/memory");
+    is_told(&mapped, "disk.readahead", Bad, "vda: 8192 KB");
+    // The disks below an overlay are unknown, so all count.
+    is_told(&with("mnt_id:\t50", PROGRAM), "disk.readahead", Bad, "vda: 8192 KB");
+    let volume = [
+        ("/sys/block/dm-0/queue/read_ahead_kb", "128"),
+        ("/sys/block/dm-0/dev", "253:1"),
+        ("/sys/block/dm-0/slaves/vdc", ""),
+        ("/sys/block/vdc/queue/read_ahead_kb", "9999"),
+    ];
+    let volume = [&volume[..], &DISKS[7..], &[("/proc/7/fdinfo/5", "mnt_id:\t21"), ("/proc/7/maps", PROGRAM)]].concat();
+    is_told(&volume, "disk.readahead", Bad, "vdc: 9999 KB");
+}
+
+#[test]
+fn few_retransmissions_are_no_rate() {
+    let of = |sent: u32, again: u32| format!("Tcp: OutSegs RetransSegs\nTcp: {sent} {again}");
+    for (sent, again, verdict) in [(13_138, 2, Ok), (13_138, 9, Ok), (13_138, 12, Bad), (900_000, 12, Ok)] {
+        let (before, after) = (of(1000, 5), of(1000 + sent, 5 + again));
+        let files = [("/proc/net/snmp", before.as_str()), ("/later/proc/net/snmp", after.as_str())];
+        is_told(&files, "net.retrans", verdict, &format!("{again} of {sent} segments"));
+    }
+}
+
 #[test]
 fn a_groups_name_that_leads_out_of_where_groups_are_is_not_followed() {
     let files = [("/proc/7/cgroup", "0::/../../secret"), ("/sys/secret/cpu.max", "50000 100000")];

@@ -118,6 +118,12 @@ fn every_remedy_is_applied_and_undone() {
         let text = script(&drafted(&tree, &[case.id]), &tree.0);
         let output = Command::new("sh").arg("-c").arg(&text).output().unwrap();
         assert!(output.status.success() && files(&tree) == after, "{}: {text}", case.id);
+        // The same script undoes what it has written, as the undo of a run does.
+        let output = Command::new("sh").args(["-c", &text, "sh", "undo"]).output().unwrap();
+        assert!(output.status.success(), "{}: {text}", case.id);
+        for back in draft.steps.iter().map(|step| &step.back).filter(|back| !back.path.starts_with("/ethtool/")) {
+            assert_eq!(tree.read(&back.path).trim(), back.value, "{}: {text}", case.id);
+        }
     }
     let known: Vec<&str> = CASES.iter().map(|case| case.id).filter(|id| is_written(id)).collect();
     let missing: Vec<&&str> = known.iter().filter(|id| !written.contains(id)).collect();

@@ -34,8 +34,8 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/sys/vm/min_free_kbytes, /proc/meminfo (MemTotal)",
         mechanism: "When free memory is below this reserve, threads must free memory before they can allocate. With \
                     a small reserve a burst of packets makes threads wait, and a large reserve wastes memory.",
-        remedy: "set sysctl vm.min_free_kbytes to 1 % of the memory: at least 100 MB (64 MB on small hosts), at \
-                 most 5 %",
+        remedy: "set sysctl vm.min_free_kbytes to 1 % of the memory, at least 100 MiB; to 64 MiB if the memory is \
+                 below 8 GiB; never above 5 %",
         expect: "fewer threads that free memory during a burst; the reserve stays unused",
         needs: Needs::Root,
         undo: "write the old value back",
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/sys/vm/watermark_scale_factor, /proc/vmstat, read twice",
         mechanism: "kswapd wakes up when free memory falls below this share, in ten-thousandths. If it wakes up too \
                     late, threads that allocate memory must free it themselves.",
-        remedy: "sysctl vm.watermark_scale_factor=50 to 200",
+        remedy: "sysctl vm.watermark_scale_factor=100",
         expect: "less direct reclaim (mem.reclaim) while memory is allocated fast; slightly less usable memory",
         needs: Needs::Root,
         undo: "write the old value back",
@@ -83,7 +83,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/sys/vm/max_map_count, /proc/PID/maps",
         mechanism: "The number of a process's mappings is limited. A server that maps many files or arenas fails at \
                     the limit as if memory had run out.",
-        remedy: "sysctl vm.max_map_count=262144 or more",
+        remedy: "sysctl vm.max_map_count=1048576",
         expect: "no mapping is refused while memory is available; no change in latency",
         needs: Needs::Root,
         undo: "write the old value back",
@@ -202,7 +202,7 @@ fn min_free(host: &Host) -> Probed {
     let kb = host.sysctl("vm.min_free_kbytes")?;
     let total = meminfo(host, "MemTotal")?;
     let floor = min_free_floor_kb(host)?;
-    let value = format!("vm.min_free_kbytes = {kb}: {} MiB of {} MiB", kb >> 10, total >> 10);
+    let value = format!("vm.min_free_kbytes = {kb}: {} MiB of {} MiB; recommended: {floor}", kb >> 10, total >> 10);
     Ok(ProbeResult::warn_if(kb < floor || kb > total / 20, value))
 }
 

@@ -9,8 +9,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/sys/class/net/*/queues, the CPUs",
         mechanism: "Each queue of a network interface is served by one CPU. With a single queue on a host with many \
                     CPUs, that CPU limits the whole host.",
-        remedy: "ethtool -L IFACE combined N, with N a quarter of the number of CPUs, or the interface's maximum if \
-                 that is lower",
+        remedy: "ethtool -L IFACE combined N, with the number of queues that `gannet doctor plan` shows",
         expect: "the maximum packet rate rises until another CPU is fully used",
         needs: Needs::Root,
         undo: "set the old number of queues (the link is interrupted for a moment)",
@@ -147,7 +146,7 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/sys/net/netfilter/{nf_conntrack_count,nf_conntrack_max}",
         mechanism: "If connection tracking is on, every packet is looked up in a table. If the table is full, \
                     packets of new connections are dropped.",
-        remedy: "raise net.netfilter.nf_conntrack_max, or disable tracking (NOTRACK) for the server's port",
+        remedy: "double net.netfilter.nf_conntrack_max, or disable tracking (NOTRACK) for the server's port",
         expect: "no new connection is dropped because the table is full; without tracking, less CPU time per packet",
         needs: Needs::Root,
         undo: "write the old value back",
@@ -296,13 +295,22 @@ fn tcp_mem(host: &Host) -> Probed {
 
 /// Minimum number of sent segments per retransmitted segment without a finding.
 const SEGMENTS_A_LOSS_MIN: u64 = 10_000;
+/// Minimum number of retransmitted segments that show a rate.
+const LOSSES_MIN: u64 = 10;
 
 fn retrans(host: &Host) -> Probed {
     let path = "/proc/net/snmp";
     let (sent, again) = (grown(host, path, "Tcp", "OutSegs")?, grown(host, path, "Tcp", "RetransSegs")?);
     let value = format!("{again} of {sent} segments were retransmitted");
     let share = again as f64 / sent.max(1) as f64;
-    Ok(ProbeResult::bad_if(again > 0 && again * SEGMENTS_A_LOSS_MIN > sent, value).weighing(share))
+    if again * SEGMENTS_A_LOSS_MIN <= sent {
+        return Ok(ProbeResult::ok(value).weighing(share));
+    }
+    if again < LOSSES_MIN {
+        let few = format!("{value}; fewer than {LOSSES_MIN} do not show a rate, watch longer with --seconds");
+        return Ok(ProbeResult::ok(few));
+    }
+    Ok(ProbeResult::bad(value).weighing(share))
 }
 
 fn qdisc(host: &Host) -> Probed {

@@ -23,7 +23,8 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "ethtool -g, /sys/class/net/*/statistics/{rx_missed_errors,rx_fifo_errors}, read twice",
         mechanism: "Packets of a burst wait in the interface's ring until a CPU receives them. If the ring is full, \
                     a packet is dropped, and retransmitted after at least 200 ms.",
-        remedy: "ethtool -G IFACE rx N, up to the interface's maximum; then use more CPUs for the network",
+        remedy: "ethtool -G IFACE rx N, with twice the current number, at most the interface's maximum; then use more \
+                 CPUs for the network",
         expect: "no pauses of 200 ms because of a full ring; packets of a burst may wait longer in the ring",
         needs: Needs::Root,
         undo: "set the old size (the link is interrupted for a moment)",

@@ -3,10 +3,12 @@
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, chosen};
 
+use super::reads;
+
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.scheduler",
-        reads: "/sys/block/*/queue/scheduler",
+        reads: "/sys/block/*/queue/scheduler, /proc/PID/{fdinfo,mountinfo,maps}",
         mechanism: "A scheduler sorts requests and delays them to merge or reorder later ones. A fast device gains \
                     nothing from it, and each request waits.",
         remedy: "write none into queue/scheduler of disks without moving parts",
@@ -18,10 +20,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "disk.readahead",
-        reads: "/sys/block/*/queue/read_ahead_kb",
+        reads: "/sys/block/*/queue/read_ahead_kb, /proc/PID/{fdinfo,mountinfo,maps}",
         mechanism: "A page fault on a mapped file reads this much data around the page. With megabytes of \
                     read-ahead, random reads fill memory and the disk's queue with unused pages.",
-        remedy: "write 128 or less into queue/read_ahead_kb if mapped files are read at random",
+        remedy: "write 128 into queue/read_ahead_kb if mapped files are read at random",
         expect: "fewer bytes read per fault, and shorter waits; reading a file sequentially may become slower",
         needs: Needs::Root,
         undo: "write the old value back",
@@ -95,9 +97,28 @@ fn mount(host: &Host) -> Probed {
     Ok(if is_far { ProbeResult::bad(value) } else { ProbeResult::warn_if(!noting.is_empty(), value) })
 }
 
+/// Divides devices into those that hold the process's files and the others. If no process is named or its devices are
+/// unknown, all count; so they do if the user names a folder.
+pub(crate) fn read_by_process(host: &Host, devices: Vec<String>) -> (Vec<String>, Vec<String>) {
+    match reads::devices(host).filter(|_| host.asked().data.is_none()) {
+        Some(used) => devices.into_iter().partition(|device| used.contains(device)),
+        None => (devices, Vec::new()),
+    }
+}
+
+/// Adds the devices that do not count to a value.
+fn with_others(value: String, others: &[String]) -> String {
+    if others.is_empty() {
+        return value;
+    }
+    let others = format!("the process has no file on {}", others.join(", "));
+    if value.is_empty() { others } else { format!("{value}; {others}") }
+}
+
 fn scheduler(host: &Host) -> Probed {
     let (mut others, mut parts) = (0, Vec::new());
-    for disk in host.disks()? {
+    let (disks, unused) = read_by_process(host, host.disks()?);
+    for disk in disks {
         let text = host.read(&format!("/sys/block/{disk}/queue/scheduler"))?;
         let moves = host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
         // If there is no choice, the file contains the name itself.
@@ -106,7 +127,7 @@ fn scheduler(host: &Host) -> Probed {
         let why = if moves && name != "none" { " (the kernel reports moving parts)" } else { "" };
         parts.push(format!("{disk}: {name}{why}"));
     }
-    Ok(ProbeResult::warn_if(others > 0, parts.join(", ")))
+    Ok(ProbeResult::warn_if(others > 0, with_others(parts.join(", "), &unused)))
 }
 
 /// Maximum read-ahead without a warning, in KB.
@@ -117,13 +138,15 @@ const READAHEAD_KB_BAD: i64 = 4096;
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
     // Each block device has its own setting. For a volume its own setting applies, not the setting of its disks.
-    for disk in host.volumes()? {
+    let (volumes, unused) = read_by_process(host, host.volumes()?);
+    for disk in volumes {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {
             (most, of) = (kb, disk);
         }
     }
-    let value = format!("{of}: {most} KB");
+    let value = if of.is_empty() { String::new() } else { format!("{of}: {most} KB") };
+    let value = with_others(value, &unused);
     Ok(if most >= READAHEAD_KB_BAD {
         ProbeResult::bad(value)
     } else {

@@ -13,6 +13,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -148,6 +149,38 @@ impl Drop for Lock {
     }
 }
 
+/// Creates the folder of the journals, for its owner alone.
+fn create(folder: &Path) -> Result<(), String> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent).map_err(with_remedy(parent))?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(with_remedy(folder)(error)),
+        _ => check_owner(folder),
+    }
+}
+
+/// Refuses a folder into which another user can write: the values that an undo writes come from its files.
+fn check_owner(folder: &Path) -> Result<(), String> {
+    let known = fs::metadata(folder).map_err(with_remedy(folder))?;
+    let (owner, ours) = (known.uid(), rustix::process::geteuid().as_raw());
+    let shown = folder.display();
+    if !known.is_dir() {
+        return Err(format!("{shown} is not a folder; pass another one with --journals"));
+    }
+    if owner != ours {
+        return Err(format!(
+            "{shown} belongs to user {owner}, so that user can change its journals; run the command as that user, \
+             pass another folder with --journals, or run: chown {ours} {shown}"
+        ));
+    }
+    if known.mode() & 0o022 != 0 {
+        let mode = known.mode() & 0o7777;
+        return Err(format!("other users can write into {shown} (mode {mode:o}); run: chmod go-w {shown}"));
+    }
+    Ok(())
+}
+
 fn lock(folder: &Path) -> Result<Lock, String> {
     let path = folder.join("lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(with_remedy(&path))?;
@@ -169,7 +202,7 @@ impl Journal {
     /// # Errors
     /// A message, if the folder cannot be written or another run holds the lock.
     pub fn begin(folder: &Path, boot: &str) -> Result<Self, String> {
-        fs::create_dir_all(folder).map_err(with_remedy(folder))?;
+        create(folder)?;
         let lock = lock(folder)?;
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         for count in 0..RUNS_A_SECOND_MAX {
@@ -196,6 +229,9 @@ impl Journal {
     /// A message, if the run does not exist, its journal is damaged, or another run holds the lock.
     pub fn open(folder: &Path, run: &str) -> Result<(Self, RunLog), String> {
         let path = path_of(folder, run)?;
+        if folder.exists() {
+            check_owner(folder)?;
+        }
         if !path.exists() {
             return Err(format!("there is no run {run} in {}", folder.display()));
         }
@@ -230,6 +266,7 @@ impl RunLog {
     /// A message, if the journal does not exist or is damaged.
     pub fn read(folder: &Path, run: &str) -> Result<Self, String> {
         let path = path_of(folder, run)?;
+        check_owner(folder)?;
         let long = fs::metadata(&path).map_err(with_remedy(&path))?.len() > BYTES_MAX;
         if long {
             return Err(format!("{} is longer than a journal can be", path.display()));
@@ -282,6 +319,32 @@ mod tests {
         assert!(RunLog::parse(&wrong).unwrap_err().contains("no step 3"));
         assert!(RunLog::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));
         assert!(path_of(Path::new("/x"), "../../etc/passwd").is_err());
+    }
+
+    #[test]
+    fn folder_that_other_users_can_change_is_refused_with_a_remedy() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("gannet-doctor-owner-{}/deep/journals", std::process::id()));
+        let run = Journal::begin(&folder, "boot").unwrap().run.clone();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        let top = folder.ancestors().nth(2).unwrap().to_owned();
+        let refusals = || {
+            let read = RunLog::read(&folder, &run).err();
+            [Journal::begin(&folder, "boot").err(), Journal::open(&folder, &run).err(), read].map(Option::unwrap)
+        };
+        for mode in [0o720, 0o702, 0o777] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            let want = format!("(mode {mode:o}); run: chmod go-w {}", folder.display());
+            refusals().iter().for_each(|why| assert!(why.contains(&want), "{why}"));
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(RunLog::read(&folder, &run).is_ok());
+        // Only root can give a folder away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+            refusals().iter().for_each(|why| assert!(why.contains("belongs to user 65534") && why.contains("chown 0")));
+        }
+        fs::remove_dir_all(top).unwrap();
     }
 
     #[test]

@@ -141,19 +141,25 @@ impl TunePlan {
     }
 }
 
-/// Returns a shell script that writes the same settings as [`apply`], but no journal.
+/// Returns a shell script that writes the same settings as [`apply`], but no journal. With the argument `undo`, it
+/// writes what undoes them, the last one first.
 pub fn script(draft: &TunePlan, root: &Path) -> String {
-    let mut text = "#!/bin/sh\n# Writes the settings that `gannet doctor apply` would write. Unlike apply, it \
-         writes no journal.\nset -u\nstatus=0\n"
+    let mut text = "#!/bin/sh\n# Writes the settings that `gannet doctor apply` would write. Unlike apply, it writes \
+                    no journal.\n# With the argument undo, it restores the values of the time at which it was \
+                    printed.\nset -u\nstatus=0\n"
         .to_owned();
     let line = |text: &str| text.replace(|c: char| c.is_control(), " ");
+    if !draft.steps.is_empty() {
+        let back: String = draft.steps.iter().rev().map(|step| command(root, &step.back) + "\n").collect();
+        text += &format!("\nif [ \"${{1-}}\" = undo ]; then\n{back}exit $status\nfi\n");
+    }
     let mut last = "";
     for step in &draft.steps {
         if step.check != last {
             text += &format!("\n# {}\n", line(&step.check));
             last = &step.check;
         }
-        text += &format!("# it was: {}\n{}\n", line(&step.old), command(root, &step.new));
+        text += &format!("# it is: {}\n{}\n", line(&written_form(&step.old)), command(root, &step.new));
     }
     for (check, why) in &draft.beside {
         text += &format!("\n# {}: {}\n", line(check), line(why));
@@ -264,6 +270,16 @@ mod tests {
         assert!(is_same("/sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,0000000f", "f"));
         assert!(is_same("/proc/irq/3/smp_affinity_list", "0-2", "0,1,2"));
         assert!(!is_same("/proc/sys/vm/swappiness", "10", "1"));
+    }
+
+    #[test]
+    fn text_of_a_remedy_names_the_values_that_are_written() {
+        for check in crate::checks::all() {
+            for (name, value) in remedies::fixed(check.id) {
+                let text = check.remedy.replace('\'', "");
+                assert!(text.contains(&format!("{name}={value}")), "{}: {name}={value} is not in {text:?}", check.id);
+            }
+        }
     }
 
     #[test]

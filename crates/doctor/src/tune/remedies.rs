@@ -2,6 +2,7 @@
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
+use crate::checks::storage::read_by_process;
 use crate::ethtool::{number, parts};
 use crate::host::{Host, Unread};
 use crate::plan::{CpuPlan, Role, Wanted, mask, plan};
@@ -66,6 +67,15 @@ const REMEDIES: &[(&str, How)] = &[
 /// Returns whether the doctor has settings to write for a check.
 pub(super) fn is_there(check: &str) -> bool {
     REMEDIES.iter().any(|(id, _)| *id == check)
+}
+
+/// Returns the sysctls that a check's remedy sets to fixed values.
+#[cfg(test)]
+pub(super) fn fixed(check: &str) -> &'static [(&'static str, &'static str)] {
+    match REMEDIES.iter().find(|(id, _)| *id == check) {
+        Some((_, How::Sysctls(values))) => values,
+        _ => &[],
+    }
 }
 
 /// Returns the settings of a check's remedy; `None` if the remedy is not a setting that the doctor writes.
@@ -249,14 +259,20 @@ fn dirty(host: &Host) -> Wishes {
 
 fn scheduler(host: &Host) -> Wishes {
     let moves = |disk: &String| host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
-    let disks = host.disks()?.into_iter().filter(|disk| !moves(disk));
+    let disks = read_by_process(host, host.disks()?).0.into_iter().filter(|disk| !moves(disk));
     Ok(disks.map(|disk| one(&format!("/sys/block/{disk}/queue/scheduler"), "none")).collect())
 }
 
 fn readahead(host: &Host) -> Wishes {
     let path = |disk: String| format!("/sys/block/{disk}/queue/read_ahead_kb");
     let large = |path: &String| host.number(path).is_ok_and(|kb| kb > crate::checks::storage::READAHEAD_KB_MAX);
-    Ok(host.volumes()?.into_iter().map(path).filter(large).map(|path| one(&path, 128)).collect())
+    Ok(read_by_process(host, host.volumes()?)
+        .0
+        .into_iter()
+        .map(path)
+        .filter(large)
+        .map(|path| one(&path, 128))
+        .collect())
 }
 
 fn clock(host: &Host) -> Wishes {
