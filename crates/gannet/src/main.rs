@@ -67,9 +67,13 @@ fn main() -> ExitCode {
     if let Some(args) = memcached_args() {
         return ended(memcached::run(args));
     }
-    let matches = match program().try_get_matches() {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let matches = match program().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) => {
+            if let Some(text) = screen::help::short_for(&program(), args.get(1..).unwrap_or_default(), error.kind()) {
+                return helped(&text, error.exit_code() as u8);
+            }
             // The parser reports `--help` and `--version` as errors; they go to standard output with exit code 0.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
@@ -85,6 +89,15 @@ fn main() -> ExitCode {
         Some(("file", matches)) => file::run(matches),
         _ => unreachable!("a subcommand is required"),
     })
+}
+
+/// Prints the short help: to standard output if it was requested, otherwise to standard error.
+fn helped(text: &str, code: u8) -> ExitCode {
+    if code == 0 {
+        return ended(print(text));
+    }
+    eprint!("{text}");
+    ExitCode::from(code)
 }
 
 /// Prints the reasons if the subcommand failed. Returns the exit code.

@@ -13,8 +13,8 @@ use doctor::Host;
 use doctor::counters::{Counters, Grown, ThreadGrown};
 
 use super::args::{pid, root, target};
-use crate::screen::{self, ViewLine, Weight};
-use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
+use crate::screen::{self, LiveView, Size, ViewLine, Weight};
+use crate::top::{PLAIN, interval, no_terminal};
 use crate::{Failure, print};
 
 /// Maximum number of threads shown: those that waited most, ran most and switched most.
@@ -24,7 +24,7 @@ const THREADS_MAX: usize = 40;
 pub fn command() -> Command {
     Command::new("watch")
         .about("Watch switches, migrations, soft interrupts, steal, faults, reclaim and pressure, by thread and CPU")
-        .after_help("Keys: q or Esc quits, space pauses and resumes.")
+        .after_help("Keys: q or Esc quits, space pauses and resumes, ? lists the keys.")
         .arg(pid("Process id of the server, whose threads are shown"))
         .arg(root())
         .args(screen::readings())
@@ -34,26 +34,41 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let interval = interval(matches.get_one::<String>("interval").expect("it has a default"))?;
     let target = target(matches, interval)?;
-    let (pid, host) = (target.pid, Host::now(target.root, target.pid));
-    let begun = Instant::now();
-    let take = || {
-        let counters = Counters::read(&host, begun.elapsed());
-        match pid {
+    let mut watch = Watch { pid: target.pid, host: Host::now(target.root, target.pid), begun: Instant::now() };
+    let failed = |why: String| Failure::Failed(vec![why]);
+    if matches.get_flag("once") || !std::io::stdout().is_terminal() {
+        let first = watch.take().map_err(failed)?;
+        std::thread::sleep(interval);
+        let now = watch.take().map_err(failed)?;
+        return print(&screen::plain(&watch.show(&now, Some(&first), PLAIN)));
+    }
+    screen::run(interval, &mut watch).map_err(no_terminal)
+}
+
+/// The counters of a host and of a process.
+struct Watch {
+    pid: Option<u32>,
+    host: Host,
+    begun: Instant,
+}
+
+impl LiveView for Watch {
+    type Reading = Counters;
+
+    fn take(&mut self) -> Result<Counters, String> {
+        let counters = Counters::read(&self.host, self.begun.elapsed());
+        match self.pid {
             Some(pid) if counters.threads.is_empty() => Err(format!("process {pid} has ended")),
             _ => Ok(counters),
         }
-    };
-    let failed = |why: String| Failure::Failed(vec![why]);
-    if matches.get_flag("once") || !std::io::stdout().is_terminal() {
-        let first = take().map_err(failed)?;
-        std::thread::sleep(interval);
-        return print(&screen::plain(&lines(&take().map_err(failed)?.since(&first), PLAIN_COLUMNS)));
     }
-    let show = |now: &Counters, before: Option<&Counters>, columns| match before {
-        Some(before) => lines(&now.since(before), columns),
-        None => vec![ViewLine::new(Weight::Head, "waiting for the second reading", columns)],
-    };
-    screen::run(interval, take, show).map_err(no_terminal)
+
+    fn show(&self, now: &Counters, before: Option<&Counters>, size: Size) -> Vec<ViewLine> {
+        match before {
+            Some(before) => lines(&now.since(before), size.columns),
+            None => vec![ViewLine::new(Weight::Head, "waiting for the second reading", size.columns)],
+        }
+    }
 }
 
 /// Formats the differences of two readings as lines.

@@ -7,6 +7,7 @@
 mod reading;
 mod view;
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,20 +15,22 @@ use std::time::Duration;
 use base::units::TimeSpan;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::screen::{LiveView, Size, ViewLine};
 use crate::{Failure, print, screen};
-use reading::ServerFigures;
 pub use reading::page;
+use reading::{ADMIN, ServerFigures};
+use view::{Layout, RowOrder};
 
-/// The default admin port of a server.
-const ADMIN: &str = "127.0.0.1:9555";
-/// Number of columns if standard output is not a terminal.
-pub const PLAIN_COLUMNS: usize = 120;
+/// The size of the output if it is not a terminal.
+pub const PLAIN: Size = Size { columns: 120, rows: usize::MAX };
+/// Number of request rates that are retained for the history.
+const HISTORY: usize = 512;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
     Command::new("top")
         .about("Watch a server live: rates, percentiles, hot keys, workers, memory, evictions")
-        .after_help("Keys: q or Esc quits, space pauses and resumes.")
+        .after_help("Keys: q or Esc quits, space pauses and resumes, s changes the order, ? lists the keys.")
         .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
         .args(screen::readings())
 }
@@ -43,16 +46,57 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Failure::Usage(vec![line])
     })?;
     let interval = interval(text("interval"))?;
+    let mut top = Top { addr, order: RowOrder::Rate, history: VecDeque::new() };
     if matches.get_flag("once") || !std::io::stdout().is_terminal() {
-        let first = reading(addr)?;
+        let failed = |why: String| Failure::Failed(vec![why]);
+        let first = top.take().map_err(failed)?;
         std::thread::sleep(interval);
-        let lines = view::lines(&reading(addr)?, Some(&first), &addr.to_string(), PLAIN_COLUMNS);
-        return print(&screen::plain(&lines));
+        let now = top.take().map_err(failed)?;
+        return print(&screen::plain(&top.show(&now, Some(&first), PLAIN)));
     }
-    let show = |now: &ServerFigures, before: Option<&ServerFigures>, columns| {
-        view::lines(now, before, &addr.to_string(), columns)
-    };
-    screen::run(interval, || ServerFigures::take(addr), show).map_err(no_terminal)
+    screen::run(interval, &mut top).map_err(no_terminal)
+}
+
+/// The live view of a server.
+struct Top {
+    addr: SocketAddr,
+    order: RowOrder,
+    /// Requests per second of the last readings, the oldest first.
+    history: VecDeque<f64>,
+}
+
+impl LiveView for Top {
+    type Reading = ServerFigures;
+
+    fn take(&mut self) -> Result<ServerFigures, String> {
+        ServerFigures::take(self.addr)
+    }
+
+    fn taken(&mut self, now: &ServerFigures, before: Option<&ServerFigures>) {
+        if before.is_none() {
+            return;
+        }
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(view::requests_per_s(now, before));
+    }
+
+    fn show(&self, now: &ServerFigures, before: Option<&ServerFigures>, size: Size) -> Vec<ViewLine> {
+        let history: Vec<f64> = self.history.iter().copied().collect();
+        let layout = Layout { size, order: self.order, history: &history };
+        view::lines(now, before, &self.addr.to_string(), &layout)
+    }
+
+    fn keys(&self) -> &'static [(&'static str, &'static str)] {
+        &[("s", "order by requests/s, by execute p999, or by name")]
+    }
+
+    fn press(&mut self, key: char) {
+        if key == 's' {
+            self.order = self.order.next();
+        }
+    }
 }
 
 /// Converts a terminal error to a failure of the subcommand.
@@ -69,8 +113,4 @@ pub fn interval(text: &str) -> Result<Duration, Failure> {
     let interval = Duration::from_nanos(span.0);
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
     if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
-}
-
-fn reading(addr: SocketAddr) -> Result<ServerFigures, Failure> {
-    ServerFigures::take(addr).map_err(|fault| Failure::Failed(vec![fault]))
 }

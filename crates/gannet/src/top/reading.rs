@@ -6,8 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+/// The default admin port of a server.
+pub const ADMIN: &str = "127.0.0.1:9555";
 /// Time limit for the server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for the reply of a port of another protocol.
+const PROBE: Duration = Duration::from_secs(1);
+/// The beginning of each reply of an HTTP server.
+const HTTP: &[u8] = b"HTTP/";
 /// Largest size of a page in bytes.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
@@ -115,25 +121,68 @@ impl ServerFigures {
 /// Reads a page of the admin port at `addr`.
 ///
 /// # Errors
-/// The reason in a sentence with the remedy.
+/// The reason in a sentence with the remedy. The port of another protocol is named.
 pub fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
-    let ask = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(answer)
-    };
-    let answer = ask().map_err(|error| {
-        format!("{addr}: {error}; check that it is the admin port of a running server (listen.admin)")
+    let answer = ask(addr, path).map_err(|error| {
+        format!(
+            "cannot read {addr}: {error}; pass the admin port of a running server (listen.admin, {ADMIN} by default)"
+        )
     })?;
-    let foreign =
-        || format!("{addr} does not serve {path} as this version of Gannet does; check that it is the admin port");
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(foreign)?;
-    if !answer.starts_with(b"HTTP/1.1 200 ") {
-        return Err(foreign());
+    let value = answer.as_deref().and_then(body);
+    value.ok_or_else(|| {
+        let what = other_protocol(addr).unwrap_or("not an admin port of this version of Gannet");
+        format!("{addr} is {what}; pass the server's admin port (listen.admin, {ADMIN} by default)")
+    })
+}
+
+/// Requests the page. Returns the reply, or `None` if it is no HTTP.
+fn ask(addr: SocketAddr, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+    let mut stream = connected(addr, PATIENCE)?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    let mut stream = stream.take(PAGE_BYTES_MAX);
+    let mut chunk = [0; 16 << 10];
+    loop {
+        // A server that closes a connection of another protocol may reset it.
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        // Servers of other protocols may leave the connection open after their reply.
+        if answer.len() >= HTTP.len() && !answer.starts_with(HTTP) {
+            return Ok(None);
+        }
     }
-    serde_json::from_slice(&answer[end + 4..]).map_err(|_| foreign())
+    Ok(Some(answer))
+}
+
+fn connected(addr: SocketAddr, patience: Duration) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&addr, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+/// Returns the JSON of a successful reply.
+fn body(answer: &[u8]) -> Option<Value> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let is_good = answer.starts_with(b"HTTP/1.1 200 ");
+    serde_json::from_slice(&answer[end + 4..]).ok().filter(|_| is_good)
+}
+
+/// Returns the kind of the port at `addr` if it is one for clients.
+fn other_protocol(addr: SocketAddr) -> Option<&'static str> {
+    let mut stream = connected(addr, PROBE).ok()?;
+    // memcached replies with its version, and Redis with a line that begins with a sign.
+    stream.write_all(b"version\r\n").ok()?;
+    let mut reply = [0; 64];
+    let count = stream.read(&mut reply).ok()?;
+    match &reply[..count] {
+        [b'V', b'E', b'R', ..] => Some("a port for memcached clients"),
+        [b'-' | b'+', ..] => Some("a port for Redis clients"),
+        [b'H', b'T', b'T', b'P', ..] => Some("an HTTP port, but not one of this version of Gannet"),
+        _ => None,
+    }
 }

@@ -1,7 +1,14 @@
-//! Formats the differences of two readings as lines.
+//! Formats the differences of two readings as lines, so that they fit the terminal.
+//!
+//! ```text
+//!   gannet 0.1 at 127.0.0.1:9555, up ...          head
+//!   requests 12k/s   lookups 9k/s   ...           summary, as many figures in a line as fit
+//!   history ▁▂▅█▇▆ ...                            requests per second of the last readings
+//!   command 3 of 9     requests/s  wait p99 ...   sections, which share the remaining rows; a title counts its rows
+//! ```
 
 use super::reading::{Of, ServerFigures};
-use crate::screen::{ViewLine, Weight};
+use crate::screen::{Size, ViewLine, Weight, cut};
 use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// The lists of hot keys: each list's name in the server's reply, and its title in the view.
@@ -16,6 +23,55 @@ const LISTS: [(&str, &str); 5] = [
 const NAMES: usize = 8;
 /// Minimum number of columns of a list.
 const LIST_COLUMNS_MIN: usize = 24;
+/// Number of columns from which the p50 of each part of a request is shown.
+const WIDE: usize = 96;
+/// The heights of a history's bars.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The order of commands, namespaces and workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// The busiest first.
+    Rate,
+    /// The slowest first, by the p999 of the execution.
+    Slowest,
+    /// By name.
+    Name,
+}
+
+impl RowOrder {
+    /// Returns the name of the column by which rows are ordered.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "requests/s",
+            Self::Slowest => "execute p999",
+            Self::Name => "name",
+        }
+    }
+
+    /// Returns the order after this one.
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Slowest,
+            Self::Slowest => Self::Name,
+            Self::Name => Self::Rate,
+        }
+    }
+}
+
+/// The way in which a view is formatted.
+pub struct Layout<'h> {
+    pub size: Size,
+    pub order: RowOrder,
+    /// Requests per second of the last readings, the oldest first.
+    pub history: &'h [f64],
+}
+
+impl Layout<'_> {
+    const fn is_wide(&self) -> bool {
+        self.size.columns >= WIDE
+    }
+}
 
 /// Two readings, from which rates are computed.
 struct Rates<'r> {
@@ -38,189 +94,302 @@ impl Rates<'_> {
     }
 }
 
+/// A table of the view.
+struct Section {
+    /// The title of the first column.
+    name: &'static str,
+    /// The titles of the other columns.
+    titles: String,
+    rows: Vec<Row>,
+}
+
+/// A row of a table, with the values by which rows are ordered.
+struct Row {
+    name: String,
+    rate: f64,
+    slowest_ns: f64,
+    text: String,
+}
+
+impl Section {
+    /// Formats the section in at most `rows` lines. The title reports how many of its rows are shown.
+    fn lines(&self, rows: usize) -> Vec<(Weight, String)> {
+        let (all, room) = (self.rows.len(), rows.saturating_sub(1));
+        let title = match all > room {
+            true if !self.name.is_empty() => format!("{} {room} of {all}", self.name),
+            _ => self.name.to_owned(),
+        };
+        let shown = self.rows.iter().take(room).map(|row| (Weight::Plain, row.text.clone()));
+        // The titles of the other columns give way to a longer first one.
+        let titles = self.titles.chars().skip(title.chars().count().saturating_sub(12)).collect::<String>();
+        std::iter::once((Weight::Head, format!("{title:<12}{titles}"))).chain(shown).collect()
+    }
+
+    fn order(mut self, order: RowOrder) -> Self {
+        match order {
+            RowOrder::Rate => self.rows.sort_by(|a, b| b.rate.total_cmp(&a.rate)),
+            RowOrder::Slowest => self.rows.sort_by(|a, b| b.slowest_ns.total_cmp(&a.slowest_ns)),
+            RowOrder::Name => self.rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+        self
+    }
+}
+
+/// Returns the requests per second between two readings.
+pub fn requests_per_s(now: &ServerFigures, before: Option<&ServerFigures>) -> f64 {
+    Rates { now, before }.rate(|reading| reading.sum("gannet_worker_ops_total"))
+}
+
 /// Formats the whole view of the server at `addr`: rates from `before` to `now`, and current values.
-pub fn lines(now: &ServerFigures, before: Option<&ServerFigures>, addr: &str, columns: usize) -> Vec<ViewLine> {
-    let rates = Rates { now, before };
+pub fn lines(now: &ServerFigures, before: Option<&ServerFigures>, addr: &str, layout: &Layout<'_>) -> Vec<ViewLine> {
+    let (rates, columns) = (Rates { now, before }, layout.size.columns);
     let mut lines = Vec::new();
-    let mut put = |weight, text: String| lines.push(ViewLine::new(weight, &text, columns));
-    put(Weight::Head, head(now, addr));
-    for line in summary(&rates) {
-        put(Weight::Plain, line);
+    let mut put = |(weight, text): (Weight, String)| lines.push(ViewLine::new(weight, &text, columns));
+    let plain = |line: String| (Weight::Plain, line);
+    let top: Vec<_> = std::iter::once((Weight::Head, head(now, addr, layout.order)))
+        .chain(flow(&summary(&rates), columns).into_iter().map(plain))
+        .chain(history(layout.history, columns).map(plain))
+        .collect();
+    let sections: Vec<Section> = [commands(&rates, layout)]
+        .into_iter()
+        .chain(namespaces(&rates, layout))
+        .chain([workers(&rates, layout)])
+        .collect();
+    let wants: Vec<usize> =
+        sections.iter().map(|section| section.rows.len() + 1).chain([lists(now, columns, NAMES).len()]).collect();
+    let room = layout.size.rows.saturating_sub(top.len());
+    let has_gaps = wants.iter().sum::<usize>() + wants.len() <= room;
+    top.into_iter().for_each(&mut put);
+    let given = allot(&wants, room);
+    // A title without a row says nothing.
+    for (section, rows) in sections.iter().zip(&given).filter(|(_, rows)| **rows > 1) {
+        if has_gaps {
+            put(plain(String::new()));
+        }
+        section.lines(*rows).into_iter().for_each(&mut put);
     }
-    put(Weight::Plain, String::new());
-    let (commands, titles) = commands(&rates);
-    put(Weight::Head, titles);
-    commands.into_iter().for_each(|line| put(Weight::Plain, line));
-    put(Weight::Plain, String::new());
-    for (weight, line) in namespaces(&rates) {
-        put(weight, line);
+    if has_gaps {
+        put(plain(String::new()));
     }
-    let (workers, titles) = workers(&rates);
-    put(Weight::Head, titles);
-    workers.into_iter().for_each(|line| put(Weight::Plain, line));
-    put(Weight::Plain, String::new());
-    for (weight, line) in lists(now, columns) {
-        put(weight, line);
+    let rows = given.last().copied().unwrap_or(0);
+    let fitting = (1..=NAMES).rev().map(|names| lists(now, columns, names)).find(|lists| lists.len() <= rows);
+    fitting.unwrap_or_default().into_iter().for_each(&mut put);
+    lines
+}
+
+/// Divides `room` lines among sections that want so many each, one line after the other.
+fn allot(wants: &[usize], room: usize) -> Vec<usize> {
+    let mut given = vec![0; wants.len()];
+    let mut left = room.min(wants.iter().sum());
+    while left > 0 {
+        for (given, want) in given.iter_mut().zip(wants) {
+            if *given < *want && left > 0 {
+                *given += 1;
+                left -= 1;
+            }
+        }
+    }
+    given
+}
+
+/// Joins figures to lines of at most `columns` characters.
+fn flow(figures: &[String], columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for figure in figures {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + figure.chars().count() <= columns => {
+                line.push_str("  ");
+                line.push_str(figure);
+            }
+            _ => lines.push(figure.clone()),
+        }
     }
     lines
 }
 
-fn head(now: &ServerFigures, addr: &str) -> String {
+/// Formats the latest rates as bars, the highest of them at full height; `None` if there are fewer than two.
+fn history(rates: &[f64], columns: usize) -> Option<String> {
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let (title, end) = ("requests/s ", format!(" max {}", count(most)));
+    let width = columns.saturating_sub(title.len() + end.len());
+    if rates.len() < 2 || width == 0 {
+        return None;
+    }
+    let bar = |rate: &f64| BARS[((rate / most.max(1e-9) * 7.0).round() as usize).min(7)];
+    let bars: String = rates[rates.len().saturating_sub(width)..].iter().map(bar).collect();
+    Some(format!("{title}{bars}{end}"))
+}
+
+fn head(now: &ServerFigures, addr: &str, order: RowOrder) -> String {
     let version = now.labels("gannet_build_info").into_iter().next().unwrap_or("?").to_owned();
     let up = now.figure("gannet_uptime_seconds", None) as u64;
     let (days, hours, minutes, seconds) = (up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
-    format!("gannet {version} at {addr}, up {days}d {hours:02}:{minutes:02}:{seconds:02}")
+    let order = if order == RowOrder::Rate { String::new() } else { format!(", by {}", order.name()) };
+    format!("gannet {version} at {addr}, up {days}d {hours:02}:{minutes:02}:{seconds:02}{order}")
 }
 
-fn summary(rates: &Rates<'_>) -> [String; 4] {
+fn summary(rates: &Rates<'_>) -> Vec<String> {
     let now = |name| rates.now.figure(name, None);
     let requests = rates.rate(|reading| reading.sum("gannet_worker_ops_total"));
     let (hits, misses) =
         (rates.labelled("gannet_lookups_total", "hit"), rates.labelled("gannet_lookups_total", "miss"));
-    let hit_percent = if hits + misses > 0.0 { hits / (hits + misses) * 100.0 } else { 0.0 };
-    [
+    let per_s = |name: &str, figure: &str| format!("{name} {}/s", count(rates.figure(figure)));
+    vec![
+        format!("requests {}/s", count(requests)),
+        format!("lookups {}/s, {} hits", count(hits + misses), hit_share(hits, misses)),
+        format!("CPU {:.0} %", rates.figure("gannet_cpu_seconds_total") * 100.0),
+        format!("received {}/s", bytes(rates.figure("gannet_received_bytes_total"))),
+        format!("sent {}/s", bytes(rates.figure("gannet_sent_bytes_total"))),
+        format!("connections {} of {}", count(now("gannet_connections")), count(now("gannet_connections_max"))),
+        per_s("accepted", "gannet_connections_accepted_total"),
+        per_s("slow", "gannet_slow_requests_total"),
+        per_s("protocol errors", "gannet_protocol_errors_total"),
         format!(
-            "requests {}/s   lookups {}/s, {hit_percent:.1} % hits   received {}/s   sent {}/s   CPU {:.0} %",
-            count(requests),
-            count(hits + misses),
-            bytes(rates.figure("gannet_received_bytes_total")),
-            bytes(rates.figure("gannet_sent_bytes_total")),
-            rates.figure("gannet_cpu_seconds_total") * 100.0,
-        ),
-        format!(
-            "connections {} of {}   accepted {}/s   slow requests {}/s   protocol errors {}/s",
-            count(now("gannet_connections")),
-            count(now("gannet_connections_max")),
-            count(rates.figure("gannet_connections_accepted_total")),
-            count(rates.figure("gannet_slow_requests_total")),
-            count(rates.figure("gannet_protocol_errors_total")),
-        ),
-        format!(
-            "memory {} held of {}   process {}   index {}   dead {}   items {}",
-            bytes(now("gannet_memory_held_bytes")),
+            "memory {} used of {}",
+            // The store reserves its whole memory at the start; only segments with items and the index are in use.
+            bytes(now("gannet_heap_bytes") + now("gannet_index_bytes")),
             bytes(now("gannet_memory_bytes")),
-            bytes(now("gannet_resident_bytes")),
-            bytes(now("gannet_index_bytes")),
-            bytes(now("gannet_dead_bytes")),
-            count(now("gannet_items")),
         ),
+        format!("process {}", bytes(now("gannet_resident_bytes"))),
+        format!("dead {}", bytes(now("gannet_dead_bytes"))),
+        format!("items {}", count(now("gannet_items"))),
+        per_s("stored", "gannet_stored_total"),
         format!(
-            "stored {}/s   evicted {}/s, unread {}/s   expired {}/s   refused {}/s",
-            count(rates.figure("gannet_stored_total")),
+            "evicted {}/s, unread {}/s",
             count(rates.figure("gannet_evicted_total")),
-            count(rates.figure("gannet_evicted_unread_total")),
-            count(rates.figure("gannet_expired_total")),
-            count(rates.rate(|reading| reading.sum("gannet_stores_refused_total"))),
+            count(rates.figure("gannet_evicted_unread_total"))
         ),
+        per_s("expired", "gannet_expired_total"),
+        format!("refused {}/s", count(rates.rate(|reading| reading.sum("gannet_stores_refused_total")))),
     ]
 }
 
-fn commands(rates: &Rates<'_>) -> (Vec<String>, String) {
-    let titles = format!(
-        "{:<12}{:>12}  {:>22}  {:>22}  {:>22}",
-        "command", "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
-    );
-    let row = |command| timed(rates, command, Of::Command(command));
-    (busiest_first(rates.now.commands().into_iter().map(row).collect()), titles)
+/// Formats the share of hits; `-` without lookups.
+fn hit_share(hits: f64, misses: f64) -> String {
+    if hits + misses > 0.0 { format!("{:.1} %", hits / (hits + misses) * 100.0) } else { "-".to_owned() }
 }
 
-/// Returns the rate of a group of requests, and a line with the group's `name`, its rate and its times.
-fn timed(rates: &Rates<'_>, name: &str, of: Of<'_>) -> (f64, String) {
+/// Returns the titles of a table with the times of requests, after the first column.
+fn time_titles(layout: &Layout<'_>) -> String {
+    match layout.is_wide() {
+        true => format!(
+            "{:>12}  {:>22}  {:>22}  {:>22}",
+            "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
+        ),
+        false => format!(
+            "{:>12}  {:>16}  {:>16}  {:>16}",
+            "requests/s", "wait p99  p999", "execute p99 p999", "send p99  p999"
+        ),
+    }
+}
+
+fn commands(rates: &Rates<'_>, layout: &Layout<'_>) -> Section {
+    let rows = rates.now.commands().into_iter().map(|command| timed(rates, command, Of::Command(command), layout));
+    Section { name: "command", titles: time_titles(layout), rows: rows.collect() }.order(layout.order)
+}
+
+/// Formats the rate and the times of a group of requests.
+fn timed(rates: &Rates<'_>, name: &str, of: Of<'_>, layout: &Layout<'_>) -> Row {
     let rate = rates.rate(|reading| reading.count(of));
     let parts = ["wait", "execute", "send"].map(|part| {
         let quantile = |name| time(rates.now.minute_ns(of, part, name));
-        format!("{:>7}{:>7}{:>8}", quantile("p50_ns"), quantile("p99_ns"), quantile("p999_ns"))
+        match layout.is_wide() {
+            true => format!("{:>7}{:>7}{:>8}", quantile("p50_ns"), quantile("p99_ns"), quantile("p999_ns")),
+            false => format!("{:>8}{:>8}", quantile("p99_ns"), quantile("p999_ns")),
+        }
     });
     let [wait, execute, send] = parts;
-    (rate, format!("{:<12}{:>12}  {wait}  {execute}  {send}", cut(name, 12), count(rate)))
-}
-
-fn busiest_first(mut rows: Vec<(f64, String)>) -> Vec<String> {
-    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    rows.into_iter().map(|(_, row)| row).collect()
+    Row {
+        name: name.to_owned(),
+        rate,
+        slowest_ns: rates.now.minute_ns(of, "execute", "p999_ns").unwrap_or(0.0),
+        text: format!("{:<12}{:>12}  {wait}  {execute}  {send}", cut(name, 12), count(rate)),
+    }
 }
 
 /// Formats the load and the memory of each namespace, if there are several.
-fn namespaces(rates: &Rates<'_>) -> Vec<(Weight, String)> {
+fn namespaces(rates: &Rates<'_>, layout: &Layout<'_>) -> Vec<Section> {
     let names = rates.now.labels("gannet_namespace_items");
     if names.len() < 2 {
         return Vec::new();
     }
-    let times = names.iter().copied().map(|name| timed(rates, name, Of::Namespace(name))).collect();
-    let has = names.iter().copied().map(|name| {
+    let times: Vec<Row> = names.iter().map(|name| timed(rates, name, Of::Namespace(name), layout)).collect();
+    let has = names.iter().zip(&times).map(|(name, timed)| {
         let now = |figure: &str| rates.now.figure(&format!("gannet_namespace_{figure}"), Some(name));
         let rate = |figure: &str| rates.labelled(&format!("gannet_namespace_{figure}_total"), name);
         let (hits, misses) = (rate("hits"), rate("misses"));
-        let hit_percent = if hits + misses > 0.0 { hits / (hits + misses) * 100.0 } else { 0.0 };
-        let line = format!(
-            "{:<12}{:>12}{:>9.1}{:>10}{:>10}{:>12}{:>12}{:>9}{:>13}",
+        let text = format!(
+            "{:<12}{:>10}{:>8}{:>9}{:>10}{:>11}{:>11}{:>8}",
             cut(name, 12),
             count(hits + misses),
-            hit_percent,
+            hit_share(hits, misses),
             count(rate("stored")),
             count(rate("evicted")),
             bytes(now("heap_bytes")),
             bytes(now("heap_bytes_max")),
             count(now("items")),
-            count(now("connections")),
         );
-        (rates.rate(|reading| reading.count(Of::Namespace(name))), line)
+        let text = if layout.is_wide() { format!("{text}{:>13}", count(now("connections"))) } else { text };
+        Row { name: (*name).to_owned(), rate: timed.rate, slowest_ns: timed.slowest_ns, text }
     });
-    let head = |text: String| (Weight::Head, text);
-    let plain = |lines: Vec<String>| lines.into_iter().map(|line| (Weight::Plain, line)).collect::<Vec<_>>();
-    let mut lines = vec![head(format!(
-        "{:<12}{:>12}  {:>22}  {:>22}  {:>22}",
-        "namespace", "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
-    ))];
-    lines.extend(plain(busiest_first(times)));
-    lines.push(head(format!(
-        "{:<12}{:>12}{:>9}{:>10}{:>10}{:>12}{:>12}{:>9}{:>13}",
-        "", "lookups/s", "% hits", "stored/s", "evicted/s", "memory", "of", "items", "connections"
-    )));
-    lines.extend(plain(busiest_first(has.collect())));
-    lines.push((Weight::Plain, String::new()));
-    lines
+    let has: Vec<Row> = has.collect();
+    let titles = format!(
+        "{:>10}{:>8}{:>9}{:>10}{:>11}{:>11}{:>8}",
+        "lookups/s", "hits", "stored/s", "evicted/s", "memory", "of", "items"
+    );
+    let titles = if layout.is_wide() { format!("{titles}{:>13}", "connections") } else { titles };
+    let section = |titles, rows| Section { name: "namespace", titles, rows }.order(layout.order);
+    vec![section(time_titles(layout), times), section(titles, has)]
 }
 
-fn workers(rates: &Rates<'_>) -> (Vec<String>, String) {
+fn workers(rates: &Rates<'_>, layout: &Layout<'_>) -> Section {
     let titles = format!(
-        "{:<12}{:>12}{:>12}{:>14}{:>14}{:>12}",
-        "worker", "requests/s", "turns/s", "requests/turn", "connections", "parked/s"
+        "{:>12}{:>14}{:>14}{:>13}{:>11}",
+        "requests/s", "iterations/s", "requests/each", "connections", "parked/s"
     );
-    let mut workers: Vec<&str> = rates.now.labels("gannet_worker_ops_total");
-    workers.sort_by_key(|worker| worker.parse::<usize>().unwrap_or(usize::MAX));
     let row = |worker: &str| {
         let (requests, turns) =
             (rates.labelled("gannet_worker_ops_total", worker), rates.labelled("gannet_worker_turns_total", worker));
-        format!(
-            "{worker:<12}{:>12}{:>12}{:>14.1}{:>14}{:>12}",
+        let text = format!(
+            "{worker:<12}{:>12}{:>14}{:>14.1}{:>13}{:>11}",
             count(requests),
             count(turns),
             if turns > 0.0 { requests / turns } else { 0.0 },
             count(rates.now.figure("gannet_worker_connections", Some(worker))),
             count(rates.labelled("gannet_worker_parked_total", worker)),
-        )
+        );
+        // Names that are ordered as numbers.
+        Row { name: format!("{worker:>6}"), rate: requests, slowest_ns: requests, text }
     };
-    (workers.into_iter().map(row).collect(), titles)
+    let rows = rates.now.labels("gannet_worker_ops_total").into_iter().map(row).collect();
+    Section { name: "worker", titles, rows }.order(layout.order)
 }
 
-/// Formats the lists of hot keys, as many side by side as fit.
-fn lists(now: &ServerFigures, columns: usize) -> Vec<(Weight, String)> {
-    let beside = (columns / LIST_COLUMNS_MIN).clamp(1, LISTS.len());
+/// Formats the lists of hot keys that have entries, each with at most `names` of them, as many side by side as fit.
+fn lists(now: &ServerFigures, columns: usize, names: usize) -> Vec<(Weight, String)> {
+    let filled: Vec<_> = LISTS
+        .iter()
+        .map(|(list, title)| (*list, *title, now.leaders(list)))
+        .filter(|(_, _, leaders)| !leaders.is_empty())
+        .collect();
+    let beside = (columns / LIST_COLUMNS_MIN).clamp(1, filled.len().max(1));
     let width = columns / beside;
     let mut lines = Vec::new();
-    for row in LISTS.chunks(beside) {
+    for row in filled.chunks(beside) {
         let mut place = |weight, text: &dyn Fn(usize) -> String| {
             let cells = (0..row.len()).map(|at| format!("{:<width$}", cut(&text(at), width - 1)));
             lines.push((weight, cells.collect::<String>()));
         };
-        place(Weight::Head, &|at| row[at].1.to_owned());
-        let leaders: Vec<_> = row.iter().map(|(list, _)| now.leaders(list)).collect();
-        for line in 0..leaders.iter().map(Vec::len).max().unwrap_or(0).min(NAMES) {
+        place(Weight::Head, &|at| match (row[at].1, row[at].2.len()) {
+            (title, all) if all > names => format!("{title} {names} of {all}"),
+            (title, _) => title.to_owned(),
+        });
+        for line in 0..row.iter().map(|(_, _, leaders)| leaders.len()).max().unwrap_or(0).min(names) {
             place(Weight::Plain, &|at| {
-                let Some(leader) = leaders[at].get(line) else { return String::new() };
+                let (list, _, leaders) = &row[at];
+                let Some(leader) = leaders.get(line) else { return String::new() };
                 let amount = leader.amount as f64;
-                let amount = if row[at].0 == "big" { bytes(amount) } else { count(amount) };
+                let amount = if *list == "big" { bytes(amount) } else { count(amount) };
                 match leader.namespace.as_str() {
                     "" | DEFAULT_NAME => format!("{amount:>9} {}", leader.name),
                     namespace => format!("{amount:>9} {namespace}/{}", leader.name),
@@ -229,11 +398,6 @@ fn lists(now: &ServerFigures, columns: usize) -> Vec<(Weight, String)> {
         }
     }
     lines
-}
-
-/// Cuts `text` to at most this number of characters.
-fn cut(text: &str, columns: usize) -> String {
-    text.chars().take(columns).collect()
 }
 
 /// Formats a number in at most six characters.
@@ -286,6 +450,9 @@ mod tests {
                 "gannet_worker_turns_total": { "0": ops / 4, "1": ops, "10": 0 },
                 "gannet_lookups_total": { "hit": hits, "miss": hits },
                 "gannet_memory_bytes": 1u64 << 30,
+                "gannet_memory_held_bytes": 1u64 << 30,
+                "gannet_heap_bytes": 2u64 << 20,
+                "gannet_index_bytes": 1u64 << 20,
                 "gannet_evicted_total": ops / 10,
                 "gannet_namespace_items": { "default": 7, "shop": 9 },
                 "gannet_namespace_heap_bytes": { "default": 0, "shop": 3u64 << 20 },
@@ -311,12 +478,21 @@ mod tests {
         ServerFigures::of(at, stats, json!({ "lists": { "keys": names, "big": big } }))
     }
 
-    fn view(columns: usize) -> String {
+    fn layout(columns: usize, rows: usize, order: RowOrder) -> Layout<'static> {
+        Layout { size: Size { columns, rows }, order, history: &[0.0, 50.0, 200.0] }
+    }
+
+    fn sized(columns: usize, rows: usize, order: RowOrder) -> String {
         let start = Instant::now();
         let (first, second) = (reading(start, 100, 0), reading(start + Duration::from_secs(2), 300, 50));
-        let lines = lines(&second, Some(&first), "127.0.0.1:1", columns);
+        let lines = lines(&second, Some(&first), "127.0.0.1:1", &layout(columns, rows, order));
         assert!(lines.iter().all(|line| line.text.chars().count() <= columns));
+        assert!(lines.len() <= rows, "{} lines", lines.len());
         lines.iter().map(|line| line.text.trim_end()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn view(columns: usize) -> String {
+        sized(columns, usize::MAX, RowOrder::Rate)
     }
 
     #[test]
@@ -324,36 +500,95 @@ mod tests {
         let view = view(120);
         for part in [
             "gannet 9.9.9 at 127.0.0.1:1, up 1d 01:01:01",
-            "requests 200/s   lookups 50/s, 50.0 % hits",
-            "held of 1.0 GiB",
+            "requests 200/s  lookups 50/s, 50.0 % hits",
+            "memory 3.0 MiB used of 1.0 GiB",
             "evicted 10/s",
+            "requests/s ▁▃█ max 200",
             "get                  100    1.0us  2.0us   3.0us    500ns  1.0us   1.5us    2.0ms  4.0ms   6.0ms",
-            "0                    100          25           4.0",
-            "hot keys                longest values",
-            "     6400 user:0          2.0 KiB b",
-            "     6399 user:1          1.0 KiB shop/c",
+            "0                    100            25           4.0",
+            "hot keys 8 of 20",
+            "     6400 user:0",
+            "     6399 user:1",
+            " 2.0 KiB b",
+            " 1.0 KiB shop/c",
             "namespace     requests/s",
             "default              100    1.0us  2.0us   3.0us    500ns  1.0us   1.5us    2.0ms  4.0ms   6.0ms",
             "shop                 100        -      -       -",
-            "default               25    100.0         0         0         0 B   512.0 MiB        7            0",
-            "shop                  25      0.0         0       100     3.0 MiB     4.0 MiB        9            0",
+            "default             25 100.0 %        0         0        0 B  512.0 MiB       7            0",
+            "shop                25   0.0 %        0       100    3.0 MiB    4.0 MiB       9            0",
         ] {
             assert!(view.contains(part), "{part:?} is not in\n{view}");
         }
-        let workers: Vec<&str> = view.lines().skip_while(|line| !line.starts_with("worker")).skip(1).take(3).collect();
-        assert!(workers[2].starts_with("10 "), "in the order of their numbers");
+        assert!(!view.contains("longest values 2 of"), "only what was cut is counted");
+    }
+
+    #[test]
+    fn small_terminal_shows_every_section_and_counts_what_it_leaves_out() {
+        let view = sized(80, 24, RowOrder::Rate);
+        for part in [
+            "requests 200/s",
+            "memory 3.0 MiB used of 1.0 GiB",
+            "refused 0/s",
+            "max 200",
+            "\ncommand       requests/s    wait p99  p999",
+            "\nget                  100     2.0us   3.0us     1.0us   1.5us     4.0ms   6.0ms",
+            "\nnamespace",
+            "\nshop ",
+            "\nworker ",
+            "\nhot keys 5 of 20",
+            "     6400 user:0",
+        ] {
+            assert!(view.contains(part), "{part:?} is not in\n{view}");
+        }
+        assert!(!view.contains('…'), "nothing is wider than the terminal:\n{view}");
+        let smaller = sized(80, 18, RowOrder::Rate);
+        assert!(smaller.contains("\nworker 1 of 3") && smaller.contains("\nhot keys 1 of 20"), "{smaller}");
+        (8..40).for_each(|rows| drop(sized(80, rows, RowOrder::Rate)));
+    }
+
+    #[test]
+    fn rows_are_ordered_by_rate_by_slowness_or_by_name() {
+        let names = |order| -> Vec<String> {
+            let view = sized(120, usize::MAX, order);
+            let rows = view.lines().skip_while(|line| !line.starts_with("worker")).skip(1).take(3);
+            rows.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(RowOrder::Name), ["0", "1", "10"], "in the order of their numbers");
+        assert_eq!(names(RowOrder::Rate)[2], "10");
+        let view = sized(120, usize::MAX, RowOrder::Slowest);
+        assert!(view.contains(", by execute p999\n"), "{view}");
+        let namespaces = view.lines().skip_while(|line| !line.starts_with("namespace")).nth(1).unwrap();
+        assert!(namespaces.starts_with("default"), "shop has no times: {view}");
+    }
+
+    #[test]
+    fn empty_store_does_not_seem_full() {
+        let held = json!({ "figures": { "gannet_memory_held_bytes": 1u64 << 32, "gannet_memory_bytes": 1u64 << 32 } });
+        let empty = ServerFigures::of(Instant::now(), held, json!({}));
+        let lines = lines(&empty, None, "x", &layout(80, 24, RowOrder::Rate));
+        let text: String = lines.iter().map(|line| line.text.as_str()).collect();
+        assert!(text.contains("memory 0 B used of 4.0 GiB"), "{text}");
+    }
+
+    #[test]
+    fn history_shows_the_latest_rates_that_fit() {
+        let rates: Vec<f64> = (0..100).map(f64::from).collect();
+        let line = history(&rates, 40).unwrap();
+        assert!(line.chars().count() == 40 && line.ends_with("█ max 99") && !line.contains('▁'), "{line}");
+        assert_eq!((history(&[1.0], 40), history(&rates, 5)), (None, None));
+        assert!(history(&[0.0, 0.0], 40).unwrap().contains("▁▁ max 0"));
     }
 
     #[test]
     fn a_narrow_terminal_has_the_lists_below_each_other_and_nothing_beyond_its_edge() {
         let view = view(40);
-        assert!(view.contains("\nhot keys\n     6400 user:0\n"), "{view}");
-        assert!(view.contains("\nlongest values\n"), "{view}");
+        assert!(view.contains("\nhot keys 8 of 20\n     6400 user:0\n"), "{view}");
+        assert!(view.contains("\nlongest values\n") && view.contains('…'), "{view}");
     }
 
     #[test]
     fn top_renders_a_view_for_a_server_without_statistics() {
         let empty = ServerFigures::of(Instant::now(), json!({}), json!({}));
-        assert!(!lines(&empty, None, "x", 80).is_empty());
+        assert!(!lines(&empty, None, "x", &layout(80, 24, RowOrder::Rate)).is_empty());
     }
 }

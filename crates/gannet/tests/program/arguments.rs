@@ -23,6 +23,24 @@ fn the_version_and_the_help_go_to_standard_output() {
 }
 
 #[test]
+fn short_help_fits_the_screen_and_names_the_long_one() {
+    let mut seen = 0;
+    for words in [&["-h"][..], &["serve", "-h"], &["load", "-h"], &["load", "versus", "-h"], &["doctor", "prove", "-h"]]
+    {
+        let (code, out, err) = run(words);
+        assert_eq!((code, err.as_str()), (0, ""), "{words:?}");
+        assert!(out.lines().count() <= 24 && out.lines().all(|line| line.chars().count() <= 80), "{out}");
+        let (_, long, _) = run(&[&words[..words.len() - 1], &["--help"]].concat());
+        assert!(out.contains("--help") && long.lines().count() >= out.lines().count(), "{out}\n{long}");
+        seen += out.matches("--").count();
+    }
+    assert!(seen > 40, "{seen} options");
+    // Without a subcommand, the same text is an error.
+    let (code, out, err) = run(&["load"]);
+    assert!(code == 2 && out.is_empty() && err.contains("Usage: gannet load") && err.lines().count() <= 24, "{err}");
+}
+
+#[test]
 fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
     let err = refused(&["--memory", "512", "--log", "inof", "--memcached", "10.1.1.1"], 2);
     for part in ["--memory: ", "\"512MiB\"", "--log: ", "did you mean \"info\"", "10.1.1.1:11211"] {

@@ -36,7 +36,7 @@ fn top_once_prints_server_activity_as_plain_text() {
     for part in [
         "gannet ",
         &admin,
-        "held of 64.0 MiB",
+        " used of 64.0 MiB",
         "\nget ",
         "\nset ",
         "\nworker ",
@@ -56,6 +56,12 @@ fn top_reports_unreachable_server_and_invalid_arguments_with_a_remedy() {
     let (code, out, err) = run(&["top", &nobody, "--once"]);
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains(&nobody) && err.contains("listen.admin"), "{err}");
+    // A port of clients is named, at once.
+    let (serving, _) = server();
+    let memcached = serving.lines.iter().find_map(|line| line.split("memcached clients connect to ").nth(1)).unwrap();
+    let memcached = memcached.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).next().unwrap();
+    let (code, _, err) = run(&["top", memcached, "--once"]);
+    assert!(code == 1 && err.contains("is a port for memcached clients; pass the server's admin port"), "{err}");
     for (args, part) in [
         (["top", "nowhere", "--once"], "write it as 127.0.0.1:9555"),
         (["top", "--interval", "5"], "write it as 1s or 500ms"),
@@ -107,6 +113,10 @@ fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was(
     wait_for("\x1b[?1049h");
     wait_for("top:key");
     wait_for("top:key");
+    screen.write_all(b"?").unwrap();
+    wait_for("order by requests/s");
+    screen.write_all(b"?s").unwrap();
+    wait_for(", by execute p999");
     screen.write_all(b" ").unwrap();
     wait_for("paused: space resumes");
     screen.write_all(b"q").unwrap();
