@@ -25,6 +25,8 @@ pub struct Config {
     pub memcached: Vec<Address>,
     /// Addresses of the Redis protocol.
     pub resp: Vec<Address>,
+    /// The memory of the store and the indexes at the start, in bytes.
+    pub memory_bytes: u64,
     /// The number of worker threads, at most [`WORKERS_MAX`].
     pub workers: usize,
     /// The maximum number of open connections.

@@ -16,6 +16,7 @@ use crate::clients::connection_table::ConnectionTable;
 use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
+use crate::metrics::command_stats::CommandStats;
 use crate::metrics::counters::WorkerCounters;
 use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
@@ -194,6 +195,11 @@ impl WorkerContext {
     #[inline]
     pub fn counters(&self) -> &WorkerCounters {
         &self.shared.workers[self.worker].counters
+    }
+
+    /// Returns the statistics of this worker's Redis commands.
+    pub(crate) fn command_stats(&self) -> &CommandStats {
+        &self.shared.workers[self.worker].command_stats
     }
 
     /// Returns the table of this worker's connections.

@@ -243,10 +243,11 @@ impl SessionState {
         }
     }
 
-    /// Restricts an unauthenticated client on another host to a few commands (protected mode).
-    pub fn restrict(&mut self) {
+    /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need
+    /// not authenticate later either. `is_restricted`: the client may execute only a few commands (protected mode).
+    pub fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {
         if let Self::Resp(state) = self {
-            state.restrict();
+            state.introduce(is_admitted, is_restricted);
         }
     }
 }

@@ -9,12 +9,14 @@ use crate::keyspace::namespaces::Namespaces;
 use crate::keyspace::prefixes::Prefixes;
 use crate::memory::budget::{Budget, SetAside};
 use crate::memory::pins::PinBudget;
-use crate::metrics::Recorder;
 use crate::metrics::background::BackgroundCounters;
 use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTotals};
+use crate::metrics::command_stats::{CommandStats, StatsSums};
 use crate::metrics::counters::{Counter, WorkerCounters};
 use crate::metrics::hot_keys::{HotKeyReport, HotKeys, Minutes};
+use crate::metrics::info_totals::{InfoCounts, InfoTotals};
 use crate::metrics::survey::Survey;
+use crate::metrics::{BucketCounts, Command, Recorder};
 use crate::push::notify::KeyEvents;
 use crate::push::outbox::{Channels, PushQueue};
 use crate::push::watch::Hub;
@@ -22,8 +24,8 @@ use crate::resp::acl::Users;
 use crate::visit::clock::{Clock, Origin};
 use base::clock::UnixMillis;
 use segment::{Namespace, ResizeError, Store, StoreStats};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The state that the commands of all workers share. Commands access it through [`crate::context::WorkerContext`].
 pub struct Shared {
@@ -161,8 +163,48 @@ impl Shared {
     /// values.
     pub fn reset_stats(&self) {
         let totals = self.command_totals();
-        *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+        *self.commands.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        let totals = self.info_totals();
+        *self.commands.info_baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         self.prefixes.clear();
+    }
+
+    /// Returns the counts of the whole server that `INFO` reports, since start.
+    pub fn info_counts(&self) -> InfoCounts {
+        let sum = |of: fn(&WorkerCounters) -> &Counter| -> u64 {
+            self.workers.iter().map(|worker| of(&worker.counters).value()).sum()
+        };
+        let store = self.store_stats();
+        InfoCounts {
+            connections: sum(|counters| &counters.connections_total),
+            ops: sum(|counters| &counters.ops),
+            bytes_read: sum(|counters| &counters.bytes_read),
+            bytes_written: sum(|counters| &counters.bytes_written),
+            rejected: self.acceptor.rejected.value(),
+            expired: store.expired,
+            evicted: store.evicted,
+        }
+    }
+
+    /// Returns the counts and the statistics of Redis commands that `INFO` reports, since start.
+    pub fn info_totals(&self) -> InfoTotals {
+        let plain = |command| {
+            let mut times = BucketCounts::default();
+            self.workers.iter().for_each(|worker| worker.recorder.add_plain(command, &mut times));
+            times
+        };
+        InfoTotals {
+            counts: self.info_counts(),
+            stats: StatsSums::read(self.workers.iter().map(|worker| &worker.command_stats)),
+            plain: Command::PLAIN.map(plain),
+        }
+    }
+
+    /// Returns the totals of [`Shared::info_totals`] since the last reset.
+    pub fn info_since_reset(&self) -> InfoTotals {
+        let totals = self.info_totals();
+        let baseline = self.commands.info_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.since(&baseline)
     }
 
     /// Returns the counts of the commands of all workers since start.
@@ -174,7 +216,7 @@ impl Shared {
 
     /// Returns the command counts since the last reset.
     pub fn stats_since_reset(&self) -> CommandTotals {
-        let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let baseline = *self.commands.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         self.command_totals().since(&baseline)
     }
 
@@ -235,6 +277,8 @@ pub struct WorkerShared {
     pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of the worker's operations.
     pub recorder: Recorder,
+    /// The statistics of the worker's Redis commands.
+    pub command_stats: CommandStats,
     /// The request and reply bytes that the worker holds in addition to its buffer pools.
     pub aside: Arc<SetAside>,
     /// The worker's connections.
@@ -256,6 +300,10 @@ pub struct Live {
     pub slow_reset_ms: AtomicU64,
     /// The Unix time in ms of the last `LATENCY RESET`. `LATENCY` reports no earlier request.
     pub latency_reset_ms: AtomicU64,
+    /// The maximum number of slow requests that `SLOWLOG` reports.
+    pub slow_entries_max: AtomicU64,
+    /// The password that `CONFIG SET requirepass` has set, for `CONFIG GET`. Empty for none.
+    pub password: Mutex<Password>,
     /// The key events that are published, as the bits of [`KeyEvents`].
     pub key_events: AtomicU32,
     /// The time without received bytes after which a connection is closed, in ms. 0: never.
@@ -263,6 +311,29 @@ pub struct Live {
     /// The time after which a stalled connection is closed, in ms. A connection is stalled if its client reads none of
     /// its output, or if it holds an incomplete request while other connections wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
+}
+
+impl Live {
+    /// Returns the password that `CONFIG SET requirepass` has set, or an empty text.
+    pub(crate) fn password(&self) -> String {
+        let password = self.password.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&password.0).into_owned()
+    }
+
+    /// Records the password that `CONFIG SET requirepass` has set.
+    pub(crate) fn set_password(&self, password: Vec<u8>) {
+        self.password.lock().unwrap_or_else(PoisonError::into_inner).0 = password;
+    }
+}
+
+/// A password, which no log line contains.
+#[derive(Default)]
+pub struct Password(Vec<u8>);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(a password)")
+    }
 }
 
 /// The clients whose requests wait (`CLIENT PAUSE`).

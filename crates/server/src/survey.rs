@@ -8,7 +8,8 @@
 
 use crate::shared::Shared;
 use base::units::ByteSize;
-use command::metrics::survey::Findings;
+use command::metrics::info_totals::InfoCounts;
+use command::metrics::survey::{CpuTimes, Findings, Rates};
 use std::time::{Duration, Instant};
 
 /// The maximum age of a census.
@@ -24,10 +25,15 @@ const PAGES_EVERY: u64 = 10;
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
+    found.system_bytes = system_bytes().unwrap_or(0);
+    let mut before = (Instant::now(), shared.info_counts());
     let mut rounds = 0;
     let mut due = Instant::now();
     while !shared.threads.stop.workers_ended() {
         if Instant::now() >= due {
+            let now = (Instant::now(), shared.info_counts());
+            found.rates = rates(before, now);
+            before = now;
             survey_once(shared, rounds, &mut found);
             rounds += 1;
             due = Instant::now() + CENSUS_STEP;
@@ -49,6 +55,9 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
         log_huge_pages(found.huge_page_bytes);
     }
     found.census = shared.store.census();
+    found.resident_bytes = resident_bytes().unwrap_or(0);
+    found.cpu = cpu_times();
+    found.used_peak_bytes = found.used_peak_bytes.max(shared.store.stats_by(&found.census).held_bytes);
     shared.survey.publish(*found);
     shared.collect_minute(shared.now());
 }
@@ -72,11 +81,68 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// Returns the rates between two readings of the counts, each with its instant.
+fn rates((from, before): (Instant, InfoCounts), (to, now): (Instant, InfoCounts)) -> Rates {
+    let ms = (to.saturating_duration_since(from).as_millis() as u64).max(1);
+    let per_s = |before: u64, now: u64| now.saturating_sub(before) * 1000 / ms;
+    Rates {
+        ops_per_s: per_s(before.ops, now.ops),
+        input_bytes_per_s: per_s(before.bytes_read, now.bytes_read),
+        output_bytes_per_s: per_s(before.bytes_written, now.bytes_written),
+    }
+}
+
+/// Returns the memory of the machine, in bytes; `None` if the kernel does not report it.
+fn system_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
+/// Returns the CPU times of the process. Times that the kernel does not report are 0.
+fn cpu_times() -> CpuTimes {
+    let [user_ms, system_ms, children_user_ms, children_system_ms] = ticks_ms("/proc/self/stat");
+    let main = format!("/proc/self/task/{}/stat", std::process::id());
+    let [main_user_ms, main_system_ms, ..] = ticks_ms(&main);
+    CpuTimes { user_ms, system_ms, children_user_ms, children_system_ms, main_user_ms, main_system_ms }
+}
+
+/// Returns the four CPU times in a `stat` file of a process or thread, in ms.
+fn ticks_ms(path: &str) -> [u64; 4] {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // The name in parentheses may contain spaces. The times are the 12th to 15th words after it.
+    let words = text.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').skip(11);
+    let mut times = [0; 4];
+    for (time, word) in times.iter_mut().zip(words) {
+        *time = word.parse::<u64>().unwrap_or(0) * 1000 / rustix::param::clock_ticks_per_second();
+    }
+    times
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{cpu_times, rates, system_bytes};
     use crate::start::{ServerConfig, assemble};
     use base::clock::UnixMillis;
+    use command::metrics::info_totals::InfoCounts;
     use segment::{Namespace, Put};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn cpu_times_and_rates_are_those_of_the_process() {
+        let begun = Instant::now();
+        let mut spins = 0u64;
+        while begun.elapsed() < Duration::from_millis(60) {
+            spins = std::hint::black_box(spins + 1);
+        }
+        let cpu = cpu_times();
+        assert!(cpu.user_ms + cpu.system_ms >= 10 && cpu.main_user_ms <= cpu.user_ms + 10, "{cpu:?}");
+        assert!(system_bytes().is_some_and(|bytes| bytes > 64 << 20));
+        let counts = InfoCounts { ops: 50, bytes_read: 4000, ..InfoCounts::default() };
+        let later = (begun + Duration::from_millis(500), counts);
+        let rates = rates((begun, InfoCounts::default()), later);
+        assert_eq!((rates.ops_per_s, rates.input_bytes_per_s, rates.output_bytes_per_s), (100, 8000, 0));
+    }
 
     #[test]
     fn counters_are_of_now_though_the_census_is_old() {

@@ -47,10 +47,17 @@ pub enum Command {
     Stats,
     /// Any other request.
     Other,
+    /// A plain `GET` of a Redis client, which is executed in a run. In metrics, it is a `get`.
+    PlainGet,
+    /// A plain `SET` of a Redis client, which is executed in a run. In metrics, it is a `set`.
+    PlainSet,
 }
 
 impl Command {
-    /// All kinds, in the order of their numbers.
+    /// The kinds that metrics show as another kind. Their numbers follow those of [`Command::ALL`].
+    pub const PLAIN: [Self; 2] = [Self::PlainGet, Self::PlainSet];
+
+    /// All kinds that metrics show, in the order of their numbers.
     pub const ALL: [Self; 21] = [
         Self::Get,
         Self::MultiGet,
@@ -75,14 +82,23 @@ impl Command {
         Self::Other,
     ];
 
+    /// Returns the kind under which metrics show this kind.
+    pub const fn shown(self) -> Self {
+        match self {
+            Self::PlainGet => Self::Get,
+            Self::PlainSet => Self::Set,
+            other => other,
+        }
+    }
+
     /// Returns the name of the kind in metrics.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Get => "get",
+            Self::Get | Self::PlainGet => "get",
             Self::MultiGet => "multi_get",
             Self::Gets => "gets",
             Self::Gat => "gat",
-            Self::Set => "set",
+            Self::Set | Self::PlainSet => "set",
             Self::Add => "add",
             Self::Replace => "replace",
             Self::Append => "append",
@@ -139,6 +155,11 @@ mod tests {
         for (place, command) in Command::ALL.into_iter().enumerate() {
             assert_eq!(command as usize, place);
             assert!(names.insert(command.name()));
+            assert_eq!(command.shown(), command);
+        }
+        for (place, command) in Command::PLAIN.into_iter().enumerate() {
+            assert_eq!(command as usize, Command::ALL.len() + place);
+            assert_eq!(command.shown().name(), command.name());
         }
         for (place, part) in Part::ALL.into_iter().enumerate() {
             assert_eq!(part as usize, place);

@@ -1,6 +1,7 @@
 //! Counters of commands. Each worker writes its own block of counters, and a reader sums all blocks.
 
 use crate::metrics::counters::Counter;
+use crate::metrics::info_totals::InfoTotals;
 use std::sync::Mutex;
 
 macro_rules! counters {
@@ -91,6 +92,8 @@ counters! {
 pub struct CommandShared {
     /// The totals at the last `stats reset`. They are subtracted from all reported counts.
     pub(crate) baseline: Mutex<CommandTotals>,
+    /// The totals of `INFO` at the last reset. They are subtracted from all totals that `INFO` reports.
+    pub(crate) info_baseline: Mutex<InfoTotals>,
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! lower end. The middle of a bucket differs by at most 1.6 % from every value that the bucket counts. Values of 2^37
 //! ns (137 s) or more count as 2^37 - 1.
 
+use super::counters::Counter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The binary logarithm of the number of buckets for each power of two.
@@ -84,6 +85,41 @@ impl Histogram {
     }
 }
 
+/// The number of buckets of a [`Histogram`] that one bucket of a [`CoarseHistogram`] covers. A coarse bucket is at most
+/// an eighth of its lower end wide.
+const FINE: usize = 4;
+
+/// A histogram with a quarter of the buckets of a [`Histogram`], for durations of which there are many kinds. Only one
+/// thread writes it.
+#[derive(Debug)]
+pub struct CoarseHistogram {
+    buckets: [Counter; BUCKETS / FINE],
+    sum_ns: Counter,
+    max_ns: Counter,
+}
+
+impl Default for CoarseHistogram {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| Counter::default()),
+            sum_ns: Counter::default(),
+            max_ns: Counter::default(),
+        }
+    }
+}
+
+impl CoarseHistogram {
+    /// Counts the value `ns`. Only the thread that owns the histogram may call this function.
+    #[inline]
+    pub fn record(&self, ns: u64) {
+        self.buckets[bucket_of(ns) / FINE].add(1);
+        self.sum_ns.add(ns);
+        if ns > self.max_ns.value() {
+            self.max_ns.set(ns);
+        }
+    }
+}
+
 /// Counts that were read from histograms, or the difference of two such readings. Memory is allocated only if a value
 /// was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +151,23 @@ impl BucketCounts {
         }
         self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.load(Relaxed));
         self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
+    }
+
+    /// Adds the current counts of a coarse histogram. A value counts in the middle of its coarse bucket.
+    pub fn add_coarse(&mut self, histogram: &CoarseHistogram) {
+        if histogram.max_ns.value() == 0 && histogram.buckets[0].value() == 0 {
+            return;
+        }
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS].into_boxed_slice();
+        }
+        for (place, theirs) in histogram.buckets.iter().enumerate() {
+            let count = theirs.value();
+            self.buckets[place * FINE + FINE / 2] += count;
+            self.count += count;
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.value());
+        self.max_ns = self.max_ns.max(histogram.max_ns.value());
     }
 
     /// Adds the counts of `other`.
@@ -235,6 +288,30 @@ mod tests {
             }
         }
         assert!(worst > 0.0, "the two were never different: the test compares nothing");
+    }
+
+    #[test]
+    fn a_coarse_histogram_counts_every_value_near_its_place() {
+        let (coarse, fine) = (CoarseHistogram::default(), Histogram::default());
+        let mut prng = Prng::new(3);
+        for _ in 0..10_000 {
+            let ns = prng.next_u64() >> (28 + prng.below(36));
+            coarse.record(ns);
+            fine.record(ns, 1);
+        }
+        let (mut of_coarse, mut of_fine) = (BucketCounts::default(), BucketCounts::default());
+        of_coarse.add_coarse(&coarse);
+        of_fine.add(&fine);
+        let sums = |counts: &BucketCounts| (counts.count, counts.sum_ns, counts.max_ns);
+        assert_eq!(sums(&of_coarse), sums(&of_fine));
+        for share in [0.3, 0.5, 0.9, 0.99] {
+            let (got, want) = (of_coarse.quantile_ns(share) as f64, of_fine.quantile_ns(share) as f64);
+            assert!((got - want).abs() <= want / 8.0 + 4.0, "{share}: {got} and not {want}");
+        }
+        // Powers of two are limits of coarse buckets.
+        for ns in (6..36).map(|log2| (1u64 << log2) - 1) {
+            assert_eq!(of_coarse.at_most(ns), of_fine.at_most(ns), "{ns}");
+        }
     }
 
     #[test]

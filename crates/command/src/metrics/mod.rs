@@ -11,16 +11,18 @@
 pub mod background;
 mod command;
 pub mod command_counters;
+pub mod command_stats;
 pub mod counters;
 mod histogram;
 pub mod hot_keys;
+pub mod info_totals;
 mod recorder;
 mod slow;
 pub mod survey;
 mod window;
 
 pub use command::{Command, Part};
-pub use histogram::{BucketCounts, Histogram, MAX_NS};
+pub use histogram::{BucketCounts, CoarseHistogram, Histogram, MAX_NS};
 pub use recorder::{Recorder, Totals};
 pub use slow::{SLOW_MAX, SlowLine, SlowLines, SlowRequest, SlowRing};
 pub use window::Window;

@@ -6,10 +6,14 @@ use base::clock::UnixMillis;
 use segment::Namespace;
 
 use super::command::{Command, Part};
+use super::counters::Counter;
 use super::histogram::{BucketCounts, Histogram};
 use super::slow::{SlowLine, SlowRequest, SlowRing};
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
+
+/// The number of series of the kinds that metrics show as another kind. They follow the other series.
+const PLAIN_SERIES: usize = Command::PLAIN.len() * Part::ALL.len();
 
 /// The number of namespaces that have histograms: all except the default namespace.
 const SPACES: usize = Namespace::MAX - 1;
@@ -31,6 +35,9 @@ pub struct Recorder {
     /// The histograms of all commands together, for each namespace and part. The default namespace has no histograms.
     /// Its counts are computed as the total minus the counts of the other namespaces.
     spaces: Box<[Histogram]>,
+    /// For each command, the sum of the times by which the execution times of requests that were executed together
+    /// exceed the time of all of them, because each of them counts the time of all.
+    excess_ns: [Counter; Command::ALL.len() + Command::PLAIN.len()],
     slow_above_ns: AtomicU64,
     slow: SlowRing,
 }
@@ -44,9 +51,15 @@ impl Default for Recorder {
 impl Recorder {
     /// Creates an empty recorder and allocates all its memory. It records no slow requests until a threshold is set.
     pub fn new() -> Self {
-        let histograms = (0..SERIES).map(|_| Histogram::default()).collect();
+        let histograms = (0..SERIES + PLAIN_SERIES).map(|_| Histogram::default()).collect();
         let spaces = (0..SPACES * Part::ALL.len()).map(|_| Histogram::default()).collect();
-        Self { histograms, spaces, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
+        Self {
+            histograms,
+            spaces,
+            excess_ns: std::array::from_fn(|_| Counter::default()),
+            slow_above_ns: AtomicU64::new(u64::MAX),
+            slow: SlowRing::default(),
+        }
     }
 
     /// Sets the threshold for slow requests, in ns. A request is recorded as slow if the sum of its parts exceeds the
@@ -70,6 +83,9 @@ impl Recorder {
         self.histograms[series(command, Part::Wait)].record(wait_ns, count);
         self.histograms[series(command, Part::Execute)].record(execute_ns, count);
         self.histograms[series(command, Part::Send)].record(send_ns, count);
+        if count > 1 {
+            self.excess_ns[command as usize].add(execute_ns.wrapping_mul(u64::from(count - 1)));
+        }
         wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
@@ -104,6 +120,13 @@ impl Recorder {
         self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
 
+    /// Adds the execution times of one kind of [`Command::PLAIN`] to `times`. Of requests that were executed together,
+    /// the sum of the times contains the time of all only once.
+    pub fn add_plain(&self, command: Command, times: &mut BucketCounts) {
+        times.add(&self.histograms[series(command, Part::Execute)]);
+        times.sum_ns = times.sum_ns.wrapping_sub(self.excess_ns[command as usize].value());
+    }
+
     /// Returns the latest slow requests.
     pub fn slow(&self) -> &SlowRing {
         &self.slow
@@ -132,6 +155,11 @@ impl Totals {
         for recorder in recorders {
             for (counts, histogram) in totals.counts.iter_mut().zip(&recorder.histograms) {
                 counts.add(histogram);
+            }
+            for command in Command::PLAIN {
+                for part in Part::ALL {
+                    totals.counts[series(command.shown(), part)].add(&recorder.histograms[series(command, part)]);
+                }
             }
             for (counts, histogram) in totals.spaces.iter_mut().zip(&recorder.spaces) {
                 counts.add(histogram);
@@ -192,6 +220,20 @@ mod tests {
         assert_eq!(parts(Command::Set), [(1, 7), (1, 8), (1, 9)]);
         assert_eq!(parts(Command::Delete), [(0, 0); 3]);
         assert_eq!(totals.commands().collect::<Vec<_>>(), [Command::Get, Command::Set]);
+    }
+
+    #[test]
+    fn plain_requests_count_under_the_kind_that_metrics_show() {
+        let recorder = Recorder::new();
+        assert!(!recorder.record(Command::Get, 1, [1, 20, 3]));
+        assert!(!recorder.record(Command::PlainGet, 2, [1, 30, 3]));
+        recorder.record_slow(Command::PlainGet, SlowLine::default(), [1, 2, 3]);
+        let totals = Totals::read([&recorder]);
+        let mut plain = BucketCounts::default();
+        recorder.add_plain(Command::PlainGet, &mut plain);
+        assert_eq!((totals.of(Command::Get, Part::Execute).count, plain.count, plain.sum_ns), (3, 2, 30));
+        assert_eq!(totals.commands().collect::<Vec<_>>(), [Command::Get]);
+        assert_eq!(recorder.slow().read(0)[0].command, Command::Get);
     }
 
     #[test]

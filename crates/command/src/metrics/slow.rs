@@ -212,7 +212,7 @@ impl SlowRing {
         let pushed = self.pushed.load(Relaxed);
         let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
         let mut words = [0; WORDS];
-        words[..5].copy_from_slice(&[at.0, command as u64, wait_ns, execute_ns, send_ns]);
+        words[..5].copy_from_slice(&[at.0, command.shown() as u64, wait_ns, execute_ns, send_ns]);
         words[5..].copy_from_slice(&request.line.0);
         self.entries[pushed as usize % SLOW_MAX].write(words);
         self.pushed.store(pushed + 1, Relaxed);

@@ -41,13 +41,14 @@ impl KeyEvents {
             .map(Self)
     }
 
-    /// Returns the enabled letters in the form that Redis reports.
+    /// Returns the enabled letters in the form that Redis 7.0 reports: after `A`, it omits `n`.
     pub fn letters(self) -> String {
         let all = self.0 & ALL == ALL;
         let shown = LETTERS.iter().filter(|letter| {
             let bit = bit(**letter);
             match **letter {
                 b'A' => false,
+                b'n' if all => false,
                 _ => self.0 & bit != 0 && !(all && bit & ALL != 0),
             }
         });
@@ -134,6 +135,10 @@ mod tests {
             assert_eq!(events.letters(), shown);
             assert_eq!(KeyEvents::of(shown.as_bytes()), Some(events));
         }
+        assert_eq!(
+            (KeyEvents::of(b"KAn").unwrap().letters(), KeyEvents::of(b"Kgn").unwrap().letters()),
+            ("AK".to_owned(), "gnK".to_owned())
+        );
         assert_eq!(KeyEvents::of(b"KEq"), None);
         assert!(!KeyEvents::of(b"A").unwrap().any() && !KeyEvents::of(b"KE").unwrap().any());
         assert!(KeyEvents::of(b"Kx").unwrap().any());

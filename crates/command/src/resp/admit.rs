@@ -128,6 +128,7 @@ pub(super) fn forget_paused(session: &mut SessionState, ctx: &WorkerContext) {
 /// discards it if the refused request is `EXEC`.
 #[cold]
 pub(super) fn refusal(call: &mut Call<'_, '_>, entry: &catalog::CommandSpec, fault: ErrorReply) -> Interrupt {
+    call.is_refused = true;
     if entry.name == "exec" && matches!(fault, ErrorReply::Arity(_)) {
         // A refused `EXEC` ends the transaction.
         transaction::discard_all(call);

@@ -26,6 +26,7 @@
 use super::catalog;
 use super::error::ErrorReply;
 use crate::context::WorkerContext;
+use crate::metrics::command_stats::Outcome;
 use crate::resp::acl;
 use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::own_transaction;
@@ -34,6 +35,7 @@ use crate::resp::session::SessionState;
 use crate::resp::state::Answers;
 use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
+use crate::resp::statistics::{self, StatKey};
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::LINE_ROOM;
@@ -166,7 +168,8 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
     let step = advance(call, &mut transaction);
     match step {
         Ok(()) | Err(SessionWait::Close) => {
-            let (kind, is_lone) = (transaction.kind, transaction.is_single_command);
+            let (entry, is_lone) = (transaction.entry, transaction.is_single_command);
+            let entry = entry.unwrap_or_else(|| catalog::entry("exec"));
             let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
             call.ctx.op_begun = transaction.begun;
             own_transaction::recycle(transaction, call.ctx);
@@ -177,7 +180,8 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
             if !is_lone && call.ctx.push.watch.watched.has_monitors() {
                 pubsub::send_to_monitors(call, b"exec", std::iter::empty());
             }
-            call.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
+            let line = if is_lone { &b""[..] } else { b"EXEC" };
+            statistics::ended(call, StatKey::of(entry, None), Outcome::Done, line);
             call.ctx.ready = ready;
         }
         Err(_) => call.session.under_way = Some(transaction),
@@ -391,11 +395,11 @@ fn run_one<'c>(
     match ran {
         Ok(()) | Err(Interrupt::Quit) => {
             debug_assert!(!value_reply::is_copying(call), "{} is answered with a part of a value", entry.name);
+            account_queued(call, entry, (name, args), queued, answer_at);
             if !call.session.answers.wants_reply() {
                 // An earlier request of the transaction has switched replies off.
                 call.out.cut_to_spot(answer_at);
             }
-            account_queued(call, entry, (name, args), queued);
             Ok(())
         }
         Err(Interrupt::UnderWay | Interrupt::Queued) => unreachable!("a transaction's command begins no other"),
@@ -411,9 +415,8 @@ fn run_one<'c>(
             call.session.abandon_request();
             call.out.force_room(LINE_ROOM);
             call.fault(fault);
-            if !matches!(fault, ErrorReply::PermissionRevoked(_)) {
-                account_queued(call, entry, (name, args), queued);
-            }
+            call.is_refused = matches!(fault, ErrorReply::PermissionRevoked(_));
+            account_queued(call, entry, (name, args), queued, answer_at);
             Ok(())
         }
         Err(Interrupt::State(state)) => {
@@ -432,13 +435,28 @@ fn account_queued(
     entry: &catalog::CommandSpec,
     (name, args): (&[u8], Args<'_>),
     queued: Option<Ticks>,
+    answer_at: Position,
 ) {
+    let number = acl::number_of(entry, args.into_iter().next());
+    let outcome = statistics::outcome(call.out.after(answer_at), call.is_refused, call.ctx);
+    if call.is_refused {
+        return call.ctx.command_stats().record(number, outcome, 0);
+    }
     if call.ctx.push.watch.watched.has_monitors() {
         pubsub::send_to_monitors(call, name, args);
     }
-    let Some(ready) = queued else { return };
+    let Some(ready) = queued else {
+        if outcome == Outcome::Failed {
+            // The whole single-command transaction is counted when it ends.
+            call.ctx.command_stats().record_failure(number);
+        }
+        return;
+    };
+    let begun = call.ctx.op_begun;
     let line = if call.ctx.admission.requires_authentication || entry.has_secret() { &[][..] } else { call.buf };
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
+    let ns = call.ctx.clock.ns_between(begun, call.ctx.op_begun);
+    call.ctx.command_stats().record(number, outcome, ns);
 }
 
 /// Ends the transaction of a connection that ends. If its execution has begun, completes it, one slice per call.

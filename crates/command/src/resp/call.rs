@@ -41,6 +41,8 @@ pub(super) struct Call<'c, 'l> {
     pub(super) reads: (u64, u64),
     /// The functions of all commands, indexed by [`CommandSpec::number`].
     pub(super) functions: &'static CommandFunctions,
+    /// True if the current request was refused before its execution.
+    pub(super) is_refused: bool,
 }
 
 /// The function of a command. Its arguments are those after the command's name.
@@ -113,6 +115,7 @@ impl<'c, 'l> Call<'c, 'l> {
             copies: false,
             reads: (0, 0),
             functions,
+            is_refused: false,
         }
     }
 }
@@ -173,6 +176,7 @@ impl<'c> Call<'c, '_> {
         self.at = self.buf.len();
         self.counters().protocol_errors.add(1);
         error.put(self.out);
+        self.ctx.command_stats().record_error(b"ERR");
         self.done(Command::Other, b"");
         Err(SessionWait::Close)
     }

@@ -142,7 +142,7 @@ impl CommandSpec {
 
     /// Returns true if the command's arguments may contain a secret.
     pub(super) fn has_secret(&self) -> bool {
-        self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "hello")
+        self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "config" | "hello")
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -169,6 +169,16 @@ const fn name_as_number(name: &[u8]) -> u128 {
     word.split_at_mut(name.len()).0.copy_from_slice(name);
     word.make_ascii_lowercase();
     u128::from_be_bytes(word)
+}
+
+/// Returns true if two names are equal.
+pub(super) const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// The names of all commands as numbers (see [`name_as_number`]), in the order of [`COMMANDS`].

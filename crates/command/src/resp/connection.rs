@@ -145,7 +145,8 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
     // If the reply to this request is to be skipped, it is.
     let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
-    *call.session = super::SessionState { is_restricted: held_off, answers, ..super::SessionState::of(home) };
+    let known = !call.ctx.shared.requires_authentication();
+    *call.session = super::SessionState { is_restricted: held_off, known, answers, ..super::SessionState::of(home) };
     call.with_client_info(|client_info| {
         // As in Redis, the library is retained: it is still the one behind the connection.
         *client_info = ClientInfo {

@@ -15,6 +15,7 @@ use super::{catalog, error};
 use crate::context::WorkerContext;
 use crate::lookup::ahead::PrefetchedHead;
 use crate::metrics::Command;
+use crate::metrics::command_stats::Outcome;
 use crate::resp::admit;
 use crate::resp::aside;
 use crate::resp::atomic;
@@ -23,6 +24,7 @@ use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::run;
 use crate::resp::state::Answers;
+use crate::resp::statistics::{self, StatKey};
 use crate::resp::transaction;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
@@ -147,8 +149,9 @@ fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed:
 fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> Step {
     let name = args.next().unwrap_or_default();
     let (mark, answers) = (call.out.mark(), call.session.answers);
+    let begins = !call.session.is_answered_in_part();
+    call.is_refused = false;
     let entry = catalog::find(name);
-    let kind = entry.map_or(Command::Other, |entry| entry.kind);
     let ran = match entry {
         Some(entry) => run(call, entry, args, consumed),
         None => {
@@ -197,19 +200,36 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     }
     call.session.end_request();
     call.session.is_counted = false;
+    // The end of a long reply may look like an error.
+    let reply = if begins { call.out.since(mark) } else { &[] };
+    let outcome = statistics::outcome(reply, call.is_refused, call.ctx);
     call.remove_unwanted_reply(mark, answers, entry);
     if call.ctx.push.watch.watched.has_monitors() && entry.is_some() && !queued {
         pubsub::send_to_monitors(call, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
+    account(call, entry, args, (consumed, (!queued).then_some(outcome)));
+    if quits { Err(SessionWait::Close) } else { Ok(()) }
+}
+
+/// Consumes a request and accounts for it. `outcome` is `None` if the request was queued.
+#[inline]
+fn account<'c>(
+    call: &mut Call<'c, '_>,
+    entry: Option<&'static catalog::CommandSpec>,
+    args: Args<'c>,
+    (consumed, outcome): (usize, Option<Outcome>),
+) {
     let line = &call.buf[call.at..];
     call.at += consumed;
     // The slow log does not contain the words of a request that may contain a secret. While the server requires
     // authentication, these are all requests.
     let secret = entry.is_some_and(catalog::CommandSpec::has_secret);
     let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
-    call.done(if queued { Command::Other } else { kind }, line);
-    if quits { Err(SessionWait::Close) } else { Ok(()) }
+    match entry.zip(outcome) {
+        Some((entry, outcome)) => statistics::ended(call, StatKey::of(entry, args.into_iter().next()), outcome, line),
+        None => call.done(Command::Other, line),
+    }
 }
 
 /// Writes the error reply to a request with the arguments `args`.

@@ -4,10 +4,10 @@
 //! table from their [`super::call::Call`], so that they need not import this module, which imports every command.
 
 use super::call::{CommandFunction, CommandFunctions};
-use super::catalog::{COMMAND_COUNT, COMMANDS};
+use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, client, config, connection, expire, hash, hotkeys, info, keys, lease, mget, pair, pubsub, records, scan,
-    slowlog, string, transaction, walk,
+    acl, client, command_info, config, connection, expire, hash, hotkeys, info, keys, lease, mget, pair, pubsub,
+    records, scan, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -22,16 +22,6 @@ pub(super) static FUNCTIONS: CommandFunctions = {
     functions
 };
 
-/// Returns true if two names are equal.
-const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut at = 0;
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        at += 1;
-    }
-    at == one.len() && at == other.len()
-}
-
 /// The functions of all commands, each with the name of its command.
 #[rustfmt::skip]
 const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
@@ -41,11 +31,11 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("cas.get", lease::cas_get),
     ("cas.set", lease::cas_set),
     ("client", client::client),
-    ("command", info::command),
+    ("command", command_info::command),
     ("config", config::config),
     ("copy", pair::copy),
     ("dbsize", keys::dbsize),
-    ("debug", info::debug),
+    ("debug", server::debug),
     ("decr", string::decr),
     ("decrby", string::decrby),
     ("del", keys::del),
@@ -140,7 +130,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("rename", pair::rename),
     ("renamenx", pair::renamenx),
     ("reset", connection::reset),
-    ("role", info::role),
+    ("role", server::role),
     ("scan", scan::scan),
     ("select", connection::select),
     ("set", string::set),
@@ -153,13 +143,13 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("strlen", string::strlen),
     ("subscribe", pubsub::subscribe),
     ("sunsubscribe", pubsub::sunsubscribe),
-    ("time", info::time),
+    ("time", server::time),
     ("touch", keys::touch),
     ("ttl", expire::ttl),
     ("type", keys::kind),
     ("unlink", keys::del),
     ("unsubscribe", pubsub::unsubscribe),
     ("unwatch", transaction::unwatch),
-    ("wait", info::wait),
+    ("wait", server::wait),
     ("watch", transaction::watch),
 ];

@@ -9,6 +9,7 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::session::SessionState;
+use crate::resp::statistics;
 use crate::resp::string;
 use crate::resp::value_reply;
 use crate::session::ReadHead;
@@ -38,7 +39,7 @@ impl<'b> run::Probe<'b> for RunRequest<'b> {
 
     #[inline(always)]
     fn command(&self) -> Command {
-        if self.value.is_some() { Command::Set } else { Command::Get }
+        if self.value.is_some() { Command::PlainSet } else { Command::PlainGet }
     }
 
     #[inline(always)]
@@ -254,7 +255,7 @@ fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, SessionWa
         }
         Err(Interrupt::Fault(fault)) => {
             call.out.truncate(mark);
-            call.fault(fault);
+            statistics::plain_failed(call, "get", fault);
             Ok(true)
         }
         Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => unreachable!("no value ends a connection"),
@@ -270,7 +271,7 @@ fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bo
     match string::store_key(call, key, value, PutMode::Set, Expire::Never) {
         Ok(_) => call.out.push(reply::OK),
         Err(Interrupt::State(state)) => return Err(state),
-        Err(Interrupt::Fault(fault)) => call.fault(fault),
+        Err(Interrupt::Fault(fault)) => statistics::plain_failed(call, "set", fault),
         Err(Interrupt::Quit | Interrupt::UnderWay | Interrupt::Queued) => unreachable!("no value ends a connection"),
     }
     Ok(true)

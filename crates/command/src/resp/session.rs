@@ -34,7 +34,7 @@ pub struct SessionState {
     pub(super) parser: Parser,
     pub(super) version: Version,
     pub(super) answers: Answers,
-    /// True if the client has authenticated.
+    /// True if the client has authenticated, or the server required no authentication when the client connected.
     pub(super) known: bool,
     /// The number of parts of the current request that are done, such as keys or lines of the reply. Each command
     /// defines its own parts.
@@ -142,9 +142,9 @@ impl SessionState {
         (full_name(self.last, self.last_part), memory)
     }
 
-    /// Restricts the client to a few commands (protected mode).
-    pub(crate) fn restrict(&mut self) {
-        self.is_restricted = true;
+    /// Records whether the new client need not authenticate, and whether it may execute only a few commands.
+    pub(crate) fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {
+        (self.known, self.is_restricted) = (is_admitted, is_restricted);
     }
 
     pub(in crate::resp) fn subscriber(&self) -> Option<&Subscriber> {

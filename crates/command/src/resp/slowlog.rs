@@ -11,6 +11,8 @@ use crate::config::WORKERS_MAX;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
+use crate::resp::config;
+use crate::resp::info::{self, Named};
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +33,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 reply::error(call.out, b"ERR count should be greater than or equal to -1");
                 return Ok(());
             }
-            let slow = slow(call, call.ctx.shared.live.slow_reset_ms.load(Relaxed));
+            let slow = logged(call);
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(slow.len());
             let mut all = Vec::new();
             reply::array(&mut all, count as u64);
@@ -39,7 +41,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             aside::send_long_reply(call, all)
         }
         (b"len", 0) => {
-            let slow = slow(call, call.ctx.shared.live.slow_reset_ms.load(Relaxed)).len();
+            let slow = logged(call).len();
             call.int(slow as i64);
             Ok(())
         }
@@ -51,6 +53,14 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         _ => other_subcommand(call, "slowlog", topic),
     }
+}
+
+/// Returns the slow requests that `SLOWLOG` reports.
+fn logged(call: &Call<'_, '_>) -> Vec<SlowRequest> {
+    let shared = &call.ctx.shared;
+    let mut slow = slow(call, shared.live.slow_reset_ms.load(Relaxed));
+    slow.truncate(config::slow_entries(shared));
+    slow
 }
 
 /// Writes an entry of the slow log in Redis's form. After the words of the request, an additional word gives the times
@@ -155,25 +165,38 @@ fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Replies with a histogram of execution times for each kind of request, in Redis's form. Each bucket counts the
-/// requests that took at most its limit, which is a power of two in microseconds.
+/// The number of limits of the buckets of `LATENCY HISTOGRAM`. The longest is a day.
+const LIMITS: u32 = 37;
+
+/// Returns true if `word` names the command or subcommand `name`. The name of a command also names its subcommands.
+fn is_named(word: &[u8], name: &str) -> bool {
+    let of = name.split_once('|').map_or(name, |(command, _)| command);
+    [name, of].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Replies with a histogram of execution times for each command, as Redis does. Each bucket counts the requests that
+/// took at most its limit: 1024 ns times a power of two, plus the rounding error of Redis's own histogram.
 fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
-    let (version, totals) = (call.session.version, totals(call));
-    let (kinds, mut all) = (kinds(&totals, args), Vec::new());
-    reply::map(&mut all, version, kinds.len() as u64);
-    for command in kinds {
-        let counts = totals.of(command, Part::Execute);
+    let version = call.session.version;
+    let mut named = info::named_sums(call.ctx.shared.info_since_reset());
+    let wanted = |name: &str| args.len() == 0 || args.into_iter().any(|word| is_named(word, name));
+    named.retain(|named| named.sums.times.count > 0 && wanted(named.name));
+    let mut all = Vec::new();
+    reply::map(&mut all, version, named.len() as u64);
+    for Named { name, sums } in named {
+        let counts = &sums.times;
         let mut buckets: Vec<(u64, u64)> = Vec::new();
-        for us in (0..=40).map(|log2| 1u64 << log2) {
-            let within = counts.at_most(us * 1000);
+        for log2 in 0..=LIMITS {
+            let (limit_ns, shown_ns) = ((1024 << log2) - 1, (1024u64 << log2) + (8 << log2) - 1);
+            let within = if log2 == LIMITS { counts.count } else { counts.at_most(limit_ns) };
             if within > buckets.last().map_or(0, |(_, before)| *before) {
-                buckets.push((us, within));
+                buckets.push((shown_ns / 1000, within));
             }
             if within >= counts.count {
                 break;
             }
         }
-        reply::bulk(&mut all, command.name().as_bytes());
+        reply::bulk(&mut all, name.as_bytes());
         reply::map(&mut all, version, 2);
         reply::bulk(&mut all, b"calls");
         reply::int(&mut all, counts.count as i64);

@@ -134,7 +134,11 @@ const DIFFERENT: &[(&str, &str)] = &[
         "computes with 64-bit floating point instead of 80-bit; returns the shortest decimal that identifies the \
          result",
     ),
-    ("info", "only the sections Server, Clients, Memory, Stats, Replication and Keyspace, and Namespaces if requested"),
+    (
+        "info",
+        "fields of features that the server lacks have the value that Redis reports while they are unused; figures of \
+         the process and rates are up to one second old; also the section Namespaces",
+    ),
     (
         "keys",
         "other clients are served meanwhile, so the result is not a snapshot; returns at most 1,048,576 keys and \
@@ -142,9 +146,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     ),
     (
         "latency",
-        "`EXPLAIN` returns p50, p99, p999 and the maximum of waiting, execution and sending; `HISTOGRAM` is by \
-         kind of request, as in the metrics; `LATEST`, `HISTORY` and `RESET` know one event, `command`: the \
-         requests of `SLOWLOG`; no `GRAPH`",
+        "`EXPLAIN` returns p50, p99, p999 and the maximum of waiting, execution and sending; the quantiles of \
+         `HISTOGRAM` and of `INFO latencystats` are exact to an eighth; `LATEST`, `HISTORY` and `RESET` know one \
+         event, `command`: the requests of `SLOWLOG`; no `GRAPH`",
     ),
     ("lease.get", "not in Redis; see below"),
     ("lease.set", "not in Redis; see below"),

@@ -360,6 +360,16 @@ impl OutBuffer {
         Position { full: self.full.len(), len: self.len }
     }
 
+    /// Returns the beginning of the bytes that were collected after a spot.
+    pub(crate) fn after(&self, spot: Position) -> &[u8] {
+        let full = self.full.get(spot.full).map_or(&[][..], |block| &block[spot.len.min(block.len())..]);
+        match (self.full.len() == spot.full, full.is_empty()) {
+            (true, _) => &self.block[spot.len..self.len],
+            (false, false) => full,
+            (false, true) => self.full.get(spot.full + 1).map_or(&self.block[..self.len], Vec::as_slice),
+        }
+    }
+
     /// Discards all bytes that were collected after a spot.
     pub(crate) fn cut_to_spot(&mut self, spot: Position) {
         if self.full.len() == spot.full {

@@ -21,6 +21,7 @@ use command::memory::pins::PinBudget;
 use command::metrics::Recorder;
 use command::metrics::background::BackgroundCounters;
 use command::metrics::command_counters::{CommandCounters, CommandShared};
+use command::metrics::command_stats::CommandStats;
 use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
@@ -142,6 +143,7 @@ fn worker_shared(config: &ServerConfig) -> WorkerShared {
         counters: WorkerCounters::default(),
         commands: std::array::from_fn(|_| CommandCounters::default()),
         recorder: Recorder::default(),
+        command_stats: CommandStats::new(command::resp::acl::NUMBER_COUNT),
         aside: Arc::default(),
         connection_table: ConnectionTable::new(config.sessions_max()),
         hot_keys: HotKeys::default(),
@@ -158,6 +160,7 @@ fn command_config(config: &ServerConfig) -> Config {
     Config {
         memcached: config.memcached.iter().map(address).collect(),
         resp: config.resp.iter().map(address).collect(),
+        memory_bytes: config.memory_bytes,
         workers: config.workers,
         connections_max: config.connections_max,
         idle_timeout: config.idle_timeout,
@@ -200,6 +203,8 @@ fn live(config: &ServerConfig) -> Live {
         pause: PauseSwitch::default(),
         slow_reset_ms: AtomicU64::new(0),
         latency_reset_ms: AtomicU64::new(0),
+        slow_entries_max: AtomicU64::new(u64::MAX),
+        password: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),
         idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
         stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),

@@ -114,9 +114,8 @@ impl<B: Backend> Core<B> {
         };
         self.ctx.connection_table().set_client_info(index, client_info);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
-        if distant && shared.config.protected && !shared.requires_authentication() {
-            session.state.restrict();
-        }
+        let is_open = !shared.requires_authentication();
+        session.state.introduce(is_open, is_open && distant && shared.config.protected);
     }
 
     /// Records one event of the reactor.

@@ -205,6 +205,120 @@ fn config_set_applies_live_settings_and_refuses_invalid_sets_as_a_whole() {
     running.stop();
 }
 
+/// Requests to `CONFIG` that both servers answer alike. `~` stands for a space within a word.
+const CONFIG_ALIKE: &str = "\
+    CONFIG SET maxmemory abc
+    CONFIG SET maxmemory -1
+    CONFIG SET maxmemory 1tb
+    CONFIG SET maxmemory 0
+    CONFIG SET maxmemory-policy nosuch
+    CONFIG SET maxmemory-policy ALLKEYS-LFU
+    CONFIG GET maxmemory-policy
+    CONFIG SET client-output-buffer-limit x
+    CONFIG SET client-output-buffer-limit nosuch~1~2~3
+    CONFIG SET client-output-buffer-limit pubsub~1mb~2~x
+    CONFIG SET client-output-buffer-limit pubsub~1xb~2~3
+    CONFIG SET client-output-buffer-limit pubsub~1mb~2mb~-3
+    CONFIG SET client-output-buffer-limit pubsub~1mb~2mb
+    CONFIG SET client-output-buffer-limit PubSub~1mb~2mb~3
+    CONFIG SET slowlog-max-len abc
+    CONFIG SET slowlog-max-len 10
+    CONFIG GET slowlog-max-len
+    CONFIG SET slowlog-log-slower-than abc
+    CONFIG SET slowlog-log-slower-than -2
+    CONFIG SET slowlog-log-slower-than 1.5
+    CONFIG SET slowlog-log-slower-than 9223372036854775808
+    CONFIG SET slowlog-log-slower-than 10000
+    CONFIG GET slowlog-log-slower-than
+    CONFIG SET maxclients abc
+    CONFIG SET timeout -1
+    CONFIG SET timeout abc
+    CONFIG SET timeout 2147483648
+    CONFIG SET timeout 2147483647
+    CONFIG SET TIMEOUT 0
+    CONFIG SET nosuch 1
+    CONFIG SET timeout 5 nosuch 1
+    CONFIG SET timeout abc nosuch 1
+    CONFIG GET timeout
+    CONFIG SET timeout 5 timeout 6
+    CONFIG SET timeout 5 maxclients
+    CONFIG SET databases 3
+    CONFIG SET appendonly maybe
+    CONFIG SET appendonly NO
+    CONFIG SET protected-mode maybe
+    CONFIG SET latency-tracking YES
+    CONFIG SET latency-monitor-threshold -1
+    CONFIG SET latency-monitor-threshold abc
+    CONFIG SET notify-keyspace-events q
+    CONFIG SET notify-keyspace-events KEAn
+    CONFIG GET notify-keyspace-events
+    CONFIG SET notify-keyspace-events nm
+    CONFIG GET notify-keyspace-events
+    CONFIG SET notify-keyspace-events Kgnd
+    CONFIG GET Notify-Keyspace-Events
+    CONFIG SET timeout 7 slowlog-max-len 3
+    CONFIG GET timeout
+    CONFIG GET slowlog-max-len SLOWLOG-max-len
+    CONFIG GET slowlog-max-le?
+    CONFIG GET nosuch also-not
+    CONFIG GET requirepass
+    CONFIG SET requirepass one~two timeout abc
+    CONFIG GET requirepass
+    CONFIG SET requirepass one
+    CONFIG GET requirepass
+    ACL LIST
+    PING
+    CONFIG SET requirepass two
+    ACL LIST
+    RESET
+    GET key
+    AUTH one
+    AUTH two
+    PING
+    CONFIG SET requirepass ~
+    ACL LIST
+    RESET
+    GET key";
+
+#[test]
+fn config_replies_are_those_of_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    for line in CONFIG_ALIKE.lines() {
+        let words: Vec<String> = line.trim().split(' ').map(|word| word.replace('~', " ")).collect();
+        let words: Vec<&[u8]> = words.iter().map(|word| if word == " " { &b""[..] } else { word.as_bytes() }).collect();
+        let [ours, theirs] = [&mut ours, &mut theirs].map(|client| text(&client.ask(&words)));
+        assert_eq!(ours, theirs, "{line}");
+    }
+    // The server has always a limit, and returns to that of its start.
+    assert_eq!(ours.text("CONFIG SET maxmemory 80mb"), "+OK");
+    assert_eq!(ours.text("CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(ours.text("CONFIG GET maxmemory"), "*2 $9 maxmemory $8 67108864");
+    let refused = ours.text("CONFIG SET maxmemory-policy allkeys-lru");
+    assert!(refused.contains("the policy is allkeys-lfu; set store.evict"), "{refused}");
+    running.stop();
+}
+
+#[test]
+fn a_client_that_connected_without_a_password_stays_when_one_is_set() {
+    let running = start(both());
+    let (mut old, mut other) = (resp(&running), resp(&running));
+    assert_eq!(other.text("PING"), "+PONG");
+    assert_eq!(old.text("CONFIG SET requirepass secret"), "+OK");
+    let mut new = resp(&running);
+    wait_until("the password", || {
+        new = resp(&running);
+        new.text("GET key").starts_with("-NOAUTH")
+    });
+    assert_eq!(new.text("AUTH secret"), "+OK");
+    for client in [&mut old, &mut other, &mut new] {
+        assert_eq!(client.text("SET key value"), "+OK");
+    }
+    let slow = old.text("SLOWLOG GET -1");
+    assert!(!slow.contains("secret"), "{slow}");
+    running.stop();
+}
+
 #[test]
 fn slow_log_entries_show_wait_execute_and_send_times() {
     let running = start(both());

@@ -23,6 +23,7 @@ mod flash_query;
 mod flash_walks;
 mod handover;
 mod hot_keys;
+mod info;
 mod lease;
 mod lifecycle;
 mod namespaces;

@@ -17,8 +17,8 @@ mod rights;
 mod users;
 
 pub(in crate::resp) use client_user::ClientUser;
-pub use rights::Rights;
-pub(in crate::resp) use rights::name_of;
+pub use rights::{NUMBER_COUNT, Rights};
+pub(in crate::resp) use rights::{name_of, number_of};
 pub use users::{FileError, User, Users};
 
 use super::catalog::{CommandSpec, Flag, find, lower};
@@ -29,7 +29,7 @@ use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::resp::call::{Call, Interrupt, Run};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
-use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
+use rights::{CATEGORIES, READ, WRITE, hex, numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
@@ -344,6 +344,18 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     call.out.push(reply::OK);
     disconnect_after_change(call, &before)
+}
+
+/// Sets the only password of the default user. If it is empty, the user needs no password.
+///
+/// # Errors
+/// If client memory is used up.
+pub(super) fn set_default_password(call: &mut Call<'_, '_>, password: Vec<u8>) -> Result<(), &'static str> {
+    let add = [&b">"[..], &password].concat();
+    let rules: [&[u8]; 2] = [b"resetpass", if password.is_empty() { b"nopass" } else { &add }];
+    call.ctx.shared.users.set(DEFAULT, &rules).map_err(|(_, wrong)| wrong)?;
+    call.ctx.shared.live.set_password(password);
+    Ok(())
 }
 
 /// Applies a change of users to the connected clients: closes the connections of removed users, and makes the workers

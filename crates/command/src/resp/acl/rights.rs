@@ -22,7 +22,10 @@ const NUMBERS_MAX: usize = 256;
 /// The maximum number of rules of one user: patterns, namespaces and rules for commands together.
 pub const RULES_MAX: usize = 1000;
 
-const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
+/// The number of commands and subcommands.
+pub const NUMBER_COUNT: usize = COMMANDS.len() + SUBCOMMANDS.len();
+
+const _: () = assert!(NUMBER_COUNT <= NUMBERS_MAX);
 
 /// The categories, in the order in which they are listed.
 pub(super) const CATEGORIES: [&str; 21] = [
@@ -80,7 +83,7 @@ pub(super) fn numbers() -> impl Iterator<Item = (usize, &'static str, &'static [
 }
 
 /// Returns the number of a request's subcommand if it has one, otherwise the number of its command.
-pub(super) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
+pub(in crate::resp) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> usize {
     let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
     part.map_or(entry.number, |(place, _)| COMMANDS.len() + place)
 }

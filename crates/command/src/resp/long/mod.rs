@@ -16,6 +16,7 @@ use crate::resp::admit;
 use crate::resp::pubsub;
 use crate::resp::state::Answers;
 use crate::resp::state::long::{Each, Long, LongStage, ValueEffect};
+use crate::resp::statistics::{self, StatKey};
 mod each;
 mod value;
 
@@ -165,12 +166,13 @@ pub(super) fn refuse(
 /// Ends a long request whose reply is in the output: counts the request, and sends it to the monitoring clients.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
+    let outcome = statistics::outcome(call.out.since(mark), std::mem::take(&mut call.is_refused), call.ctx);
     call.remove_unwanted_reply(mark, answers, Some(entry));
     if call.ctx.push.watch.watched.has_monitors() {
         // Monitors see only the command's name, because the arguments were already consumed.
         pubsub::send_to_monitors(call, entry.name.as_bytes(), std::iter::empty());
     }
-    call.done(entry.kind, b"");
+    statistics::ended(call, StatKey::of(entry, None), outcome, b"");
 }
 
 /// Continues a request that is partly consumed.

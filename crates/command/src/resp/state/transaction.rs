@@ -6,8 +6,7 @@ use crate::handover::HandoverWatch;
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
-use crate::metrics::Command;
-use crate::resp::catalog;
+use crate::resp::catalog::{self, CommandSpec};
 use crate::resp::state::Answers;
 use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
@@ -89,7 +88,8 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) only_reads: bool,
     /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
-    pub(in crate::resp) kind: Command,
+    /// The command of a single-command transaction. `None` for `EXEC`.
+    pub(in crate::resp) entry: Option<&'static CommandSpec>,
     /// The bytes of the queued requests, as they were received.
     pub(in crate::resp) queue: Vec<u8>,
     /// The number of queued commands.
@@ -133,7 +133,7 @@ impl Transaction {
             has_writes: false,
             only_reads: false,
             replies_dropped: false,
-            kind: KIND,
+            entry: None,
             queue: Vec::new(),
             commands: 0,
             held: Grant::none(budget, budget::MemoryUse::Queued),
@@ -160,7 +160,7 @@ impl Transaction {
         self.stage = Stage::Watching;
         (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
         (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Position::default());
-        (self.kind, self.answers, self.namespaces, self.has_writes) = (KIND, Answers::All, 0, false);
+        (self.entry, self.answers, self.namespaces, self.has_writes) = (None, Answers::All, 0, false);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();
@@ -313,7 +313,7 @@ impl Transaction {
     /// `is_begun` is true, the request has already begun, and the function cannot fail.
     pub(in crate::resp) fn set_single_request(
         &mut self,
-        entry: &catalog::CommandSpec,
+        entry: &'static CommandSpec,
         args: Args<'_>,
         is_begun: bool,
     ) -> bool {
@@ -327,7 +327,7 @@ impl Transaction {
         }
         self.queue.extend_from_slice(head.as_bytes());
         self.queue.extend_from_slice(args.wire());
-        (self.commands, self.is_single_command, self.kind) = (1, true, entry.kind);
+        (self.commands, self.is_single_command, self.entry) = (1, true, Some(entry));
         self.only_reads = entry.has(catalog::Flag::ReadOnly);
         true
     }
@@ -357,6 +357,3 @@ pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(in crate::resp) fn answers_bytes_max(config: &Config) -> usize {
     ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
 }
-
-/// The kind of command under which a transaction is counted, unless it consists of a single command with its own kind.
-pub(in crate::resp) const KIND: Command = Command::Other;

@@ -1,0 +1,165 @@
+//! Statistics of Redis commands by name, and of error replies by code. Each worker has its own counters, and a reader
+//! sums those of all workers.
+//!
+//! Plain requests (`GET` and `SET` without options) are not counted here, because they are executed in runs. The
+//! histograms of [`super::Recorder`] count them.
+
+use super::counters::Counter;
+use super::histogram::{BucketCounts, CoarseHistogram};
+
+/// The codes of error replies that are counted apart. An error with another code counts as `ERR`.
+pub const ERROR_CODES: [&str; 12] = [
+    "BUILDING",
+    "DENIED",
+    "ERR",
+    "EXECABORT",
+    "INDEXFULL",
+    "NOAUTH",
+    "NOINDEX",
+    "NOPERM",
+    "NOPROTO",
+    "OOM",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
+/// The place of `ERR` in [`ERROR_CODES`].
+const ERR: usize = 2;
+
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request was executed. Its reply is not an error.
+    Done,
+    /// The request was executed. Its reply is an error.
+    Failed,
+    /// The request was refused before its execution.
+    Rejected,
+}
+
+/// The statistics of one command on one worker.
+#[derive(Debug, Default)]
+struct CommandRow {
+    /// The execution times of all requests except the rejected ones.
+    times: CoarseHistogram,
+    failed: Counter,
+    rejected: Counter,
+}
+
+/// The statistics of all Redis commands on one worker. Only that worker writes them.
+#[derive(Debug)]
+pub struct CommandStats {
+    rows: Box<[CommandRow]>,
+    errors: [Counter; ERROR_CODES.len()],
+}
+
+impl CommandStats {
+    /// Creates the statistics of `commands` commands.
+    pub fn new(commands: usize) -> Self {
+        let rows = (0..commands).map(|_| CommandRow::default()).collect();
+        Self { rows, errors: Default::default() }
+    }
+
+    /// Counts a request of the command with this number. `ns` is its execution time.
+    pub fn record(&self, number: usize, outcome: Outcome, ns: u64) {
+        let row = &self.rows[number];
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Failed => row.failed.add(1),
+            Outcome::Rejected => return row.rejected.add(1),
+        }
+        row.times.record(ns);
+    }
+
+    /// Counts a failed request of the command with this number whose execution is counted elsewhere.
+    #[cold]
+    pub fn record_failure(&self, number: usize) {
+        self.rows[number].failed.add(1);
+    }
+
+    /// Counts an error reply. `line` begins with the error's code.
+    #[cold]
+    pub fn record_error(&self, line: &[u8]) {
+        let code = line.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next().unwrap_or_default();
+        let place = ERROR_CODES.iter().position(|known| known.as_bytes() == code).unwrap_or(ERR);
+        self.errors[place].add(1);
+    }
+}
+
+/// The statistics of one command, summed over all workers.
+#[derive(Clone, Debug, Default)]
+pub struct CommandSums {
+    /// The execution times of all requests except the rejected ones.
+    pub times: BucketCounts,
+    /// The number of executed requests whose reply was an error.
+    pub failed: u64,
+    /// The number of requests that were refused before their execution.
+    pub rejected: u64,
+}
+
+/// The statistics of all commands, summed over all workers.
+#[derive(Clone, Debug, Default)]
+pub struct StatsSums {
+    /// The sums of each command, by its number. Empty before the first reading.
+    pub commands: Vec<CommandSums>,
+    /// The number of error replies with each code of [`ERROR_CODES`].
+    pub errors: [u64; ERROR_CODES.len()],
+}
+
+impl StatsSums {
+    /// Reads the statistics of all workers, and returns their sums.
+    pub fn read<'s>(workers: impl IntoIterator<Item = &'s CommandStats>) -> Self {
+        let mut sums = Self::default();
+        for stats in workers {
+            sums.commands.resize_with(stats.rows.len(), CommandSums::default);
+            for (sum, row) in sums.commands.iter_mut().zip(&stats.rows) {
+                sum.times.add_coarse(&row.times);
+                sum.failed += row.failed.value();
+                sum.rejected += row.rejected.value();
+            }
+            sums.errors.iter_mut().zip(&stats.errors).for_each(|(sum, counter)| *sum += counter.value());
+        }
+        sums
+    }
+
+    /// Returns the increase since `earlier` was read.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let none = CommandSums::default();
+        let commands = self.commands.iter().enumerate().map(|(number, now)| {
+            let then = earlier.commands.get(number).unwrap_or(&none);
+            CommandSums {
+                times: now.times.since(&then.times),
+                failed: now.failed - then.failed,
+                rejected: now.rejected - then.rejected,
+            }
+        });
+        let errors = std::array::from_fn(|code| self.errors[code] - earlier.errors[code]);
+        Self { commands: commands.collect(), errors }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejected_requests_have_no_times_and_sums_count_from_an_earlier_reading() {
+        assert_eq!(ERROR_CODES[ERR], "ERR");
+        let workers = [CommandStats::new(2), CommandStats::new(2)];
+        workers[0].record(1, Outcome::Done, 1_000);
+        workers[1].record(1, Outcome::Failed, 3_000);
+        workers[1].record(1, Outcome::Rejected, 5_000);
+        let before = StatsSums::read(&workers);
+        let row = &before.commands[1];
+        assert_eq!((row.times.count, row.times.sum_ns, row.failed, row.rejected), (2, 4_000, 1, 1));
+        assert_eq!(before.commands[0].times.count, 0);
+        workers[0].record(1, Outcome::Done, 7_000);
+        workers[0].record_failure(0);
+        workers[0].record_error(b"WRONGTYPE Operation\r\n");
+        workers[0].record_error(b"SOMETHING else\r\n");
+        let since = StatsSums::read(&workers).since(&before);
+        let row = &since.commands[1];
+        assert_eq!((row.times.count, row.times.sum_ns, row.failed, row.rejected), (1, 7_000, 0, 0));
+        assert_eq!((since.commands[0].failed, since.errors[ERR], since.errors.iter().sum::<u64>()), (1, 1, 2));
+    }
+}

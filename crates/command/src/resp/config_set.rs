@@ -1,0 +1,227 @@
+//! The command `CONFIG SET`, which changes settings while the server runs. All changes of one command are applied, or
+//! none.
+
+use super::acl;
+use super::config::{KNOWN, slow_entries_max};
+use super::error::{ErrorReply, word};
+use super::number::integer;
+use crate::push::notify::KeyEvents;
+use crate::resp::call::{Call, Run};
+use crate::shared::Shared;
+use protocol::resp::{Args, reply};
+use segment::ResizeError;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The eviction policies of Redis. The server has two of them.
+const POLICIES: [&str; 8] = [
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+];
+
+/// A change of a setting, with its new value, which is valid.
+enum Change {
+    Memory(u64),
+    Clients(u64),
+    TimeoutMs(u64),
+    Events(KeyEvents),
+    /// The duration above which a request counts as slow, in ns. `None` if no request counts as slow.
+    SlowNs(Option<u64>),
+    SlowEntries(u64),
+    BacklogBytes(u64),
+    /// The password of the default user. Empty for none.
+    Password(Vec<u8>),
+    /// No change: the setting already has this value, or the value has no effect.
+    None,
+}
+
+/// Parses a size with an optional unit, as Redis does: `kb` is 1024 bytes, `k` is 1000 bytes. Returns bytes.
+fn size(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit: u64 = match &text[digits..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Parses an integer from `least` to `most`, with the errors of Redis.
+fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String> {
+    let number = integer(value).map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+    if (least..=most).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("argument must be between {least} and {most} inclusive"))
+}
+
+/// Parses a value of `client-output-buffer-limit`. Only the hard limit of the class `pubsub` (subscribers) has an
+/// effect.
+fn backlog(value: &[u8]) -> Result<Change, String> {
+    const NOT_A_SIZE: &str = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+    let text = std::str::from_utf8(value).map_err(|_| NOT_A_SIZE)?;
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
+    }
+    let mut change = Change::None;
+    for class in words.chunks(4) {
+        let (name, limits) = (class[0].to_ascii_lowercase(), [class[1], class[2]].map(|text| size(text.as_bytes())));
+        if !["normal", "slave", "replica", "pubsub"].contains(&&name[..]) {
+            return Err("Invalid client class specified in buffer limit configuration.".to_owned());
+        }
+        let ([Some(hard), Some(_)], Ok(0..)) = (limits, integer(class[3].as_bytes())) else {
+            return Err(NOT_A_SIZE.to_owned());
+        };
+        match &name[..] {
+            "pubsub" if hard < 16 << 10 => return Err("the hard limit of pubsub must be at least 16kb".to_owned()),
+            "pubsub" => change = Change::BacklogBytes(hard),
+            _ => {}
+        }
+    }
+    Ok(change)
+}
+
+/// Parses a value of `maxmemory-policy`. The policy is set in the configuration file.
+fn policy(value: &[u8], now: &str) -> Result<Change, String> {
+    match value {
+        _ if value.eq_ignore_ascii_case(now.as_bytes()) => Ok(Change::None),
+        _ if POLICIES.iter().any(|known| value.eq_ignore_ascii_case(known.as_bytes())) => Err(format!(
+            "the policy is {now}; set store.evict in the configuration file to choose allkeys-lfu or \
+                         noeviction, and restart"
+        )),
+        _ => Err(format!("argument(s) must be one of the following: {}", POLICIES.join(", "))),
+    }
+}
+
+/// Returns no change if the setting, which cannot be changed, already has this value. Scripts may set it.
+fn unchanged(now: &str, value: &[u8]) -> Result<Change, String> {
+    let is_switch = ["yes", "no"].contains(&now);
+    if now.as_bytes() == value || is_switch && value.eq_ignore_ascii_case(now.as_bytes()) {
+        return Ok(Change::None);
+    }
+    if is_switch && !["yes", "no"].iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes())) {
+        return Err("argument must be 'yes' or 'no'".to_owned());
+    }
+    Err("can't set immutable config".to_owned())
+}
+
+impl Change {
+    /// Parses the new value of a setting, whose present value is `now`.
+    fn read(name: &str, now: &str, value: &[u8], shared: &Shared) -> Result<Self, String> {
+        match name {
+            "maxmemory" => match size(value) {
+                // Redis has no limit then. The server returns to its own.
+                Some(0) => Ok(Self::Memory(shared.config.memory_bytes)),
+                Some(bytes) => Ok(Self::Memory(bytes)),
+                None => Err("argument must be a memory value".to_owned()),
+            },
+            "maxmemory-policy" => policy(value, now),
+            "maxclients" => Ok(Self::Clients(number(value, 1, shared.config.connections_max as i64)?.unsigned_abs())),
+            "timeout" => Ok(Self::TimeoutMs(number(value, 0, i32::MAX.into())?.unsigned_abs() * 1000)),
+            "notify-keyspace-events" => KeyEvents::of(value)
+                .map(Self::Events)
+                .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+            "slowlog-log-slower-than" => {
+                let us = u64::try_from(number(value, -1, i64::MAX)?).ok();
+                Ok(Self::SlowNs(us.map(|us| us.saturating_mul(1000))))
+            }
+            "slowlog-max-len" => {
+                Ok(Self::SlowEntries(number(value, 0, slow_entries_max(shared) as i64)?.unsigned_abs()))
+            }
+            "latency-monitor-threshold" => {
+                let ms = number(value, 0, i64::MAX)?.unsigned_abs();
+                Ok(Self::SlowNs((ms > 0).then(|| ms.saturating_mul(1_000_000))))
+            }
+            "client-output-buffer-limit" => backlog(value),
+            "requirepass" if shared.auth.is_some() => {
+                Err("the passwords are in the file of listen.auth_file; change them there".to_owned())
+            }
+            "requirepass" => Ok(Self::Password(value.to_vec())),
+            _ => unchanged(now, value),
+        }
+    }
+
+    fn apply(self, call: &mut Call<'_, '_>) -> Result<(), String> {
+        let shared = &call.ctx.shared;
+        match self {
+            Self::Memory(bytes) => {
+                return shared.resize_memory(bytes).map_err(|error| match error {
+                    ResizeError::TooSmall { least_bytes } => format!("the minimum is {least_bytes} bytes"),
+                    ResizeError::TooLarge { most_bytes } => {
+                        format!("the maximum without a restart is {most_bytes} bytes")
+                    }
+                });
+            }
+            Self::Clients(most) => shared.live.connections_max.store(most, Relaxed),
+            Self::TimeoutMs(ms) => shared.live.idle_timeout_ms.store(ms, Relaxed),
+            Self::Events(events) => shared.set_key_events(events),
+            Self::SlowNs(above) => shared.workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(above)),
+            Self::SlowEntries(most) => shared.live.slow_entries_max.store(most, Relaxed),
+            Self::BacklogBytes(bytes) => shared.channels.backlog_bytes_max.store(bytes, Relaxed),
+            Self::Password(password) => return acl::set_default_password(call, password).map_err(str::to_owned),
+            Self::None => {}
+        }
+        Ok(())
+    }
+
+    /// Returns true if the change may still fail.
+    fn may_fail(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Password(_))
+    }
+}
+
+/// Executes `CONFIG SET`: applies all changes, or none if one of them is invalid.
+pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !args.len().is_multiple_of(2) {
+        return Err(ErrorReply::Syntax.into());
+    }
+    let mut pairs: Vec<(&str, String, &[u8])> = Vec::new();
+    let mut words = args;
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        let lower = name.to_ascii_lowercase();
+        let Some((name, now)) = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower) else {
+            word(call.out, "ERR Unknown option or number of arguments for CONFIG SET -", name);
+            return Ok(());
+        };
+        if pairs.iter().any(|(other, ..)| other == name) {
+            return refuse(call, name, "duplicate parameter");
+        }
+        pairs.push((name, now(&call.ctx.shared), value));
+    }
+    let mut changes = Vec::new();
+    for (name, now, value) in pairs {
+        match Change::read(name, &now, value, &call.ctx.shared) {
+            Ok(change) => changes.push((name, change)),
+            Err(why) => return refuse(call, name, &why),
+        }
+    }
+    // The changes that can still fail are applied first. The memory limit is the first of them, and the other one only
+    // fails if client memory is used up.
+    changes.sort_by_key(|(_, change)| (!matches!(change, Change::Memory(_)), !change.may_fail()));
+    for (name, change) in changes {
+        if let Err(why) = change.apply(call) {
+            return refuse(call, name, &why);
+        }
+    }
+    call.ctx.push.watch.watched = call.ctx.shared.watch.watched();
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+fn refuse(call: &mut Call<'_, '_>, name: &str, why: &str) -> Run {
+    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+    reply::error(call.out, text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Commands that report on the server itself: `ROLE`, `WAIT`, `TIME`; and `DEBUG`.
+
+use super::error::{ErrorReply, subcommand};
+use super::help::reply_help;
+use crate::resp::call::{Call, Run};
+use crate::visit::progress::SessionWait;
+use protocol::resp::{Args, reply};
+
+/// Executes `ROLE`: replies that the server is a primary without replicas.
+pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    reply::array(call.out, 3);
+    reply::bulk(call.out, b"master");
+    call.int(0);
+    reply::array(call.out, 0);
+    Ok(())
+}
+
+/// Executes `WAIT replicas timeout`: replies 0, because there are no replicas.
+pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    super::number::integer(args.next().unwrap_or_default())?;
+    let timeout = args.next().unwrap_or_default();
+    match super::number::integer(timeout).map_err(|_| ErrorReply::Timeout)? {
+        0.. => call.int(0),
+        _ => return Err(ErrorReply::TimeoutBelowZero.into()),
+    }
+    Ok(())
+}
+
+/// Executes `TIME`: replies with the Unix time, in seconds and microseconds.
+pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let millis = call.ctx.moment().to_wall(call.ctx.now).0;
+    reply::array(call.out, 2);
+    for number in [millis / 1000, millis % 1000 * 1000] {
+        reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());
+    }
+    Ok(())
+}
+
+/// Executes `DEBUG SLEEP seconds`, for tests. Only this client waits.
+pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    if !call.ctx.shared.config.debug_command {
+        reply::error(call.out, b"ERR DEBUG command not allowed. Start the server with debug = true in [commands].");
+        return Ok(());
+    }
+    let topic = args.next().unwrap_or_default();
+    if topic.eq_ignore_ascii_case(b"help") && args.len() == 0 {
+        let lines =
+            ["SLEEP <seconds>", "    Makes this client wait. Decimals are allowed.", "HELP", "    Prints this help."];
+        return reply_help(call, "debug", lines.into_iter());
+    }
+    if !topic.eq_ignore_ascii_case(b"sleep") || args.len() != 1 {
+        subcommand(call.out, "DEBUG", topic);
+        return Ok(());
+    }
+    let now_ms = call.ctx.now.0;
+    if call.session.sleeps_until_ms == 0 {
+        let secs = super::number::float(args.next().unwrap_or_default())?.clamp(0.0, 3600.0);
+        call.session.sleeps_until_ms = now_ms + (secs * 1000.0) as u64;
+    }
+    if now_ms < call.session.sleeps_until_ms {
+        return Err(SessionWait::Parked.into());
+    }
+    call.session.sleeps_until_ms = 0;
+    call.out.push(reply::OK);
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Tests of `INFO` and of the statistics by command, compared with Debian's Redis.
+
+use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::start;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fields of Redis 7.0 that the server does not report, with the reason.
+const MISSING: [(&str, &[&str]); 4] = [
+    (
+        "it describes the build of Redis",
+        &["redis_git_sha1", "redis_git_dirty", "monotonic_clock", "multiplexing_api", "atomicvar_api", "gcc_version"],
+    ),
+    (
+        "it describes how Redis is run",
+        &["process_supervised", "hz", "configured_hz", "lru_clock", "executable", "config_file"],
+    ),
+    ("buffers have fixed sizes", &["client_recent_max_input_buffer", "client_recent_max_output_buffer"]),
+    (
+        "it is not counted",
+        &["expired_stale_perc", "expire_cycle_cpu_milliseconds", "total_reads_processed", "total_writes_processed"],
+    ),
+];
+
+/// Returns the reply to an `INFO` with these words.
+fn info(client: &mut Replies, words: &[&str]) -> String {
+    let words: Vec<&[u8]> = ["INFO"].iter().chain(words).map(|word| word.as_bytes()).collect();
+    let reply = String::from_utf8(client.ask(&words)).unwrap();
+    reply.split_once("\r\n").expect("a header").1.strip_suffix("\r\n").expect("an end").to_owned()
+}
+
+/// Returns the titles of the sections of a text, in order.
+fn titles(text: &str) -> Vec<String> {
+    text.split("\r\n").filter_map(|line| line.strip_prefix("# ")).map(str::to_owned).collect()
+}
+
+/// Returns the fields of a text, with their values.
+fn fields(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split("\r\n").filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn info_has_every_field_of_redis_and_selects_sections_as_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let [our_fields, their_fields] = [&mut ours, &mut theirs].map(|client| fields(&info(client, &["everything"])));
+    let missing: BTreeSet<&str> = MISSING.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    for name in their_fields.keys().filter(|name| !missing.contains(&name[..])) {
+        assert!(our_fields.contains_key(name), "INFO lacks {name}");
+    }
+    for name in missing {
+        assert!(their_fields.contains_key(name) && !our_fields.contains_key(name), "{name} is not missing");
+    }
+    let requests: [&[&str]; 12] = [
+        &[],
+        &["default"],
+        &["all"],
+        &["everything"],
+        &["CPU"],
+        &["memory", "Keyspace", "server"],
+        &["nosuch"],
+        &["commandstats", "nosuch", "errorstats"],
+        &["default", "latencystats"],
+        &["modules"],
+        &["module_list"],
+        &["cluster", "cluster"],
+    ];
+    for words in requests {
+        let [our_text, their_text] = [&mut ours, &mut theirs].map(|client| info(client, words));
+        let mut of_ours = titles(&our_text);
+        of_ours.retain(|title| title != "Namespaces");
+        assert_eq!(of_ours, titles(&their_text), "{words:?}");
+        assert_eq!(our_text.starts_with("# "), their_text.starts_with("# "), "{words:?}");
+    }
+    running.stop();
+}
+
+#[test]
+fn info_reports_the_memory_cpu_and_rates_of_the_process() {
+    let running = start(both());
+    let mut client = resp(&running);
+    let value = [b'v'; 1000];
+    let begun = std::time::Instant::now();
+    loop {
+        client.client.send(&request(&[b"SET", b"key", &value]).repeat(100));
+        (0..100).for_each(|_| assert_eq!(client.next(), b"+OK\r\n"));
+        let fields = fields(&info(&mut client, &[]));
+        let number = |name: &str| fields[name].parse::<f64>().unwrap_or_else(|_| panic!("{name}: {}", fields[name]));
+        let cpu = number("used_cpu_sys") + number("used_cpu_user");
+        if number("instantaneous_ops_per_sec") > 100.0 && cpu > 0.0 {
+            let (used, rss) = (number("used_memory"), number("used_memory_rss"));
+            assert!(used > 0.0 && number("used_memory_peak") >= used && rss > 1e6, "{fields:?}");
+            assert!((number("mem_fragmentation_ratio") - rss / used).abs() < 0.02, "{fields:?}");
+            assert!(number("instantaneous_input_kbps") > 100.0 && number("instantaneous_output_kbps") > 0.4);
+            assert!(number("total_net_input_bytes") > 100_000.0 && number("total_net_output_bytes") > 500.0);
+            assert!(number("total_system_memory") > rss && fields["maxmemory_human"] == "64.00M", "{fields:?}");
+            break;
+        }
+        assert!(begun.elapsed() < crate::common::PATIENCE, "{fields:?}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    running.stop();
+}
+
+/// Sends requests whose replies are compared only by their first byte: commands of all kinds that succeed, fail or are
+/// refused, alone and in transactions.
+fn traffic(client: &mut Replies) -> String {
+    let long = vec![b'x'; 300_000];
+    let lines = [
+        "SET k v",
+        "GET k",
+        "GET none",
+        "SET k v EX 100",
+        "get k",
+        "GET",
+        "LPUSHX",
+        "INCR k",
+        "HSET k f v",
+        "HSET h f v",
+        "GET h",
+        "MGET k none h",
+        "MGET",
+        "SET k",
+        "SET k v NONSENSE",
+        "NOSUCHCOMMAND a b",
+        "CONFIG GET maxclients",
+        "CONFIG SET nosuch 1",
+        "OBJECT ENCODING k",
+        "CLIENT ID",
+        "CLIENT SETNAME a",
+        "MULTI",
+        "SET t 1",
+        "INCR t",
+        "HGET t f",
+        "EXEC",
+        "EXEC",
+        "MULTI",
+        "GET",
+        "EXEC",
+        "MULTI",
+        "DISCARD",
+        "DEL k t h none",
+        "PING",
+        "AUTH wrong",
+        "MSET a 1 b 2",
+        "MSETNX a 1 c 3",
+        "RENAME none other",
+        "COMMAND COUNT",
+        "MEMORY USAGE a",
+    ];
+    let mut heads = String::new();
+    for line in lines {
+        heads.push(client.shown(line).chars().next().unwrap_or(' '));
+    }
+    heads.push(char::from(client.ask(&[b"SET", b"long", &long])[0]));
+    heads.push(char::from(client.ask(&[b"SETRANGE", b"long", b"-1", &long])[0]));
+    // Requests without answers in one packet.
+    client.client.send(&request(&[b"INCR", b"n"]).repeat(50));
+    (0..50).for_each(|_| heads.push(char::from(client.next()[0])));
+    heads
+}
+
+/// Returns the counts of each command: calls, rejected and failed calls, without commands that only this test sends.
+fn counts(text: &str) -> BTreeMap<String, [u64; 3]> {
+    let mut all = BTreeMap::new();
+    for (name, value) in fields(text) {
+        let Some(name) = name.strip_prefix("cmdstat_") else { continue };
+        let part = |wanted: &str| -> u64 {
+            let found = value.split(',').find_map(|pair| pair.strip_prefix(wanted)?.strip_prefix('='));
+            found.unwrap_or_else(|| panic!("{wanted} in {value}")).parse().unwrap()
+        };
+        let per_call: f64 = value.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+        assert!(per_call >= 0.0 && part("usec") < 10_000_000, "{name}: {value}");
+        if name != "info" {
+            all.insert(name.to_owned(), ["calls", "rejected_calls", "failed_calls"].map(part));
+        }
+    }
+    all
+}
+
+#[test]
+fn command_and_error_statistics_count_as_redis_and_reset_as_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    for round in 0..2 {
+        let [our_heads, their_heads] = [&mut ours, &mut theirs].map(traffic);
+        assert_eq!(our_heads, their_heads);
+        let [our_text, their_text] = [&mut ours, &mut theirs].map(|client| info(client, &["everything"]));
+        let (our_counts, their_counts) = (counts(&our_text), counts(&their_text));
+        let names: BTreeSet<&String> = our_counts.keys().chain(their_counts.keys()).collect();
+        for name in names {
+            // The only command of `traffic` that the server lacks.
+            if name != "lpushx" {
+                assert_eq!(our_counts.get(name), their_counts.get(name), "round {round}: {name}");
+            }
+        }
+        let (our_fields, their_fields) = (fields(&our_text), fields(&their_text));
+        for name in ["errorstat_ERR", "errorstat_WRONGTYPE", "errorstat_EXECABORT", "total_error_replies"] {
+            assert_eq!(our_fields.get(name), their_fields.get(name), "round {round}: {name}");
+        }
+        let latencies = |fields: &BTreeMap<String, String>| -> Vec<String> {
+            fields.keys().filter_map(|name| name.strip_prefix("latency_percentiles_usec_")).map(str::to_owned).collect()
+        };
+        assert_eq!(latencies(&our_fields), latencies(&their_fields));
+        assert!(our_fields["latency_percentiles_usec_set"].starts_with("p50="));
+        assert_eq!(our_fields["latency_percentiles_usec_set"].matches(',').count(), 2);
+        for client in [&mut ours, &mut theirs] {
+            assert_eq!(client.text("CONFIG RESETSTAT"), "+OK");
+        }
+    }
+    let [ours, theirs] = [&mut ours, &mut theirs].map(|client| fields(&info(client, &["everything"])));
+    for name in ["total_commands_processed", "total_error_replies", "total_connections_received", "keyspace_hits"] {
+        assert_eq!(ours[name], theirs[name], "{name}");
+    }
+    assert_eq!((ours.get("cmdstat_set"), theirs.get("cmdstat_set")), (None, None));
+    running.stop();
+}
+
+/// Returns the commands in a reply to `LATENCY HISTOGRAM` with their calls, after a check of its buckets.
+fn histograms(client: &mut Replies, line: &str) -> BTreeMap<String, String> {
+    let text = client.shown(line);
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.starts_with(['*', '$', '%'])).collect();
+    let (mut found, mut at) = (BTreeMap::new(), 0);
+    while at < words.len() {
+        assert_eq!((words[at + 1], words[at + 3]), ("calls", "histogram_usec"), "{text}");
+        found.insert(words[at].to_owned(), words[at + 2].to_owned());
+        let buckets = words[at + 4..].iter().take_while(|word| word.starts_with(':'));
+        let numbers: Vec<u64> = buckets.map(|word| word[1..].parse().unwrap()).collect();
+        let limits: Vec<u64> = numbers.iter().step_by(2).copied().collect();
+        let known = |limit: &u64| (0..38).any(|log2| ((1024u64 << log2) + (8 << log2) - 1) / 1000 == *limit);
+        assert!(limits.is_sorted() && limits.iter().all(known), "{text}");
+        assert_eq!(numbers.last().map(u64::to_string).as_deref(), Some(&words[at + 2][1..]), "{text}");
+        at += 4 + numbers.len();
+    }
+    found
+}
+
+#[test]
+fn latency_histogram_is_by_command_as_in_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    for line in [
+        "SET k v",
+        "SET k v EX 5",
+        "GET k",
+        "MGET k k",
+        "CONFIG GET maxclients",
+        "CLIENT ID",
+        "CLIENT GETNAME",
+        "HSET k f v",
+        "GET",
+    ] {
+        for client in [&mut ours, &mut theirs] {
+            client.text(line);
+        }
+    }
+    for line in [
+        "LATENCY HISTOGRAM",
+        "LATENCY HISTOGRAM set get",
+        "LATENCY HISTOGRAM nosuch",
+        "LATENCY HISTOGRAM config client",
+        "LATENCY HISTOGRAM config|get set nosuch",
+        "LATENCY HISTOGRAM hset",
+        "LATENCY HISTOGRAM mget mget",
+    ] {
+        assert_eq!(histograms(&mut ours, line), histograms(&mut theirs, line), "{line}");
+    }
+    running.stop();
+}
