@@ -273,13 +273,17 @@ fn disk_without_files_of_the_process_is_no_finding() {
     };
     // The program itself is on the first disk, its data on the second.
     let data = with("pos:\t0\nflags:\t02\nmnt_id:\t30", PROGRAM);
-    is_told(&data, "disk.readahead", Ok, "vdb: 128 KB; the process has no file on vda");
+    is_told(&data, "disk.readahead", Ok, "vdb: 128 KB; the process reads no file on vda");
     is_told(&data, "disk.scheduler", Ok, "vdb: none; the process has no file on vda");
     let null = with("pos:\t0\nflags:\t02\nmnt_id:\t40", PROGRAM);
-    is_told(&null, "disk.readahead", Ok, "the process has no file on vda, vdb");
+    is_told(&null, "disk.readahead", Ok, "the process reads no file on vda, vdb");
     let root = with("pos:\t0\nflags:\t02\nmnt_id:\t21", PROGRAM);
     is_told(&root, "disk.readahead", Bad, "vda: 8192 KB");
     is_told(&root, "disk.scheduler", Warn, "vda: bfq");
+    // A log is only written.
+    let log = with("pos:\t0\nflags:\t0102001\nmnt_id:\t21", PROGRAM);
+    is_told(&log, "disk.readahead", Ok, "the process reads no file on vda, vdb");
+    is_told(&log, "disk.scheduler", Warn, "vda: bfq");
     let mapped = with("mnt_id:\t30", "7f00-7f10 rw-s 00000000 fd:01 12 /data/memory");
     is_told(&mapped, "disk.readahead", Bad, "vda: 8192 KB");
     // The disks below an overlay are unknown, so all count.

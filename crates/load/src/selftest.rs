@@ -110,13 +110,6 @@ pub struct SelfTestOutcome {
     pub disturbed: Vec<Limit>,
 }
 
-impl SelfTestOutcome {
-    /// Returns whether the timer error is within the target.
-    pub const fn is_punctual(&self) -> bool {
-        self.lateness_p99_ns <= TIMER_ERROR_NS_MAX
-    }
-}
-
 impl fmt::Display for SelfTestOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for speed in [&self.deep, &self.shallow] {

@@ -12,7 +12,7 @@ mod net;
 mod nic;
 mod numa;
 pub(crate) mod placed;
-mod reads;
+pub(crate) mod reads;
 pub(crate) mod storage;
 
 use base::nearest::nearest;

@@ -12,17 +12,35 @@ use crate::host::Host;
 /// File systems of which the devices below them are unknown.
 const HIDING: [&str; 5] = ["overlay", "btrfs", "zfs", "bcachefs", "aufs"];
 
+/// The files of a process that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    /// Files that are open for reading, or mapped.
+    Read,
+    /// Files that are open only for writing too, such as a log.
+    Any,
+}
+
+/// The access mode in the flags of an open file, and its value for a file that is open only for writing.
+const ACCESS_MODE: u32 = 0o3;
+const WRITE_ONLY: u32 = 0o1;
+
 /// Returns the names of the block devices with files that the process has open or has mapped for sharing; `None` if no
 /// process is named, or if the devices of its files are unknown.
-pub(super) fn devices(host: &Host) -> Option<BTreeSet<String>> {
+pub(super) fn devices(host: &Host, file_use: FileUse) -> Option<BTreeSet<String>> {
     let mounts = mounts(&host.read(&host.process("mountinfo").ok()?).ok()?);
     let folder = host.process("fdinfo").ok()?;
     let mut numbers = BTreeSet::new();
     for name in host.list(&folder).ok()? {
         // The process may close the file in the meantime. Sockets and pipes are on mounts that are not listed.
         let Ok(text) = host.read(&format!("{folder}/{name}")) else { continue };
-        let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-        if let Some(mount) = id.and_then(|id| mounts.get(id.trim())) {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let flags = field("flags:").and_then(|flags| u32::from_str_radix(flags, 8).ok()).unwrap_or(0);
+        if file_use == FileUse::Read && flags & ACCESS_MODE == WRITE_ONLY {
+            continue;
+        }
+        let id = field("mnt_id:");
+        if let Some(mount) = id.and_then(|id| mounts.get(id)) {
             if HIDING.contains(&mount.kind.as_str()) {
                 return None;
             }

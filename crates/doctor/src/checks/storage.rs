@@ -3,7 +3,7 @@
 use crate::check::{Check, Needs, ProbeResult, Probed};
 use crate::host::{Host, Unread, chosen};
 
-use super::reads;
+use super::reads::{self, FileUse};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -99,25 +99,25 @@ fn mount(host: &Host) -> Probed {
 
 /// Divides devices into those that hold the process's files and the others. If no process is named or its devices are
 /// unknown, all count; so they do if the user names a folder.
-pub(crate) fn read_by_process(host: &Host, devices: Vec<String>) -> (Vec<String>, Vec<String>) {
-    match reads::devices(host).filter(|_| host.asked().data.is_none()) {
+pub(crate) fn used_by_process(host: &Host, devices: Vec<String>, file_use: FileUse) -> (Vec<String>, Vec<String>) {
+    match reads::devices(host, file_use).filter(|_| host.asked().data.is_none()) {
         Some(used) => devices.into_iter().partition(|device| used.contains(device)),
         None => (devices, Vec::new()),
     }
 }
 
-/// Adds the devices that do not count to a value.
-fn with_others(value: String, others: &[String]) -> String {
+/// Adds the devices that do not count to a value. `why` begins the sentence about them.
+fn with_others(value: String, why: &str, others: &[String]) -> String {
     if others.is_empty() {
         return value;
     }
-    let others = format!("the process has no file on {}", others.join(", "));
+    let others = format!("{why} {}", others.join(", "));
     if value.is_empty() { others } else { format!("{value}; {others}") }
 }
 
 fn scheduler(host: &Host) -> Probed {
     let (mut others, mut parts) = (0, Vec::new());
-    let (disks, unused) = read_by_process(host, host.disks()?);
+    let (disks, unused) = used_by_process(host, host.disks()?, FileUse::Any);
     for disk in disks {
         let text = host.read(&format!("/sys/block/{disk}/queue/scheduler"))?;
         let moves = host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
@@ -127,7 +127,7 @@ fn scheduler(host: &Host) -> Probed {
         let why = if moves && name != "none" { " (the kernel reports moving parts)" } else { "" };
         parts.push(format!("{disk}: {name}{why}"));
     }
-    Ok(ProbeResult::warn_if(others > 0, with_others(parts.join(", "), &unused)))
+    Ok(ProbeResult::warn_if(others > 0, with_others(parts.join(", "), "the process has no file on", &unused)))
 }
 
 /// Maximum read-ahead without a warning, in KB.
@@ -138,7 +138,7 @@ const READAHEAD_KB_BAD: i64 = 4096;
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
     // Each block device has its own setting. For a volume its own setting applies, not the setting of its disks.
-    let (volumes, unused) = read_by_process(host, host.volumes()?);
+    let (volumes, unused) = used_by_process(host, host.volumes()?, FileUse::Read);
     for disk in volumes {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {
@@ -146,7 +146,7 @@ fn readahead(host: &Host) -> Probed {
         }
     }
     let value = if of.is_empty() { String::new() } else { format!("{of}: {most} KB") };
-    let value = with_others(value, &unused);
+    let value = with_others(value, "the process reads no file on", &unused);
     Ok(if most >= READAHEAD_KB_BAD {
         ProbeResult::bad(value)
     } else {

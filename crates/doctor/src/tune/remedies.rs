@@ -2,7 +2,8 @@
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
-use crate::checks::storage::read_by_process;
+use crate::checks::reads::FileUse;
+use crate::checks::storage::used_by_process;
 use crate::ethtool::{number, parts};
 use crate::host::{Host, Unread};
 use crate::plan::{CpuPlan, Role, Wanted, mask, plan};
@@ -259,14 +260,14 @@ fn dirty(host: &Host) -> Wishes {
 
 fn scheduler(host: &Host) -> Wishes {
     let moves = |disk: &String| host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
-    let disks = read_by_process(host, host.disks()?).0.into_iter().filter(|disk| !moves(disk));
+    let disks = used_by_process(host, host.disks()?, FileUse::Any).0.into_iter().filter(|disk| !moves(disk));
     Ok(disks.map(|disk| one(&format!("/sys/block/{disk}/queue/scheduler"), "none")).collect())
 }
 
 fn readahead(host: &Host) -> Wishes {
     let path = |disk: String| format!("/sys/block/{disk}/queue/read_ahead_kb");
     let large = |path: &String| host.number(path).is_ok_and(|kb| kb > crate::checks::storage::READAHEAD_KB_MAX);
-    Ok(read_by_process(host, host.volumes()?)
+    Ok(used_by_process(host, host.volumes()?, FileUse::Read)
         .0
         .into_iter()
         .map(path)

@@ -53,7 +53,9 @@ fn name_by_file<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a S
     for (result, path) in results.iter_mut().zip(&paths) {
         let is_unique = paths.iter().filter(|other| file(other) == file(path)).count() == 1;
         let named = if is_unique { file(path).to_string_lossy().into_owned() } else { path.display().to_string() };
-        let has_own_name = result.name.is_empty() || path.file_stem().is_some_and(|stem| *stem == *result.name);
+        let has_own_name = result.name.is_empty()
+            || result.targets.iter().any(|target| target.address == result.name)
+            || path.file_stem().is_some_and(|stem| *stem == *result.name);
         result.name = if has_own_name { named } else { format!("{named}: {}", result.name) };
     }
 }

@@ -229,6 +229,37 @@ fn real_kernel_setting_is_applied_and_undone_in_a_network_namespace() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+/// The commands of the README, beside the server that they are written for: it has every default port, in a network of
+/// its own.
+#[test]
+fn versus_and_prove_run_beside_a_server_on_the_default_ports() {
+    let folder = tree("beside", &[("proc/sys/vm/delay_ms", "1\n")]);
+    let steps = "ip link set lo up || { echo unshare: no loopback >&2; exit 1; }
+        \"$0\" serve --memory 32MiB --workers 1 2>/dev/null & server=$!
+        until \"$0\" top --once --interval 100ms >/dev/null 2>&1; do kill -0 $server || exit 2; sleep 0.1; done
+        other=\"$0 serve --memcached 127.0.0.1:21300 --memory 32MiB --workers 1\"
+        \"$0\" load versus --a \"$other\" --b \"$other\" --target 127.0.0.1:21300 --rate 100 --rounds 1 \\
+            --duration 200ms --warm-up 50ms --no-prefill --quiet 2>&1; echo \"versus ended with $?\"
+        mkfifo \"$1/said\"
+        \"$0\" doctor prove --root \"$1\" --set vm.delay_ms=2 --rate 50 --seconds 1 -- --no-prefill --warm-up 0s \\
+            2>\"$1/said\" & proof=$!
+        grep -m 1 'round 1, ' <\"$1/said\"; kill -INT $proof; wait $proof; cat \"$1/proc/sys/vm/delay_ms\"
+        kill $server";
+    let output = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", steps, env!("CARGO_BIN_EXE_gannet"), folder.to_str().unwrap()])
+        .output();
+    let Some(output) = output.ok().filter(|output| !String::from_utf8_lossy(&output.stderr).contains("unshare:"))
+    else {
+        eprintln!("skipped: no network namespace (it needs root, and `unshare` of util-linux)");
+        return;
+    };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a busy machine the generator may be the limit, which is no verdict.
+    let is_compared = out.contains("versus ended with 0") || out.contains("versus ended with 3");
+    assert!(is_compared && out.contains("round 1, ") && out.ends_with("1\n"), "{out}{err}");
+    let _ = std::fs::remove_dir_all(folder);
+}
+
 #[test]
 fn watch_lists_threads_and_cpus_and_reports_a_missing_process() {
     let own = std::process::id().to_string();
