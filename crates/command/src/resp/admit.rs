@@ -129,11 +129,10 @@ pub(super) fn forget_paused(session: &mut SessionState, ctx: &WorkerContext) {
 #[cold]
 pub(super) fn refusal(call: &mut Call<'_, '_>, entry: &catalog::CommandSpec, fault: ErrorReply) -> Interrupt {
     call.is_refused = true;
-    if entry.name == "exec" && matches!(fault, ErrorReply::Arity(_)) {
-        // A refused `EXEC` ends the transaction.
+    if entry.name == "exec" {
         transaction::discard_all(call);
-        return ErrorReply::ExecRefused.into();
+    } else {
+        call.session.abort_queue();
     }
-    call.session.abort_queue();
     fault.into()
 }

@@ -178,7 +178,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
                 call.session.answers = Answers::SkipNext;
             }
             if !is_lone && call.ctx.push.watch.watched.has_monitors() {
-                pubsub::send_to_monitors(call, b"exec", std::iter::empty());
+                pubsub::send_to_monitors(call, Some(catalog::entry("exec")), b"EXEC", std::iter::empty());
             }
             let line = if is_lone { &b""[..] } else { b"EXEC" };
             statistics::ended(call, StatKey::of(entry, None), Outcome::Done, line);
@@ -443,7 +443,7 @@ fn account_queued(
         return call.ctx.command_stats().record(number, outcome, 0);
     }
     if call.ctx.push.watch.watched.has_monitors() {
-        pubsub::send_to_monitors(call, name, args);
+        pubsub::send_to_monitors(call, Some(entry), name, args);
     }
     let Some(ready) = queued else {
         if outcome == Outcome::Failed {

@@ -601,7 +601,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other,
            "Resets the connection to its initial state"),
-    entry!("role" 1 [Admin Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
+    entry!("role" 1 [NoScript Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
            "2.8.12" "server" "O(1)" Other,
            "Returns the replication role of the server"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]

@@ -195,7 +195,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             // whose reply was begun in an earlier visit cannot fail here.
             call.out.truncate(mark);
             call.session.abandon_request();
-            write_fault(call, fault, args);
+            write_fault(call, entry, fault, args);
         }
     }
     call.session.end_request();
@@ -204,8 +204,9 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     let reply = if begins { call.out.since(mark) } else { &[] };
     let outcome = statistics::outcome(reply, call.is_refused, call.ctx);
     call.remove_unwanted_reply(mark, answers, entry);
-    if call.ctx.push.watch.watched.has_monitors() && entry.is_some() && !queued {
-        pubsub::send_to_monitors(call, name, args);
+    // As in Redis, monitoring clients see a request only if it is executed.
+    if call.ctx.push.watch.watched.has_monitors() && !queued && !call.is_refused {
+        pubsub::send_to_monitors(call, entry, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
     account(call, entry, args, (consumed, (!queued).then_some(outcome)));
@@ -232,12 +233,13 @@ fn account<'c>(
     }
 }
 
-/// Writes the error reply to a request with the arguments `args`.
-fn write_fault(call: &mut Call<'_, '_>, fault: ErrorReply, mut args: Args<'_>) {
+/// Writes the error reply to a request of the command `entry` with the arguments `args`.
+fn write_fault(call: &mut Call<'_, '_>, entry: Option<&catalog::CommandSpec>, fault: ErrorReply, mut args: Args<'_>) {
     match fault {
         ErrorReply::UnknownPart(container) => {
             error::unknown_part(call.out, container, args.next().unwrap_or_default());
         }
+        _ if call.is_refused && entry.is_some_and(|entry| entry.name == "exec") => fault.write_for_exec(call.out),
         _ => call.fault(fault),
     }
 }

@@ -140,8 +140,6 @@ pub(super) enum ErrorReply {
     WithoutMulti(&'static str),
     /// A request of the transaction was refused instead of being queued.
     ExecAbort,
-    /// `EXEC` itself was refused.
-    ExecRefused,
     /// The connection's limit of queued requests or watched keys is reached.
     QueueTooLong,
     /// Client memory is used up.
@@ -181,9 +179,6 @@ impl ErrorReply {
             Self::NestedMulti => "ERR MULTI calls can not be nested",
             Self::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
             Self::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
-            Self::ExecRefused => {
-                "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
-            }
             Self::QueueTooLong => "ERR the transaction exceeds this server's limit of queued requests or watched keys",
             Self::ClientMemory => {
                 "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
@@ -275,6 +270,19 @@ impl ErrorReply {
     /// Writes the error line.
     #[cold]
     pub(super) fn write(self, out: &mut OutBuffer) {
+        reply::error(out, self.line().as_slice());
+    }
+
+    /// Writes the error line for `EXEC`, if this is the reason why it was refused.
+    pub(super) fn write_for_exec(self, out: &mut OutBuffer) {
+        let (line, mut whole) = (self.line(), Line::new());
+        whole.put(b"EXECABORT Transaction discarded because of: ");
+        whole.put(line.as_slice().strip_prefix(b"ERR ").unwrap_or(line.as_slice()));
+        reply::error(out, whole.as_slice());
+    }
+
+    /// Returns the error line.
+    fn line(self) -> Line {
         let mut line = Line::new();
         match self {
             Self::NoPermission(number) => {
@@ -284,7 +292,7 @@ impl ErrorReply {
             }
             _ => self.parts().into_iter().for_each(|part| line.put(part.as_bytes())),
         }
-        reply::error(out, line.as_slice());
+        line
     }
 }
 

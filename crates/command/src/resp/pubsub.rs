@@ -5,12 +5,12 @@
 //! version 2 of the protocol, a subscriber may only execute a few commands. In version 3, messages are sent as push
 //! messages between replies.
 
-use super::catalog::{CommandSpec, lower};
+use super::catalog::{CommandSpec, Flag, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::listing::LISTING_WORK;
 use super::pattern::check;
-use super::subcommands::full_name;
+use super::subcommands::{find_subcommand, full_name};
 use crate::context::PUBLISH_WORK;
 use crate::glob::{matches, steps_max};
 use crate::push::outbox::{ChannelKind, ChannelName, Publishing, Refused, Subscriber};
@@ -325,10 +325,24 @@ pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
     call.session.version == Version::Resp2 && call.session.subscriber().is_some_and(Subscriber::is_subscribed)
 }
 
-/// Sends a command with its `words` to the monitoring clients, unless its arguments may contain a secret.
+/// Returns true if monitoring clients see requests of the command with the argument `first`: those of operators are
+/// hidden, and those that may contain a secret.
+fn is_monitored(entry: &CommandSpec, first: Option<&[u8]>) -> bool {
+    let part = first.and_then(|first| find_subcommand(entry.name, first));
+    let is_admin = part.map_or(entry.has(Flag::Admin), |(_, part)| part.categories.contains(&"admin"));
+    !is_admin && !matches!(entry.name, "acl" | "auth" | "hello")
+}
+
+/// Sends a command with its `words` to the monitoring clients, if they may see it.
 #[cold]
-pub(super) fn send_to_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
-    if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {
+pub(super) fn send_to_monitors<'w>(
+    call: &mut Call<'_, '_>,
+    entry: Option<&CommandSpec>,
+    name: &'w [u8],
+    words: impl Iterator<Item = &'w [u8]>,
+) {
+    let mut words = words.peekable();
+    if !entry.is_some_and(|entry| is_monitored(entry, words.peek().copied())) {
         return;
     }
     let now = call.ctx.now;

@@ -156,7 +156,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("memory", "no `MALLOC-STATS`; `USAGE` includes the slot in the index"),
     (
         "monitor",
-        "shows commands of Redis clients only, with times in milliseconds; omits commands that contain secrets; at \
+        "shows commands of Redis clients only, with times in milliseconds; omits `ACL`, `AUTH` and `HELLO`; at \
          most 64 monitors",
     ),
     ("multi", "queues at most 64 MiB per connection, within `limits.client_memory`"),

@@ -8,6 +8,7 @@ mod common;
 mod sim;
 
 mod acl;
+mod acl_changes;
 mod admin;
 mod admin_namespaces;
 mod bystander;

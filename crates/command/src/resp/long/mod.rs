@@ -166,11 +166,12 @@ pub(super) fn refuse(
 /// Ends a long request whose reply is in the output: counts the request, and sends it to the monitoring clients.
 pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: usize, answers: Answers) {
     call.session.end_request();
-    let outcome = statistics::outcome(call.out.since(mark), std::mem::take(&mut call.is_refused), call.ctx);
+    let is_refused = std::mem::take(&mut call.is_refused);
+    let outcome = statistics::outcome(call.out.since(mark), is_refused, call.ctx);
     call.remove_unwanted_reply(mark, answers, Some(entry));
-    if call.ctx.push.watch.watched.has_monitors() {
+    if call.ctx.push.watch.watched.has_monitors() && !is_refused {
         // Monitors see only the command's name, because the arguments were already consumed.
-        pubsub::send_to_monitors(call, entry.name.as_bytes(), std::iter::empty());
+        pubsub::send_to_monitors(call, Some(entry), entry.name.as_bytes(), std::iter::empty());
     }
     statistics::ended(call, StatKey::of(entry, None), outcome, b"");
 }
