@@ -96,7 +96,7 @@ fn lines(grown: &Grown, columns: usize) -> Vec<ViewLine> {
     put(
         Weight::Head,
         format!(
-            "{:<16}{:>7}{:>9}{:>11}{:>10}{:>9}{:>10}{:>10}",
+            "{:<16}{:>7}{:>8}{:>10}{:>9}{:>9}{:>10}{:>10}",
             "thread", "ran", "waited", "taken off", "slept", "moved", "faults", "of disk"
         ),
     );
@@ -107,7 +107,7 @@ fn lines(grown: &Grown, columns: usize) -> Vec<ViewLine> {
         put(
             Weight::Plain,
             format!(
-                "{:<16}{:>7}{:>9}{:>11}{:>10}{:>9}{:>10}{:>10}",
+                "{:<16}{:>7}{:>8}{:>10}{:>9}{:>9}{:>10}{:>10}",
                 // Thread names may contain any bytes.
                 thread.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>(),
                 share(Some(thread.ran)),
@@ -177,12 +177,13 @@ mod tests {
             "stopped by a quota    -\n",
             "pgscan_direct 640",
             "3         50.0      20.0     1.0\n",
-            "held               25.0     40.0         12       7.0      3.0         0       0.5\n",
-            "idle?[2J           25.0      0.0         12       7.0        -         0       0.5\n",
+            "held               25.0    40.0        12      7.0      3.0         0       0.5\n",
+            "idle?[2J           25.0     0.0        12      7.0        -         0       0.5\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         assert!(text.find("held") < text.find("idle"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "a table fits 80 columns: {text}");
     }
 
     #[test]

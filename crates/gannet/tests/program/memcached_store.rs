@@ -45,8 +45,8 @@ fn three_times_the_memory_is_read_back_through_ext_path() {
     let folder = Folder::new("ext");
     let flags = format!(
         "-m 16 -o ext_page_size=8,ext_wbuf_size=4,ext_item_size=512,ext_item_age=0,ext_low_ttl=60,\
-         ext_recache_rate=2000,ext_compact_under=4,ext_drop_under=4,ext_max_frag=0.8,ext_max_sleep=1000,ext_threads=2,ext_io_depth=16,\
-         slab_automove_freeratio=0.02,ext_path={}:128m",
+         ext_recache_rate=2000,ext_compact_under=4,ext_drop_under=4,ext_max_frag=0.8,ext_max_sleep=1000,ext_threads=2,\
+         ext_io_depth=16,slab_automove_freeratio=0.02,ext_path={}:128m",
         folder.file("ext")
     );
     let peer = gannet("ext", &flags);
