@@ -195,7 +195,8 @@ impl Namespaces {
     /// Returns the namespace with this name or number.
     pub fn find(&self, text: &[u8]) -> Option<Namespace> {
         let number = std::str::from_utf8(text).ok()?;
-        if let Ok(number) = number.parse::<u8>() {
+        // As in Redis, a number has no plus sign and no leading zeros.
+        if let Some(number) = number.parse::<u8>().ok().filter(|parsed| parsed.to_string() == number) {
             return NUMBERS.contains(&number).then_some(Namespace(number));
         }
         let named = self.lock().iter().find(|config| config.name.as_bytes() == text).map(|c| Namespace(c.number));

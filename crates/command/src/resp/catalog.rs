@@ -29,6 +29,10 @@ pub enum Flag {
     PubSub,
     /// No script may call the command.
     NoScript,
+    /// In Redis, the command is executed even while a script runs too long.
+    AllowBusy,
+    /// The slow log does not contain the command.
+    SkipSlowlog,
 }
 
 impl Flag {
@@ -45,6 +49,8 @@ impl Flag {
             Self::Stale => "stale",
             Self::PubSub => "pubsub",
             Self::NoScript => "noscript",
+            Self::AllowBusy => "allow_busy",
+            Self::SkipSlowlog => "skip_slowlog",
         }
     }
 }
@@ -62,7 +68,7 @@ pub struct CommandSpec {
     /// negative position is counted from the end, and 0 means that the command has no keys. If the step is negative,
     /// the actual step is one more than the number of bins in the first argument.
     pub keys: (i8, i8, i8),
-    /// The command's access categories.
+    /// The command's access categories. Those of a container are on its subcommands.
     pub categories: &'static [&'static str],
     /// The version of Redis that introduced the command; empty if Redis does not have it.
     pub since: &'static str,
@@ -247,7 +253,7 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, Stale, Write};
+use Flag::{Admin, AllowBusy, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, SkipSlowlog, Stale, Write};
 
 macro_rules! entry {
     ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
@@ -292,7 +298,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "2.0.0" "string" "O(N) where N is the length of the value" Append,
            "Appends bytes to a value. Creates the key if it does not exist"),
-    entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+    entry!("auth" -2 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(N) where N is the number of users" Other,
            "Authenticates the connection"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
@@ -301,13 +307,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("cas.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Cas,
            "Stores a value if the given CAS token is current"),
-    entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
+    entry!("client" -2 [Loading Stale] (0 0 0) ["slow"]
            "2.4.0" "connection" "O(1)" Other,
            "Reports on client connections, and controls them"),
     entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.8.13" "server" "O(N) where N is the number of commands" Other,
            "Returns information about commands"),
-    entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+    entry!("config" -2 [Admin Loading Stale] (0 0 0) ["slow"]
            "2.0.0" "server" "O(N) where N is the number of settings" Other,
            "Returns configuration parameters, and changes them"),
     entry!("copy" -3 [Write DenyOom] (1 2 1) ["keyspace" "write" "slow"]
@@ -328,13 +334,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) where N is the number of keys" Delete,
            "Deletes keys"),
-    entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+    entry!("discard" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "2.0.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Discards the queued commands of a transaction"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
-    entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
+    entry!("exec" 1 [NoScript Loading Stale SkipSlowlog] (0 0 0) ["slow" "transaction"]
            "1.2.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Executes the queued commands of a transaction"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
@@ -373,7 +379,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("hdel" -3 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) where N is the number of fields given" Delete,
            "Deletes fields of a hash. Deletes the hash with its last field"),
-    entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+    entry!("hello" -1 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "6.0.0" "connection" "O(1)" Other,
            "Selects the protocol version, and authenticates"),
     entry!("hexists" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
@@ -475,7 +481,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
            "1.0.0" "generic" "O(N) where N is the number of keys" Other,
            "Returns all keys that match a pattern"),
-    entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+    entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "2.8.13" "server" "O(N) where N is the number of entries" Other,
            "Returns the times of waiting, execution and sending of requests"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
@@ -487,7 +493,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Delete,
            "Marks a value stale: clients read it until one of them refills it"),
-    entry!("memory" -2 [ReadOnly] (2 2 1) ["read" "slow"]
+    entry!("memory" -2 [ReadOnly] (2 2 1) ["slow"]
            "4.0.0" "server" "O(1)" Other,
            "Reports memory usage of keys and of the server"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
@@ -502,10 +508,10 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) where N is the number of keys" Add,
            "Sets the values of keys if none of the keys exists"),
-    entry!("multi" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+    entry!("multi" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "1.2.0" "transactions" "O(1)" Other,
            "Starts a transaction: the commands that follow are queued"),
-    entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"]
+    entry!("object" -2 [ReadOnly] (2 2 1) ["slow"]
            "2.2.3" "generic" "O(1)" Other,
            "Reports how the value of a key is stored"),
     entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
@@ -535,13 +541,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("publish" 3 [PubSub Loading Stale Fast] (0 0 0) ["pubsub" "fast"]
            "2.0.0" "pubsub" "O(N+M) where N is the number of subscribers and M of patterns" Other,
            "Publishes a message to a channel"),
-    entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["pubsub" "slow"]
+    entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["slow"]
            "2.8.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Reports channels and their numbers of subscribers"),
     entry!("punsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) where N is the number of patterns" Other,
            "Unsubscribes from patterns"),
-    entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+    entry!("quit" -1 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Closes the connection"),
     entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
@@ -598,7 +604,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
            "1.0.0" "generic" "O(N) where N is the length of the value" Set,
            "Renames a key if the destination does not exist"),
-    entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+    entry!("reset" 1 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other,
            "Resets the connection to its initial state"),
     entry!("role" 1 [NoScript Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
@@ -622,7 +628,7 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.2.0" "string" "O(N) where N is the length of the new value" Set,
            "Overwrites a part of a value from an offset on"),
-    entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+    entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["slow"]
            "2.2.12" "server" "O(N) where N is the number of entries" Other,
            "Returns the slow log's entries"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
@@ -658,13 +664,13 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from channels"),
-    entry!("unwatch" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+    entry!("unwatch" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1)" Other,
            "Discards the watched keys of the connection"),
-    entry!("wait" 3 [] (0 0 0) ["slow" "connection"]
+    entry!("wait" 3 [NoScript] (0 0 0) ["slow" "connection"]
            "3.0.0" "generic" "O(1)" Other,
            "Returns the number of replicas that acknowledged earlier writes"),
-    entry!("watch" -2 [Loading Stale Fast] (1 -1 1) ["fast" "transaction"]
+    entry!("watch" -2 [NoScript Loading Stale Fast AllowBusy] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
 ];
@@ -697,7 +703,7 @@ mod tests {
 
     #[test]
     fn command_categories_match_its_flags() {
-        for entry in COMMANDS {
+        for entry in COMMANDS.iter().filter(|entry| !entry.is_container()) {
             assert_eq!(entry.has(Write), entry.categories.contains(&"write"), "{}", entry.name);
             assert_eq!(entry.has(ReadOnly), entry.categories.contains(&"read"), "{}", entry.name);
             assert_ne!(entry.categories.contains(&"fast"), entry.categories.contains(&"slow"), "{}", entry.name);

@@ -1,105 +1,354 @@
-//! The command `COMMAND`, which returns the table of commands.
+//! The command `COMMAND`, which returns the table of commands, and the keys of a request.
 
-use super::catalog::{COMMANDS, CommandSpec, find, lower};
+use super::catalog::{COMMANDS, CommandSpec, Flag, find, lower};
+use super::error::ErrorReply;
 use super::help::other_subcommand;
-use crate::resp::call::{Call, Interrupt, Run};
-use crate::visit::out::LINE_ROOM;
-use crate::visit::progress::SessionWait;
+use super::key_specs::{KeySpec, key_specs, tips};
+use super::subcommands::{Subcommand, accepts, find_subcommand, subcommands_of};
+use crate::glob::matches;
+use crate::resp::aside;
+use crate::resp::call::{Call, Run};
+use crate::resp::pattern::check;
+use crate::visit::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
-use protocol::sink::Fixed;
 
-/// Executes `COMMAND [COUNT | LIST | INFO name ... | DOCS name ...]`.
+/// A command or a subcommand.
+#[derive(Clone, Copy)]
+enum Described {
+    Command(&'static CommandSpec),
+    Part(&'static CommandSpec, &'static Subcommand),
+}
+
+use Described::{Command, Part};
+
+/// Executes `COMMAND [COUNT | LIST [FILTERBY ...] | INFO name ... | DOCS name ... | GETKEYS request |
+/// GETKEYSANDFLAGS request]`.
 pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"", _) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Info),
+        (b"", _) | (b"info", 0) => reply_all(call, |out, _, count| reply::array(out, count), Described::put_info),
         (b"count", 0) => {
             call.int(COMMANDS.len() as i64);
             Ok(())
         }
-        (b"list", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Name),
-        (b"info", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Info),
-        (b"info", count) => {
-            reply_commands(call, count, |number| find(args.into_iter().nth(number)?), CommandReply::Info)
-        }
-        (b"docs", 0) => reply_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), CommandReply::Docs),
-        (b"docs", _) => {
-            let known = args.filter_map(find).count();
-            reply_commands(call, known, |number| args.filter_map(find).nth(number), CommandReply::Docs)
-        }
+        (b"list", _) => list(call, args),
+        (b"info", _) => reply_infos(call, args),
+        (b"docs", 0) => reply_all(call, reply::map, Described::put_docs),
+        (b"docs", _) => reply_docs(call, args),
+        (b"getkeys", 2..) => reply_keys(call, args, false),
+        (b"getkeysandflags", 2..) => reply_keys(call, args, true),
         _ => other_subcommand(call, "command", topic),
     }
 }
 
-/// The part of a command's catalog entry that a reply to `COMMAND` contains.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CommandReply {
-    Name,
-    Info,
-    Docs,
-}
-
-/// Replies with `count` commands. If they do not fit into the output buffer, later visits continue the reply.
-fn reply_commands(
+/// Replies with all commands. The reply takes several visits if it does not fit into the output buffer.
+fn reply_all(
     call: &mut Call<'_, '_>,
-    count: usize,
-    entry: impl Fn(usize) -> Option<&'static CommandSpec>,
-    telling: CommandReply,
+    put_head: fn(&mut OutBuffer, Version, u64),
+    put: fn(&Described, &mut Vec<u8>, Version),
 ) -> Run {
     let version = call.session.version;
-    let mut next = call.session.done as usize;
-    if next == 0 {
-        match telling {
-            CommandReply::Docs => reply::map(call.out, version, count as u64),
-            _ => reply::array(call.out, count as u64),
-        }
+    if call.session.done == 0 {
+        put_head(call.out, version, COMMANDS.len() as u64);
     }
-    while next < count {
-        if call.out.room() < 2 * LINE_ROOM {
-            return Err(Interrupt::State(SessionWait::OutputFull { want: 2 * LINE_ROOM }));
-        }
-        match (entry(next), telling) {
-            (None, _) => reply::null_array(call.out, version),
-            (Some(entry), CommandReply::Name) => reply::bulk(call.out, entry.name.as_bytes()),
-            (Some(entry), CommandReply::Info) => entry.put_info(call.out, version),
-            (Some(entry), CommandReply::Docs) => entry.put_docs(call.out, version),
-        }
-        next += 1;
-        call.session.done = next as u32;
+    let mut text = Vec::new();
+    while let Some(entry) = COMMANDS.get(call.session.done as usize) {
+        text.clear();
+        put(&Command(entry), &mut text, version);
+        push(call, &text)?;
+        call.session.done += 1;
     }
     Ok(())
 }
 
-impl CommandSpec {
-    /// Writes the ten elements of a command's entry in `COMMAND INFO`, in less than 1 KiB.
-    fn put_info(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
-        reply::array(out, 10);
-        reply::bulk(out, self.name.as_bytes());
-        reply::int(out, self.arity.into());
-        reply::set(out, version, self.flags.len() as u64);
-        self.flags.iter().for_each(|flag| reply::simple(out, flag.name().as_bytes()));
-        let (first, last, step) = self.keys;
-        [first, last, step].into_iter().for_each(|number| reply::int(out, number.into()));
-        reply::set(out, version, self.categories.len() as u64);
-        for category in self.categories {
-            let mut text = Fixed::<32>::new();
-            protocol::sink::Sink::put(&mut text, b"@");
-            protocol::sink::Sink::put(&mut text, category.as_bytes());
-            reply::simple(out, text.as_slice());
+/// Replies with the entries of the commands and subcommands that `args` name.
+fn reply_infos<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let version = call.session.version;
+    if call.session.done == 0 {
+        reply::array(call.out, args.len() as u64);
+    }
+    let mut text = Vec::new();
+    call.each_key(args, |call, name| {
+        text.clear();
+        match Described::find(name) {
+            Some(found) => found.put_info(&mut text, version),
+            None => reply::null_array(&mut text, version),
         }
-        // The last three elements are empty: tips, key specifications and subcommands.
-        (0..3).for_each(|_| reply::array(out, 0));
+        push(call, &text)
+    })
+}
+
+/// Replies with the documentation of the commands and subcommands that `args` name. Omits unknown ones.
+fn reply_docs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let version = call.session.version;
+    if call.session.done == 0 {
+        reply::map(call.out, version, args.filter_map(Described::find).count() as u64);
+    }
+    let mut text = Vec::new();
+    call.each_key(args, |call, name| {
+        text.clear();
+        if let Some(found) = Described::find(name) {
+            found.put_docs(&mut text, version);
+        }
+        push(call, &text)
+    })
+}
+
+fn push(call: &mut Call<'_, '_>, text: &[u8]) -> Run {
+    call.room(text.len())?;
+    call.out.push(text);
+    Ok(())
+}
+
+/// Executes `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`.
+fn list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (head, count) = (args.next(), args.len());
+    let (kind, word) = (args.next().map(lower).unwrap_or_default(), args.next().unwrap_or_default());
+    let pattern = word.to_ascii_lowercase();
+    let is_filter = head.is_some_and(|head| head.eq_ignore_ascii_case(b"filterby")) && count == 2;
+    let takes: Box<dyn Fn(&Described) -> bool> = match (head, &kind[..]) {
+        (None, _) => Box::new(|_| true),
+        // There are no modules.
+        (_, b"module") if is_filter => Box::new(|_| false),
+        (_, b"aclcat") if is_filter => {
+            Box::new(move |one| one.categories().iter().any(|category| category.as_bytes() == pattern))
+        }
+        (_, b"pattern") if is_filter => {
+            check(word)?;
+            Box::new(move |one| matches(&pattern, one.name().as_bytes()))
+        }
+        _ => return Err(ErrorReply::Syntax.into()),
+    };
+    let commands = COMMANDS.iter().flat_map(|entry| [Command(entry)].into_iter().chain(Described::parts(entry)));
+    let names: Vec<&str> = commands.filter(|one| takes(one)).map(|one| one.name()).collect();
+    let mut all = Vec::new();
+    reply::array(&mut all, names.len() as u64);
+    names.into_iter().for_each(|name| reply::bulk(&mut all, name.as_bytes()));
+    aside::send_long_reply(call, all)
+}
+
+/// Executes `COMMAND GETKEYS` and `COMMAND GETKEYSANDFLAGS`: replies with the keys of the request in `args`.
+fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool) -> Run {
+    let words = args.len();
+    let found = args.next().and_then(find).and_then(|entry| {
+        let part = || args.into_iter().next().and_then(|name| Described::part(entry, name));
+        if entry.is_container() { part() } else { Some(Command(entry)) }
+    });
+    let Some(found) = found else {
+        reply::error(call.out, b"ERR Invalid command specified");
+        return Ok(());
+    };
+    let specs = || key_specs(found.name()).iter().filter(|spec| spec.has_keys());
+    if specs().next().is_none() {
+        reply::error(call.out, b"ERR The command has no key arguments");
+        return Ok(());
+    }
+    if !accepts(found.arity(), words) {
+        reply::error(call.out, b"ERR Invalid number of arguments specified for command");
+        return Ok(());
+    }
+    let keys: Vec<(&[u8], &KeySpec)> =
+        specs().flat_map(|spec| keys_at(spec, found.entry(), args).into_iter().map(move |key| (key, spec))).collect();
+    let (mut all, version) = (Vec::new(), call.session.version);
+    reply::array(&mut all, keys.len() as u64);
+    for (key, spec) in keys {
+        if with_flags {
+            reply::array(&mut all, 2);
+        }
+        reply::bulk(&mut all, key);
+        if with_flags {
+            put_flags(&mut all, version, access(spec, args));
+        }
+    }
+    aside::send_long_reply(call, all)
+}
+
+/// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
+fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
+    if spec.step == 0 {
+        return entry.keys_of(args).collect();
+    }
+    let before = usize::from(spec.first) - 1;
+    let count = match spec.last {
+        0.. => usize::from(spec.last.unsigned_abs()) + 1,
+        last => (args.len() + 1 - usize::from(last.unsigned_abs())).saturating_sub(before),
+    };
+    args.skip(before).take(count).step_by(spec.step.into()).collect()
+}
+
+/// Returns the flags of the keys of a request with the arguments `args`.
+fn access(spec: &KeySpec, args: Args<'_>) -> &'static [&'static str] {
+    let reads = || args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get"));
+    match spec.flags.contains(&"variable_flags") {
+        true if reads() => &["RW", "access", "update"],
+        true => &["OW", "update"],
+        false => spec.flags,
+    }
+}
+
+fn put_flags(out: &mut Vec<u8>, version: Version, flags: &[&str]) {
+    reply::set(out, version, flags.len() as u64);
+    flags.iter().for_each(|flag| reply::simple(out, flag.as_bytes()));
+}
+
+impl Described {
+    /// Returns the command or subcommand with this name, such as `get` or `config|get`.
+    fn find(name: &[u8]) -> Option<Self> {
+        let mut names = name.splitn(2, |byte| *byte == b'|');
+        let entry = names.next().and_then(find)?;
+        names.next().map_or(Some(Command(entry)), |part| Self::part(entry, part))
     }
 
-    /// Writes a command's name and its documentation for `COMMAND DOCS`, in less than 1 KiB.
-    fn put_docs(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
-        reply::bulk(out, self.name.as_bytes());
-        reply::map(out, version, 4);
-        for (name, text) in
-            [("summary", self.summary), ("since", self.since), ("group", self.group), ("complexity", self.complexity)]
-        {
+    /// Returns the subcommand of a container with this name.
+    fn part(entry: &'static CommandSpec, name: &[u8]) -> Option<Self> {
+        find_subcommand(entry.name, name).filter(|(_, part)| !part.help.is_empty()).map(|(_, part)| Part(entry, part))
+    }
+
+    /// Returns the supported subcommands of a command.
+    fn parts(entry: &'static CommandSpec) -> impl Iterator<Item = Self> {
+        let supported = subcommands_of(entry.name).filter(|(_, part)| !part.help.is_empty());
+        supported.map(move |(_, part)| Part(entry, part))
+    }
+
+    fn entry(&self) -> &'static CommandSpec {
+        match self {
+            Command(entry) | Part(entry, _) => entry,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Command(entry) => entry.name,
+            Part(_, part) => part.name,
+        }
+    }
+
+    fn arity(&self) -> i8 {
+        match self {
+            Command(entry) => entry.arity,
+            Part(_, part) => part.arity,
+        }
+    }
+
+    fn categories(&self) -> &'static [&'static str] {
+        match self {
+            Command(entry) => entry.categories,
+            Part(_, part) => part.categories,
+        }
+    }
+
+    /// Returns true for a command that cannot be called without a subcommand. It has no properties of its own.
+    fn is_only_container(&self) -> bool {
+        matches!(self, Command(entry) if entry.is_container() && entry.arity != -1)
+    }
+
+    fn flags(&self) -> Vec<Flag> {
+        let Part(entry, part) = self else {
+            return if self.is_only_container() { Vec::new() } else { self.entry().flags.to_vec() };
+        };
+        let is_help = part.names().1 == "help";
+        let admin = part.categories.contains(&"admin").then_some(Flag::Admin).into_iter();
+        let own: &[Flag] = match entry.name {
+            _ if is_help => &[Flag::Loading, Flag::Stale],
+            "acl" | "client" | "config" | "latency" => &[Flag::NoScript, Flag::Loading, Flag::Stale],
+            "pubsub" => &[Flag::PubSub, Flag::Loading, Flag::Stale],
+            "object" => &[Flag::ReadOnly],
+            "memory" if part.categories.contains(&"read") => &[Flag::ReadOnly],
+            "memory" => &[],
+            _ => &[Flag::Loading, Flag::Stale],
+        };
+        admin.chain(own.iter().copied()).collect()
+    }
+
+    /// Returns the positions of the first and the last key, and the step between keys.
+    fn key_range(&self) -> [i64; 3] {
+        let specs = key_specs(self.name());
+        match (self, specs.first()) {
+            (_, None) => [0; 3],
+            (Command(entry), _) => [entry.keys.0.into(), entry.keys.1.into(), entry.keys.2.into()],
+            (Part(..), Some(spec)) => {
+                [i64::from(spec.first), i64::from(spec.first) + i64::from(spec.last), spec.step.into()]
+            }
+        }
+    }
+
+    /// Writes the ten elements of an entry of `COMMAND INFO`.
+    fn put_info(&self, out: &mut Vec<u8>, version: Version) {
+        let (flags, specs, tips) = (self.flags(), key_specs(self.name()), tips(self.name()));
+        reply::array(out, 10);
+        reply::bulk(out, self.name().as_bytes());
+        reply::int(out, self.arity().into());
+        put_flags(out, version, &flags.iter().map(|flag| flag.name()).collect::<Vec<_>>());
+        self.key_range().into_iter().for_each(|number| reply::int(out, number));
+        reply::set(out, version, self.categories().len() as u64);
+        self.categories().iter().for_each(|category| reply::simple(out, format!("@{category}").as_bytes()));
+        reply::set(out, version, tips.len() as u64);
+        tips.iter().for_each(|tip| reply::bulk(out, tip.as_bytes()));
+        reply::set(out, version, specs.len() as u64);
+        specs.iter().for_each(|spec| put_spec(out, version, spec));
+        let parts: Vec<Self> = if let Command(entry) = self { Self::parts(entry).collect() } else { Vec::new() };
+        match parts.len() as u64 {
+            0 => reply::set(out, version, 0),
+            count => reply::array(out, count),
+        }
+        parts.iter().for_each(|part| part.put_info(out, version));
+    }
+
+    /// Writes a name and its documentation for `COMMAND DOCS`.
+    fn put_docs(&self, out: &mut Vec<u8>, version: Version) {
+        let entry = self.entry();
+        let parts: Vec<Self> = if let Command(entry) = self { Self::parts(entry).collect() } else { Vec::new() };
+        let lines: Vec<(&str, &str)> = match self {
+            Command(_) => vec![
+                ("summary", entry.summary),
+                ("since", entry.since),
+                ("group", entry.group),
+                ("complexity", entry.complexity),
+            ],
+            Part(_, part) => {
+                vec![("summary", part.help.get(1).map_or("", |line| line.trim())), ("group", entry.group)]
+            }
+        };
+        reply::bulk(out, self.name().as_bytes());
+        reply::map(out, version, lines.len() as u64 + u64::from(!parts.is_empty()));
+        for (name, text) in lines {
             reply::bulk(out, name.as_bytes());
             reply::bulk(out, text.as_bytes());
         }
+        if !parts.is_empty() {
+            reply::bulk(out, b"subcommands");
+            reply::map(out, version, parts.len() as u64);
+            parts.iter().for_each(|part| part.put_docs(out, version));
+        }
+    }
+}
+
+/// Writes a key specification.
+fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
+    reply::map(out, version, 3 + u64::from(!spec.notes.is_empty()));
+    if !spec.notes.is_empty() {
+        reply::bulk(out, b"notes");
+        reply::bulk(out, spec.notes.as_bytes());
+    }
+    reply::bulk(out, b"flags");
+    put_flags(out, version, spec.flags);
+    put_search(out, version, ("begin_search", "index"), &[("index", spec.first.into())]);
+    let range = [("lastkey", spec.last.into()), ("keystep", spec.step.into()), ("limit", 0)];
+    match spec.step {
+        0 => put_search(out, version, ("find_keys", "unknown"), &[]),
+        _ => put_search(out, version, ("find_keys", "range"), &range),
+    }
+}
+
+fn put_search(out: &mut Vec<u8>, version: Version, (name, kind): (&str, &str), numbers: &[(&str, i64)]) {
+    reply::bulk(out, name.as_bytes());
+    reply::map(out, version, 2);
+    reply::bulk(out, b"type");
+    reply::bulk(out, kind.as_bytes());
+    reply::bulk(out, b"spec");
+    reply::map(out, version, numbers.len() as u64);
+    for (name, number) in numbers {
+        reply::bulk(out, name.as_bytes());
+        reply::int(out, *number);
     }
 }

@@ -166,6 +166,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 /// Returns the namespace with the number or name `text`.
 pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, ErrorReply> {
     call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
+        Ok(number) if i32::try_from(number).is_err() => ErrorReply::DatabaseNumber,
         Ok(_) => ErrorReply::Database,
         Err(fault) => fault,
     })

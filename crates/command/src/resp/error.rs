@@ -56,6 +56,8 @@ pub(super) enum ErrorReply {
     OutOfMemory,
     /// The database does not exist.
     Database,
+    /// The number of a database exceeds 32 bits.
+    DatabaseNumber,
     /// The target of a copy is in another database.
     OtherDatabase,
     /// The connection limit of the database is reached.
@@ -213,6 +215,7 @@ impl ErrorReply {
             Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are being received",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
+            Self::DatabaseNumber => "ERR value is out of range, value must between -2147483648 and 2147483647",
             Self::OtherDatabase => "ERR cannot copy to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",

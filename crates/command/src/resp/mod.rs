@@ -39,6 +39,7 @@ mod help;
 mod hotkeys;
 mod index_places;
 mod info;
+mod key_specs;
 mod keys;
 mod lease;
 mod listing;

@@ -245,8 +245,24 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    Returns documentation of all or some commands.",
         ],
     ),
-    part("command|getkeys", -4, &["connection", "slow"], &[]),
-    part("command|getkeysandflags", -4, &["connection", "slow"], &[]),
+    part(
+        "command|getkeys",
+        -4,
+        &["connection", "slow"],
+        &[
+            "GETKEYS <full-command>",
+            "    Returns the keys of a request.",
+        ],
+    ),
+    part(
+        "command|getkeysandflags",
+        -4,
+        &["connection", "slow"],
+        &[
+            "GETKEYSANDFLAGS <full-command>",
+            "    Returns the keys of a request, and the access to each.",
+        ],
+    ),
     part("command|help", 2, &["connection", "slow"], &["HELP", "    Prints this help."]),
     part(
         "command|info",

@@ -93,7 +93,7 @@ const DIFFERENT: &[(&str, &str)] = &[
          `CLIENT` is executed during a `PAUSE`; `cmd`, `idle` and the sizes of buffers of other clients are at most \
          two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect after it",
     ),
-    ("command", "only `COUNT`, `LIST`, `INFO` and `DOCS`; returns no tips, key specifications or subcommands"),
+    ("command", "`DOCS` has no arguments and no history, and its texts are those of this table"),
     (
         "config",
         "only `GET` and `SET`, for the parameters listed below, and `RESETSTAT`; `REWRITE` returns an error with \

@@ -1,0 +1,132 @@
+//! What `COMMAND` reports about commands and subcommands besides the catalog: where their keys are and how they are
+//! accessed (key specifications), and hints for clients and proxies (tips), as in Redis.
+
+/// A place of keys in a request, and the access to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeySpec {
+    /// A remark on the flags. Empty for none.
+    pub(super) notes: &'static str,
+    /// The access: `RO`, `RW`, `OW` (overwrites) or `RM`, and details.
+    pub(super) flags: &'static [&'static str],
+    /// The position of the first key. The command's name has the position 0.
+    pub(super) first: u8,
+    /// The position of the last key: from the first key if it is not negative, otherwise from the end of the request.
+    pub(super) last: i8,
+    /// The number of arguments from one key to the next. 0 if it depends on the arguments.
+    pub(super) step: u8,
+}
+
+const fn spec(flags: &'static [&'static str], first: u8, last: i8, step: u8) -> KeySpec {
+    KeySpec { notes: "", flags, first, last, step }
+}
+
+const fn noted(notes: &'static str, spec: KeySpec) -> KeySpec {
+    KeySpec { notes, ..spec }
+}
+
+impl KeySpec {
+    /// Returns false if the arguments at the place are names of channels.
+    pub(super) fn has_keys(&self) -> bool {
+        !self.flags.contains(&"not_key")
+    }
+}
+
+/// Returns the key specifications of a command or subcommand with this full name.
+pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
+    match name {
+        "append" | "hsetnx" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
+        "cas.get" | "expiretime" | "get" | "getrange" | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget"
+        | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get"
+        | "ttl" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
+        "cas.set" | "lease.set" | "psetex" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
+        "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
+        "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
+        | "lease.get" | "rec.operate" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
+        "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
+        "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
+        "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
+        | "hsetex" | "lease.stale" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append" | "rec.put"
+        | "rec.touch" | "setrange" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
+        "getdel" | "hgetdel" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
+        "getex" => {
+            const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
+        }
+        "hdel" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
+        "hexists" | "hlen" | "hstrlen" | "rec.exists" | "strlen" | "type" => const { &[spec(&["RO"], 1, 0, 1)] },
+        "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
+            const { &[spec(&["RO"], 2, 0, 1)] }
+        }
+        "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
+        "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },
+        "msetnx" => const { &[spec(&["OW", "insert"], 1, -1, 2)] },
+        "rec.del" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
+        "rec.mget" => const { &[spec(&["RO", "access"], 2, -1, 1)] },
+        "rec.mput" => const { &[spec(&["RW", "update", "incomplete"], 2, 0, 0)] },
+        "rename" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
+        "renamenx" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["OW", "insert"], 2, 0, 1)] },
+        "set" => {
+            const {
+                &[noted(
+                    "RW and ACCESS due to the optional `GET` argument",
+                    spec(&["RW", "access", "update", "variable_flags"], 1, 0, 1),
+                )]
+            }
+        }
+        "setnx" => const { &[spec(&["OW", "insert"], 1, 0, 1)] },
+        "spublish" => const { &[spec(&["not_key"], 1, 0, 1)] },
+        "ssubscribe" | "sunsubscribe" => const { &[spec(&["not_key"], 1, -1, 1)] },
+        _ => &[],
+    }
+}
+
+/// Returns the tips of a command or subcommand with this full name.
+pub(super) fn tips(name: &str) -> &'static [&'static str] {
+    match name {
+        "client|info" | "client|list" | "hrandfield" | "hscan" | "object|encoding" | "object|freq"
+        | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl" => &["nondeterministic_output"],
+        "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" => {
+            &["nondeterministic_output_order"]
+        }
+        "config|set" | "latency|reset" | "slowlog|reset" => {
+            &["request_policy:all_nodes", "response_policy:all_succeeded"]
+        }
+        "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
+        "del" | "exists" | "touch" | "unlink" => &["request_policy:multi_shard", "response_policy:agg_sum"],
+        "flushall" | "flushdb" | "memory|purge" | "ping" => {
+            &["request_policy:all_shards", "response_policy:all_succeeded"]
+        }
+        "info" | "memory|doctor" | "memory|malloc-stats" | "memory|stats" => {
+            &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        }
+        "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
+        "latency|doctor" | "latency|graph" | "latency|histogram" | "latency|history" | "latency|latest" => {
+            &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        }
+        "mget" => &["request_policy:multi_shard"],
+        "mset" => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        "msetnx" => &["request_policy:multi_shard", "response_policy:agg_min"],
+        "randomkey" => &["request_policy:all_shards", "nondeterministic_output"],
+        "scan" => &["nondeterministic_output", "request_policy:special"],
+        "slowlog|get" => &["request_policy:all_nodes", "nondeterministic_output"],
+        "slowlog|len" => &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
+        "wait" => &["request_policy:all_shards", "response_policy:agg_min"],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::catalog::COMMANDS;
+
+    #[test]
+    fn key_specifications_name_the_keys_of_the_catalog() {
+        for entry in COMMANDS.iter().filter(|entry| !entry.is_container()) {
+            let specs = key_specs(entry.name);
+            assert_eq!(specs.is_empty(), entry.keys.0 == 0, "{}", entry.name);
+            let Some(first) = specs.first() else { continue };
+            assert_eq!(i32::from(first.first), i32::from(entry.keys.0), "{}", entry.name);
+            assert_eq!(first.step, u8::try_from(entry.keys.2).unwrap_or(0), "{}", entry.name);
+        }
+    }
+}

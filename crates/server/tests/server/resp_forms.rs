@@ -1,0 +1,210 @@
+//! Sends every command that this server and Debian's Redis have to both, in valid, malformed and boundary forms: too
+//! few and too many arguments, and in place of each argument an empty one, a text, numbers at the ends of their ranges,
+//! and keys of another type. This server gets each request in two parts. The table in `docs/protocol/resp.md` has the
+//! differences.
+
+use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::start;
+use base::prng::Prng;
+use command::resp::catalog::COMMANDS;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The commands that are not sent, by the reason.
+const NOT_SENT: [(&str, &[&str]); 4] = [
+    (
+        "it changes the connection, and has its own tests",
+        &[
+            "auth",
+            "client",
+            "discard",
+            "exec",
+            "hello",
+            "monitor",
+            "multi",
+            "psubscribe",
+            "punsubscribe",
+            "quit",
+            "reset",
+            "ssubscribe",
+            "subscribe",
+            "sunsubscribe",
+            "unsubscribe",
+            "unwatch",
+            "watch",
+        ],
+    ),
+    (
+        "it reports on the server or its users, and has its own tests",
+        &["acl", "command", "config", "info", "latency", "memory", "object", "pubsub", "role", "slowlog", "time"],
+    ),
+    ("its reply depends on chance or on the order of keys", &["hrandfield", "hscan", "keys", "randomkey", "scan"]),
+    ("tests of Redis only", &["debug"]),
+];
+
+/// The differences that remain: the command, the beginning of this server's reply, of Redis's reply, and the reason.
+#[rustfmt::skip]
+const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
+    ("hincrbyfloat", "$19\\r\\n9223372036854776000", "$19\\r\\n922337203685477", FLOAT),
+    ("hincrbyfloat", "$20\\r\\n-9223372036854776000", "$20\\r\\n-922337203685477", FLOAT),
+    ("incrbyfloat", "$19\\r\\n9223372036854776000", "$19\\r\\n922337203685477", FLOAT),
+    ("incrbyfloat", "$20\\r\\n-9223372036854776000", "$20\\r\\n-922337203685477", FLOAT),
+];
+
+const FLOAT: &str = "computes with 64-bit floating point instead of 80-bit";
+
+/// Words in place of an argument.
+const WORDS: [&str; 14] = [
+    "",
+    "abc",
+    "-1",
+    "0",
+    "1",
+    "1.5",
+    "+5",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "text",
+    "number",
+    "hash",
+    "none",
+];
+
+/// Returns a valid request of a command, with arguments that fit its name.
+fn valid(name: &str) -> String {
+    let args = match name {
+        "copy" | "rename" | "renamenx" => "text other",
+        "decrby" | "incrby" | "incrbyfloat" => "number 3",
+        "incr" | "decr" => "number",
+        "expire" | "pexpire" => "text 100000",
+        "expireat" => "text 4000000000",
+        "pexpireat" => "text 4000000000000",
+        "getrange" | "substr" => "text 0 2",
+        "setrange" => "text 1 xyz",
+        "setex" | "psetex" => "text 100000 value",
+        "getex" => "text EX 100000",
+        "set" => "text value EX 100000",
+        "mset" | "msetnx" => "text value other value",
+        "hset" | "hmset" => "hash field value",
+        "hsetnx" | "hincrby" | "hincrbyfloat" => "hash number 4",
+        "hget" | "hdel" | "hexists" | "hstrlen" | "hmget" => "hash number",
+        "hgetall" | "hkeys" | "hlen" | "hvals" => "hash",
+        "publish" | "spublish" => "channel message",
+        "wait" => "0 100",
+        "select" => "0",
+        "append" | "getset" | "setnx" => "text value",
+        "flushall" | "flushdb" | "dbsize" | "ping" => "",
+        "echo" => "message",
+        _ => "text",
+    };
+    format!("{name} {args}").trim_end().to_owned()
+}
+
+/// Returns the requests of a command, each with its words.
+fn forms(name: &str, arity: i8) -> Vec<Vec<String>> {
+    let valid: Vec<String> = valid(name).split(' ').map(str::to_owned).collect();
+    let mut all = vec![valid.clone()];
+    for words in 1..valid.len() {
+        all.push(valid[..words].to_vec());
+    }
+    for more in [1, 2, 7] {
+        let words = valid.iter().cloned().chain((0..more).map(|n| format!("more{n}")));
+        all.push(words.collect());
+    }
+    for place in 1..valid.len() {
+        for word in WORDS {
+            let mut words = valid.clone();
+            word.clone_into(&mut words[place]);
+            all.push(words);
+        }
+    }
+    assert!(all.len() > usize::from(arity.unsigned_abs()));
+    all
+}
+
+/// Returns true if two replies are the same, apart from the time between them.
+fn same(name: &str, ours: &str, theirs: &str) -> bool {
+    let number = |reply: &str| reply.strip_prefix(':').and_then(|text| text.parse::<i64>().ok());
+    let lasting = ["ttl", "pttl", "expiretime", "pexpiretime"].contains(&name);
+    match (number(ours), number(theirs)) {
+        (Some(a), Some(b)) if lasting && a > 0 && b > 0 => a.abs_diff(b) <= 20_000,
+        _ => ours == theirs,
+    }
+}
+
+/// A difference: the command, and the two replies, without the words of the request.
+type Difference = (String, String, String);
+
+/// Sends every form to both servers, and returns the differences with their first requests, and the number of forms.
+fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
+    let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
+    let state: [&[&[u8]]; 5] = [
+        &[b"FLUSHALL"],
+        &[b"SET", b"text", b"some text", b"PX", b"500000"],
+        &[b"SET", b"number", b"10"],
+        &[b"HSET", b"hash", b"number", b"5", b"text", b"abc"],
+        &[b"SELECT", b"0"],
+    ];
+    let reads: [&[&[u8]]; 3] = [&[b"GET", b"text"], &[b"GET", b"number"], &[b"HLEN", b"hash"]];
+    let known = COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2");
+    for entry in known.filter(|entry| !skipped.contains(entry.name)) {
+        for words in forms(entry.name, entry.arity) {
+            let asked: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            let requests = state.iter().copied().chain([&asked[..]]).chain(reads);
+            let bytes: Vec<u8> = requests.flat_map(request).collect();
+            let (one, two) = bytes.split_at(prng.below(bytes.len() as u64) as usize);
+            ours.client.send(one);
+            ours.client.send(two);
+            theirs.client.send(&bytes);
+            let mut next = |is_asked: bool| {
+                let replies = [&mut *ours, &mut *theirs].map(|client| client.next().escape_ascii().to_string());
+                let [ours, theirs] = replies.map(|reply| reply.trim_end_matches("\\r\\n").to_owned());
+                let name = if is_asked { entry.name } else { "get" };
+                if !same(name, &ours, &theirs) {
+                    found.entry((entry.name.to_owned(), ours, theirs)).or_insert_with(|| words.join(" "));
+                }
+            };
+            state.iter().for_each(|_| next(false));
+            next(true);
+            reads.iter().for_each(|_| next(false));
+            sent += 1;
+        }
+    }
+    (found, sent)
+}
+
+/// Compares the differences with the list, and the list with the table of the docs page. With `GANNET_WRITE_DOCS` set,
+/// rewrites the table instead.
+#[test]
+fn the_page_lists_every_difference_between_replies_to_forms_of_commands() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let (found, sent) = compare(&mut ours, &mut theirs);
+    println!("{sent} requests, {} differences", found.len());
+    let is = |(name, ours, theirs): &Difference, known: &(&str, &str, &str, &str)| {
+        name == known.0 && ours.starts_with(known.1) && theirs.starts_with(known.2)
+    };
+    let new: Vec<_> = found.iter().filter(|(one, _)| !DIFFERENCES.iter().any(|known| is(one, known))).collect();
+    assert!(new.is_empty(), "{} differences are not listed:\n{new:#?}", new.len());
+    for known in DIFFERENCES {
+        assert!(found.keys().any(|one| is(one, known)), "there is no difference {known:?} any more");
+    }
+    assert!(sent > 1500, "{sent} requests are too few");
+    running.stop();
+    let mut wanted =
+        String::from("| command | reply of this server | reply of Redis 7.0 | reason |\n|---|---|---|---|\n");
+    for (name, ours, theirs, why) in DIFFERENCES {
+        wanted += &format!("| `{}` | `{ours}` | `{theirs}` | {why} |\n", name.to_ascii_uppercase());
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/resp.md");
+    let (begin, end) = ("<!-- forms -->\n", "<!-- end of forms -->");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(begin).expect("the page has a table");
+    let (table, behind) = rest.split_once(end).expect("the table has an end");
+    if std::env::var_os("GANNET_WRITE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{wanted}{end}{behind}")).unwrap();
+        return;
+    }
+    assert_eq!(table, wanted, "GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test server the_page writes it");
+}
