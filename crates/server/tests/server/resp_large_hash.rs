@@ -450,3 +450,26 @@ fn oversized_field_prevents_storing_any_field_of_its_request() {
     }
     running.stop();
 }
+
+#[test]
+fn hscan_of_a_hash_that_has_shrunk_takes_few_calls() {
+    let running = start(both());
+    let mut client = resp(&running);
+    for from in (0..6000).step_by(100) {
+        let fields: String = (from..from + 100).map(|n| format!(" field-{n} {n}")).collect();
+        assert_eq!(client.text(&format!("HSET hash{fields}")), ":100");
+    }
+    for from in (0..5900).step_by(100) {
+        let fields: String = (from..from + 100).map(|n| format!(" field-{n}")).collect();
+        assert_eq!(client.text(&format!("HDEL hash{fields}")), ":100");
+    }
+    let (mut cursor, mut calls, mut fields) = ("0".to_owned(), 0, 0);
+    while calls == 0 || cursor != "0" {
+        let reply = client.text(&format!("HSCAN hash {cursor} COUNT 50"));
+        fields += reply.matches("field-").count();
+        cursor = reply.split(' ').nth(2).unwrap().to_owned();
+        calls += 1;
+    }
+    assert!(fields >= 100 && calls <= 4, "{calls} calls, {fields} fields");
+    running.stop();
+}
