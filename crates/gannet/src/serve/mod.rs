@@ -135,10 +135,22 @@ pub struct Hosted {
     pub upgrade: Option<Upgrade>,
 }
 
-/// Runs the server until a signal or a client ends it, or another process takes over.
+/// Runs the server until a signal or a client ends it, or another process takes over. If it fails, the reasons are
+/// logged in the format of the log, or returned if that is text.
 pub fn host(hosted: Hosted) -> Result<(), Failure> {
+    let resolved = &hosted.plan.resolved;
+    let log = Log::start(resolved.log_level, resolved.log_format).map_err(|error| failed([error.to_string()]))?;
+    let log = Arc::new(log);
+    logged(hosted, &log).map_err(|failure| match failure {
+        Failure::Usage(lines) => Failure::Usage(log.last_lines(lines)),
+        Failure::Failed(lines) => Failure::Failed(log.last_lines(lines)),
+        Failure::Code(code, lines) => Failure::Code(code, log.last_lines(lines)),
+    })
+}
+
+/// Runs the server with a started log.
+fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
     let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade } = hosted;
-    let log = Log::start(plan.resolved.log_level).map_err(|error| failed([error.to_string()]))?;
     let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("cannot open {} files: {error}; raise `ulimit -n`", plan.files)]))?;
@@ -150,7 +162,7 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let admin = plan.server.admin.filter(|addr| !taking.as_ref().is_some_and(|taking| taking.has_admin(*addr)));
     let admin = bind_admin(admin)?;
     lock_memory(&plan);
-    end_on_bus_error(&plan)?;
+    end_on_bus_error(&plan, log)?;
     let served = match taking {
         Some(taking) => taking.finish(&plan, admin)?,
         None => {
@@ -162,7 +174,8 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved.clone(), origins)));
     let handle = signals.handle();
     let shared = Arc::new(Mutex::new(Arc::clone(served.running.shared())));
-    let reloader = Reloader { read, settings: Arc::clone(&settings), log, shared: Arc::clone(&shared) };
+    let reloader =
+        Reloader { read, settings: Arc::clone(&settings), log: Arc::clone(log), shared: Arc::clone(&shared) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("cannot create a thread: {error}")]))?;
     let tell = |running: &Running, admin| {
@@ -198,14 +211,14 @@ pub(crate) fn bind_admin(addr: Option<SocketAddr>) -> Result<Option<Bound>, Fail
 }
 
 /// Installs a handler that ends the process with a message when its memory file fails.
-fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
+fn end_on_bus_error(plan: &Plan, log: &Log) -> Result<(), Failure> {
     let Some(path) = &plan.server.file else { return Ok(()) };
     let path = path.display();
     let line = format!(
         "cannot read or write the memory file {path} any more: it was truncated, its disk failed, or its file system \
          is full; the server ends, and the next one uses the contents of the file"
     );
-    io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
+    io::signal::end_on_bus_error(&log.prepared_line(&line), BUS_ERROR_CODE)
         .map_err(|error| failed([format!("cannot handle signals: {error}")]))
 }
 
@@ -339,7 +352,7 @@ fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
 struct Reloader {
     read: Reread,
     settings: RunningSettings,
-    log: Log,
+    log: Arc<Log>,
     /// The shared state of the current server; a failed handover replaces it.
     shared: Arc<Mutex<Arc<Shared>>>,
 }

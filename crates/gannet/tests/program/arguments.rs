@@ -1,6 +1,6 @@
 //! Tests the error messages for wrong arguments, wrong files, and requests that the machine cannot fulfil.
 
-use crate::common::{TempFile, free_port, gannet, run};
+use crate::common::{Serving, TempFile, free_port, gannet, run};
 use std::net::TcpListener;
 
 /// Runs `gannet serve`, which must fail with the exit code `code`. Returns its error text.
@@ -141,4 +141,30 @@ fn the_page_of_settings_is_current() {
     let page = std::fs::read_to_string(path).unwrap();
     let current = server::config::text::docs();
     assert!(page == current, "run: cargo run -p gannet -- config --docs > docs/configuration.md");
+}
+
+#[test]
+fn every_line_of_a_json_log_is_an_object_until_the_end_and_after_a_failure() {
+    let object = |line: &str| -> serde_json::Value {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let time = value["time"].as_str().expect("every line has a time");
+        assert!(time.len() == 27 && time.ends_with('Z') && time.contains('T'), "{line}");
+        assert!(value["level"].is_string() && value["message"].is_string() && value["fields"].is_object(), "{line}");
+        value
+    };
+    let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB", "--log-format", "json"];
+    let mut serving = Serving::start(&args);
+    serving.signal("TERM");
+    serving.wait_for("stopped");
+    let lines: Vec<_> = serving.lines.iter().map(|line| object(line)).collect();
+    let ready = lines.iter().find(|line| line["message"] == "gannet is ready").expect("it was ready");
+    assert_eq!((&ready["level"], &ready["fields"]["memory"]), (&"INFO".into(), &"16MiB".into()));
+    assert_eq!(ready["fields"]["pid"], serving.pid());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let args = ["--memcached", &taken, "--admin", "none", "--memory", "16MiB", "--log-format", "json", "--log", "off"];
+    let err = refused(&args, 1);
+    let lines: Vec<_> = err.lines().map(object).collect();
+    assert!(lines.len() == 1 && lines[0]["message"].as_str().unwrap().contains("another process listens"), "{err}");
+    assert!(refused(&["--log-format", "jsn"], 2).contains("did you mean \"json\""));
 }

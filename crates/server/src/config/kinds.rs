@@ -188,6 +188,18 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
     ("trace", LogLevel::Trace),
 ];
 
+/// The form of the log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text for readers.
+    #[default]
+    Text,
+    /// One JSON object for each line, for programs.
+    Json,
+}
+
+const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+
 /// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
@@ -227,6 +239,25 @@ impl Value for LogLevel {
 
     fn placeholder(&self) -> &'static str {
         "LEVEL"
+    }
+}
+
+impl Value for LogFormat {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = one_of(text, &LOG_FORMATS)?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        word_of(self, &LOG_FORMATS)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "text|json"
     }
 }
 

@@ -4,7 +4,8 @@ use base::units::{ByteSize, TimeSpan};
 use segment::IndexPlace;
 
 use super::kinds::{
-    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, IoChoice, ListenAddress, LogLevel, Pin, UnixMode,
+    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, IoChoice, ListenAddress, LogFormat, LogLevel, Pin,
+    UnixMode,
 };
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
@@ -59,6 +60,7 @@ pub struct Settings {
     pub prefix_stats: bool,
     pub prefix_delimiter: Delimiter,
     pub log_level: LogLevel,
+    pub log_format: LogFormat,
     pub slow_request: TimeSpan,
     pub namespaces: Vec<NamespaceSettings>,
 }
@@ -116,6 +118,7 @@ impl Settings {
             prefix_stats: false,
             prefix_delimiter: Delimiter(b':'),
             log_level: LogLevel::Off,
+            log_format: LogFormat::Text,
             slow_request: TimeSpan(0),
             namespaces: Vec::new(),
         }

@@ -102,7 +102,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 45] = [
+pub static SETTINGS: [Setting; 46] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -540,6 +540,16 @@ pub static SETTINGS: [Setting; 45] = [
         reload: Reload::Live,
         help: "The lowest level of entries to write: off, error, warn, info, debug or trace.",
         value: |s| &mut s.log_level,
+    },
+    Setting {
+        path: "log.format",
+        flag: Some("log-format"),
+        default: &["text"],
+        range: None,
+        reload: Reload::Restart,
+        help: "The form of the log: text, or json, which writes one JSON object for each line, with time, level, \
+               target, message and fields.",
+        value: |s| &mut s.log_format,
     },
     Setting {
         path: "log.slow_request",

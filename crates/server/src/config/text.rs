@@ -177,6 +177,7 @@ mod tests {
                 "monitor",
                 "/tmp/flash:1GiB",
                 "dram",
+                "json",
             ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()
