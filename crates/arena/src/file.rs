@@ -11,10 +11,10 @@
 //!   ends.
 //! - Opening an existing file does not change it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +35,15 @@ pub enum OpenError {
     Locked,
     /// The path names a folder, socket, pipe or device.
     NotAFile,
+    /// The file belongs to another user, who could change it at any time.
+    OtherOwner {
+        /// The user who owns the file.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
+    /// Users other than the owner may write to the file. The number is its permission bits.
+    WritableByOthers(u32),
 }
 
 impl std::fmt::Display for OpenError {
@@ -43,6 +52,10 @@ impl std::fmt::Display for OpenError {
             Self::Io(error) => write!(f, "{error}"),
             Self::Locked => f.write_str("another process has the file open"),
             Self::NotAFile => f.write_str("not a regular file"),
+            Self::OtherOwner { owner, user } => {
+                write!(f, "it belongs to the user with the id {owner}, and this process runs as {user}")
+            }
+            Self::WritableByOthers(mode) => write!(f, "other users may write to it (its mode is {mode:04o})"),
         }
     }
 }
@@ -84,7 +97,8 @@ impl MapFile {
     /// Opens the file for this process alone. Creates an empty file, accessible to its owner only, if none exists.
     ///
     /// # Errors
-    /// See [`OpenError`]. An existing file is left unchanged.
+    /// See [`OpenError`]. An existing file is left unchanged. The file must belong to this process's user, and no other
+    /// user may have the right to write to it.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, true)
     }
@@ -114,7 +128,12 @@ impl MapFile {
         check_kind(path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make).truncate(false).mode(0o600);
+        // The kernel refuses to open another user's file in /dev/shm for writing, with an error that does not say why.
+        if let Ok(meta) = std::fs::metadata(path) {
+            check_owner(&meta)?;
+        }
         let file = options.open(path)?;
+        check_owner(&file.metadata()?)?;
         lock(&file)?;
         let medium = medium_of(&file)?;
         Ok(Self { file, path: path.to_owned(), medium, is_view: false })
@@ -148,7 +167,6 @@ impl MapFile {
     /// # Errors
     /// If `stat` fails.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
-        use std::os::unix::fs::MetadataExt;
         let (ours, theirs) = (self.file.metadata()?, std::fs::metadata(path)?);
         Ok((ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
@@ -286,6 +304,19 @@ fn check_kind(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Checks that only this process's user may write to the file. In a folder of all users, such as /dev/shm, another user
+/// may have created the file first, and could then change the store's memory under it.
+fn check_owner(meta: &Metadata) -> Result<(), OpenError> {
+    let (owner, user) = (meta.uid(), rustix::process::geteuid().as_raw());
+    if owner != user {
+        return Err(OpenError::OtherOwner { owner, user });
+    }
+    match meta.mode() & 0o7777 {
+        mode if mode & 0o022 != 0 => Err(OpenError::WritableByOthers(mode)),
+        _ => Ok(()),
+    }
+}
+
 /// Locks the file for this process alone.
 fn lock(file: &File) -> Result<(), OpenError> {
     let mut tries = LOCK_TRIES;
@@ -389,5 +420,27 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         assert!(matches!(MapFile::open(&std::env::temp_dir()), Err(OpenError::NotAFile)));
         assert!(matches!(MapFile::open(&path.join("no/such")), Err(OpenError::Io(_))));
+    }
+
+    /// Such a user could change the memory of the store, or hand it forged contents.
+    #[test]
+    fn file_that_another_user_may_write_to_is_refused_and_unchanged() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let path = temp("owner");
+        std::fs::write(&path, "theirs").expect("written");
+        for mode in [0o620, 0o602, 0o666] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its mode");
+            assert!(matches!(MapFile::open(&path), Err(OpenError::WritableByOthers(found)) if found == mode));
+            assert!(MapFile::open_there(&path).is_err());
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("its mode");
+        drop(MapFile::open(&path).expect("readers do no harm"));
+        // Only the superuser can give a file to another user.
+        if chown(&path, Some(65_534), None).is_ok() {
+            assert!(matches!(MapFile::open(&path), Err(OpenError::OtherOwner { owner: 65_534, user: 0 })));
+            assert!(MapFile::view(&path).is_ok(), "to read it is safe");
+        }
+        assert_eq!(std::fs::read(&path).expect("there"), b"theirs");
+        std::fs::remove_file(&path).expect("removed");
     }
 }

@@ -80,6 +80,11 @@ fn file(path: &Path, error: &arena::OpenError) -> String {
     let remedy = match error {
         arena::OpenError::Locked => "stop it (`fuser -v` names it), or name another file with --file".to_owned(),
         arena::OpenError::NotAFile => "name a file with --file".to_owned(),
+        arena::OpenError::OtherOwner { user, .. } => {
+            let path = path.display();
+            format!("start the server as its owner, run `chown {user} {path}`, or name another file with --file")
+        }
+        arena::OpenError::WritableByOthers(_) => format!("run `chmod go-w {}`", path.display()),
         arena::OpenError::Io(error) if error.kind() == ErrorKind::NotFound => {
             format!("make the folder {}, or name another file with --file", folder(path))
         }
@@ -179,6 +184,10 @@ mod tests {
         );
         let missing = std::io::Error::from(ErrorKind::NotFound);
         assert!(text(arena::OpenError::Io(missing)).contains("make the folder /m"));
+        let line = text(arena::OpenError::OtherOwner { owner: 7, user: 8 });
+        assert!(line.contains("belongs to the user with the id 7") && line.contains("`chown 8 /m/store`"), "{line}");
+        let line = text(arena::OpenError::WritableByOthers(0o666));
+        assert!(line.contains("its mode is 0666") && line.ends_with("run `chmod go-w /m/store`"), "{line}");
     }
 
     #[test]
