@@ -10,6 +10,8 @@
 //! - The peer belongs to this process's user or to the superuser; all other peers are refused. A process of the
 //!   superuser accepts only the superuser. Otherwise it could hand other users files that they may not access, or
 //!   accept replies from the wrong process.
+//! - A process that connects is in the listener's user namespace and process namespace. A container with the network of
+//!   its host also has the host's abstract sockets, and its superuser is the host's unless it has a user namespace.
 //! - A message arrives whole with its descriptors, or not at all. It has at most [`MESSAGE_BYTES_MAX`] bytes and
 //!   [`DESCRIPTORS_MAX`] descriptors.
 //! - Received descriptors that the caller does not take are closed.
@@ -26,7 +28,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, UCred, sockopt,
 };
 use rustix::process::Uid;
 
@@ -65,12 +67,29 @@ fn address(name: &[u8]) -> Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name)?)
 }
 
-fn check_user(fd: &OwnedFd) -> Result<()> {
-    let theirs = sockopt::socket_peercred(fd)?.uid;
-    if may_talk(rustix::process::geteuid(), theirs) {
+fn refused<T>(why: String) -> Result<T> {
+    Err(Error::new(ErrorKind::PermissionDenied, why))
+}
+
+fn check_user(peer: &UCred) -> Result<()> {
+    if may_talk(rustix::process::geteuid(), peer.uid) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::PermissionDenied, format!("the peer process belongs to user {}", theirs.as_raw())))
+    refused(format!("the peer process belongs to user {}", peer.uid.as_raw()))
+}
+
+/// Checks that a process which has connected is in this process's namespaces. The kernel reports for a listener the
+/// process that created it, which may have ended, so the connecting process cannot check the other end.
+fn check_namespaces(peer: &UCred) -> Result<()> {
+    for kind in ["user", "pid"] {
+        let ours = std::fs::read_link(format!("/proc/self/ns/{kind}"))?;
+        match std::fs::read_link(format!("/proc/{}/ns/{kind}", peer.pid.as_raw_nonzero())) {
+            Ok(theirs) if theirs == ours => {}
+            Ok(_) => return refused(format!("the peer process is in another {kind} namespace, as in a container")),
+            Err(error) => return refused(format!("cannot read the {kind} namespace of the peer process: {error}")),
+        }
+    }
+    Ok(())
 }
 
 /// Returns true if the peer belongs to this process's user or to the superuser, which has all rights of that user.
@@ -98,7 +117,8 @@ impl PassListener {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// If the kernel reports an error; `PermissionDenied` if the peer belongs to another user.
+    /// If the kernel reports an error; `PermissionDenied` if the peer belongs to another user, or is in
+    /// another namespace.
     pub fn accept(&self) -> Result<Pass> {
         let fd = loop {
             match net::accept_with(&self.0, SocketFlags::CLOEXEC) {
@@ -106,7 +126,9 @@ impl PassListener {
                 accepted => break accepted?,
             }
         };
-        check_user(&fd)?;
+        let peer = sockopt::socket_peercred(&fd)?;
+        check_user(&peer)?;
+        check_namespaces(&peer)?;
         Ok(Pass(fd))
     }
 }
@@ -144,7 +166,7 @@ impl Pass {
     pub fn connect(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::connect(&fd, &address(name)?)?;
-        check_user(&fd)?;
+        check_user(&sockopt::socket_peercred(&fd)?)?;
         Ok(Self(fd))
     }
 

@@ -582,3 +582,29 @@ fn no_busy_connection_is_closed_by_an_upgrade() {
     });
     assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
 }
+
+/// A container with its host's network sees the host's abstract sockets, and may run as the same user.
+#[test]
+fn process_in_another_namespace_takes_nothing_over() {
+    let mut old = Old::start(&["--upgradable"]);
+    for spaces in [&["--user", "--map-current-user"][..], &["--pid", "--fork", "--kill-child"]] {
+        let inside = |program: &str| {
+            let mut command = Command::new("unshare");
+            command.args(spaces).arg(program).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command
+        };
+        if !inside("true").status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: this machine gives no namespace with {spaces:?}");
+            continue;
+        }
+        let mut command = inside(env!("CARGO_BIN_EXE_gannet"));
+        let output = command.arg("serve").args(old.args(&["--upgrade"])).output().expect("unshare runs");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && err.contains("--upgrade: "), "{spaces:?}: {err}");
+        let line = old.serving.wait_for("invalid takeover request: ");
+        assert!(line.contains(" namespace"), "{line}");
+    }
+    ask(&mut connect(old.memcached), b"set a 0 0 1\r\nx\r\n", b"STORED\r\n");
+    old.upgrade();
+    ask(&mut connect(old.memcached), b"get a\r\n", b"VALUE a 0 1\r\nx\r\nEND\r\n");
+}
