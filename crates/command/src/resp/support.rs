@@ -206,12 +206,16 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
 ];
 
+/// The reason why no command saves data.
+const NO_SAVES: &str = "there are no RDB and AOF files; with `--file` every acknowledged write is in that file, and \
+                        `--checkpoint` flushes it to its disk";
+
 /// The commands of Redis 7.2 that are not supported, in the order of their names.
 #[rustfmt::skip]
 pub const ABSENT: &[Absent] = &[
     absent("asking", 1, "cluster", NotYet(CLUSTERS)),
-    absent("bgrewriteaof", 1, "server", No("there are no RDB and AOF files")),
-    absent("bgsave", -1, "server", No("there are no RDB and AOF files")),
+    absent("bgrewriteaof", 1, "server", No(NO_SAVES)),
+    absent("bgsave", -1, "server", No(NO_SAVES)),
     absent("bitcount", -2, "bitmap", NotYet("bitmaps")),
     absent("bitfield", -2, "bitmap", NotYet("bitmaps")),
     absent("bitfield_ro", -2, "bitmap", NotYet("bitmaps")),
@@ -246,7 +250,7 @@ pub const ABSENT: &[Absent] = &[
     absent("geosearch", -7, "geo", NotYet("sorted sets")),
     absent("geosearchstore", -8, "geo", NotYet("sorted sets")),
     absent("getbit", 3, "bitmap", NotYet("bitmaps")),
-    absent("lastsave", 1, "server", No("there are no RDB and AOF files")),
+    absent("lastsave", 1, "server", No(NO_SAVES)),
     absent("lcs", -3, "string", NotYet("longest common subsequences")),
     absent("lindex", 3, "list", NotYet("lists")),
     absent("linsert", 5, "list", NotYet("lists")),
@@ -282,7 +286,7 @@ pub const ABSENT: &[Absent] = &[
     absent("rpush", -3, "list", NotYet("lists")),
     absent("rpushx", -3, "list", NotYet("lists")),
     absent("sadd", -3, "set", NotYet("sets")),
-    absent("save", 1, "server", No("there are no RDB and AOF files")),
+    absent("save", 1, "server", No(NO_SAVES)),
     absent("scard", 2, "set", NotYet("sets")),
     absent("script", -2, "scripting", NotYet("scripts")),
     absent("sdiff", -2, "set", NotYet("sets")),
@@ -308,7 +312,7 @@ pub const ABSENT: &[Absent] = &[
     absent("sunionstore", -3, "set", NotYet("sets")),
     absent("swapdb", 3, "server", No("databases have separate memory")),
     absent("sync", 1, "server", No("there are no replicas")),
-    absent("waitaof", 4, "generic", No("there are no RDB and AOF files")),
+    absent("waitaof", 4, "generic", No(NO_SAVES)),
     absent("xack", -4, "stream", NotYet("streams")),
     absent("xadd", -5, "stream", NotYet("streams")),
     absent("xautoclaim", -6, "stream", NotYet("streams")),

@@ -462,7 +462,8 @@ fn unsupported_redis_command_is_not_taken_for_an_old_server() {
     assert_eq!(says(b"Zadd"), "-ERR command 'ZADD' is not supported by this server: it has no sorted sets yet\r\n");
     assert_eq!(
         says(b"SAVE"),
-        "-ERR command 'SAVE' is not supported by this server: there are no RDB and AOF files\r\n"
+        "-ERR command 'SAVE' is not supported by this server: there are no RDB and AOF files; with `--file` every \
+         acknowledged write is in that file, and `--checkpoint` flushes it to its disk\r\n"
     );
     assert_eq!(says(b"cluster"), "-ERR This instance has cluster support disabled\r\n");
     for absent in command::resp::support::ABSENT {
