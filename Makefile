@@ -8,7 +8,12 @@ LAB := $(CARGO) run --quiet --package lab --
 LAB_RELEASE := $(CARGO) run --quiet --release --package lab --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench load-accuracy load-agree lab-numa dax prove-irq bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+PREFIX ?= /usr/local
+# The release build, as a shell expands it.
+RELEASE = $${CARGO_TARGET_DIR:-target}/release/gannet
+DEBS = $${CARGO_TARGET_DIR:-target}/debian
+
+.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -16,6 +21,17 @@ help: ## list the targets
 run: ## build the release server and start it on its defaults; it says where it listens and how to try it
 	$(CARGO) build --release --bin gannet
 	@"$${CARGO_TARGET_DIR:-target}/release/gannet" serve
+
+install: ## build and install below PREFIX (/usr/local), with man pages, completions and a systemd unit; DESTDIR is prepended
+	$(CARGO) build --release --bin gannet
+	@packaging/install.sh "$(RELEASE)" "$(DESTDIR)" "$(PREFIX)"
+
+deb: ## build gannet_*.deb, and gannet-dbgsym_*.deb with the debug symbols, in target/debian
+	$(CARGO) build --release --bin gannet
+	@packaging/build-deb.sh "$(RELEASE)" "$(DEBS)"
+
+test-deb: deb ## lintian; install, serve, upgrade, remove and purge the package in a chroot (as root)
+	@packaging/test-deb.sh "$(DEBS)"
 
 test: ## install what the tests need, then run every test; PARTS="soak gate" runs those parts alone
 	$(XTASK) test $(PARTS)

@@ -61,6 +61,7 @@ fn program() -> Command {
         .subcommand(doctor::command())
         .subcommand(config::command())
         .subcommand(file::command())
+        .subcommand(config::generate::command())
 }
 
 fn main() -> ExitCode {
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Some(("config", matches)) => config::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("file", matches)) => file::run(matches),
+        Some(("generate", matches)) => config::generate::run(matches, program()),
         _ => unreachable!("a subcommand is required"),
     })
 }

@@ -1,5 +1,7 @@
 //! `gannet config`: prints the sample file, checks a file, and prints the documentation page.
 
+pub mod generate;
+
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};

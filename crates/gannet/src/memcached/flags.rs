@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use clap::{Arg, ArgAction, Command};
 use command::memcache::VERSION;
 
 use super::suboptions::{SUBOPTIONS, Suboption, Use};
@@ -198,6 +199,26 @@ impl Flag {
             (name, _) => format!("-{}, --{name}{value}", self.letter),
         }
     }
+}
+
+/// Returns the flags as arguments of `gannet memcached`, for man pages and completions. The subcommand itself follows
+/// the conventions of `getopt_long`, so it does not parse with these.
+pub fn command() -> Command {
+    let options = SUBOPTIONS.iter().map(|option| format!("{}: {}", option.name, option.what()));
+    let arg = |flag: &Flag| {
+        let arg = Arg::new(flag.letter.to_string()).short(flag.letter).help(flag.what);
+        let arg = if flag.name.is_empty() { arg } else { arg.long(flag.name) };
+        match flag.argument {
+            Nothing => arg.action(ArgAction::SetTrue),
+            Optional(value) => arg.num_args(0..=1).require_equals(true).value_name(value),
+            Needed(value) => arg.value_name(value),
+        }
+    };
+    Command::new("memcached")
+        .about("Run the server by memcached's own flags")
+        .after_help(format!("Options of -o:\n\n{}", options.collect::<Vec<_>>().join("\n\n")))
+        .disable_help_flag(true)
+        .args(FLAGS.iter().map(arg))
 }
 
 /// Returns the output of `-h`.

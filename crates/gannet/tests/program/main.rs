@@ -22,6 +22,7 @@ mod memcached_store;
 mod memory;
 mod migrate;
 mod migrate_peers;
+mod packaging;
 mod peers;
 mod prove;
 mod redis_rs;
