@@ -1,6 +1,7 @@
 """Tests a memcached server with the published, unmodified pymemcache."""
 
 import time
+from pathlib import Path
 
 import pytest
 from pymemcache.client.base import Client, PooledClient
@@ -236,3 +237,13 @@ def test_a_client_comes_back_after_the_server_went():
     finally:
         client.close()
         first.stop()
+
+
+def test_the_example_of_the_readme_runs(server):
+    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text()
+    example = readme.split("```python\n")[1].split("```")[0]
+    assert '("127.0.0.1", 11211)' in example
+    names: dict = {}
+    exec(example.replace('("127.0.0.1", 11211)', repr(server.address)), names)
+    assert names["value"] == b"hello"
+    assert names["client"].get("greeting") == b"hello again"

@@ -71,7 +71,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Returns the flags to append to a command so that it ends soon.
-fn ends_soon(line: &str) -> &'static str {
+pub fn ends_soon(line: &str) -> &'static str {
     match line.split_whitespace().nth(2).unwrap_or_default() {
         "aerospike" | "memtier" | "cost" | "compare" => "",
         "self-test" => " --part 100ms",

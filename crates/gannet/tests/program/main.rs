@@ -25,6 +25,7 @@ mod migrate_peers;
 mod packaging;
 mod peers;
 mod prove;
+mod readme;
 mod redis_rs;
 mod restart;
 mod restart_flash;
