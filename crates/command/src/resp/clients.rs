@@ -27,10 +27,8 @@ const ARGS_SUMMED_MAX: usize = 64;
 /// The cost of writing one line of a list, relative to the cost of examining one entry of a connection table.
 const WORK_A_LINE: usize = 7;
 
-/// The maximum duration of a pause, in ms: the sum of an instant and this duration fits into [`PauseSwitch`].
-///
-/// [`PauseSwitch`]: crate::shared::PauseSwitch
-const PAUSE_MS_MAX: u64 = 1 << 61;
+/// The maximum duration of a pause, one day, in ms. A longer pause ends after this time.
+const PAUSE_MS_MAX: u64 = 86_400_000;
 
 /// The type of a client, as the option `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,10 +382,7 @@ pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> R
     };
     let ms = integer(ms).map_err(|_| ErrorReply::Timeout)?;
     let ms = u64::try_from(ms).map_err(|_| ErrorReply::TimeoutBelowZero)?;
-    if ms > PAUSE_MS_MAX {
-        return Err(ErrorReply::TimeoutTooLong.into());
-    }
-    call.ctx.shared.live.pause.set(call.ctx.now, call.ctx.now.plus_ms(ms), all);
+    call.ctx.shared.live.pause.set(call.ctx.now, call.ctx.now.plus_ms(ms.min(PAUSE_MS_MAX)), all);
     call.out.push(reply::OK);
     Ok(())
 }

@@ -156,8 +156,6 @@ pub(super) enum ErrorReply {
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
-    /// A time to wait whose end is not a valid instant.
-    TimeoutTooLong,
 }
 
 impl ErrorReply {
@@ -191,7 +189,6 @@ impl ErrorReply {
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
             Self::RepliesTooLong => "ERR the reply exceeds this server's limit: request less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
-            Self::TimeoutTooLong => "ERR timeout is out of range",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
             Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
             Self::NoChannelPermission => {

@@ -147,6 +147,8 @@ fn pause_of_writes_delays_the_same_commands_as_in_redis() {
     for line in [
         "CLIENT PAUSE x",
         "CLIENT PAUSE -1",
+        "CLIENT PAUSE 9223372036854775807",
+        "CLIENT UNPAUSE",
         "CLIENT PAUSE x y",
         "CLIENT PAUSE 1 WRITE x",
         "CLIENT PAUSE 0",
