@@ -17,7 +17,7 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
-use crate::visit::progress::SessionWait;
+use crate::visit::progress::{REPORT_OPS, SessionWait};
 use base::clock::UnixMillis;
 use protocol::memcache::request::Stats;
 use protocol::memcache::{Error, reply};
@@ -127,6 +127,7 @@ pub(super) fn stats(call: &mut Call<'_, '_>, topic: Stats, consumed: usize) -> S
 }
 
 fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
+    call.ops += REPORT_OPS;
     let skip = call.session.lines_done;
     let mut lines = Lines { out: call.out, skip, next: 0, full: false };
     match topic {

@@ -8,6 +8,7 @@ use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use crate::metrics::hot_keys::{HotKeyList, LEADERS_MAX, MINUTES_MAX, NAME_BYTES_MAX, NAMES_PER_LIST, SAMPLED_ONE_IN};
 use crate::resp::call::{Call, Run};
 use crate::visit::out::LINE_ROOM;
+use crate::visit::progress::REPORT_OPS;
 use protocol::resp::{Args, reply};
 
 /// Executes `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`.
@@ -30,6 +31,7 @@ pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let lists = if wanted.is_some() { 1 } else { HotKeyList::ALL.len() };
     call.room(lists * count * (NAME_BYTES_MAX + NAMESPACE_BYTES_MAX + 64) + LINE_ROOM)?;
+    call.ops += REPORT_OPS;
     let hot = call.ctx.shared.hot_keys(minutes, count);
     let (out, version, namespaces) = (&mut *call.out, call.session.version, &call.ctx.shared.namespaces);
     reply::map(out, version, lists as u64 + 2);

@@ -13,7 +13,7 @@ use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::config;
 use crate::resp::info::{self, Named};
-use crate::visit::progress::SessionWait;
+use crate::visit::progress::{REPORT_OPS, SessionWait};
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,6 +26,7 @@ const SHARES: [(&str, f64); 4] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us",
 /// Executes `SLOWLOG GET [count] | LEN | RESET`.
 pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
+    call.ops += REPORT_OPS;
     match (&lower(topic)[..], args.len()) {
         (b"get", 0 | 1) => {
             let count = args.next().map_or(Ok(10), integer).unwrap_or(-2);
@@ -89,6 +90,7 @@ fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
 /// Executes `LATENCY EXPLAIN | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] | DOCTOR`.
 pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
+    call.ops += REPORT_OPS;
     match (&lower(topic)[..], args.len()) {
         (b"explain", _) => explain(call, args),
         (b"histogram", _) => histogram(call, args),
@@ -318,6 +320,7 @@ const PARTS_A_STEP: u64 = 128;
 const SLOT_BYTES: u64 = 8;
 
 fn memory_stats(call: &mut Call<'_, '_>) -> Run {
+    call.ops += REPORT_OPS;
     let (stats, shared) = (call.ctx.shared.store_stats(), &call.ctx.shared);
     let items = stats.items.max(1);
     let numbers = [
@@ -343,6 +346,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Run {
 }
 
 fn memory_doctor(call: &mut Call<'_, '_>) -> Run {
+    call.ops += REPORT_OPS;
     let stats = call.ctx.shared.store_stats();
     let percent = stats.item_bytes * 100 / stats.memory_bytes.max(1);
     let what = if percent < 80 {

@@ -3,6 +3,10 @@
 /// The maximum number of operations that one session executes before the worker serves the other sessions of its batch.
 pub const OPS_A_BATCH: usize = 64;
 
+/// The cost of a report on the whole server, such as `INFO`, in operations. A visit makes one report at most, because a
+/// report reads the counters of all workers, namespaces and commands.
+pub const REPORT_OPS: usize = OPS_A_BATCH;
+
 /// The progress of one call of `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {

@@ -24,6 +24,7 @@ use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::sim::{Faults, Sim, SimClient, SimDialler};
 use segment::Background;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +50,8 @@ pub struct Reached {
     pub restarts: usize,
     pub reply_bytes: usize,
     pub errors: usize,
+    /// The CPU time of the longest iteration of the worker, in ns.
+    pub longest_ns: u64,
 }
 
 impl Reached {
@@ -60,6 +63,7 @@ impl Reached {
             restarts: self.restarts + other.restarts,
             reply_bytes: self.reply_bytes + other.reply_bytes,
             errors: self.errors + other.errors,
+            longest_ns: self.longest_ns.max(other.longest_ns),
         }
     }
 }
@@ -83,6 +87,18 @@ struct World {
     clock_ns: Arc<AtomicU64>,
     clients: Vec<Client>,
     reached: Reached,
+    /// Returns the CPU time of this thread, in ns.
+    cpu_ns: fn() -> u64,
+    /// The beginnings of the last requests.
+    recent: VecDeque<String>,
+}
+
+/// The number of requests that are shown with a long iteration.
+const RECENT_MAX: usize = 8;
+
+/// The clock of a run that measures no CPU time.
+fn unmeasured() -> u64 {
+    0
 }
 
 fn config(file: Option<&Path>) -> ServerConfig {
@@ -120,7 +136,9 @@ impl World {
             clock,
             sessions_max,
         });
-        let mut world = Self { worker, background, shared, dialler, intake, clock_ns, clients: Vec::new(), reached };
+        let (clients, cpu_ns, recent) = (Vec::new(), unmeasured, VecDeque::new());
+        let mut world =
+            Self { worker, background, shared, dialler, intake, clock_ns, clients, reached, cpu_ns, recent };
         (0..CLIENTS).for_each(|_| [Protocol::Resp, Protocol::Memcache].into_iter().for_each(|p| world.connect(p)));
         Some(world)
     }
@@ -134,7 +152,13 @@ impl World {
     /// Runs an iteration of the worker and a slice of background work. Returns the number of bytes that the clients
     /// have read.
     fn guard(&mut self) -> usize {
+        let begun = (self.cpu_ns)();
         assert!(self.worker.iterate(), "the worker does not stop by itself");
+        let ns = (self.cpu_ns)() - begun;
+        if ns > self.reached.longest_ns {
+            self.reached.longest_ns = ns;
+            show(|| format!("an iteration of {} us after {:#?}", ns / 1000, self.recent));
+        }
         let mut steps = 0;
         let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
         self.background.slice(now, &mut || {
@@ -228,7 +252,7 @@ impl Drop for Folder {
 
 /// Restarts the server over the same file with other limits. If these are refused, uses the previous limits.
 fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World> {
-    let World { worker, background, shared, clock_ns, mut reached, .. } = world;
+    let World { worker, background, shared, clock_ns, mut reached, cpu_ns, recent, .. } = world;
     drop((worker, background, shared));
     reached.restarts += 1;
     let item_bytes_max = *choices.of(&[4 << 20, 1 << 20, 64 << 10, 1 << 10, 12 << 20])?;
@@ -236,7 +260,9 @@ fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World
     let evict = choices.chance(3, 4)?;
     show(|| format!("restart with item_max {item_bytes_max}, memory {memory_bytes}, evict {evict}"));
     let other = ServerConfig { item_bytes_max, memory_bytes, evict, ..config(Some(file)) };
-    World::new(other, Arc::clone(&clock_ns), reached).or_else(|| World::new(config(Some(file)), clock_ns, reached))
+    let again =
+        World::new(other, Arc::clone(&clock_ns), reached).or_else(|| World::new(config(Some(file)), clock_ns, reached));
+    again.map(|again| World { cpu_ns, recent, ..again })
 }
 
 /// Returns a server's replies to requests that are sent one after another, each by the first client of its protocol.
@@ -258,13 +284,19 @@ pub fn answers(requests: &[(Protocol, Vec<u8>)]) -> Vec<Vec<u8>> {
 
 /// Runs one input to its end.
 pub fn run(bytes: &[u8]) -> Reached {
+    run_measured(bytes, unmeasured)
+}
+
+/// Runs one input to its end, and measures the iterations of the worker with `cpu_ns`, the CPU time of this thread.
+pub fn run_measured(bytes: &[u8], cpu_ns: fn() -> u64) -> Reached {
     let folder = Folder::new();
     let file = folder.0.join("store");
     let mut choices = Choices::new(bytes);
     let in_file = choices.chance(1, 2).unwrap_or(false);
     let clock_ns = Arc::new(AtomicU64::new(START_NS));
     let begun = config(in_file.then_some(&file));
-    let mut world = World::new(begun, clock_ns, Reached::default()).expect("a new store");
+    let world = World::new(begun, clock_ns, Reached::default()).expect("a new store");
+    let mut world = World { cpu_ns, ..world };
     for _ in 0..STEPS_MAX {
         let Some(kind) = choices.below(32) else { break };
         if kind == 31 && in_file && world.reached.restarts < RESTARTS_MAX {
@@ -305,6 +337,10 @@ fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
                 }
             };
             show(|| format!("{client} {protocol:?} {}", request[..request.len().min(160)].escape_ascii()));
+            world.recent.push_back(request[..request.len().min(160)].escape_ascii().to_string());
+            if world.recent.len() > RECENT_MAX {
+                world.recent.pop_front();
+            }
             end.send(&request);
         }
         25 => {

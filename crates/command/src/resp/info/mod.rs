@@ -9,6 +9,7 @@ pub(super) use statistics::{Named, named_sums};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::shared::Shared;
+use crate::visit::progress::REPORT_OPS;
 use protocol::resp::{Args, reply};
 use std::fmt::Write as _;
 
@@ -79,6 +80,7 @@ impl Wanted {
 
 /// Executes `INFO [section ...]`.
 pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.ops += REPORT_OPS;
     let (wanted, mut text) = (Wanted::of(args), String::new());
     for section in SECTIONS.iter().filter(|section| wanted.has(section, args)) {
         let blank = if text.is_empty() { "" } else { "\r\n" };

@@ -180,6 +180,28 @@ fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
     assert!(iterations >= count / 4, "{count} unknown commands took {iterations} iterations");
 }
 
+/// A report on the whole server takes much longer than a read of a key.
+#[test]
+fn a_pipeline_of_reports_counts_as_more_than_its_requests() {
+    let mut lab = lab();
+    for report in ["INFO everything", "LATENCY HISTOGRAM", "SLOWLOG GET", "HOTKEYS", "MEMORY STATS"] {
+        let client = lab.world.connect(Protocol::Resp);
+        lab.world.iterations(3);
+        let count = 200;
+        (0..count).for_each(|_| client.send(&line(report)));
+        client.send(&line("ECHO all-answered"));
+        let (mut got, mut iterations) = (Vec::new(), 0);
+        while !got.ends_with(b"all-answered\r\n") {
+            lab.worker_iteration();
+            iterations += 1;
+            got.extend(client.take(usize::MAX));
+            got.drain(..got.len().saturating_sub(200));
+            assert!(iterations < 10_000 && !client.is_closed(), "no reply");
+        }
+        assert!(iterations >= count / 20, "{count} times {report} took {iterations} iterations");
+    }
+}
+
 #[test]
 fn walks_over_all_keys_do_not_delay_other_clients() {
     let mut lab = lab();
