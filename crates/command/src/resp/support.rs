@@ -90,8 +90,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "client",
         "no `CACHING`, `TRACKING` and `TRACKINGINFO`; covers Redis clients only; names have at most 64 bytes; \
-         `CLIENT` is executed during a `PAUSE`, which lasts a day at most; `cmd`, `idle` and the sizes of \
-         buffers of other clients are at most two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect after it",
+         `CLIENT` is executed during a `PAUSE`, which lasts a day at most; `cmd`, `idle` and the sizes of buffers of \
+         other clients are at most two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect \
+         after it",
     ),
     ("command", "`DOCS` has no arguments and no history, and its texts are those of this table"),
     (
