@@ -45,6 +45,8 @@ pub struct Config {
     /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`,
     /// and writes it by `ACL SAVE`.
     pub acl_file: Option<PathBuf>,
+    /// The file with the memory of the store.
+    pub memory_file: Option<PathBuf>,
     /// True if the store evicts items to make room for new ones. If false, the store refuses an item that does not fit.
     pub evict: bool,
     /// The byte that ends the prefix of a key.

@@ -42,4 +42,18 @@ pub struct FlashFigures {
     pub written_bytes: u64,
     /// The number of devices that are no longer used because they failed.
     pub devices_lost: u64,
+    /// The size of all devices, in bytes.
+    pub bytes: u64,
+    /// The number of free regions.
+    pub regions_free: u64,
+    /// The number of regions in use.
+    pub regions_used: u64,
+    /// The number of regions that were freed.
+    pub regions_freed: u64,
+    /// The number of bytes that were read from devices.
+    pub read_bytes: u64,
+    /// The number of reads that wait for a thread.
+    pub reads_waiting: u64,
+    /// The number of bytes of items that were written once more, because their region was freed.
+    pub again_bytes: u64,
 }

@@ -57,6 +57,10 @@ impl Backend for Epoll {
         stream.peer()
     }
 
+    fn descriptor(stream: &AcceptedStream) -> Option<u32> {
+        Some(stream.descriptor())
+    }
+
     fn local(stream: &AcceptedStream) -> Option<std::net::SocketAddr> {
         stream.local()
     }

@@ -116,6 +116,9 @@ pub trait Backend {
     /// Returns the peer's address, if it has one.
     fn peer(stream: &Self::Stream) -> Option<SocketAddr>;
 
+    /// Returns the number of the stream's file descriptor, if it has one.
+    fn descriptor(stream: &Self::Stream) -> Option<u32>;
+
     /// Returns the local address, if there is one.
     fn local(stream: &Self::Stream) -> Option<SocketAddr>;
 

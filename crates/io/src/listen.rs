@@ -2,7 +2,7 @@
 
 use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::cell::Cell;
@@ -87,6 +87,12 @@ impl AcceptedStream {
     /// Returns the peer's address; `None` for a unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
+    }
+
+    /// Returns the number of the file descriptor.
+    pub fn descriptor(&self) -> u32 {
+        // An open descriptor is never negative.
+        self.fd.as_raw_fd().unsigned_abs()
     }
 
     /// Returns the local address; `None` for a unix socket. Makes a system call.

@@ -230,6 +230,10 @@ impl Backend for Sim {
         None
     }
 
+    fn descriptor(_: &SimStream) -> Option<u32> {
+        None
+    }
+
     fn local(_: &SimStream) -> Option<std::net::SocketAddr> {
         None
     }

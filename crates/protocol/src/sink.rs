@@ -79,6 +79,20 @@ impl<const N: usize> Sink for Fixed<N> {
     }
 }
 
+/// Writes the text of `value` without allocating memory.
+pub fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
+    struct Adapter<'s, S>(&'s mut S);
+    impl<S: Sink> std::fmt::Write for Adapter<'_, S> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.put(text.as_bytes());
+            Ok(())
+        }
+    }
+    use std::fmt::Write;
+    // Writing by the adapter never fails.
+    let _ = write!(Adapter(sink), "{value}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::EarlyInput;
 use command::clients::endpoint::Endpoint;
+use command::push::watch::CloseReason;
 use command::session::SessionState;
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
@@ -91,6 +92,8 @@ pub(crate) struct Session<S> {
     pub(crate) mail: bool,
     /// True if the received bytes may contain a complete request.
     pub(crate) servable: bool,
+    /// The reason for the end of the connection, once it has ended.
+    pub(crate) close_reason: CloseReason,
     /// The reason why the last visit ended.
     pub(crate) pause: Pause,
     /// The number of input bytes that the next step needs.
@@ -131,6 +134,7 @@ impl<S> Session<S> {
             paused: false,
             mail: false,
             servable: false,
+            close_reason: CloseReason::default(),
             pause: Pause::None,
             input_want: 0,
             out_want: 0,

@@ -129,7 +129,15 @@ impl Host for Threads {
     fn flash(&self) -> Option<FlashFigures> {
         self.flash.as_ref().map(|tier| {
             let counts = tier.counts();
+            let (free, all) = tier.regions();
             FlashFigures {
+                bytes: tier.devices().iter().map(|device| device.bytes).sum(),
+                regions_free: free as u64,
+                regions_used: (all - free) as u64,
+                regions_freed: counts.regions_reclaimed + counts.regions_dropped,
+                read_bytes: counts.read_bytes + counts.reclaim_read_bytes,
+                reads_waiting: tier.waiting().0 as u64,
+                again_bytes: counts.again_bytes,
                 regions_unread: tier.regions_unread() as u64,
                 items_refused: counts.refused(),
                 reads: counts.reads,

@@ -30,9 +30,9 @@ struct ConnectionEntry {
     life: AtomicU64,
     /// The peer's address as IPv6; an IPv4 address is mapped.
     ip: [AtomicU64; 2],
-    /// The peer's port, or [`UNIX`] for a unix socket.
+    /// The file descriptor in the upper 32 bits, and the peer's port, or [`UNIX`] for a unix socket, in the lower ones.
     port: AtomicU64,
-    /// The instant of the last received bytes in Unix seconds, times two. Plus 1 if the connection is a watcher.
+    /// The instant of the last received bytes in Unix seconds, times four, plus the [`ConnectionState`].
     seen: AtomicU64,
     /// The id ([`ClientInfo::id`]) of the client whose connection the worker must close. 0: none.
     killed: AtomicU64,
@@ -40,7 +40,7 @@ struct ConnectionEntry {
     client_info: Mutex<Option<Box<ClientInfo>>>,
 }
 
-const UNIX: u64 = u64::MAX;
+const UNIX: u64 = u32::MAX as u64;
 
 impl ConnectionEntry {
     fn client_info(&self) -> MutexGuard<'_, Option<Box<ClientInfo>>> {
@@ -49,8 +49,19 @@ impl ConnectionEntry {
 
     fn peer(&self, ip: [u64; 2], port: u64) -> Option<SocketAddr> {
         let ip = Ipv6Addr::from(u128::from(ip[0]) << 64 | u128::from(ip[1])).to_canonical();
-        u16::try_from(port).ok().map(|port| SocketAddr::new(ip, port))
+        u16::try_from(port & UNIX).ok().map(|port| SocketAddr::new(ip, port))
     }
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// A request.
+    Request,
+    /// The rest of a value.
+    Value,
+    /// Events: the connection is a watcher.
+    Events,
 }
 
 /// A connection, as of the worker's last sweep.
@@ -62,8 +73,10 @@ pub struct Connection {
     pub peer: Option<SocketAddr>,
     /// The instant of the last received bytes, in Unix seconds, accurate to one or two seconds.
     pub received_secs: u64,
-    /// True if the connection is a watcher.
-    pub watches: bool,
+    /// The number of the connection's file descriptor.
+    pub descriptor: u32,
+    /// What the connection waits for.
+    pub state: ConnectionState,
 }
 
 impl ConnectionTable {
@@ -77,28 +90,28 @@ impl ConnectionTable {
         self.entries.len()
     }
 
-    /// Records a new connection. A connection whose number exceeds the table is not recorded.
-    pub fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
+    /// Records a new connection with its file descriptor. A connection whose number exceeds the table is not recorded.
+    pub fn open(&self, number: u32, descriptor: u32, peer: Option<SocketAddr>, now_secs: u64) {
         let Some(entry) = self.entries.get(number as usize) else { return };
         // A reader that sees one of the following writes also sees that the entry's previous connection has been
         // closed.
         fence(Release);
         let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
-            Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
-            Some((IpAddr::V6(ip), port)) => (u128::from(ip), port.into()),
+            Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), u64::from(port)),
+            Some((IpAddr::V6(ip), port)) => (u128::from(ip), u64::from(port)),
             None => (0, UNIX),
         };
         entry.ip[0].store((ip >> 64) as u64, Relaxed);
         entry.ip[1].store(ip as u64, Relaxed);
-        entry.port.store(port, Relaxed);
-        entry.seen.store(now_secs * 2, Relaxed);
+        entry.port.store(u64::from(descriptor) << 32 | port, Relaxed);
+        entry.seen.store(now_secs * 4, Relaxed);
         entry.life.store(entry.life.load(Relaxed) | 1, Release);
     }
 
     /// Updates an entry. The worker calls this function in its sweep.
-    pub fn update(&self, number: u32, received_secs: u64, watches: bool) {
+    pub fn update(&self, number: u32, received_secs: u64, state: ConnectionState) {
         if let Some(entry) = self.entries.get(number as usize) {
-            entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
+            entry.seen.store(received_secs * 4 + state as u64, Relaxed);
         }
     }
 
@@ -163,8 +176,19 @@ impl ConnectionTable {
         fence(Acquire);
         (entry.life.load(Relaxed) == life).then(|| {
             let peer = entry.peer(ip, port);
-            Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 }
+            let state = match seen % 4 {
+                0 => ConnectionState::Request,
+                1 => ConnectionState::Value,
+                _ => ConnectionState::Events,
+            };
+            Connection { number, peer, received_secs: seen / 4, descriptor: (port >> 32) as u32, state }
         })
+    }
+
+    /// Returns the number of the file descriptor of connection `number`. Only the worker that owns the connection may
+    /// call this function.
+    pub(crate) fn descriptor(&self, number: u32) -> u32 {
+        self.entries.get(number as usize).map_or(0, |entry| (entry.port.load(Relaxed) >> 32) as u32)
     }
 
     /// Returns the address of the peer of connection `number`, or `None` for a unix socket. Only the worker that owns
@@ -195,16 +219,26 @@ mod tests {
         let connection_table = ConnectionTable::new(3);
         let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
         let v6: SocketAddr = "[2001:db8::9]:1".parse().unwrap();
-        connection_table.open(0, Some(v4), 100);
-        connection_table.open(1, None, 100);
-        connection_table.open(2, Some(v6), 101);
-        connection_table.open(3, Some(v4), 101);
-        connection_table.update(1, 105, true);
+        connection_table.open(0, 30, Some(v4), 100);
+        connection_table.open(1, 31, None, 100);
+        connection_table.open(2, 32, Some(v6), 101);
+        connection_table.open(3, 33, Some(v4), 101);
+        connection_table.update(1, 105, ConnectionState::Events);
+        connection_table.update(2, 105, ConnectionState::Value);
         connection_table.close(0);
-        let replied = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
-        assert_eq!(all(&connection_table), [replied(1, None, 105, true), replied(2, Some(v6), 101, false)]);
-        connection_table.open(0, Some(v4), 107);
-        assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, false));
+        let replied = |number, peer, received_secs, state| Connection {
+            number,
+            peer,
+            received_secs,
+            descriptor: 30 + number as u32,
+            state,
+        };
+        assert_eq!(
+            all(&connection_table),
+            [replied(1, None, 105, ConnectionState::Events), replied(2, Some(v6), 105, ConnectionState::Value)]
+        );
+        connection_table.open(0, 30, Some(v4), 107);
+        assert_eq!(all(&connection_table)[0], replied(0, Some(v4), 107, ConnectionState::Request));
     }
 
     /// The test derives each connection's time from its address. A reader must never see the address of one connection
@@ -231,10 +265,10 @@ mod tests {
             for number in 0..400_000u64 {
                 let port = (number % 60_000) as u16 + 1;
                 let ip = Ipv6Addr::from(u128::from(port) << 64 | u128::from(port));
-                connection_table.open(0, Some(SocketAddr::new(ip.into(), port)), number);
+                connection_table.open(0, 7, Some(SocketAddr::new(ip.into(), port)), number);
                 connection_table.close(0);
             }
-            connection_table.open(0, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
+            connection_table.open(0, 7, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
             std::thread::sleep(std::time::Duration::from_millis(20));
             done.store(true, Relaxed);
             reader.join().expect("the reader")

@@ -95,14 +95,16 @@ fn end_unauthenticated(call: &mut Call<'_, '_>, consumed: usize) {
     call.ctx.ops_done(call.out, call.session.namespace, (Command::Other, 1), b"");
 }
 
-/// Returns the length of the value that follows `line` if `line` is a `set`, in bytes.
+/// Returns the length of the value that follows `line` if `line` is a `set`, in bytes. A number that is too large for
+/// any value is also a length.
 fn set_len(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     if words.next() != Some(b"set") {
         return None;
     }
-    parse_u32(words.nth(SET_WORDS_MIN - 2)?).map(|len| len as usize)
+    let len = words.nth(SET_WORDS_MIN - 2)?;
+    len.iter().all(u8::is_ascii_digit).then(|| parse_u32(len).map_or(usize::MAX, |len| len as usize))
 }
 
 #[cfg(test)]
@@ -113,6 +115,7 @@ mod tests {
     fn auth_length_is_the_fifth_word_of_the_set_line() {
         assert_eq!(set_len(b"set a 0 0 12\r"), Some(12));
         assert_eq!(set_len(b"  set  a x  y 12 noreply more"), Some(12));
+        assert_eq!(set_len(b"set a 0 0 99999999999999999999\r"), Some(usize::MAX));
         for line in ["set a 0 0", "set a 0 0 x", "set a 0 0 -1", "SET a 0 0 1", "add a 0 0 1", "", "sets a 0 0 1"] {
             assert_eq!(set_len(line.as_bytes()), None, "{line}");
         }

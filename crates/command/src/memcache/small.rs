@@ -213,9 +213,12 @@ pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, c
 
 /// Stops the server. `shutdown` and `shutdown graceful` have the same effect, because every stop completes the
 /// operations in progress.
-pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
+pub(super) fn shutdown(call: &mut Call<'_, '_>, is_valid: bool, consumed: usize) -> Step {
     if !call.ctx.shared.config.shutdown_command {
         return call.answer(Error::ShutdownDisabled.wire(), consumed);
+    }
+    if !is_valid {
+        return call.answer(Error::ShutdownMode.wire(), consumed);
     }
     call.at += consumed;
     call.ctx.shared.host.request_stop();

@@ -9,12 +9,14 @@
 use super::call::{Call, Step};
 use super::dump::Format;
 use super::{LINE_ROOM, VERSION};
+use crate::clients::connection_table::ConnectionState;
 use crate::config::Address;
 use crate::host::FlashFigures;
 use crate::keyspace::namespace_config::NamespaceConfig;
 use crate::memcache::dump;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
+use crate::push::watch::{LINES_BYTES, QUEUE_BYTES};
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{REPORT_OPS, SessionWait};
@@ -22,7 +24,7 @@ use base::clock::UnixMillis;
 use protocol::memcache::request::Stats;
 use protocol::memcache::{Error, reply};
 use protocol::number::{Decimal, put_u64};
-use protocol::sink::{Fixed, Sink};
+use protocol::sink::{Fixed, Sink, put_display};
 use std::io::Read;
 use std::net::SocketAddr;
 
@@ -31,6 +33,54 @@ const STAT_BYTES_MAX: usize = 256;
 
 /// The slab class in which all items are reported. The store has no slab classes, and tools add up all classes.
 const CLASS: u64 = 1;
+
+/// memcached's counts of mechanisms that this server does not have: slab classes, LRU lists, a crawler, reply objects.
+const ABSENT_COUNTS: [&str; 25] = [
+    "direct_reclaims",
+    "malloc_fails",
+    "slab_reassign_running",
+    "slabs_moved",
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_evictions_nomem",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "lru_bumps_dropped",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "evicted_active",
+    "crawler_items_checked",
+    "response_obj_oom",
+    "response_obj_count",
+    "response_obj_bytes",
+    "round_robin_fallback",
+    "unexpected_napi_ids",
+];
+
+/// memcached's counts of a slab class that this server does not have.
+const ABSENT_CLASS_COUNTS: [&str; 15] = [
+    "tailrepairs",
+    "number_hot",
+    "number_warm",
+    "age_hot",
+    "age_warm",
+    "evicted_active",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "hits_to_hot",
+    "hits_to_warm",
+    "hits_to_temp",
+];
 
 /// A writer of a table's lines. It skips the first `skip` lines, and stops when the output has no room.
 struct Lines<'o> {
@@ -137,6 +187,11 @@ fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
         Stats::Settings => settings(&mut lines, &call.ctx.shared),
         Stats::Sizes => lines.text("sizes_status", "disabled"),
         Stats::Conns => conns(&mut lines, &call.ctx.shared, call.ctx.now.secs()),
+        Stats::Extstore => {
+            if let Some(tier) = call.ctx.shared.host.flash() {
+                extstore_lines(&mut lines, &call.ctx.shared.store_stats(), &tier);
+            }
+        }
         Stats::DetailDump => prefixes(&mut lines, &call.ctx.shared),
         Stats::Namespaces => namespaces(&mut lines, &call.ctx.shared),
         // Classes other than [`CLASS`] have no items.
@@ -253,13 +308,15 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("evictions", store.evicted);
     lines.number("reclaimed", store.expired);
     lines.number("crawler_reclaimed", store.expired);
-    for absent in ["direct_reclaims", "malloc_fails", "slab_reassign_running", "slabs_moved"] {
+    lines.number("slab_global_page_pool", store.segments[0]);
+    for absent in ABSENT_COUNTS {
         lines.number(absent, 0);
     }
     log_lines(lines, &shared.watch);
     segment_lines(lines, &store);
     if let Some(tier) = shared.host.flash() {
         flash_lines(lines, &store, &tier);
+        extstore_lines(lines, &store, &tier);
     }
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
     // A slice's cost is the thread's own CPU time, without the time in which other threads used the CPU.
@@ -294,6 +351,43 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashF
     }
 }
 
+/// Writes the figures of the second tier under memcached's names for its external storage. A page stands for a region.
+fn extstore_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashFigures) {
+    let used_bytes = tier.item_bytes.saturating_add(tier.again_bytes).min(tier.written_bytes);
+    let region_bytes = tier.bytes / (tier.regions_free + tier.regions_used).max(1);
+    let mean_bytes = tier.item_bytes / store.flash_taken.max(1);
+    let live_bytes = (store.flash_items * mean_bytes).min(tier.regions_used * region_bytes);
+    for (name, count) in [
+        ("get_extstore", store.flash_hits + store.flash_back),
+        ("get_aborted_extstore", 0),
+        ("get_oom_extstore", 0),
+        ("recache_from_extstore", store.flash_back),
+        ("miss_from_extstore", tier.reads.saturating_sub(store.flash_hits + store.flash_back + store.flash_failed)),
+        ("badcrc_from_extstore", store.flash_failed),
+        ("extstore_compact_lost", 0),
+        ("extstore_compact_rescues", store.flash_again),
+        ("extstore_compact_skipped", 0),
+        ("extstore_page_allocs", tier.regions_used + tier.regions_freed),
+        ("extstore_page_evictions", 0),
+        ("extstore_page_reclaims", tier.regions_freed),
+        ("extstore_pages_free", tier.regions_free),
+        ("extstore_pages_used", tier.regions_used),
+        ("extstore_objects_evicted", store.flash_evicted),
+        ("extstore_objects_read", tier.reads),
+        ("extstore_objects_written", store.flash_taken + store.flash_again),
+        ("extstore_objects_used", store.flash_items),
+        ("extstore_bytes_evicted", store.flash_evicted * mean_bytes),
+        ("extstore_bytes_written", used_bytes),
+        ("extstore_bytes_read", tier.read_bytes),
+        ("extstore_bytes_used", live_bytes),
+        ("extstore_bytes_fragmented", tier.regions_used * region_bytes - live_bytes),
+        ("extstore_limit_maxbytes", tier.bytes),
+        ("extstore_io_queue", tier.reads_waiting),
+    ] {
+        lines.number(name, count);
+    }
+}
+
 /// Writes the number of watchers, and the numbers of their lines that were written, sent, dropped and skipped.
 fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
@@ -317,6 +411,7 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("time_in_listen_disabled_us", 0);
     lines.number("read_buf_count", shared.workers.iter().map(|worker| worker.aside.inputs()).sum());
     lines.number("read_buf_bytes", shared.workers.iter().map(|worker| worker.aside.bytes()).sum());
+    lines.number("read_buf_bytes_free", 0);
     lines.number("read_buf_oom", sum(shared, |worker| worker.slow_senders_dropped.value()));
     lines.number("buffer_waits", sum(shared, |worker| worker.buffer_waits.value()));
     lines.number("buffer_wait_us", sum(shared, |worker| worker.buffer_wait_ns.value()) / 1000);
@@ -361,6 +456,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
     }
     for (name, value) in [
         ("number", store.items),
+        ("number_cold", store.items),
         ("age", store.oldest.map_or(0, |oldest| now.ms_since(oldest) / 1000)),
         ("mem_requested", store.item_bytes),
         ("evicted", store.evicted),
@@ -371,9 +467,12 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
         ("outofmemory", shared.stats_since_reset().store_no_memory),
         ("reclaimed", store.expired),
         ("crawler_reclaimed", store.expired),
-        ("tailrepairs", 0),
+        ("hits_to_cold", shared.stats_since_reset().get_hits),
     ] {
         lines.class("items", name, value);
+    }
+    for absent in ABSENT_CLASS_COUNTS {
+        lines.class("items", absent, 0);
     }
 }
 
@@ -456,13 +555,78 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("dump_enabled", config.dump_command);
     lines.text("hash_algorithm", "xxh3");
     lines.number("idle_timeout", config.idle_timeout.map_or(0, |timeout| timeout.as_secs()));
-    lines.switch("track_sizes", false);
     lines.switch("ssl_enabled", false);
+    lines.text("memory_file", config.memory_file.as_ref().map_or("(null)", |path| path.to_str().unwrap_or("?")));
+    for absent in ABSENT_SWITCHES {
+        lines.switch(absent, false);
+    }
+    for absent in ABSENT_AMOUNTS {
+        lines.number(absent, 0);
+    }
+    lines.number("watcher_logbuf_size", QUEUE_BYTES as u64);
+    lines.number("worker_logbuf_size", LINES_BYTES as u64);
+    if shared.host.flash().is_some() {
+        flash_settings(lines);
+    }
 }
 
+/// Writes memcached's settings of external storage, with the values that describe flash.
+fn flash_settings(lines: &mut Lines<'_>) {
+    // Items of every length and age move to flash, and the second read brings an item back.
+    for (name, value) in [
+        ("ext_item_size", 0),
+        ("ext_item_age", 0),
+        ("ext_low_ttl", 0),
+        ("ext_recache_rate", 1),
+        ("ext_wbuf_size", FLASH_CHUNK_BYTES),
+        ("ext_compact_under", 0),
+        ("ext_drop_under", 0),
+        ("ext_max_sleep", 0),
+    ] {
+        lines.number(name, value);
+    }
+    lines.text("ext_max_frag", "0.75");
+    lines.switch("ext_drop_unread", true);
+}
+
+/// The unit in which flash is written, in bytes.
+const FLASH_CHUNK_BYTES: u64 = 1 << 20;
+/// memcached's switches of mechanisms that this server does not have.
+const ABSENT_SWITCHES: [&str; 7] = [
+    "track_sizes",
+    "slab_reassign",
+    "lru_crawler",
+    "lru_maintainer_thread",
+    "lru_segmented",
+    "temp_lru",
+    "inline_ascii_response",
+];
+/// memcached's amounts that adjust mechanisms that this server does not have.
+const ABSENT_AMOUNTS: [&str; 20] = [
+    "oldest",
+    "growth_factor",
+    "chunk_size",
+    "num_threads_per_udp",
+    "hashpower_init",
+    "slab_automove",
+    "slab_automove_ratio",
+    "slab_automove_window",
+    "slab_automove_freeratio",
+    "slab_chunk_max",
+    "lru_crawler_sleep",
+    "lru_crawler_tocrawl",
+    "tail_repair_time",
+    "hot_lru_pct",
+    "warm_lru_pct",
+    "hot_max_factor",
+    "warm_max_factor",
+    "temporary_ttl",
+    "read_buf_mem_limit",
+    "num_napi_ids",
+];
+
 /// Writes the listening sockets, then the connections of each worker. The state of a connection is at most one second
-/// old. memcached numbers them by file descriptor. Here, a number is computed from the worker and the position in its
-/// connection table.
+/// old. As in memcached, a connection's number is that of its file descriptor. Listening sockets are numbered from 0.
 fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     for (number, addr) in shared.config.memcached.iter().enumerate() {
         lines.line(|line| {
@@ -487,13 +651,12 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
             line.put(b":state conn_listening\r\n");
         });
     }
-    let mut first = shared.config.memcached.len();
     for worker in &shared.workers {
         worker.connection_table.each(|connection| {
             if lines.skips(CONNECTION_LINES) {
                 return;
             }
-            let number = (first + connection.number) as u64;
+            let number = connection.descriptor.into();
             let mut line = |name: &[u8], write: &dyn Fn(&mut Fixed<STAT_BYTES_MAX>)| {
                 lines.line(|line| {
                     line.put(b"STAT ");
@@ -508,31 +671,20 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
                 Some(SocketAddr::V6(peer)) => line(b":addr tcp6:", &|line| put_display(line, &peer)),
                 None => line(b":addr unix:", &|_| {}),
             }
-            let state: &[u8] = if connection.watches { b"conn_watch" } else { b"conn_read" };
+            let state: &[u8] = match connection.state {
+                ConnectionState::Request => b"conn_read",
+                ConnectionState::Value => b"conn_nread",
+                ConnectionState::Events => b"conn_watch",
+            };
             line(b":state ", &|line| line.put(state));
             let silent_secs = now_secs.saturating_sub(connection.received_secs);
             line(b":secs_since_last_cmd ", &|line| put_u64(line, silent_secs));
         });
-        first += worker.connection_table.capacity();
     }
 }
 
 /// The number of lines of one connection in `stats conns`.
 const CONNECTION_LINES: usize = 3;
-
-/// Writes the text of `value` without allocating memory.
-fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
-    struct Adapter<'s, S>(&'s mut S);
-    impl<S: Sink> std::fmt::Write for Adapter<'_, S> {
-        fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            self.0.put(text.as_bytes());
-            Ok(())
-        }
-    }
-    use std::fmt::Write;
-    // Writing by the adapter never fails.
-    let _ = write!(Adapter(sink), "{value}");
-}
 
 /// Returns the user and system time of this process in us. Returns 0 if the kernel does not report them.
 fn cpu_times_us() -> (u64, u64) {

@@ -7,9 +7,10 @@
 use super::call::{Call, Step};
 use super::exptime;
 use super::state::Plan;
+use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
 use crate::push::notify::KeyEvent;
-use crate::push::watch::{Hub, LineHead, StoreEvent, WatchKind, Watched};
+use crate::push::watch::{CloseReason, Hub, LineHead, StoreEvent, WatchKind, Watched};
 use crate::visit::progress::SessionWait;
 use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
@@ -49,6 +50,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> S
         (watch.mutations, WatchKind::Mutations),
         (watch.evictions, WatchKind::Evictions),
         (watch.deletions, WatchKind::Deletions),
+        (watch.connections, WatchKind::Connections),
     ] {
         if wanted {
             kinds = kinds.and(kind);
@@ -82,9 +84,20 @@ pub(super) fn look_up_watched(call: &Call<'_, '_>, key: &Key<'_>) -> Option<Watc
     watched(call).then(|| WatchedLookup::of(call.guard.items().peek(key).as_ref()))
 }
 
-/// Returns the connection's number for watchers, which is unique among the open connections.
+/// Returns the number of the connection's file descriptor.
 fn cfd(call: &Call<'_, '_>) -> u64 {
-    u64::from(call.ctx.push.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
+    call.ctx.connection_table().descriptor(call.ctx.push.watch.connection).into()
+}
+
+/// Reports to watchers that connection `connection` of this worker has opened, or that it ends for `reason`.
+pub fn report_connection(ctx: &mut WorkerContext, connection: u32, reason: Option<CloseReason>) {
+    if !ctx.shared.watch.watched().has(WatchKind::Connections) {
+        return;
+    }
+    let (peer, descriptor) = (ctx.connection_table().peer(connection), ctx.connection_table().descriptor(connection));
+    let head = LineHead { now: ctx.now, gid: ctx.shared.watch.number() };
+    let reason = reason.map(CloseReason::name);
+    ctx.push.watch.lines.write_line(WatchKind::Connections, |line| head.connection(line, peer, reason, descriptor));
 }
 
 fn line_head(call: &Call<'_, '_>) -> LineHead {

@@ -265,11 +265,14 @@ pub fn docs() -> String {
     let ignored: Vec<String> = SUBOPTIONS.iter().filter(|o| !has_effect(o)).map(|o| format!("`{}`", o.name)).collect();
     let _ = writeln!(out, "\nWithout effect: {}.", ignored.join(", "));
     out.push_str(PAGE_TAIL);
+    out.push_str(PAGE_DIFFERENCES);
     out
 }
 
 const PAGE_HEAD: &str = include_str!("page_head.md");
 const PAGE_TAIL: &str = include_str!("page_tail.md");
+/// The rows of the page's last table. The test `memcache_table` of `server` writes them.
+const PAGE_DIFFERENCES: &str = include_str!("page_differences.md");
 
 #[cfg(test)]
 mod tests {

@@ -125,7 +125,7 @@ impl Peer {
         text.replace(self.folder.path().to_str().unwrap(), "{dir}").replace(&self.port.to_string(), "{port}")
     }
 
-    fn settings(&self) -> BTreeMap<String, String> {
+    pub fn settings(&self) -> BTreeMap<String, String> {
         let lines = self.ask("stats settings\r\n");
         let fields = lines.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
         fields.map(|(name, value)| (name.to_owned(), self.same(value))).collect()
@@ -585,6 +585,11 @@ fn unauthenticated_oversized_request_closes_its_connection() {
     assert_eq!(rest(&[b'x'; 3000]), "");
     assert_eq!(rest(b"set a 0 0 2049\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
     assert_eq!(rest(b"set a 0 0 4294967295\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
+    // Debian's memcached ends with a segmentation fault at the first of these lengths.
+    for length in ["2147483647", "4294967296", "18446744073709551616", "99999999999999999999999999"] {
+        let answer = rest(format!("set a 0 0 {length}\r\nxxx\r\n").as_bytes());
+        assert_eq!(answer, "CLIENT_ERROR bad authentication token format\r\n", "{length}");
+    }
     // Requests that arrive together are replied to one by one.
     let mut stream = ours.connect().unwrap();
     stream.write_all(b"get a\r\nset a 0 0 12\r\nalice secretxx\r\nset a 0 0 12\r\nalice secret\r\nget a\r\n").unwrap();

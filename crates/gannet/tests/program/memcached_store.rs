@@ -92,6 +92,7 @@ fn memory_file_survives_the_signal_of_a_graceful_restart_and_a_kill() {
     peer.signal("USR1");
     assert_eq!(peer.ended(), Some(0));
     let mut peer = start();
+    assert_eq!(peer.settings()["memory_file"], folder.file("items"));
     assert_eq!(peer.ask("get a\r\nset b 0 0 1\r\nx\r\n"), "VALUE a 5 3\r\nabc\r\nEND\r\nSTORED\r\n");
     peer.signal("KILL");
     peer.ended();

@@ -43,6 +43,10 @@ pub enum Error {
     KeyEncoding,
     /// `stats detail` without `on`, `off` or `dump`.
     DetailUsage,
+    /// `stats cachedump` without a class and a limit.
+    CachedumpUsage,
+    /// `stats cachedump` of a class that memcached cannot have.
+    IllegalClass,
     /// `shutdown` with a word other than `graceful`.
     ShutdownMode,
     /// `shutdown`, although the server is not configured to allow it.
@@ -87,7 +91,7 @@ pub enum Error {
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -108,6 +112,8 @@ impl Error {
         Self::ArithMode,
         Self::KeyEncoding,
         Self::DetailUsage,
+        Self::CachedumpUsage,
+        Self::IllegalClass,
         Self::ShutdownMode,
         Self::ShutdownDisabled,
         Self::BadClass,
@@ -154,12 +160,14 @@ impl Error {
             Self::ArithMode => b"CLIENT_ERROR invalid mode for ma M token\r\n",
             Self::KeyEncoding => b"CLIENT_ERROR error decoding key\r\n",
             Self::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+            Self::CachedumpUsage => b"CLIENT_ERROR bad command line\r\n",
+            Self::IllegalClass => b"CLIENT_ERROR Illegal slab id\r\n",
             Self::ShutdownMode => b"CLIENT_ERROR invalid shutdown mode\r\n",
             Self::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
             Self::BadClass => b"BADCLASS invalid class id\r\n",
             Self::NoSlabs => b"CLIENT_ERROR the store has no slab classes and no LRU to adjust\r\n",
             Self::WatchUnavailable => {
-                b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n"
+                b"CLIENT_ERROR only fetchers, mutations, evictions, deletions and connevents can be watched\r\n"
             }
             Self::FlushDisabled => b"CLIENT_ERROR flush_all not allowed\r\n",
             Self::CachedumpDisabled => b"CLIENT_ERROR stats cachedump not allowed\r\n",

@@ -194,7 +194,7 @@ fn command(text: &[u8]) -> Result<Request<'_>, Fault> {
         b"stats" => text::stats(words),
         b"watch" => text::watch(words),
         b"lru_crawler" => text::lru_crawler(words),
-        b"slabs" | b"lru" => text::no_slabs(words),
+        b"slabs" | b"lru" => text::no_slabs(verb, words),
         _ if crate::http::is_http(text) => Err(Fault { fatal: true, ..Fault::new(Error::Http) }),
         _ => Err(Error::UnknownCommand.into()),
     }

@@ -90,8 +90,8 @@ pub enum Request<'b> {
     Quit,
     /// `shutdown`.
     Shutdown {
-        /// True if requests in flight must be completed first.
-        graceful: bool,
+        /// False if the command has an unknown mode.
+        is_valid: bool,
     },
     /// `cache_memlimit`.
     CacheMemlimit {
@@ -195,6 +195,8 @@ pub enum Stats {
     Sizes,
     /// The list of connections.
     Conns,
+    /// Figures of external storage.
+    Extstore,
     /// Resets the counters to 0.
     Reset,
     /// Starts or stops collecting statistics by key prefix.
@@ -223,6 +225,8 @@ pub struct Watch {
     pub evictions: bool,
     /// Every deletion of an item by a client.
     pub deletions: bool,
+    /// Every connection that opens or closes.
+    pub connections: bool,
 }
 
 /// The form in which a dump writes an item.

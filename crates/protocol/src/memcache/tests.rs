@@ -143,11 +143,12 @@ fn every_text_command_is_read() {
     assert_eq!(one("version\r\n"), Request::Version);
     assert_eq!(one("verbosity 1 noreply\r\n"), Request::Verbosity { noreply: true });
     assert_eq!(one("quit\r\n"), Request::Quit);
-    assert_eq!(one("shutdown graceful\r\n"), Request::Shutdown { graceful: true });
+    assert_eq!(one("shutdown graceful\r\n"), Request::Shutdown { is_valid: true });
     assert_eq!(one("cache_memlimit 64\r\n"), Request::CacheMemlimit { mib: 64, noreply: false });
     assert_eq!(one("stats\r\n"), Request::Stats(Stats::General));
     assert_eq!(one("stats detail dump\r\n"), Request::Stats(Stats::DetailDump));
     assert_eq!(one("stats namespaces\r\n"), Request::Stats(Stats::Namespaces));
+    assert_eq!(one("shutdown now\r\n"), Request::Shutdown { is_valid: false });
     assert_eq!(one("stats cachedump 1 20\r\n"), Request::Stats(Stats::Cachedump { class: 1, limit: 20 }));
     assert_eq!(one("watch\r\n"), Request::Watch(Watch { fetchers: true, ..Watch::default() }));
     assert_eq!(
@@ -166,7 +167,10 @@ fn a_bad_administrative_command_names_its_fault() {
         ("stats detail\r\n", Error::DetailUsage),
         ("watch fetchers proxyreqs\r\n", Error::WatchUnavailable),
         ("watch fetchers proxyreq\r\n", Error::UnknownCommand),
-        ("shutdown now\r\n", Error::ShutdownMode),
+        ("stats cachedump 1\r\n", Error::CachedumpUsage),
+        ("stats cachedump 64 1\r\n", Error::IllegalClass),
+        ("slabs nonsense 1\r\n", Error::UnknownCommand),
+        ("lru automove 1\r\n", Error::UnknownCommand),
         ("verbosity x\r\n", Error::BadFormat),
         ("cache_memlimit x\r\n", Error::UnknownCommand),
         ("lru_crawler metadump 99\r\n", Error::BadClass),

@@ -149,9 +149,9 @@ pub(super) fn verbosity(words: Words<'_>) -> Result<Request<'_>, Fault> {
 
 pub(super) fn shutdown(words: Words<'_>) -> Result<Request<'_>, Fault> {
     match *Few::first(words).as_slice() {
-        [] => Ok(R::Shutdown { graceful: false }),
-        [b"graceful"] => Ok(R::Shutdown { graceful: true }),
-        _ => Err(Error::ShutdownMode.into()),
+        // The server replies to an unknown mode only if it allows the command.
+        [] | [b"graceful"] => Ok(R::Shutdown { is_valid: true }),
+        _ => Ok(R::Shutdown { is_valid: false }),
     }
 }
 
@@ -164,6 +164,9 @@ pub(super) fn cache_memlimit(words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
+/// The highest number of a slab class that memcached can have.
+const CLASS_MAX: u32 = 63;
+
 /// Parses `stats`. As with memcached, words after a known topic are ignored.
 pub(super) fn stats(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let few = Few::first(words);
@@ -174,17 +177,22 @@ pub(super) fn stats(words: Words<'_>) -> Result<Request<'_>, Fault> {
         [b"settings", ..] => Stats::Settings,
         [b"sizes", ..] => Stats::Sizes,
         [b"conns", ..] => Stats::Conns,
+        [b"extstore", ..] => Stats::Extstore,
         [b"reset", ..] => Stats::Reset,
         [b"namespaces", ..] => Stats::Namespaces,
         [b"detail", b"on", ..] => Stats::Detail(true),
         [b"detail", b"off", ..] => Stats::Detail(false),
         [b"detail", b"dump", ..] => Stats::DetailDump,
         [b"detail", ..] => return Err(Error::DetailUsage.into()),
-        [b"cachedump", class, limit, ..] => Stats::Cachedump {
-            class: parse_u32(class).ok_or(Error::BadFormat)?,
-            limit: parse_u32(limit).ok_or(Error::BadFormat)?,
-        },
-        [b"cachedump", ..] => return Err(Error::BadFormat.into()),
+        [b"cachedump", class, limit, ..] => {
+            let (class, limit) = (parse_u32(class), parse_u32(limit));
+            let (Some(class), Some(limit)) = (class, limit) else { return Err(Error::BadFormat.into()) };
+            if class > CLASS_MAX {
+                return Err(Error::IllegalClass.into());
+            }
+            Stats::Cachedump { class, limit }
+        }
+        [b"cachedump", ..] => return Err(Error::CachedumpUsage.into()),
         _ => return Err(Error::UnknownCommand.into()),
     };
     Ok(R::Stats(topic))
@@ -199,7 +207,8 @@ pub(super) fn watch(words: Words<'_>) -> Result<Request<'_>, Fault> {
             b"mutations" => watch.mutations = true,
             b"evictions" => watch.evictions = true,
             b"deletions" => watch.deletions = true,
-            b"connevents" | b"proxyevents" | b"proxyreqs" | b"proxyuser" | b"rawcmds" | b"sysevents" => {
+            b"connevents" => watch.connections = true,
+            b"proxyevents" | b"proxyreqs" | b"proxyuser" | b"rawcmds" | b"sysevents" => {
                 return Err(Error::WatchUnavailable.into());
             }
             _ => return Err(Error::UnknownCommand.into()),
@@ -227,7 +236,13 @@ pub(super) fn lru_crawler(words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-pub(super) fn no_slabs(words: Words<'_>) -> Result<Request<'_>, Fault> {
-    Few::new(words, 1, WORDS_MAX)?;
-    Err(Error::NoSlabs.into())
+/// Parses `slabs` and `lru`, which adjust mechanisms that the server does not have.
+pub(super) fn no_slabs<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fault> {
+    let few = Few::new(words, 1, WORDS_MAX)?;
+    let is_known = match *few.as_slice() {
+        [b"automove", _] | [b"reassign", _, _, ..] => verb == b"slabs",
+        [b"mode" | b"temp_ttl", _] | [b"tune", _, _, _, _, ..] => verb == b"lru",
+        _ => false,
+    };
+    Err(if is_known { Error::NoSlabs } else { Error::UnknownCommand }.into())
 }

@@ -169,6 +169,7 @@ fn command_config(config: &ServerConfig) -> Config {
         backlog: config.backlog,
         requests_a_visit: config.requests_a_visit,
         acl_file: config.acl_file.clone(),
+        memory_file: config.file.clone(),
         evict: config.evict,
         prefix_delimiter: config.prefix_delimiter,
         cas: config.cas,

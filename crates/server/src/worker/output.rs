@@ -4,6 +4,7 @@ use crate::buffers::Class;
 use crate::session::{Pause, Phase, SessionPlace};
 use crate::worker::core::{Core, WaitQueue};
 use crate::worker::upkeep;
+use command::push::watch::CloseReason;
 use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
@@ -227,8 +228,15 @@ pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
 
 /// Closes a session at once and discards its unsent bytes. The slot is released when no list holds the session.
 pub(super) fn kill<B: Backend>(core: &mut Core<B>, index: u32) {
+    let stopping = core.stop_deadline_ns.is_some();
     let session = core.sessions.at(index);
     debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
+    let is_done = session.ended || matches!(session.phase, Phase::Finishing | Phase::Lingering);
+    session.close_reason = match session.close_reason {
+        CloseReason::Error if stopping => CloseReason::Shutdown,
+        CloseReason::Error if is_done => CloseReason::Normal,
+        known => known,
+    };
     session.phase = Phase::Dead;
     if let Some(stream) = session.stream.take() {
         core.io.close(stream);

@@ -3,6 +3,7 @@
 use crate::handover::ReceivedConnection;
 use crate::worker::core::Core;
 use command::clients::endpoint::Protocol;
+use command::memcache::report_connection;
 use io::Backend;
 use std::time::Duration;
 
@@ -80,9 +81,12 @@ fn admit<B: Backend>(core: &mut Core<B>, arrival: ReceivedConnection<B::Stream>)
         None => Err(std::io::ErrorKind::QuotaExceeded.into()),
     };
     if attached.is_ok() {
-        let peer = B::peer(&stream);
+        let (peer, descriptor) = (B::peer(&stream), B::descriptor(&stream));
         let index = core.sessions.insert(stream, endpoint, core.now_ns);
-        core.ctx.connection_table().open(index, peer, core.ctx.now.secs());
+        core.ctx.connection_table().open(index, descriptor.unwrap_or(index), peer, core.ctx.now.secs());
+        if endpoint.protocol == Protocol::Memcache && carried.is_none() {
+            report_connection(&mut core.ctx, index, None);
+        }
         if endpoint.protocol == Protocol::Resp {
             core.introduce(index, peer, endpoint);
         }

@@ -12,6 +12,10 @@ use crate::worker::hold;
 use crate::worker::output;
 use crate::worker::state::Pinners;
 use command::clients::client_info::ClientMemory;
+use command::clients::connection_table::ConnectionState;
+use command::memcache::report_connection;
+use command::push::watch::CloseReason;
+use command::session::SessionState;
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -133,7 +137,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         let silent_ns = core.now_ns.saturating_sub(session.received_ns);
         let held_ns = core.now_ns.saturating_sub(session.held_ns);
         let received_secs = core.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
-        core.ctx.connection_table().update(core.sweep_at as u32, received_secs, session.state.watches());
+        core.ctx.connection_table().update(core.sweep_at as u32, received_secs, waits_for(session));
         if let Some((command, memory)) = session.state.activity() {
             let memory = memory_of(session, memory);
             core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| {
@@ -145,21 +149,37 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             Phase::Dead => None,
             // A watcher may be silent for any time, as long as its peer is connected.
             Phase::Open if session.state.watches() && !session.hangup => None,
-            Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
-            _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
+            Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some((None, CloseReason::Normal)),
+            _ if session.blocked => {
+                (unmoved_ns >= stall_ns).then_some((Some(&counters.slow_readers_dropped), CloseReason::Error))
+            }
             _ if session.place != SessionPlace::Idle => None,
             _ if wanted && session.input.as_ref().is_some_and(Input::is_lent) && held_ns >= stall_ns => {
-                Some(Some(&counters.slow_senders_dropped))
+                Some((Some(&counters.slow_senders_dropped), CloseReason::Error))
             }
             _ if session.state.listens() => None,
-            _ => (idle_ns > 0 && silent_ns >= idle_ns).then_some(Some(&counters.idle_closed)),
+            _ => {
+                let is_idle = idle_ns > 0 && silent_ns >= idle_ns;
+                is_idle.then_some((Some(&counters.idle_closed), CloseReason::IdleTimeout))
+            }
         };
-        if let Some(counter) = end {
+        if let Some((counter, reason)) = end {
             if let Some(counter) = counter {
                 counter.add(1);
             }
+            core.sessions.at(core.sweep_at as u32).close_reason = reason;
             output::kill(core, core.sweep_at as u32);
         }
+    }
+}
+
+/// Returns what a connection waits for.
+fn waits_for<S>(session: &Session<S>) -> ConnectionState {
+    match session.state.watches() {
+        true => ConnectionState::Events,
+        // The input ends within a value, which is received into the input or into its place.
+        false if session.input_want > 0 || session.state.is_receiving() => ConnectionState::Value,
+        false => ConnectionState::Request,
     }
 }
 
@@ -262,7 +282,11 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
             }
             continue;
         }
+        let reason = session.close_reason;
         let state = core.sessions.remove(index);
+        if matches!(state, SessionState::Memcache(_)) {
+            report_connection(&mut core.ctx, index, Some(reason));
+        }
         core.ctx.shared.namespaces.leave(state.namespace());
         core.ctx.connection_table().close(index);
         core.ctx.counters().connections_closed.add(1);

@@ -14,9 +14,15 @@ pub struct Memcached {
 impl Memcached {
     /// Starts memcached with `mib` MiB of memory.
     pub fn start(mib: u32) -> Self {
+        Self::start_with(mib, &[])
+    }
+
+    /// The same with more flags.
+    pub fn start_with(mib: u32, flags: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-m", &mib.to_string()])
+            .args(flags)
             .stderr(Stdio::null())
             .spawn()
             .expect("memcached can be run: install the package memcached");

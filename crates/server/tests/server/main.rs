@@ -28,6 +28,8 @@ mod hot_keys;
 mod info;
 mod lease;
 mod lifecycle;
+mod memcache_names;
+mod memcache_table;
 mod namespaces;
 mod prefix_rules;
 mod protocol_doc;

@@ -158,6 +158,77 @@ fn watch_lines_match_memcached_field_by_field() {
     running.stop();
 }
 
+/// Returns the lines about connections that a watcher of the server at `addr` gets, and the numbers that `stats conns`
+/// lists for the clients.
+fn connection_lines(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
+    let mut watcher = Watcher::connect(addr, "connevents fetchers");
+    let mut lines = Vec::new();
+    for end in ["close", "quit", "idle"] {
+        let mut client = Client::connect(addr);
+        let port = client.stream.local_addr().unwrap().port().to_string();
+        client.ask(b"get a\r\n", b"END\r\n");
+        let opened = watcher.next();
+        assert_eq!((field(&opened, "type"), field(&opened, "rport")), ("conn_new", port.as_str()));
+        let lookup = watcher.next();
+        assert_eq!(field(&lookup, "cfd"), field(&opened, "cfd"), "a connection has one number");
+        match end {
+            "quit" => client.send(b"quit\r\n"),
+            "idle" => client.expect_end(),
+            _ => {}
+        }
+        drop(client);
+        lines.extend([opened, watcher.next()]);
+    }
+    lines
+}
+
+#[test]
+fn connections_are_reported_to_watchers_as_by_memcached() {
+    let memcached = Memcached::start_with(64, &["-o", "idle_timeout=1"]);
+    let mut config = config();
+    config.idle_timeout = Some(Duration::from_secs(1));
+    let running = start(config);
+    let (theirs, ours) = (connection_lines(memcached.addr), connection_lines(tcp(&running)));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        let shown = |line: &[(String, String)]| -> Vec<String> {
+            let own = ["ts", "gid", "rport", "cfd"];
+            let word = |(name, value): &(String, String)| match own.contains(&&**name) {
+                true => name.clone(),
+                false => format!("{name}={value}"),
+            };
+            line.iter().map(word).collect()
+        };
+        assert_eq!(shown(ours), shown(theirs));
+    }
+    let reasons = ours.iter().map(|line| field(line, "reason")).filter(|reason| !reason.is_empty());
+    let reasons: Vec<&str> = reasons.collect();
+    assert_eq!(reasons, ["normal", "normal", "idle_timeout"]);
+    running.stop();
+}
+
+#[test]
+fn connection_that_receives_a_value_is_listed_in_that_state_under_the_number_of_its_lines() {
+    let running = start(config());
+    let mut watcher = Watcher::connect(tcp(&running), "fetchers");
+    let mut asks = Client::connect(tcp(&running));
+    for request in [&b"set a 0 0 10\r\nabc"[..], b"set a 0 0 900000\r\nabc", b"ms a 5\r\n"] {
+        let mut client = Client::connect(tcp(&running));
+        client.ask(b"get a\r\n", b"END\r\n");
+        let cfd = field(&watcher.next(), "cfd").to_owned();
+        client.send(request);
+        wait_until("the state of a value", || {
+            asks.send(b"stats conns\r\n");
+            let mut lines = String::new();
+            let mut reader = BufReader::new(asks.stream.try_clone().unwrap());
+            while !lines.ends_with("END\r\n") {
+                reader.read_line(&mut lines).unwrap();
+            }
+            lines.contains(&format!("STAT {cfd}:state conn_nread\r\n"))
+        });
+    }
+    running.stop();
+}
+
 /// Fills a server with `values` of 10 KB, and returns the first line that a watcher of evictions gets.
 fn first_eviction(addr: SocketAddr, values: usize) -> Vec<(String, String)> {
     let mut watcher = Watcher::connect(addr, "evictions");
@@ -272,8 +343,8 @@ fn input_from_a_watcher_is_discarded_and_its_stream_continues() {
 fn unsupported_watch_name_is_an_error_and_the_connection_continues() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));
-    let refused = b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n";
-    for name in ["connevents", "proxyreqs", "proxyevents", "proxyuser", "rawcmds", "sysevents", "fetchers rawcmds"] {
+    let refused = b"CLIENT_ERROR only fetchers, mutations, evictions, deletions and connevents can be watched\r\n";
+    for name in ["proxyreqs", "proxyevents", "proxyuser", "rawcmds", "sysevents", "fetchers rawcmds"] {
         client.ask(format!("watch {name}\r\n").as_bytes(), refused);
     }
     client.ask(b"watch foo\r\nwatch fetchers foo\r\nget a\r\n", b"ERROR\r\nERROR\r\nEND\r\n");

@@ -5,24 +5,27 @@
 //!   ts=... gid=8 type=item_store key=a status=stored cmd=set ttl=60 clsid=12 cfd=3 size=5\n
 //!   ts=... gid=9 type=eviction key=a fetch=yes ttl=12 la=3 clsid=12 size=5\n
 //!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
+//!   ts=... gid=11 type=conn_new rip=10.1.2.3 rport=4567 transport=tcp cfd=31\n
+//!   ts=... gid=12 type=conn_close rip=10.1.2.3 rport=4567 transport=tcp reason=normal cfd=31\n
 //! ```
 //!
 //! The fields, their order, their words and the single `\n` are those of memcached. If a key is longer than memcached
 //! allows, the line contains its first [`KEY_BYTES_MAX`] bytes.
 
-use super::WatchKind;
+use super::{KINDS, WatchKind};
 use base::clock::UnixMillis;
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::uri_encoded;
 use protocol::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
-use protocol::sink::{Fixed, Sink};
+use protocol::sink::{Fixed, Sink, put_display};
+use std::net::SocketAddr;
 
 /// The maximum length of a line in bytes: a key whose every byte is escaped as `%XX`, and the other fields.
 pub(super) const LINE_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 6 * U64_DIGITS_MAX + 160;
 
 /// The capacity for lines that are not published yet, in bytes. It suffices for an ordinary batch with keys of 50
 /// bytes.
-pub(super) const LINES_BYTES: usize = 128 << 10;
+pub const LINES_BYTES: usize = 128 << 10;
 
 /// The buffer into which one line is written.
 pub(crate) type Line = Fixed<LINE_BYTES_MAX>;
@@ -42,7 +45,7 @@ const _: () = assert!(LINE_BYTES_MAX <= u16::MAX as usize && LINES_BYTES >= 64 *
 pub struct Lines {
     bytes: Vec<u8>,
     count: u64,
-    dropped: [u64; 4],
+    dropped: [u64; KINDS],
 }
 
 impl Lines {
@@ -66,7 +69,7 @@ impl Lines {
 
     /// Returns true if no line was appended or dropped.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0 && self.dropped == [0; 4]
+        self.count == 0 && self.dropped == [0; KINDS]
     }
 
     /// Returns the number of lines.
@@ -94,7 +97,7 @@ impl Lines {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
-        self.dropped = [0; 4];
+        self.dropped = [0; KINDS];
     }
 
     /// Frees the memory, if any is allocated.
@@ -116,6 +119,13 @@ pub(crate) struct LineHead {
 
 impl LineHead {
     fn put(self, line: &mut Line, kind: &str, key: &[u8]) {
+        self.begin(line, kind);
+        line.put(b" key=");
+        // The background thread also reports items that Redis clients have stored. Their keys have up to 64 KiB.
+        uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
+    }
+
+    fn begin(self, line: &mut Line, kind: &str) {
         let Self { now, gid } = self;
         line.put(b"ts=");
         put_u64(line, now.secs());
@@ -126,9 +136,23 @@ impl LineHead {
         put_u64(line, gid);
         line.put(b" type=");
         line.put(kind.as_bytes());
-        line.put(b" key=");
-        // The background thread also reports items that Redis clients have stored. Their keys have up to 64 KiB.
-        uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
+    }
+
+    /// Writes the line of a connection that opened, or closed for `reason`.
+    pub(crate) fn connection(self, line: &mut Line, peer: Option<SocketAddr>, reason: Option<&str>, descriptor: u32) {
+        self.begin(line, if reason.is_some() { "conn_close" } else { "conn_new" });
+        line.put(b" rip=");
+        match peer {
+            Some(peer) => put_display(line, &peer.ip()),
+            None => line.put(b"unix"),
+        }
+        number(line, " rport=", peer.map_or(0, |peer| peer.port().into()));
+        text(line, " transport=", if peer.is_some() { "tcp" } else { "local" });
+        if let Some(reason) = reason {
+            text(line, " reason=", reason);
+        }
+        number(line, " cfd=", descriptor.into());
+        line.put(b"\n");
     }
 
     /// Writes the line of a key lookup.
@@ -249,6 +273,10 @@ mod tests {
         lines.write_line(WatchKind::Mutations, |line| head.item_store(line, &key, &event));
         lines.write_line(WatchKind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
         lines.write_line(WatchKind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
+        let peer = SocketAddr::from((std::net::Ipv6Addr::from([0xffff; 8]), u16::MAX));
+        lines.write_line(WatchKind::Connections, |line| {
+            head.connection(line, Some(peer), Some("idle_timeout"), u32::MAX);
+        });
         let kinds: Vec<WatchKind> = lines.each().map(|(kind, _)| kind).collect();
         assert_eq!(kinds, WatchKind::ALL);
         assert!(lines.each().all(|(_, line)| line.len() <= LINE_BYTES_MAX && line.ends_with(b"\n")));

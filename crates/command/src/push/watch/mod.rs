@@ -33,16 +33,50 @@ mod queue;
 
 pub use evictions::Evictions;
 use lines::LINE_BYTES_MAX;
-pub use lines::Lines;
+pub use lines::{LINES_BYTES, Lines};
 pub(crate) use lines::{LineHead, StoreEvent};
 pub use queue::QUEUE_BYTES;
 
 use queue::WatchQueue;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The maximum number of watchers at the same time.
 pub const WATCHERS_MAX: usize = 20;
+
+/// The number of kinds of events that can be watched.
+const KINDS: usize = 5;
+/// The counts of a watcher of all kinds.
+const ALL_KINDS: u64 = 0x01_0101_0101;
+
+/// The bit of a handed-over watcher's kinds that stands for [`WatchKind::Connections`].
+const CONNECTIONS_SHIFT: u32 = 1;
+
+/// The reason for the end of a connection, as a watcher's line reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CloseReason {
+    /// An error of the connection, or its client was too slow.
+    #[default]
+    Error,
+    /// The client closed the connection, or a request was its last one.
+    Normal,
+    /// The client was silent for too long.
+    IdleTimeout,
+    /// The server stops.
+    Shutdown,
+}
+
+impl CloseReason {
+    /// Returns memcached's word for the reason.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Normal => "normal",
+            Self::IdleTimeout => "idle_timeout",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
 
 /// The kinds of events that can be watched. The number of a kind is the position of its byte in [`Watched`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +89,13 @@ pub(crate) enum WatchKind {
     Evictions,
     /// Deletions by a client.
     Deletions,
+    /// Connections that open or close.
+    Connections,
 }
 
 impl WatchKind {
     /// All kinds, in the order of their bytes in [`Watched`].
-    const ALL: [Self; 4] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions];
+    const ALL: [Self; KINDS] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions, Self::Connections];
 
     const fn shift(self) -> u32 {
         8 * self as u32
@@ -70,22 +106,22 @@ impl WatchKind {
 /// several kinds.
 ///
 /// ```text
-///    31       24 23       16 15        8 7         0
-///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
+///    39         32 31       24 23       16 15        8 7         0
+///   [ connections | deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
 /// A count never needs the highest bit of its byte. Three of these bits stand for other reasons to inspect a request.
 /// Bit 31: requests are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watched(u32);
+pub struct Watched(u64);
 
 const _: () = assert!(WATCHERS_MAX < 0x80);
 
 /// The bit that is set while requests are counted by key prefix.
-const PREFIXES: u32 = 1 << 31;
+const PREFIXES: u64 = 1 << 31;
 /// The bit that is set while a client is in MONITOR mode.
-const COMMANDS: u32 = 1 << 23;
+const COMMANDS: u64 = 1 << 23;
 /// The bit that is set while key events are published.
-const CHANGES: u32 = 1 << 15;
+const CHANGES: u64 = 1 << 15;
 
 impl Watched {
     /// Returns these counts plus one watcher of `kind`.
@@ -127,7 +163,7 @@ impl Watched {
 /// The state that watchers share with the threads whose events are watched.
 #[derive(Debug, Default)]
 pub struct Hub {
-    watched: AtomicU32,
+    watched: AtomicU64,
     /// The number of the last line, which is also the total number of lines.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
@@ -146,7 +182,7 @@ pub struct Hub {
 #[derive(Debug, Default)]
 struct Slot {
     /// The kinds of events that the watcher has selected, as in [`Watched`]. 0: the slot is free.
-    kinds: AtomicU32,
+    kinds: AtomicU64,
     /// The watcher's worker in the upper 32 bits, and its connection in the lower 32 bits.
     owner: AtomicU64,
     /// True if the queue has bytes to send. Only written under the lock.
@@ -174,7 +210,8 @@ impl Watching {
 
     /// Returns the kinds of events that the watcher has selected, for [`Hub::watch_again`].
     pub(crate) fn kinds(&self) -> u32 {
-        self.slot().kinds.load(Relaxed)
+        let kinds = self.slot().kinds.load(Relaxed);
+        kinds as u32 | ((kinds >> 32) as u32) << CONNECTIONS_SHIFT
     }
 
     /// Returns true if the queue has bytes to send.
@@ -234,7 +271,7 @@ impl Hub {
         self.switch(CHANGES, on);
     }
 
-    fn switch(&self, bit: u32, on: bool) {
+    fn switch(&self, bit: u64, on: bool) {
         if on {
             self.watched.fetch_or(bit, Relaxed);
         } else {
@@ -255,14 +292,15 @@ impl Hub {
 
     /// Restores a watcher after a handover. `kinds` is the value of [`Watching::kinds`] in the previous process.
     pub(crate) fn watch_again(hub: &Arc<Self>, kinds: u32, worker: usize, connection: u32) -> Option<Watching> {
-        let kinds = Watched(kinds & 0x0101_0101);
+        let connections = u64::from(kinds >> CONNECTIONS_SHIFT & 1) << 32;
+        let kinds = Watched((u64::from(kinds) | connections) & ALL_KINDS);
         if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }
     }
 
     /// Registers connection `connection` of worker `worker` as a watcher of `kinds`, which has a count of at most 1 for
     /// each kind. Returns `None` if there are already [`WATCHERS_MAX`] watchers.
     pub(crate) fn watch(hub: &Arc<Self>, kinds: Watched, worker: usize, connection: u32) -> Option<Watching> {
-        debug_assert!(kinds.any() && kinds.0 & !0x0101_0101 == 0, "a watcher of nothing, or more than one");
+        debug_assert!(kinds.any() && kinds.0 & !ALL_KINDS == 0, "a watcher of nothing, or more than one");
         for (number, slot) in hub.slots.iter().enumerate() {
             let mut queue = slot.lock();
             if queue.is_none() {

@@ -1,0 +1,194 @@
+//! Sends every text and meta command in valid, malformed and boundary forms to Debian's memcached and to this server,
+//! whole and split at random positions, and compares the replies.
+//!
+//! The remaining differences are listed in [`DIFFERENCES`] with their reasons. `docs/memcached.md` has the same table,
+//! with both replies: `GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test server memcache_table` writes its source.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{Shutdown, SocketAddr};
+
+use crate::common::memcached::Memcached;
+use crate::common::{Client, config, start, tcp};
+use base::prng::Prng;
+
+/// The part of the page on memcached's flags with the differences.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gannet/src/memcached/page_differences.md");
+
+/// The requests, one on a line, in which `\r`, `\n`, `\t` and `\0` stand for bytes. `@s` is the key of the text `abc`
+/// with the client flags 5, `@n` that of the number 10, and `@k` has no item. `@long` is a key of 251 bytes, `@full`
+/// one of 250.
+const REQUESTS: &str = include_str!("memcache_requests.txt");
+
+/// Requests with other replies than memcached 1.6.18 has, each with the reason.
+const DIFFERENCES: &[(&str, &str)] = &[
+    ("set @k x 0 3\r\nabc\r\n", DISCARDED),
+    ("set @k 0 x 3\r\nabc\r\n", DISCARDED),
+    ("set @k -1 0 3\r\nabc\r\n", DISCARDED),
+    ("set @k 4294967296 0 3\r\nabc\r\n", "client flags have 32 bits; none are lost silently"),
+    ("set @long 0 0 3\r\nabc\r\n", DISCARDED),
+    ("set @k 0 0 3 noreply extra\r\nabc\r\n", DISCARDED),
+    ("append @s x x 3\r\nxyz\r\n", DISCARDED),
+    ("cas @s 0 0 3 x\r\nxyz\r\n", DISCARDED),
+    ("cas @s 0 0 3 -1\r\nxyz\r\n", DISCARDED),
+    ("cas @s 0 0 3 1 noreply extra\r\nxyz\r\n", DISCARDED),
+    ("cas @long 0 0 3 1\r\nxyz\r\n", DISCARDED),
+    ("cas @s 0 0 3 99999999999999999999\r\nxyz\r\n", DISCARDED),
+    ("decr @n 3\r\nget @n\r\n", "a number has no spaces after it"),
+    ("mg @s x\r\n", "a flag of memcached 1.6.45"),
+    ("ms @long 3\r\nxyz\r\n", DISCARDED),
+    ("md @k q\r\n", "`q` hides `NF`, as documented"),
+    ("md !! b\r\n", "the reply of `mg` and `ms`"),
+    ("md @s x\r\nmg @s v f\r\n", "a flag of memcached 1.6.45"),
+    ("ma !! b\r\n", "the reply of `mg` and `ms`"),
+    ("cache_memlimit 1\r\n", "the bounds depend on the store and the machine"),
+    ("cache_memlimit 0\r\n", "the bounds depend on the store and the machine"),
+    ("slabs automove 1\r\n", NO_SLABS),
+    ("slabs reassign 1 2\r\n", NO_SLABS),
+    ("lru mode flat\r\n", NO_SLABS),
+    ("lru tune 10 25 0.1 2.0\r\n", NO_SLABS),
+    ("lru temp_ttl 5\r\n", NO_SLABS),
+    ("lru_crawler mgdump x\r\n", "a command of memcached 1.6.45"),
+    ("lru_crawler enable\r\n", "expiry always runs"),
+    ("extstore free_memchunks 1 1\r\n", "flash needs no tuning"),
+    ("refresh_certs\r\n", "there is no TLS"),
+    ("get @s\0x\r\n", "NUL is an ordinary byte of a key"),
+];
+const DISCARDED: &str = "the value of a refused command is discarded, never executed as a command";
+const NO_SLABS: &str = "the store has no slab classes and no LRU lists";
+
+fn requests() -> Vec<String> {
+    let unescape = |line: &str| {
+        [("\\r", "\r"), ("\\n", "\n"), ("\\t", "\t"), ("\\0", "\0")]
+            .iter()
+            .fold(line.to_owned(), |text, (from, to)| text.replace(from, to))
+    };
+    REQUESTS.lines().filter(|line| !line.starts_with('#')).map(unescape).collect()
+}
+
+/// Replaces the placeholders of a request by those of row `number`.
+fn filled(request: &str, number: usize) -> Vec<u8> {
+    let words = [
+        ("@s", format!("s{number}")),
+        ("@n", format!("n{number}")),
+        ("@k", format!("k{number}")),
+        ("@long", "l".repeat(251)),
+        ("@full", format!("{number:f>250}")),
+        ("@o31", "o".repeat(31)),
+        ("@o33", "o".repeat(33)),
+        ("@big", "b".repeat(1_048_577)),
+        ("@x2000", "x".repeat(2000)),
+    ];
+    words.iter().fold(request.to_owned(), |text, (name, word)| text.replace(name, word)).into_bytes()
+}
+
+/// Sends the parts one after another, then the end of the stream. Returns the whole reply.
+fn ask(addr: SocketAddr, parts: &[&[u8]]) -> String {
+    let mut client = Client::connect(addr);
+    client.stream.set_nodelay(true).unwrap();
+    for (number, part) in parts.iter().enumerate() {
+        if number > 0 && !part.is_empty() {
+            // So short a pause lets the server receive the parts one by one.
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
+        if client.stream.write_all(part).is_err() {
+            break;
+        }
+    }
+    let _ = client.stream.shutdown(Shutdown::Write);
+    String::from_utf8_lossy(&client.read_to_end()).into_owned()
+}
+
+/// Replaces in a reply what the two servers choose themselves: tokens, and facts of the store.
+fn plain(reply: &str, number: usize) -> String {
+    let mut text = String::new();
+    for line in reply.split_inclusive("\r\n") {
+        let (words, end) = line.strip_suffix("\r\n").map_or((line, ""), |words| (words, "\r\n"));
+        let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let is_meta = matches!(words[0].as_str(), "HD" | "VA" | "ME" | "NF" | "NS" | "EX");
+        if words[0] == "VALUE" && words.len() == 5 {
+            words[4] = "TOKEN".to_owned();
+        }
+        if words[0] == "VERSION" {
+            words = vec!["VERSION N".to_owned()];
+        }
+        for word in &mut words[1..] {
+            let own = ["cas=", "la=", "cls=", "size="].iter().find(|name| is_meta && word.starts_with(**name));
+            if let Some(name) = own {
+                *word = format!("{name}N");
+            } else if is_meta && word.strip_prefix('l').is_some_and(|secs| secs.parse::<u64>().is_ok()) {
+                *word = "lN".to_owned();
+            } else if is_meta && word.strip_prefix('c').is_some_and(|token| token.parse::<u64>().is_ok()) {
+                *word = "cTOKEN".to_owned();
+            }
+        }
+        text += &words.join(" ");
+        text += end;
+    }
+    let text = text.replace(&"l".repeat(251), "@long").replace(&"x".repeat(2000), "@x2000");
+    let text = text.replace(&format!("{number:f>250}"), "@full").replace(&"o".repeat(31), "@o31");
+    ["s", "n", "k"].iter().fold(text, |text, key| text.replace(&format!("{key}{number}"), &format!("@{key}")))
+}
+
+/// Formats bytes on one line of the table.
+fn shown(text: &str) -> String {
+    match text.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("`{}`", text.escape_debug().to_string().replace('|', "\\|")),
+    }
+}
+
+#[test]
+fn every_command_in_every_form_is_answered_as_by_debian_memcached_or_listed() {
+    let seed: u64 = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("repeat: GANNET_SEED={seed} cargo test -p gannet-server --test server memcache_table");
+    let mut prng = Prng::new(seed);
+    let memcached = Memcached::start(64);
+    let running = start(config());
+    let (mut page, mut faults, mut differ) = (String::new(), String::new(), Vec::new());
+    for (number, request) in requests().iter().enumerate() {
+        // Each attempt has keys of its own.
+        let one = |addr, number: usize, split: Option<u64>| {
+            let items = format!("set s{number} 5 0 3\r\nabc\r\nset n{number} 0 0 2\r\n10\r\n");
+            assert_eq!(ask(addr, &[items.as_bytes()]), "STORED\r\nSTORED\r\n");
+            let bytes = filled(request, number);
+            let at = split.map_or(bytes.len(), |at| 1 + (at % bytes.len() as u64) as usize);
+            plain(&ask(addr, &[&bytes[..at], &bytes[at..]]), number)
+        };
+        let (theirs, ours) = (one(memcached.addr, number, None), one(tcp(&running), number, None));
+        for attempt in 1..=2 {
+            let at = prng.below(1 << 30);
+            let split = one(tcp(&running), number + 1000 * attempt, Some(at));
+            if split != ours {
+                let _ = writeln!(faults, "{request:?} split at {at}: {split:?} instead of {ours:?}");
+            }
+        }
+        let listed = DIFFERENCES.iter().find(|(listed, _)| *listed == request.as_str());
+        match (theirs == ours, listed) {
+            (true, None) => {}
+            (true, Some(_)) => {
+                let _ = writeln!(faults, "{request:?} is listed, but both servers reply {ours:?}");
+            }
+            (false, None) => {
+                let _ = writeln!(faults, "{request:?}: memcached replies {theirs:?}, this server {ours:?}");
+            }
+            (false, Some((_, why))) => {
+                differ.push(request.clone());
+                let _ = writeln!(page, "| {} | {} | {} | {why} |", shown(request), shown(&ours), shown(&theirs));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+    let unsent =
+        DIFFERENCES.iter().map(|(request, _)| *request).find(|request| !differ.iter().any(|sent| sent == request));
+    assert_eq!(unsent, None, "a listed request is not sent");
+    if std::env::var_os("GANNET_WRITE_DOCS").is_some() {
+        std::fs::write(PAGE, &page).unwrap();
+    }
+    let page_there = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        page_there == page,
+        "GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test server memcache_table writes it"
+    );
+    running.stop();
+}
