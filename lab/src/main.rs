@@ -70,6 +70,18 @@ enum Command {
         /// Only draw the curves of docs/policy.md into docs/policy.svg.
         #[arg(long)]
         plot: bool,
+        /// Replay the recorded streams of this folder with values of several lengths, and streams drawn from a seed.
+        #[arg(long, value_name = "DIR")]
+        streams: Option<std::path::PathBuf>,
+        /// Seed of the drawn streams.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Replay the streams only with values of these lengths in bytes, separated by commas.
+        #[arg(long, default_value = "")]
+        lengths: String,
+        /// Replay the streams on memcached too.
+        #[arg(long)]
+        memcached: bool,
     },
     /// Load the server with every kind of request for a long time, and check every reply.
     Soak {
@@ -111,11 +123,28 @@ fn run(command: Command) -> Result<bool, String> {
             replay::run(&root(), replay_options(short, requests, pace, without_gannet))
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => policy::run(
-            &root(),
-            &target,
-            &policy::PolicyOptions { accesses, only, small_percent, without_peers, flash },
-        ),
+        Command::Policy {
+            accesses,
+            only,
+            small_percent,
+            without_peers,
+            flash,
+            streams,
+            seed,
+            lengths,
+            memcached,
+            ..
+        } => {
+            let recorded = streams.map(|folder| policy::recorded::RecordedOptions {
+                folder,
+                seed,
+                lengths,
+                small_percent,
+                with_memcached: memcached,
+            });
+            let options = policy::PolicyOptions { accesses, only, small_percent, without_peers, flash, recorded };
+            policy::run(&root(), &target, &options)
+        }
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
             let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
             soak::run(&target, &soak::SoakOptions { requests, seconds, seed, workers, uring, as_test: short })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
-use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, StoreStats, ThreadHandle};
+use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, StoreStats, ThreadHandle, Value};
 
 use super::streams::{Access, VALUE_BYTES_MAX};
 
@@ -16,7 +16,7 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 20;
 /// The initial time of the store's clock.
 pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Length of a key in bytes.
-const KEY_BYTES: usize = 16;
+pub(super) const KEY_BYTES: usize = 16;
 /// Overhead of an item in bytes, as the store's fill test measured it: its share of the index, its header and its
 /// padding.
 const OVERHEAD_BYTES: u64 = 15;
@@ -87,15 +87,12 @@ impl Account {
 /// # Errors
 /// If a store of that size cannot be created.
 pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<(u64, Account), String> {
-    let (store, mut background) = Store::new(&config(memory_bytes), START).map_err(|error| error.to_string())?;
-    if let Some(percent) = small_percent {
-        background.hold_small_percent(percent);
-    }
-    let mut rig = Rig::new(Arc::clone(&store), background)?;
+    let mut rig = Rig::start(&config(memory_bytes), small_percent)?;
+    let store = Arc::clone(&rig.store);
     let (mut misses, mut account) = (0, Account::default());
     for (number, access) in accesses.iter().enumerate() {
         let now = START.plus_ms(access.at_ms);
-        if !hit(&mut rig.handle, access, now) {
+        if !rig.hit(access, now)? {
             misses += 1;
             rig.store(access, now, &mut || {})?;
         }
@@ -122,6 +119,7 @@ pub(super) fn config(memory_bytes: u64) -> StoreConfig {
 
 /// The store, with its thread handle and its background work.
 pub(super) struct Rig {
+    pub(super) store: Arc<Store>,
     pub(super) handle: ThreadHandle,
     background: Background,
     value: Vec<u8>,
@@ -130,13 +128,46 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new(store: Arc<Store>, background: Background) -> Result<Self, String> {
         let handle = store.handle().map_err(|error| error.to_string())?;
-        Ok(Self { handle, background, value: vec![0; VALUE_BYTES_MAX as usize] })
+        Ok(Self { store, handle, background, value: Vec::new() })
+    }
+
+    /// Creates a store in memory. `small_percent` fixes the small queue's share of the segments.
+    pub(super) fn start(config: &StoreConfig, small_percent: Option<u8>) -> Result<Self, String> {
+        let (store, mut background) = Store::new(config, START).map_err(|error| error.to_string())?;
+        if let Some(percent) = small_percent {
+            background.hold_small_percent(percent);
+        }
+        Self::new(store, background)
+    }
+
+    /// Reads the item of an access as the server does, including all pieces of a large value. Returns false on a miss.
+    pub(super) fn hit(&mut self, access: &Access, now: UnixMillis) -> Result<bool, String> {
+        let mut guard = self.handle.guard(now);
+        let text = key_text(access);
+        let key = guard.key(Namespace::DEFAULT, &text);
+        let Some(item) = guard.items().get(&key) else { return Ok(false) };
+        let Value::Large(large) = item.value else { return Ok(true) };
+        match guard.large().pin(&key, large) {
+            Ok(Some(pin)) => {
+                drop(guard);
+                self.store.unpin(pin);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Stores the item of a missed access; `wait` runs background work while the store has no room.
     pub(super) fn store(&mut self, access: &Access, now: UnixMillis, wait: &mut dyn FnMut()) -> Result<(), String> {
-        let Self { handle, background, value } = self;
+        let Self { handle, background, value, .. } = self;
+        value.resize(value.len().max(access.value_bytes as usize), 0);
         store_one(handle, background, access, now, &value[..access.value_bytes as usize], wait)
+    }
+
+    /// Runs one slice of background work.
+    pub(super) fn slice(&mut self, now: UnixMillis) {
+        slice(&mut self.background, now);
     }
 
     /// Runs the slices of background work that are due between two accesses.
@@ -156,13 +187,6 @@ pub(super) fn key_text(access: &Access) -> [u8; KEY_BYTES] {
         *byte = b"0123456789abcdef"[(access.key >> (nibble * 4)) as usize & 15];
     }
     text
-}
-
-fn hit(handle: &mut ThreadHandle, access: &Access, now: UnixMillis) -> bool {
-    let guard = handle.guard(now);
-    let text = key_text(access);
-    let key = guard.key(Namespace::DEFAULT, &text);
-    guard.items().get(&key).is_some()
 }
 
 fn store_one(
@@ -199,7 +223,7 @@ fn slice(background: &mut Background, now: UnixMillis) -> bool {
     report.more
 }
 
-fn segment_bytes(memory_bytes: u64) -> u32 {
+pub(super) fn segment_bytes(memory_bytes: u64) -> u32 {
     let wanted = (memory_bytes / SEGMENTS_MIN).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     1 << wanted.ilog2()
 }

@@ -14,15 +14,17 @@
 mod clusters;
 mod flash;
 mod gannet;
+mod memcached;
 mod meta;
 mod peers;
 pub mod plot;
+pub mod recorded;
 mod streams;
 mod summary;
 
 use std::path::Path;
 
-use summary::Summary;
+use summary::{Summary, columns};
 
 /// The selection of streams, and the variants of the store.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct PolicyOptions {
     pub without_peers: bool,
     /// True to run with a second tier instead of the peers.
     pub flash: bool,
+    /// If set, replay these streams instead.
+    pub recorded: Option<recorded::RecordedOptions>,
 }
 
 /// Replays every stream at every size and prints the tables. `root` is the repository's directory.
@@ -48,16 +52,20 @@ pub fn run(root: &Path, target: &Path, options: &PolicyOptions) -> Result<bool, 
         return flash::run(root, options);
     }
     let peers = if options.without_peers { None } else { Some(peers::Peers::install(target)?) };
+    let wanted = |name: &str| options.only.split(',').any(|part| name.contains(part));
+    if let Some(recorded) = &options.recorded {
+        let starts = |name: &str| options.only.split(',').any(|part| name.starts_with(part));
+        return recorded::run(peers.as_ref(), recorded, &starts);
+    }
     let names = peers.as_ref().map_or(&[][..], |_| &peers::POLICIES);
     println!("| stream | memory, MB | gannet |{} gannet / best |", columns(names.iter().copied()));
     println!("|---|---|---|{}---|", "---|".repeat(names.len()));
     let (mut summary, mut accounts) = (Summary::default(), String::new());
-    let wanted = |name: &str| options.only.split(',').any(|part| name.contains(part));
     for stream in streams::all(&root.join("data"))?.into_iter().filter(|stream| wanted(stream.name)) {
         let accesses = stream.draw(options.accesses);
         let sizes = stream.memories(&accesses);
         let table = match &peers {
-            Some(peers) => peers.misses(&stream, &accesses, &sizes)?,
+            Some(peers) => peers.misses(stream.name, stream.has_lifetimes(), &accesses, &sizes)?,
             None => vec![Vec::new(); sizes.len()],
         };
         for (memory, row) in sizes.into_iter().zip(table) {
@@ -78,8 +86,4 @@ pub fn run(root: &Path, target: &Path, options: &PolicyOptions) -> Result<bool, 
     );
     println!("|---|---|---|---|---|---|---|---|---|\n{}", accounts.trim_end());
     Ok(true)
-}
-
-fn columns(cells: impl Iterator<Item = impl std::fmt::Display>) -> String {
-    cells.map(|cell| format!(" {cell} |")).collect()
 }

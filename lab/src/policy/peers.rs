@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::gannet;
-use super::streams::{Access, AccessStream};
+use super::streams::Access;
 
 /// The policies, by their names in `peers.py`.
 pub const POLICIES: [&str; 5] = ["LRU", "SIEVE", "S3-FIFO", "W-TinyLFU", "ARC"];
@@ -47,12 +47,18 @@ impl Peers {
     ///
     /// # Errors
     /// The script's last output, if the script fails.
-    pub fn misses(&self, stream: &AccessStream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
-        let kept = self.folder.join("misses").join(format!("{}-{:016x}.json", stream.name, digest(accesses, sizes)));
+    pub fn misses(
+        &self,
+        stream: &str,
+        has_lifetimes: bool,
+        accesses: &[Access],
+        sizes: &[u64],
+    ) -> Result<Vec<Vec<u64>>, String> {
+        let kept = self.folder.join("misses").join(format!("{stream}-{:016x}.json", digest(accesses, sizes)));
         let by_policy: Vec<Vec<u64>> = match std::fs::read_to_string(&kept) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display()))?,
             Err(_) => {
-                let by_policy = self.replay(stream, accesses, sizes)?;
+                let by_policy = self.replay(stream, has_lifetimes, accesses, sizes)?;
                 let text = serde_json::to_string(&by_policy).map_err(|error| error.to_string())?;
                 std::fs::write(&kept, text).map_err(|error| format!("{}: {error}", kept.display()))?;
                 by_policy
@@ -62,10 +68,16 @@ impl Peers {
     }
 
     /// Runs the script and returns a list per policy.
-    fn replay(&self, stream: &AccessStream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
-        let trace = self.folder.join(format!("{}.trace", stream.name));
-        write(&trace, accesses, stream.has_lifetimes()).map_err(|error| format!("{}: {error}", trace.display()))?;
-        let kind = if stream.has_lifetimes() { "lifetimes" } else { "for-ever" };
+    fn replay(
+        &self,
+        stream: &str,
+        has_lifetimes: bool,
+        accesses: &[Access],
+        sizes: &[u64],
+    ) -> Result<Vec<Vec<u64>>, String> {
+        let trace = self.folder.join(format!("{stream}.trace"));
+        write(&trace, accesses, has_lifetimes).map_err(|error| format!("{}: {error}", trace.display()))?;
+        let kind = if has_lifetimes { "lifetimes" } else { "for-ever" };
         let by_policy = POLICIES.iter().map(|policy| {
             let mut command = Command::new(self.python());
             command.args(["-c", SCRIPT, kind, policy]).arg(&trace).args(sizes.iter().map(u64::to_string));

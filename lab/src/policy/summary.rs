@@ -1,7 +1,5 @@
 //! Summarises by which factor each policy has more misses than the best peer, over all points of the table.
 
-use super::columns;
-
 /// Ratios of a policy's misses to the best peer's misses, for Gannet and each peer in the order of the columns. The
 /// first list is for streams without lifetimes, the second for streams with lifetimes.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +40,11 @@ impl Summary {
         }
         text
     }
+}
+
+/// Returns the cells of a row of a Markdown table.
+pub fn columns(cells: impl Iterator<Item = impl std::fmt::Display>) -> String {
+    cells.map(|cell| format!(" {cell} |")).collect()
 }
 
 #[cfg(test)]
