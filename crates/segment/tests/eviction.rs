@@ -71,6 +71,13 @@ impl Bench {
         }
     }
 
+    /// Stores unread items of `times` times the memory's size.
+    fn put_noise(&mut self, kind: &str, times: u64) {
+        for number in 0..times * 8 * MIB / (SHORT_BYTES as u64 + 24) {
+            self.put(&format!("{kind}-{number}"), SHORT_BYTES, Expire::Never);
+        }
+    }
+
     fn count(&mut self, kind: &str) -> usize {
         (0..EACH).filter(|number| self.get(&format!("{kind}-{number}"))).count()
     }
@@ -91,14 +98,14 @@ impl Bench {
 #[test]
 fn long_item_needs_more_reads_than_a_short_item_to_survive_eviction() {
     let mut bench = Bench::new();
+    // Items that fill an empty memory are not judged before they enter the main queue.
+    bench.put_noise("filler", 1);
     bench.put_and_read("short-unread", SHORT_BYTES, 0);
     bench.put_and_read("short-once", SHORT_BYTES, 1);
     bench.put_and_read("long-once", LONG_BYTES, 1);
     bench.put_and_read("long-thrice", LONG_BYTES, 3);
-    // Stores unread items of twice the memory's size, so that all earlier items have reached the small queue's end.
-    for number in 0..2 * 8 * MIB / (SHORT_BYTES as u64 + 24) {
-        bench.put(&format!("noise-{number}"), SHORT_BYTES, Expire::Never);
-    }
+    // All earlier items have then reached the small queue's end.
+    bench.put_noise("noise", 2);
     let stats = bench.store.stats();
     assert!(stats.evicted > 50_000 && stats.segments_drained[0] > 250, "{stats:?}");
     let held = ["short-unread", "short-once", "long-once", "long-thrice"].map(|kind| bench.count(kind));

@@ -256,7 +256,7 @@ fn a_value_in_parts_is_evicted_whole() {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
         put(&mut handle, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
         // Some recent values are read occasionally, but only their heads.
-        let seen = step.saturating_sub(prng.below(200));
+        let seen = step.saturating_sub(prng.below(1500));
         let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
         let guard = handle.guard(NOW);
         let there = guard.items().get(&key(&guard, name.as_bytes())).is_some();

@@ -19,7 +19,7 @@ use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::{FREQ_MAX, PROMOTE_FREQ, Slot};
 use crate::tier::tiered::{Demoted, demote};
 use crate::values::deferred_free::free_orphan;
-use crate::values::parts::{freq_with_head, is_orphan};
+use crate::values::parts::{Judged, is_orphan, judged};
 
 /// The reason why a segment is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +61,19 @@ pub(super) struct Drain {
     pub(super) why: Why,
     pub(super) at: usize,
     end: usize,
-    /// Mean size in bytes of the items of the segment's namespace when the walk began.
+    /// Mean size in bytes of the values of the segment's namespace when the walk began.
     mean_bytes: usize,
     /// True if the walk stopped at an item that has to be copied and for whose copy no segment is free.
     pub(super) lacks_room: bool,
 }
 
-/// The number of mean item sizes for which an item needs one read to be promoted: an item of n times that length needs
+/// The number of mean value sizes for which a value needs one read to be promoted: a value of n times that length needs
 /// n reads, rounded up, and at least [`PROMOTE_FREQ`]. The value is not 1, because then items slightly below and
 /// slightly above the mean size would need different numbers of reads.
 const MEANS_A_READ: usize = 2;
 
-/// Returns the number of reads after which an item of `bytes` bytes is promoted from the small queue to the main queue,
-/// if items have `mean_bytes` bytes on average.
+/// Returns the number of reads after which a value of `bytes` bytes is promoted from the small queue to the main queue,
+/// if values have `mean_bytes` bytes on average. All pieces of a value count, so all need the same number of reads.
 ///
 /// A miss costs the same for items of every length. So the same memory avoids more misses if it holds many short items
 /// instead of a few long ones. An item whose slot counts [`FREQ_MAX`] reads is always promoted, whatever its length.
@@ -196,13 +196,13 @@ fn drain_item(
         // killed before.
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
-    let freq = freq_with_head(store, &key, &seen);
+    let Judged { freq, bytes } = judged(store, &key, &seen);
     let room = store.segments.free_count() > 0;
     let target = match drain.why {
         _ if !stands(store, &seen, drain.why, now) => None,
         _ if key.piece && is_orphan(store, &key) => None,
         Why::Expire | Why::Flush => None,
-        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
+        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) && room => {
             Some((EvictionQueue::Main, Some(0)))
         }
         Why::Evict(EvictionQueue::Main) if freq > 0 && room => {
@@ -313,8 +313,8 @@ fn remove(
     let counters = Background::counters(store);
     let ended = there.ended(store, now);
     let ghost = match ended {
-        // A part leaves no ghost, because its hidden key is never used again.
-        None => why == Why::Evict(EvictionQueue::Small) && !crate::layout::hidden_key::is_part(key),
+        // A piece or a part leaves no ghost, because its hidden key is never used again.
+        None => why == Why::Evict(EvictionQueue::Small) && !key.piece,
         Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
         Some(EndReason::Flushed) => false,
     };

@@ -25,6 +25,9 @@
 //! small queue is large, it gets only one more round for all its reads. If a new item's key has a ghost, the item
 //! begins as if it had been read.
 //!
+//! While memory is filled for the first time, the oldest segments enter the main queue, whether their items were read
+//! or not. Otherwise a loop over more keys than fit would never have a hit.
+//!
 //! Each namespace has its own queues. The store evicts from a namespace with a quota only when segments of that quota
 //! are short. The namespaces without a quota are evicted from as a group, the oldest segment first
 //! ([`crate::heap::namespaces`]). If segments are short in several namespaces, one segment of each is evicted in turn.
@@ -72,7 +75,7 @@ use queues::Queues;
 use resize::Shrinking;
 use scrub::Scrub;
 use search::Search;
-use shadow::Shadows;
+use shadow::{SMALL_IN_A_ROW_MAX, Shadows};
 use verify::Verification;
 
 /// The number of headers that one slice checks for segments that are expired, flushed or half dead.
@@ -155,6 +158,11 @@ pub struct Background {
     shadows: Shadows,
     /// The fixed share of the small queue, in percent of the segments. `None`: the shadows choose it.
     held_percent: Option<u8>,
+    /// For each namespace, true until it is first evicted from: see [`Background::fill_main`]. The default namespace
+    /// stands for all namespaces without a quota.
+    filling: [bool; Namespace::MAX],
+    /// For each namespace, the number of segments evicted from its small queue since one of its main queue was evicted.
+    small_in_a_row: [u8; Namespace::MAX],
 }
 
 impl Background {
@@ -186,6 +194,8 @@ impl Background {
             observer: None,
             shadows: Shadows::new(),
             held_percent: None,
+            filling: [true; Namespace::MAX],
+            small_in_a_row: [0; Namespace::MAX],
             store,
         }
     }
@@ -195,12 +205,12 @@ impl Background {
         self.held_percent = Some(percent);
     }
 
-    /// Estimates the number of items that the store will hold when its memory is full. Returns `None` while less than
+    /// Estimates the number of values that the store will hold when its memory is full. Returns `None` while less than
     /// an eighth of the segments are in use.
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
-        (used * 8 >= count).then(|| totals(store).items() * count / used)
+        (used * 8 >= count).then(|| totals(store).values() * count / used)
     }
 
     fn small_percent(&self) -> u8 {
@@ -327,8 +337,34 @@ impl Background {
         of(EvictionQueue::Small) + of(EvictionQueue::Main) > 0
     }
 
+    /// While memory is filled, moves the oldest segments of the small queue to the main queue, so that the small queue
+    /// has its share when eviction begins.
+    ///
+    /// Otherwise the main queue would be empty then. If all keys are requested in turn and do not all fit (a loop),
+    /// each item would be evicted before its next read, and no item would ever enter the main queue. Items in the main
+    /// queue stay until read items replace them, so a part of the loop is always hit.
+    fn fill_main(&mut self, store: &Store) {
+        for namespace in [Namespace::DEFAULT.0].into_iter().chain(store.spaces.with_quota()) {
+            let all = store.spaces.limit(namespace).unwrap_or(store.segments.count());
+            if free_of(store, namespace) * FILLING_FREE_PART > all {
+                self.filling[usize::from(namespace)] = true;
+            }
+            if !self.filling[usize::from(namespace)] {
+                continue;
+            }
+            let small_max = all * usize::from(self.small_percent()) / 100;
+            let pool = || of_pool(store, namespace);
+            while self.queues.count(pool(), EvictionQueue::Small) > small_max {
+                if !self.queues.move_to_main(store, pool()) {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Selects the next segment to drain, if any, and begins to drain it.
     fn choose(&mut self, store: &Store, now: UnixMillis) {
+        self.fill_main(store);
         let short = self.short(store);
         if let Some((id, why)) = self.scan_headers(store, now) {
             self.copied_in_a_row = if why == Why::Compact && short.is_some() { self.copied_in_a_row + 1 } else { 0 };
@@ -336,14 +372,21 @@ impl Background {
         } else if let Some(namespace) = short {
             self.copied_in_a_row = 0;
             self.evicted_last = namespace;
+            self.filling[usize::from(namespace)] = false;
             let pool = || of_pool(store, namespace);
             let (small, main) =
                 (self.queues.count(pool(), EvictionQueue::Small), self.queues.count(pool(), EvictionQueue::Main));
             let small_full = small * 100 > (small + main) * usize::from(self.small_percent());
-            let queue = if small_full || main == 0 { EvictionQueue::Small } else { EvictionQueue::Main };
-            let first = self.queues.pop(store, pool(), queue);
-            if let Some(id) = first.or_else(|| self.queues.pop(store, pool(), other(queue))) {
-                self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
+            let in_a_row = &mut self.small_in_a_row[usize::from(namespace)];
+            let queue = match main == 0 || small_full && *in_a_row < SMALL_IN_A_ROW_MAX {
+                true => EvictionQueue::Small,
+                false => EvictionQueue::Main,
+            };
+            *in_a_row = if queue == EvictionQueue::Small { in_a_row.saturating_add(1) } else { 0 };
+            let first = self.queues.pop(store, pool(), queue).map(|id| (id, queue));
+            let second = || self.queues.pop(store, pool(), other(queue)).map(|id| (id, other(queue)));
+            if let Some((id, queue)) = first.or_else(second) {
+                self.begin_drain(store, id, Why::Evict(queue));
             }
         }
     }
@@ -409,7 +452,7 @@ impl Background {
         let header = store.segments.header(id);
         header.go(SegmentState::Draining);
         store.background.drained[why.number()].fetch_add(1, Relaxed);
-        self.drain = Some(Drain::of(id, header, why, space_totals(store, header.namespace()).item_bytes_mean()));
+        self.drain = Some(Drain::of(id, header, why, space_totals(store, header.namespace()).value_bytes_mean()));
     }
 
     /// Advances the epoch and frees the segments that no thread can read any more.
@@ -459,6 +502,8 @@ impl Drop for Background {
 /// The maximum number of segments that are compacted in a row. Compaction frees only a part of each segment. If memory
 /// is still short after this many, one segment is evicted before compaction continues.
 const COPIED_IN_A_ROW_MAX: usize = 16;
+/// A namespace is being filled again if more than one in this many of its segments is free, for example after a flush.
+const FILLING_FREE_PART: usize = 2;
 /// The number of segments that are freed at a time while the index waits for free segments to grow.
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// The number of segments that are freed at a time for a resize to less memory.

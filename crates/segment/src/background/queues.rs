@@ -1,4 +1,8 @@
 //! The two eviction queues of each namespace, first in first out.
+//!
+//! A sealed segment enters the queue that its header names. While memory is filled for the first time, the oldest
+//! segments of the small queue move to the main queue ([`Queues::move_to_main`]). Their headers still name the small
+//! queue, because their items were not read.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Acquire;
@@ -22,11 +26,26 @@ pub(super) struct Queues {
     entries_max: usize,
     /// The number of segments in each queue, without stale entries.
     counts: [[usize; 2]; Namespace::MAX],
-    /// For each segment, its sequence while it is in a queue, or 0 if it is in none.
+    /// For each segment, its sequence and its queue while it is in a queue, or 0 if it is in none: see [`in_queue`].
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
     /// Sealed segments that still have in-place receives in progress.
     arriving: Vec<SegmentId>,
+}
+
+/// Returns the word that records that the segment with this sequence is in a queue.
+fn in_queue(sequence: u64, queue: EvictionQueue) -> u64 {
+    sequence << 1 | queue as u64
+}
+
+/// Both queues, in the order of their numbers.
+const QUEUES: [EvictionQueue; 2] = [EvictionQueue::Small, EvictionQueue::Main];
+
+/// Removes the entries at a queue's front whose segments have left the queue.
+fn drop_stale(entries: &mut VecDeque<(SegmentId, u64)>, queued: &[u64], queue: EvictionQueue) {
+    while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != in_queue(*sequence, queue)) {
+        entries.pop_front();
+    }
 }
 
 /// A queue's stale entries are removed when it has this many entries more than twice its number of segments.
@@ -74,16 +93,30 @@ impl Queues {
                 self.arriving.push(id);
                 continue;
             }
-            let (namespace, queue) = (usize::from(header.namespace()), header.queue() as usize);
-            self.queued[id.0 as usize] = header.sequence();
-            self.counts[namespace][queue] += 1;
-            let entries = &mut self.entries[namespace][queue];
-            if entries.len() >= self.entries_max.min(2 * self.counts[namespace][queue] + ENTRIES_SPARE) {
-                let queued = &self.queued;
-                entries.retain(|(id, sequence)| queued[id.0 as usize] == *sequence);
-            }
-            entries.push_back((id, header.sequence()));
+            self.push(header.namespace(), header.queue(), (id, header.sequence()));
         }
+    }
+
+    /// Adds a segment at the end of a queue.
+    fn push(&mut self, namespace: u8, queue: EvictionQueue, (id, sequence): (SegmentId, u64)) {
+        let (namespace, number) = (usize::from(namespace), queue as usize);
+        self.queued[id.0 as usize] = in_queue(sequence, queue);
+        self.counts[namespace][number] += 1;
+        let entries = &mut self.entries[namespace][number];
+        if entries.len() >= self.entries_max.min(2 * self.counts[namespace][number] + ENTRIES_SPARE) {
+            let queued = &self.queued;
+            entries.retain(|(id, sequence)| queued[id.0 as usize] == in_queue(*sequence, queue));
+        }
+        entries.push_back((id, sequence));
+    }
+
+    /// Moves the oldest segment of the small queue of the given namespaces to the main queue. Returns false if the
+    /// small queue is empty.
+    pub(super) fn move_to_main(&mut self, store: &Store, namespaces: impl IntoIterator<Item = u8>) -> bool {
+        let Some(id) = self.pop(store, namespaces, EvictionQueue::Small) else { return false };
+        let header = store.segments.header(id);
+        self.push(header.namespace(), EvictionQueue::Main, (id, header.sequence()));
+        true
     }
 
     /// Returns the number of segments in one queue of all given namespaces.
@@ -93,12 +126,12 @@ impl Queues {
 
     /// Removes a segment from its queue. Returns false if the segment is in no queue.
     pub(super) fn leave(&mut self, store: &Store, id: SegmentId) -> bool {
-        let header = store.segments.header(id);
-        let queued = self.queued[id.0 as usize] == header.sequence();
+        let (header, word) = (store.segments.header(id), self.queued[id.0 as usize]);
+        let queued = word != 0 && word >> 1 == header.sequence();
         if queued {
             debug_assert!(header.state() == SegmentState::Sealed);
             self.queued[id.0 as usize] = 0;
-            self.counts[usize::from(header.namespace())][header.queue() as usize] -= 1;
+            self.counts[usize::from(header.namespace())][(word & 1) as usize] -= 1;
         }
         queued
     }
@@ -107,10 +140,8 @@ impl Queues {
     pub(super) fn oldest(&mut self, store: &Store) -> Option<UnixMillis> {
         let queued = &self.queued;
         let mut oldest = None;
-        for entries in self.entries.iter_mut().flatten() {
-            while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
-                entries.pop_front();
-            }
+        for (queue, entries) in self.entries.iter_mut().flat_map(|queues| QUEUES.into_iter().zip(queues)) {
+            drop_stale(entries, queued, queue);
             let created = entries.front().map(|(id, _)| store.segments.header(*id).created());
             oldest = oldest.into_iter().chain(created).min();
         }
@@ -128,9 +159,7 @@ impl Queues {
         let mut oldest: Option<(u64, SegmentId, u8)> = None;
         for namespace in namespaces {
             let entries = &mut self.entries[usize::from(namespace)][queue as usize];
-            while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
-                entries.pop_front();
-            }
+            drop_stale(entries, queued, queue);
             // Sequences are assigned when segments are opened, which is close enough to the order of sealing.
             if let Some((id, sequence)) = entries.front()
                 && oldest.is_none_or(|(before, ..)| *sequence < before)

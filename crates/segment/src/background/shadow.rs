@@ -18,7 +18,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::heap::samples::{RequestKind, Samples, THIN_MIN};
+use crate::heap::samples::{RequestKind, Samples, THIN_MAX, THIN_START};
 use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
 /// The candidate shares of the small queue, in percent of the segments.
@@ -34,20 +34,24 @@ const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
 /// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
-const ROUND_PARTS: usize = 4;
+const ROUND_PARTS: usize = 2;
 /// Another share replaces the present share if its misses are below this percentage of the present share's misses.
-const BETTER_PERCENT: f64 = 99.0;
+const BETTER_PERCENT: f64 = 98.0;
 /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
 const DECAY: f64 = 0.93;
-/// The maximum number of counted reads of an item in a shadow. An index slot counts at most
-/// [`crate::layout::slot::FREQ_MAX`].
-const FREQ_MAX: u8 = 7;
+/// The maximum number of counted reads of an item in a shadow, as in an index slot.
+const FREQ_MAX: u8 = crate::layout::slot::FREQ_MAX as u8;
 
 /// Returns the number of reads that an item retains when it begins another round in the main queue. `freq` is its
 /// number of reads before, and is above 0.
 pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
     if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
 }
+
+/// The number of segments that are evicted from the small queue before one of the main queue is. Items of the main
+/// queue that no client reads therefore leave even if no item is promoted, and the small queue takes their memory. In a
+/// loop over up to nine times as many keys as fit, the items of the main queue are read again before they are examined.
+pub(super) const SMALL_IN_A_ROW_MAX: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShadowPlace {
@@ -73,6 +77,10 @@ struct Shadow {
     main: VecDeque<u64>,
     ghosts: VecDeque<u64>,
     misses: f64,
+    /// True until the first eviction: items beyond the small queue's share enter the main queue.
+    filling: bool,
+    /// The number of items evicted from the small queue since one of the main queue was.
+    small_in_a_row: u8,
 }
 
 impl Shadow {
@@ -86,6 +94,8 @@ impl Shadow {
             main: VecDeque::with_capacity(ITEMS_MAX + 1),
             ghosts: VecDeque::with_capacity(ITEMS_MAX / 2 + 1),
             misses: 0.0,
+            filling: true,
+            small_in_a_row: 0,
         }
     }
 
@@ -94,6 +104,7 @@ impl Shadow {
         self.small.clear();
         self.main.clear();
         self.ghosts.clear();
+        self.filling = true;
         self.resize(items_max);
     }
 
@@ -119,34 +130,58 @@ impl Shadow {
         // If the key had a ghost, its old entry in `ghosts` remains, and is skipped when it reaches the front.
         self.entries.insert(hash, ShadowEntry { place: ShadowPlace::Small, freq });
         self.small.push_back(hash);
+        if self.filling && self.small.len() > self.small_max {
+            self.move_to_main();
+        }
         while self.small.len() + self.main.len() > self.items_max {
             self.evict();
         }
     }
 
+    /// Moves the oldest item of the small queue to the main queue.
+    fn move_to_main(&mut self) {
+        let Some(hash) = self.small.pop_front() else { return };
+        if let Some(entry) = self.entries.get_mut(&hash) {
+            entry.place = ShadowPlace::Main;
+            self.main.push_back(hash);
+        }
+    }
+
     fn evict(&mut self) {
-        if self.small.len() > self.small_max || self.main.is_empty() {
-            let Some(hash) = self.small.pop_front() else { return };
-            let Some(entry) = self.entries.get_mut(&hash) else { return };
-            if u64::from(entry.freq) >= PROMOTE_FREQ {
-                *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0 };
-                self.main.push_back(hash);
-            } else {
-                *entry = ShadowEntry { place: ShadowPlace::Ghost, freq: 0 };
-                self.ghosts.push_back(hash);
-                while self.ghosts.len() > self.items_max / 2 {
-                    self.forget();
-                }
+        self.filling = false;
+        let small_full = self.small.len() > self.small_max;
+        if self.main.is_empty() || small_full && self.small_in_a_row < SMALL_IN_A_ROW_MAX {
+            self.small_in_a_row = self.small_in_a_row.saturating_add(1);
+            self.evict_small();
+        } else {
+            self.small_in_a_row = 0;
+            self.evict_main();
+        }
+    }
+
+    fn evict_small(&mut self) {
+        let Some(hash) = self.small.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&hash) else { return };
+        if u64::from(entry.freq) >= PROMOTE_FREQ {
+            *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0 };
+            self.main.push_back(hash);
+        } else {
+            *entry = ShadowEntry { place: ShadowPlace::Ghost, freq: 0 };
+            self.ghosts.push_back(hash);
+            while self.ghosts.len() > self.items_max / 2 {
+                self.forget();
             }
-        } else if let Some(hash) = self.main.pop_front()
-            && let Some(entry) = self.entries.get_mut(&hash)
-        {
-            if entry.freq > 0 {
-                entry.freq = freq_of_next_round(entry.freq.into(), self.percent) as u8;
-                self.main.push_back(hash);
-            } else {
-                self.entries.remove(&hash);
-            }
+        }
+    }
+
+    fn evict_main(&mut self) {
+        let Some(hash) = self.main.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&hash) else { return };
+        if entry.freq > 0 {
+            entry.freq = freq_of_next_round(entry.freq.into(), self.percent) as u8;
+            self.main.push_back(hash);
+        } else {
+            self.entries.remove(&hash);
         }
     }
 
@@ -163,7 +198,10 @@ impl Shadow {
 #[derive(Debug)]
 pub(crate) struct Shadows {
     shadows: [Shadow; SHARES.len()],
+    /// The sampling factor, as a power of two.
     thin: u32,
+    /// The minimum sampling factor. It rises when requests were dropped because the background read them too late.
+    thin_min: u32,
     items: usize,
     reads: usize,
     chosen: usize,
@@ -171,7 +209,7 @@ pub(crate) struct Shadows {
 
 impl Shadows {
     pub(super) fn new() -> Self {
-        Self { shadows: SHARES.map(Shadow::new), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
+        Self { shadows: SHARES.map(Shadow::new), thin: THIN_START, thin_min: 0, items: 0, reads: 0, chosen: START }
     }
 
     /// Returns the chosen share of the small queue, in percent.
@@ -182,15 +220,22 @@ impl Shadows {
     /// Runs the shadows over the requests that were sampled since the last call. `items` is the number of items that
     /// the store holds when its memory is full, or `None` as long as that is unknown.
     pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>) {
-        let Some(items) = items else { return samples.take(|_, _| {}) };
+        let Some(items) = items else {
+            samples.take(|_, _| {});
+            return;
+        };
         self.fit(samples, items as usize);
         if self.items < ITEMS_MIN {
-            return samples.take(|_, _| {});
+            samples.take(|_, _| {});
+            return;
         }
-        samples.take(|hash, asked| {
+        let is_whole = samples.take(|hash, asked| {
             self.reads += usize::from(asked == RequestKind::Read);
             self.shadows.iter_mut().for_each(|shadow| shadow.ask(hash, asked));
         });
+        if !is_whole {
+            self.thin_min = (self.thin + 1).min(THIN_START);
+        }
         if self.reads >= self.items / ROUND_PARTS {
             self.end_round();
         }
@@ -198,11 +243,11 @@ impl Shadows {
 
     /// Adjusts the sampling factor and the shadows' size to the store's number of items.
     fn fit(&mut self, samples: &Samples, items: usize) {
-        let mut thin = self.thin;
-        while items >> thin > ITEMS_MAX {
+        let mut thin = self.thin.max(self.thin_min);
+        while thin < THIN_MAX && items >> thin > ITEMS_MAX {
             thin += 1;
         }
-        while thin > THIN_MIN && items >> thin < ITEMS_MAX / 4 {
+        while thin > self.thin_min && items >> (thin - 1) <= ITEMS_MAX * 3 / 4 {
             thin -= 1;
         }
         let part = items >> thin;
@@ -271,7 +316,7 @@ mod tests {
             let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
             std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1
         };
-        assert_eq!(SHARES.map(rounds), [7, 7, 7, 7, 1, 1]);
+        assert_eq!(SHARES.map(rounds), [3, 3, 3, 3, 1, 1]);
     }
 
     #[test]

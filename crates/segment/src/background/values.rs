@@ -7,7 +7,7 @@ use super::drain::note_evicted;
 use crate::core::lookup::FoundItem;
 use crate::core::store::Store;
 use crate::items::unpublished::{kill, unname};
-use crate::layout::hidden_key::{ANCHOR, part_of};
+use crate::layout::hidden_key::{ANCHOR, hidden_numbers};
 use crate::layout::key::Key;
 use crate::layout::parts_head::PartsHead;
 use crate::layout::slot::Slot;
@@ -18,11 +18,11 @@ use crate::values::parts::{each_part, is_head, owner_of};
 const A_SLICE: usize = 256;
 
 impl Background {
-    /// Removes the head of a value before a part of the value is evicted, so that the whole value is evicted. `key` is
-    /// the part's key. Returns `None` if the part must not be evicted yet: the head's lock could not be taken, the head
-    /// is being renamed, or a deferred free still needs the value's pages.
+    /// Removes the head of a value before a piece or a part of the value is evicted, so that the whole value is
+    /// evicted. `key` is the hidden key. Returns `None` if the piece or part must not be evicted yet: the head's lock
+    /// could not be taken, the head is being renamed, or a deferred free still needs the value's pages.
     pub(super) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
-        let Some((part, object)) = part_of(key) else { return Some(()) };
+        let Some((object, part)) = hidden_numbers(key) else { return Some(()) };
         let namespace = key.namespace;
         let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
         let locked = store.index.lock(owner)?;
@@ -33,9 +33,11 @@ impl Background {
         };
         let (address, layout) = found.what;
         let seen = FoundItem { word: found.word, slot: found.slot, address, layout };
-        let head = PartsHead::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // If the head does not name this part, the part alone is evicted.
-        if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
+        if let Some(part) = part.filter(|part| *part != ANCHOR)
+            && let Some(head) = PartsHead::of(layout.value(&store.segments.heap, address))
+            && each_part(store, namespace, head, &mut |there| there != part)
+        {
             return Some(());
         }
         let bytes = layout.key(&store.segments.heap, address);

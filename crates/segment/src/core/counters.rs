@@ -242,9 +242,10 @@ impl SpaceTotals {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
 
-    /// Returns the mean size of an item in bytes, header and padding included, or 0 if there are no items.
-    pub(crate) fn item_bytes_mean(&self) -> usize {
-        self.item_bytes().checked_div(self.items()).unwrap_or(0) as usize
+    /// Returns the mean size of a value in bytes, with all its pieces or parts, headers and padding, or 0 if there are
+    /// no items.
+    pub(crate) fn value_bytes_mean(&self) -> usize {
+        self.item_bytes().checked_div(self.items().saturating_sub(self.hidden())).unwrap_or(0) as usize
     }
 }
 
@@ -252,6 +253,11 @@ impl Totals {
     /// Returns the number of current items.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
+    }
+
+    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once.
+    pub(crate) fn values(&self) -> u64 {
+        self.items().saturating_sub(self.hidden_added.saturating_sub(self.hidden_removed))
     }
 
     /// Returns the bytes of all current items.

@@ -201,12 +201,17 @@ impl FoundItem<'_> {
 
     /// Returns the object number if the item is the head of a large value or of a value in parts.
     pub(crate) fn object_at(&self, store: &Store) -> Option<u64> {
-        let value = || self.layout.value(&store.segments.heap, self.address);
-        match self.layout.kind() {
-            ItemKind::Head => Some(large_ref(value()).object),
-            ItemKind::Typed => PartsHead::of(value()).map(|head| head.object),
-            ItemKind::Plain | ItemKind::Piece => None,
-        }
+        object_in(store, self.address, &self.layout)
+    }
+}
+
+/// Returns the object number if the item at an address is the head of a large value or of a value in parts.
+pub(crate) fn object_in(store: &Store, address: usize, layout: &Layout) -> Option<u64> {
+    let value = || layout.value(&store.segments.heap, address);
+    match layout.kind() {
+        ItemKind::Head => Some(large_ref(value()).object),
+        ItemKind::Typed => PartsHead::of(value()).map(|head| head.object),
+        ItemKind::Plain | ItemKind::Piece => None,
     }
 }
 

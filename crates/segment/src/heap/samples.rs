@@ -22,11 +22,11 @@ const RING_WORDS: usize = 512;
 /// The position of the lowest hash bit by which keys are chosen. From there on, the bits do not determine a key's place
 /// in the index.
 const CHOICE_SHIFT: u32 = 24;
-/// The minimum sampling factor, as a power of two: at most 1 key in 16 is sampled, so that sampling costs nearly
-/// nothing.
-pub(crate) const THIN_MIN: u32 = 4;
+/// The sampling factor of a new store, as a power of two: 1 key in 16 is sampled, so that sampling costs nearly
+/// nothing. Only a full store with a few thousand items samples more of them, because fewer would not be significant.
+pub(crate) const THIN_START: u32 = 4;
 /// The maximum sampling factor, as a power of two. No store holds enough items to need more.
-const THIN_MAX: u32 = 30;
+pub(crate) const THIN_MAX: u32 = 30;
 
 /// The kind of a sampled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +63,13 @@ impl Samples {
             taken: AtomicU64::new(0),
         };
         let samples = Self { mask: AtomicU64::new(0), rings: (0..handles_max).map(|_| ring()).collect() };
-        samples.thin(THIN_MIN);
+        samples.thin(THIN_START);
         samples
     }
 
     /// Samples one key in 2^`thin` from now on.
     pub(crate) fn thin(&self, thin: u32) {
-        let thin = thin.clamp(THIN_MIN, THIN_MAX);
+        let thin = thin.min(THIN_MAX);
         self.mask.store(((1 << thin) - 1) << CHOICE_SHIFT, Relaxed);
     }
 
@@ -81,10 +81,13 @@ impl Samples {
         }
     }
 
-    /// Calls `each` for every request that was recorded since the last call.
-    pub(crate) fn take(&self, mut each: impl FnMut(u64, RequestKind)) {
+    /// Calls `each` for every request that was recorded since the last call. Returns false if a ring was full, so that
+    /// requests may have been dropped.
+    pub(crate) fn take(&self, mut each: impl FnMut(u64, RequestKind)) -> bool {
+        let mut is_whole = true;
         for ring in &self.rings {
             let (written, mut taken) = (ring.written.load(Acquire), ring.taken.load(Relaxed));
+            is_whole &= written - taken < RING_WORDS as u64;
             while taken != written {
                 let word = ring.words[taken as usize % RING_WORDS].load(Relaxed);
                 each(word & !1, if word & 1 == 0 { RequestKind::Read } else { RequestKind::Store });
@@ -92,6 +95,7 @@ impl Samples {
             }
             ring.taken.store(taken, Release);
         }
+        is_whole
     }
 
     /// Returns the memory of the rings, in bytes.
@@ -124,11 +128,12 @@ mod tests {
             samples.note(0, Hash(n << 40 | 1 << CHOICE_SHIFT), RequestKind::Read);
         }
         let mut report = Vec::new();
-        samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read)));
+        let is_whole = samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read)));
+        assert!(!is_whole, "requests were dropped");
         assert_eq!(report, (1..=RING_WORDS as u64).map(|n| (n, n % 2 == 0)).collect::<Vec<_>>());
         samples.note(1, chosen(7), RequestKind::Read);
         report.clear();
-        samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read)));
+        assert!(samples.take(|hash, asked| report.push((hash >> 40, asked == RequestKind::Read))));
         assert_eq!(report, [(7, true)]);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
 }
 
 /// Returns the number of the part that a hidden key names, and the number of its object.
-pub(crate) fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
+fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
     (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
 }
 
@@ -31,11 +31,6 @@ pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
         Some((part, object)) => Some((object, Some(part))),
         None => (key.piece && key.bytes.len() == PIECE_NAME_BYTES).then(|| (word(key.bytes), None)),
     }
-}
-
-/// Returns true if the key is that of a part.
-pub(crate) fn is_part(key: &Key<'_>) -> bool {
-    part_of(key).is_some()
 }
 
 /// Returns the hidden key of a piece: `object id 8 | number 4`.

@@ -54,7 +54,9 @@ impl DeferredFree {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
             match &mut self.left {
-                Remaining::Pieces { next, end } if next == end => return true,
+                Remaining::Pieces { next, end } if next == end => {
+                    return remove_part(store, counters, namespace, object, ANCHOR).is_some();
+                }
                 Remaining::Pieces { next, .. } => {
                     if remove_piece(store, counters, namespace, object, *next).is_none() {
                         return false;

@@ -5,10 +5,14 @@
 //!            hidden key (object id, 0)  ->  piece 0     every piece except the last has `piece_bytes`
 //!            hidden key (object id, 1)  ->  piece 1
 //!            ...
+//!            hidden key (0, object id)  ->  the anchor: the hash of the key, as a number
 //! ```
 //!
 //! - Pieces are ordinary items, with the head's expiry; the head is written last, so all pieces of a
-//!   published head were written. If a piece is evicted, the value is lost: the next reader deletes the head.
+//!   published head were written.
+//! - A value is evicted as a whole: the anchor leads from a piece to the head, whose reads count as reads of the piece
+//!   ([`crate::values::parts::judged`]). If a piece is evicted, the head and all other pieces are removed. If a
+//!   piece is lost in another way, the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be mistaken for a piece of another value.
 //! - An operation that writes a whole large value in one guard (a put, a join) first checks for enough free memory. If
 //!   it is short, the operation requests an eviction ([`request_eviction`]) and parks. Writing pieces and removing them
@@ -152,6 +156,9 @@ impl LargeValues<'_, '_> {
         put: &Put<'_>,
     ) -> Result<PutOutcome, (LargeWriter, OpError)> {
         let large = writer.whole();
+        if let Err(error) = self.guard.parts_mut().set_owner(key, large.object) {
+            return Err((writer, error));
+        }
         let outcome = match self.guard.items_mut().put_head(key, put, large) {
             Ok(outcome) => outcome,
             Err(error) => return Err((writer, error)),
@@ -218,7 +225,8 @@ impl LargeValues<'_, '_> {
         let stored = match fed {
             Ok(Fed::All) => {
                 let plan = Plan { kind: ItemKind::Head, content: Content::Bytes(&head, &[]), ..*plan };
-                self.guard.commits().commit(key, &plan, expect)
+                let owned = self.guard.parts_mut().set_owner(key, writer.object);
+                owned.and_then(|()| self.guard.commits().commit(key, &plan, expect))
             }
             Ok(Fed::ItemBroken(large)) => delete_broken(self.guard, key, large).map(|()| None),
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),

@@ -17,7 +17,7 @@
 //! - Part numbers are never reused, so a part cannot be mistaken for another. Parts belong to an object, not to a key.
 //!   So a rename changes only the head and the anchor ([`crate::Renames::share`]).
 //! - A part lives as long as its head. When a part's segment is evicted, reads of the head count as reads of the part
-//!   ([`freq_with_head`]); the anchor leads to the head. If a part is evicted, the head and all other parts are
+//!   ([`judged`]); the anchor leads to the head. If a part is evicted, the head and all other parts are
 //!   removed. Parts have no expiry of their own.
 //! - If a reader does not find a part, a change has replaced the value meanwhile, or the part was displaced from the
 //!   index. The reader calls [`PartWrites::end_broken`] and then reads the value again.
@@ -27,13 +27,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::core::counters::Counters;
 use crate::core::facets::{PartReads, PartWrites, Sizes};
 use crate::core::handle::Guard;
-use crate::core::lookup::{FoundItem, find, item_of_hash};
+use crate::core::lookup::{FoundItem, find, item_of_hash, object_in};
 use crate::core::op::{Item, OpError};
-use crate::core::store::Store;
+use crate::core::store::{Store, large_ref};
 use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::replace::Parts;
-use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, name, part_of};
+use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, hidden_numbers, name};
 use crate::layout::item::{ItemKind, Layout, NUM};
 use crate::layout::key::Key;
 use crate::layout::parts_head::{PartsHead, entries, entry_at};
@@ -114,18 +114,38 @@ pub(crate) fn owner_of(store: &Store, namespace: u8, object: u64) -> Option<Hash
 /// hash.
 pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
     let (address, layout) = item_of_hash(store, slot, namespace, false, owner)?;
-    let is_head = layout.is(ItemKind::Typed)
-        && PartsHead::of(layout.value(&store.segments.heap, address)).is_some_and(|head| head.object == object);
-    is_head.then_some((address, layout))
+    (object_in(store, address, &layout) == Some(object)).then_some((address, layout))
 }
 
-/// Returns the number of reads of a part by which eviction judges it: the greater of its head's and its own. Returns 0
-/// if the head no longer exists.
-pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &FoundItem<'_>) -> u64 {
-    let owner = part_of(key).and_then(|(_, object)| Some((object, owner_of(store, key.namespace, object)?)));
-    let Some((object, owner)) = owner else { return seen.slot.freq() };
-    let head = store.index.find(owner, |slot| is_head(store, slot, key.namespace, object, owner));
-    head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
+/// The figures by which eviction judges an item.
+pub(crate) struct Judged {
+    /// The number of reads. For a piece or a part it is the greater of its head's and its own, or 0 if the head no
+    /// longer exists.
+    pub(crate) freq: u64,
+    /// The size of the item in bytes, or the length of the whole value for the head and the pieces of a large value.
+    pub(crate) bytes: usize,
+}
+
+/// Returns the figures by which eviction judges an item.
+pub(crate) fn judged(store: &Store, key: &Key<'_>, seen: &FoundItem<'_>) -> Judged {
+    let owner = hidden_numbers(key).and_then(|(object, _)| Some((object, owner_of(store, key.namespace, object)?)));
+    let (own, bytes) = (seen.slot.freq(), value_bytes(store, seen.address, &seen.layout));
+    let Some((object, owner)) = owner else { return Judged { freq: own, bytes } };
+    match store.index.find(owner, |slot| is_head(store, slot, key.namespace, object, owner)) {
+        Some(head) => {
+            let (address, layout) = head.what;
+            Judged { freq: head.slot.freq().max(own), bytes: value_bytes(store, address, &layout).max(bytes) }
+        }
+        None => Judged { freq: 0, bytes },
+    }
+}
+
+/// Returns the length of the value whose head is the item at an address, or else the item's size, in bytes.
+fn value_bytes(store: &Store, address: usize, layout: &Layout) -> usize {
+    match layout.kind() {
+        ItemKind::Head => large_ref(layout.value(&store.segments.heap, address)).bytes as usize,
+        ItemKind::Plain | ItemKind::Piece | ItemKind::Typed => layout.size,
+    }
 }
 
 impl<'g> PartReads<'g, '_> {

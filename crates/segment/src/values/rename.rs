@@ -163,9 +163,7 @@ fn try_adopt(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Opti
     if guard.commits().commit(to, &plan, Some(expect))?.is_none() {
         return Ok(None);
     }
-    if plan.kind == ItemKind::Typed {
-        guard.parts_mut().set_owner(to, object)?;
-    }
+    guard.parts_mut().set_owner(to, object)?;
     Ok(Some(true))
 }
 

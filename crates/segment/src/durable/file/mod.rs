@@ -150,6 +150,10 @@ pub(crate) fn lay(
         (There::Nothing, Some(plan)) => Geometry::with_index(&sized, plan.groups(), plan.room_bytes())?,
         (_, None) => Geometry::of(&sized)?,
     };
+    let geometry = match &there {
+        There::Store(block) => geometry.with_pieces(block.piece_bytes),
+        There::Nothing => geometry,
+    };
     let held = match there {
         There::Store(block) => take(config, &geometry, store_file, block),
         There::Nothing => make(config, &geometry, store_file, tier.map_or(0, |plan| plan.bytes), now),
@@ -365,6 +369,7 @@ fn make(
         checkpoints: u64::from(power.checkpoints),
         boot_high,
         boot_low,
+        piece_bytes: geometry.piece_bytes as u64,
         ..Superblock::default()
     };
     superblocks.write(&block);

@@ -1,7 +1,7 @@
 //! The offsets of the parts of a store's file: see the diagram in [`super`].
 
 use super::notes;
-use super::superblock::VERSION;
+use super::superblock::VERSION_MIN;
 use crate::durable::checkpoint::record::Records;
 use crate::heap::config::Geometry;
 use crate::index::{GROUP_BYTES, STRIPES, Stripe};
@@ -79,10 +79,10 @@ impl Places {
 }
 
 /// Returns a hash of this build's file layout. It covers every size and offset that does not follow from the sizes in
-/// the superblock.
+/// the superblock. These are the same in all versions that this build reads.
 pub(super) fn layout_hash() -> u64 {
     let sizes = [
-        VERSION,
+        VERSION_MIN,
         PAGE,
         ALIGN,
         ALIGNED_FROM,

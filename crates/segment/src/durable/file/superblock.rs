@@ -15,7 +15,9 @@ use crate::layout::raw::{Array, Word64};
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
 /// The version of the file format. Each change that an older build cannot read raises it.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
+/// The oldest version that this build reads. A file of an older version gets this build's version when it is opened.
+pub(crate) const VERSION_MIN: u64 = 3;
 /// The number of words of a copy, including the checksum.
 const WORDS: usize = 64;
 /// The number of words before the fields.
@@ -96,6 +98,8 @@ superblock! {
     boot_low,
     /// 1: every process so far has marked an item as dead before it cleared the item's slot.
     marked,
+    /// Length of every piece of a large value except the last, in bytes; 0: the length of version 3.
+    piece_bytes,
 }
 
 const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);
@@ -152,7 +156,7 @@ impl Superblocks {
                 false => SuperblockState::Foreign,
             };
         };
-        if words[1] != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&words[1]) {
             return SuperblockState::OtherVersion(words[1]);
         }
         if words[2] != self.layout_hash {

@@ -197,6 +197,7 @@ impl<'l> ItemsMut<'_, 'l> {
             Replacement::Large { value, client_flags, expire } => {
                 let head = large_value(value.whole());
                 let plan = Plan { client_flags, expire, ..Plan::bare(ItemKind::Head, Content::Bytes(&head, &[])) };
+                self.guard.parts_mut().set_owner(key, value.whole().object)?;
                 self.guard.commits().commit(key, &plan, Some(Expect::there(snap)))?.is_some()
             }
             Replacement::Typed { kind, bytes, parts, expire } => {
