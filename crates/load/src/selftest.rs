@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_host_is_tried_in_all_parts() {
         let trial = Trial { part_ns: 300_000_000, connections: 4, timing_rate_per_s: 500.0, ..Trial::default() };
-        // Where other processes leave the threads little CPU time, a part has fewer requests than the clock can resolve.
+        // Where other processes leave the threads little CPU time, a part has too few requests for the clock.
         let tries = (0..5).map(|_| try_host(&trial).unwrap());
         let outcome = tries.into_iter().find(|outcome| outcome.deep.cpu_ns > 0.0).expect("five tries");
         assert!(outcome.deep.rate_per_s > 0.0 && outcome.shallow.rate_per_s > 0.0);
