@@ -50,8 +50,9 @@ pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
 
 /// The number of segments that are evicted from the small queue before one of the main queue is. Items of the main
 /// queue that no client reads therefore leave even if no item is promoted, and the small queue takes their memory. In a
-/// loop over up to nine times as many keys as fit, the items of the main queue are read again before they are examined.
-pub(super) const SMALL_IN_A_ROW_MAX: u8 = 8;
+/// loop over up to thirty times as many keys as fit, the items of the main queue are read again before they are
+/// examined.
+pub(super) const SMALL_IN_A_ROW_MAX: u8 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShadowPlace {
