@@ -354,10 +354,9 @@ impl Background {
             }
             let small_max = all * usize::from(self.small_percent()) / 100;
             let pool = || of_pool(store, namespace);
-            while self.queues.count(pool(), EvictionQueue::Small) > small_max {
-                if !self.queues.move_to_main(store, pool()) {
-                    break;
-                }
+            let over = self.queues.count(pool(), EvictionQueue::Small).saturating_sub(small_max);
+            for _ in 0..over.min(FILLED_A_SLICE) {
+                self.queues.move_to_main(store, pool());
             }
         }
     }
@@ -502,6 +501,9 @@ impl Drop for Background {
 /// The maximum number of segments that are compacted in a row. Compaction frees only a part of each segment. If memory
 /// is still short after this many, one segment is evicted before compaction continues.
 const COPIED_IN_A_ROW_MAX: usize = 16;
+/// The maximum number of segments that one slice moves to the main queue, about 50 us of work. A store that was opened
+/// from a file may have a million segments in the small queue.
+const FILLED_A_SLICE: usize = 256;
 /// A namespace is being filled again if more than one in this many of its segments is free, for example after a flush.
 const FILLING_FREE_PART: usize = 2;
 /// The number of segments that are freed at a time while the index waits for free segments to grow.

@@ -112,11 +112,10 @@ impl Queues {
 
     /// Moves the oldest segment of the small queue of the given namespaces to the main queue. Returns false if the
     /// small queue is empty.
-    pub(super) fn move_to_main(&mut self, store: &Store, namespaces: impl IntoIterator<Item = u8>) -> bool {
-        let Some(id) = self.pop(store, namespaces, EvictionQueue::Small) else { return false };
+    pub(super) fn move_to_main(&mut self, store: &Store, namespaces: impl IntoIterator<Item = u8>) {
+        let Some(id) = self.pop(store, namespaces, EvictionQueue::Small) else { return };
         let header = store.segments.header(id);
         self.push(header.namespace(), EvictionQueue::Main, (id, header.sequence()));
-        true
     }
 
     /// Returns the number of segments in one queue of all given namespaces.
