@@ -53,7 +53,7 @@ impl ConnectionEntry {
     }
 }
 
-/// What a connection waits for.
+/// The event for which a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
     /// A request.
@@ -75,7 +75,7 @@ pub struct Connection {
     pub received_secs: u64,
     /// The number of the connection's file descriptor.
     pub descriptor: u32,
-    /// What the connection waits for.
+    /// The event for which the connection waits.
     pub state: ConnectionState,
 }
 

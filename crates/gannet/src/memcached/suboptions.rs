@@ -248,7 +248,7 @@ pub fn read(text: &str) -> Vec<Result<(&'static Suboption, Option<&str>), String
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn notes_of(text: &str) -> Vec<String> {
         read(text)
             .into_iter()
             .map(|one| match one {
@@ -260,19 +260,19 @@ mod tests {
 
     #[test]
     fn suboptions_are_parsed_and_range_checked() {
-        assert_eq!(told("modern,hashpower=20,,hash_algorithm=xxh3"), ["modern", "hashpower", "hash_algorithm"]);
-        assert_eq!(told("hashpower=11"), ["-o hashpower is 11; write a value from 12 to 32"]);
-        assert_eq!(told("hashpower"), ["-o hashpower needs a value; write hashpower=VALUE"]);
-        assert_eq!(told("slab_automove_ratio=2").len(), 1);
-        assert!(told("slab_automove_ratio=2")[0].contains("at most 1"));
-        assert!(told("hot_max_factor=-1")[0].contains("above 0"));
-        assert!(told("hash_algorithm=md5")[0].contains("jenkins, murmur3, xxh3"));
+        assert_eq!(notes_of("modern,hashpower=20,,hash_algorithm=xxh3"), ["modern", "hashpower", "hash_algorithm"]);
+        assert_eq!(notes_of("hashpower=11"), ["-o hashpower is 11; write a value from 12 to 32"]);
+        assert_eq!(notes_of("hashpower"), ["-o hashpower needs a value; write hashpower=VALUE"]);
+        assert_eq!(notes_of("slab_automove_ratio=2").len(), 1);
+        assert!(notes_of("slab_automove_ratio=2")[0].contains("at most 1"));
+        assert!(notes_of("hot_max_factor=-1")[0].contains("above 0"));
+        assert!(notes_of("hash_algorithm=md5")[0].contains("jenkins, murmur3, xxh3"));
     }
 
     #[test]
     fn unknown_suboption_suggests_the_nearest() {
-        assert_eq!(told("idle_timout=3"), ["unknown option idle_timout of -o; did you mean idle_timeout?"]);
-        assert_eq!(told("bogus"), ["unknown option bogus of -o; -h lists them"]);
+        assert_eq!(notes_of("idle_timout=3"), ["unknown option idle_timout of -o; did you mean idle_timeout?"]);
+        assert_eq!(notes_of("bogus"), ["unknown option bogus of -o; -h lists them"]);
     }
 
     #[test]
@@ -283,8 +283,8 @@ mod tests {
             let fault = ext_path(text).expect_err(text);
             assert!(fault.starts_with(&format!("-o ext_path={text}: ")) && fault.contains("; "), "{fault}");
         }
-        assert_eq!(told("ext_path,ext_item_size=x,ext_max_frag").len(), 3);
-        assert_eq!(told("ext_item_size=x"), ["-o ext_item_size is not a whole number; write one"]);
+        assert_eq!(notes_of("ext_path,ext_item_size=x,ext_max_frag").len(), 3);
+        assert_eq!(notes_of("ext_item_size=x"), ["-o ext_item_size is not a whole number; write one"]);
     }
 
     #[test]

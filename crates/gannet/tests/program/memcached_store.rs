@@ -135,8 +135,8 @@ fn files_of_memcached_are_emptied_and_those_of_other_programs_never() {
         let sign = if size.is_empty() { "" } else { "=" };
         let mut peer = gannet("left", &format!("-m 64 {flags}{sign}{path}{size}"));
         assert_eq!((peer.pid, peer.ended()), (None, Some(1)), "{path}");
-        let told = peer.stderr();
-        assert!(told.contains("remove") && !told.contains("--"), "{told}");
+        let errors = peer.stderr();
+        assert!(errors.contains("remove") && !errors.contains("--"), "{errors}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine".repeat(5000));
     }
 }

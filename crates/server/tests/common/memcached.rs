@@ -17,7 +17,7 @@ impl Memcached {
         Self::start_with(mib, &[])
     }
 
-    /// The same with more flags.
+    /// Starts such a server with additional flags.
     pub fn start_with(mib: u32, flags: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new("memcached")

@@ -82,6 +82,23 @@ fn lab() -> Lab {
 }
 
 impl Lab {
+    /// Sends a request `count` times in one pipeline. Returns the number of iterations until all are answered.
+    fn iterations_of(&mut self, request: &str, count: usize) -> usize {
+        let client = self.world.connect(Protocol::Resp);
+        self.world.iterations(3);
+        (0..count).for_each(|_| client.send(&line(request)));
+        client.send(&line("ECHO all-answered"));
+        let (mut end, mut iterations) = (Vec::new(), 0);
+        while !end.ends_with(b"all-answered\r\n") {
+            self.worker_iteration();
+            iterations += 1;
+            end.extend(client.take(usize::MAX));
+            end.drain(..end.len().saturating_sub(200));
+            assert!(iterations < 10_000 && !client.is_closed(), "no reply");
+        }
+        iterations
+    }
+
     /// Runs an iteration of the worker and a slice of background work. Returns the CPU time of the iteration, in ns.
     fn timed_iteration(&mut self) -> u64 {
         let before = cpu_ns();
@@ -164,40 +181,17 @@ impl Lab {
 /// The reply to an unknown command requires a comparison with all command names, so one visit handles only few of them.
 #[test]
 fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
-    let mut lab = lab();
-    let client = lab.world.connect(Protocol::Resp);
-    lab.world.iterations(3);
     let count = 600;
-    (0..count).for_each(|_| client.send(&line("NOSUCH a")));
-    client.send(&line("ECHO all-answered"));
-    let (mut got, mut iterations) = (Vec::new(), 0);
-    while !got.ends_with(b"all-answered\r\n") {
-        lab.worker_iteration();
-        iterations += 1;
-        got.extend(client.take(usize::MAX));
-        assert!(iterations < 10_000 && !client.is_closed(), "no reply");
-    }
+    let iterations = lab().iterations_of("NOSUCH a", count);
     assert!(iterations >= count / 4, "{count} unknown commands took {iterations} iterations");
 }
 
 /// A report on the whole server takes much longer than a read of a key.
 #[test]
 fn a_pipeline_of_reports_counts_as_more_than_its_requests() {
-    let mut lab = lab();
+    let (mut lab, count) = (lab(), 200);
     for report in ["INFO everything", "LATENCY HISTOGRAM", "SLOWLOG GET", "HOTKEYS", "MEMORY STATS"] {
-        let client = lab.world.connect(Protocol::Resp);
-        lab.world.iterations(3);
-        let count = 200;
-        (0..count).for_each(|_| client.send(&line(report)));
-        client.send(&line("ECHO all-answered"));
-        let (mut got, mut iterations) = (Vec::new(), 0);
-        while !got.ends_with(b"all-answered\r\n") {
-            lab.worker_iteration();
-            iterations += 1;
-            got.extend(client.take(usize::MAX));
-            got.drain(..got.len().saturating_sub(200));
-            assert!(iterations < 10_000 && !client.is_closed(), "no reply");
-        }
+        let iterations = lab.iterations_of(report, count);
         assert!(iterations >= count / 20, "{count} times {report} took {iterations} iterations");
     }
 }
