@@ -238,7 +238,7 @@ fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
         let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
         for (name, value) in [
             ("number", space.namespace.0.into()),
-            ("curr_items", store.items + store.flash_items),
+            ("curr_items", store.values + store.flash_items),
             ("bytes", store.item_bytes),
             ("heap_bytes", store.heap_bytes),
             ("heap_bytes_max", store.heap_bytes_max),
@@ -301,7 +301,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("hash_bytes", store.index_bytes);
     lines.number("hash_is_expanding", store.index_growing.into());
     lines.number("bytes", store.item_bytes);
-    lines.number("curr_items", store.items + store.flash_items);
+    lines.number("curr_items", store.values + store.flash_items);
     lines.number("total_items", commands.items_stored);
     lines.number("expired_unfetched", store.expired_unread);
     lines.number("evicted_unfetched", store.evicted_unread);
@@ -455,8 +455,8 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
         return;
     }
     for (name, value) in [
-        ("number", store.items),
-        ("number_cold", store.items),
+        ("number", store.values),
+        ("number_cold", store.values),
         ("age", store.oldest.map_or(0, |oldest| now.ms_since(oldest) / 1000)),
         ("mem_requested", store.item_bytes),
         ("evicted", store.evicted),
@@ -476,7 +476,8 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
     }
 }
 
-/// Writes all segments as one slab class. A page stands for a segment, and a chunk for an item of average size.
+/// Writes all segments as one slab class. A page stands for a segment, and a chunk for an item of average size. As in
+/// memcached, each piece of a large value takes a chunk.
 fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
     let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
     if store.items > 0 {

@@ -322,13 +322,13 @@ const SLOT_BYTES: u64 = 8;
 fn memory_stats(call: &mut Call<'_, '_>) -> Run {
     call.ops += REPORT_OPS;
     let (stats, shared) = (call.ctx.shared.store_stats(), &call.ctx.shared);
-    let items = stats.items.max(1);
+    let values = stats.values.max(1);
     let numbers = [
         ("total.allocated", stats.held_bytes),
         ("startup.allocated", 0),
         ("dataset.bytes", stats.item_bytes),
-        ("keys.count", stats.items),
-        ("keys.bytes-per-key", stats.item_bytes / items),
+        ("keys.count", stats.values),
+        ("keys.bytes-per-key", stats.item_bytes / values),
         ("clients.normal", shared.connections_open()),
         ("pubsub.bytes", shared.channels.bytes()),
         ("maxmemory", stats.memory_bytes),

@@ -109,7 +109,8 @@ pub(super) fn counts_may_be_off(store: &Store, header: &SegmentHeader) -> bool {
 pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     if counts_may_be_off(store, header) {
         let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
-        Background::counters(store).note_lost(header.namespace(), header.live_items().into(), bytes);
+        let (items, keys) = (u64::from(header.live_items()), u64::from(header.live_keys()));
+        Background::counters(store).note_lost(header.namespace(), items, items.saturating_sub(keys), bytes);
     }
 }
 

@@ -258,7 +258,7 @@ impl Scrub {
             header.correct(now.items.wrapping_sub(found.items), now.bytes.wrapping_sub(found.bytes));
             let more = |now: u32, found: u32| u64::from(now).wrapping_sub(found.into());
             let (items, bytes) = (more(now.items, found.items), more(now.bytes, found.bytes));
-            Background::counters(store).note_lost(header.namespace(), items, bytes);
+            Background::counters(store).note_lost(header.namespace(), items, 0, bytes);
             self.suspect = None;
         } else {
             self.suspect = Some((found, now, store.epochs.now() + 2));

@@ -16,8 +16,11 @@ use crate::layout::key::Namespace;
 /// A store's figures at one moment. Counts begin at the start of the process; sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
-    /// Items in memory, including pieces of large values. Expired and flushed items count until they are removed.
+    /// Items in memory, including the pieces and parts of values. Expired and flushed items count until they are
+    /// removed.
     pub items: u64,
+    /// Of those, the items that clients know: a value in pieces or in parts counts once.
+    pub values: u64,
     /// Items stored since the start.
     pub items_total: u64,
     /// Bytes of the items in memory, headers and padding included.
@@ -128,6 +131,8 @@ pub struct StoreStats {
 pub struct NamespaceStats {
     /// As [`StoreStats::items`].
     pub items: u64,
+    /// As [`StoreStats::values`].
+    pub values: u64,
     /// Items on flash that are known to belong to the namespace: see [`Store::keys`].
     pub flash_items: u64,
     /// As [`StoreStats::item_bytes`].
@@ -191,6 +196,7 @@ impl Store {
         let rebuild = rebuild_progress(self).unwrap_or_default();
         StoreStats {
             items: totals.items(),
+            values: totals.values(),
             items_total: totals.items_added,
             item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
             memory_bytes: self.memory.wanted_bytes(),
@@ -251,7 +257,7 @@ impl Store {
         let space = namespace.0;
         let unflushed = self.unflushed_keys(space);
         let totals = space_totals(self, space);
-        let in_memory = unflushed.unwrap_or_else(|| totals.items().saturating_sub(totals.hidden()));
+        let in_memory = unflushed.unwrap_or_else(|| totals.values());
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
@@ -290,6 +296,7 @@ impl Store {
         let shared = self.segments.count().saturating_sub(limits);
         NamespaceStats {
             items: totals.items(),
+            values: totals.values(),
             flash_items: self.flash_keys.items(namespace.0, totals.flash_counted()),
             item_bytes: totals.item_bytes(),
             heap_bytes: self.spaces.used(namespace.0) as u64 * segment_bytes,

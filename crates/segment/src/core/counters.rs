@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::layout::item::{EXPIRY, Layout};
+use crate::layout::item::{EXPIRY, ItemKind, Layout};
 use crate::layout::key::Namespace;
 
 /// A counter with a single writer. It is updated by a plain load and store, without a locked instruction.
@@ -88,13 +88,15 @@ impl Counters {
         }
     }
 
-    /// Records that `items` items and `bytes` bytes were counted as present but do not exist. Both numbers are modulo
-    /// 2^64, so they may correct a count upwards.
-    pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
+    /// Records that `items` items, of which `hidden` had hidden keys, and `bytes` bytes were counted as present but do
+    /// not exist. The numbers are modulo 2^64, so they may correct a count upwards.
+    pub(crate) fn note_lost(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
         self.items_removed.add(items);
+        self.hidden_removed.add(hidden);
         self.bytes_removed.add(bytes);
         if let Some(space) = self.space(namespace) {
             space.items_removed.add(items);
+            space.hidden_removed.add(hidden);
             space.bytes_removed.add(bytes);
         }
     }
@@ -143,8 +145,11 @@ impl Counters {
         }
     }
 
-    /// Records that an item was evicted.
+    /// Records that an item was evicted. The pieces and parts of a value count with their head.
     pub(crate) fn note_evicted(&self, namespace: u8, layout: &Layout, fetched: bool) {
+        if layout.is(ItemKind::Piece) {
+            return;
+        }
         self.evicted.add(1);
         self.evicted_unread.add(u64::from(!fetched));
         self.evicted_with_ttl.add(u64::from(layout.has(EXPIRY)));
@@ -232,9 +237,9 @@ impl SpaceTotals {
         self.items_added.saturating_sub(self.items_removed)
     }
 
-    /// Returns the number of current items that have hidden keys.
-    pub(crate) fn hidden(&self) -> u64 {
-        self.hidden_added.saturating_sub(self.hidden_removed)
+    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once.
+    pub(crate) fn values(&self) -> u64 {
+        self.items().saturating_sub(self.hidden_added.saturating_sub(self.hidden_removed))
     }
 
     /// Returns the bytes of all current items.
@@ -245,7 +250,7 @@ impl SpaceTotals {
     /// Returns the mean size of a value in bytes, with all its pieces or parts, headers and padding, or 0 if there are
     /// no items.
     pub(crate) fn value_bytes_mean(&self) -> usize {
-        self.item_bytes().checked_div(self.items().saturating_sub(self.hidden())).unwrap_or(0) as usize
+        self.item_bytes().checked_div(self.values()).unwrap_or(0) as usize
     }
 }
 

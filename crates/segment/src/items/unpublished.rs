@@ -353,6 +353,8 @@ pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Found
     let Some(seen) = seen else { return false };
     let ended = seen.ended(store, now);
     match ended {
+        // The pieces and parts of a value count with their head.
+        Some(_) if seen.layout.is(ItemKind::Piece) => {}
         Some(EndReason::Expired) => {
             let (fetched, _) = access(store, seen.slot, seen.address, seen.meta(store));
             counters.note_expired(store.segments.header_of(seen.address).namespace(), fetched);

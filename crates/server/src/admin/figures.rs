@@ -175,7 +175,7 @@ type OfSpace = (MetricKind, &'static str, &'static str, fn(&Figures) -> u64);
 
 /// The figures of each namespace.
 const OF_SPACES: [OfSpace; 15] = [
-    (MetricKind::Gauge, "gannet_namespace_items", "Items in the namespace, by namespace.", |s| s.store.items),
+    (MetricKind::Gauge, "gannet_namespace_items", "Items in the namespace, by namespace.", |s| s.store.values),
     (MetricKind::Gauge, "gannet_namespace_item_bytes", "Bytes of items with headers and padding, by namespace.", |s| {
         s.store.item_bytes
     }),
@@ -478,8 +478,8 @@ fn reopened(list: &mut MetricList, shared: &Shared) {
 }
 
 fn memory(list: &mut MetricList, stats: &StoreStats, huge_page_bytes: u64) {
-    let help = "Items in the store. Expired items count until they are removed; each piece of a large value counts.";
-    list.gauge("gannet_items", help, stats.items);
+    let help = "Items in the store; a large value counts once. Expired items count until they are removed.";
+    list.gauge("gannet_items", help, stats.values);
     list.gauge("gannet_item_bytes", "Bytes of the items, with headers and padding.", stats.item_bytes);
     let help = "Limit of segments and index together; after a decrease, they shrink to it.";
     list.gauge("gannet_memory_bytes", help, stats.memory_bytes);

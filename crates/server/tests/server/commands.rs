@@ -8,7 +8,7 @@ use std::io::Read;
 use std::time::Duration;
 
 /// Reads until the reply ends with `end`.
-fn read_until(client: &mut Client, end: &[u8]) -> Vec<u8> {
+pub(crate) fn read_until(client: &mut Client, end: &[u8]) -> Vec<u8> {
     let mut reply = Vec::new();
     let mut part = vec![0; 256 << 10];
     while !reply.ends_with(end) {
@@ -575,6 +575,36 @@ fn stats_conns_lists_connections_with_peers_until_they_close() {
     assert!(silent.clone().count() == 4 && silent.clone().all(|(_, secs)| secs.parse::<u64>().is_ok_and(|s| s < 60)));
     drop((second, third, watcher));
     wait_until("who closed is not told", || addresses(&mut first) == [of(&first)]);
+    running.stop();
+}
+
+#[test]
+fn large_value_counts_once_in_every_figure() {
+    let running = start(ServerConfig { memory_bytes: 32 << 20, ..config() });
+    let mut client = Client::connect(tcp(&running));
+    let value = pattern(900 << 10);
+    (0..20).for_each(|number| client.ask(&set(&format!("large-{number}"), &value), b"STORED\r\n"));
+    let (general, items) = (stat(&mut client, ""), stat(&mut client, " items"));
+    assert_eq!(
+        (&general["curr_items"][..], &general["total_items"][..], &items["items:1:number"][..]),
+        ("20", "20", "20")
+    );
+    let store = running.shared().store_stats();
+    assert!(store.values == 20 && store.items > 1000, "{store:?}");
+    assert_eq!(running.shared().store.namespace_stats(segment::Namespace::DEFAULT).values, 20);
+    (20..100).for_each(|number| client.ask(&set(&format!("large-{number}"), &value), b"STORED\r\n"));
+    let mut last = (0, 0);
+    wait_until("each value is stored or was evicted once", || {
+        let general = stat(&mut client, "");
+        let count = |name: &str| general[name].parse::<u64>().expect("a number");
+        last = (count("curr_items"), count("evictions"));
+        last.0 + last.1 == 100
+    });
+    assert!(last.1 > 60, "{last:?}");
+    client.ask(b"flush_all\r\n", b"OK\r\n");
+    wait_until("the flushed values are removed", || stat(&mut client, "")["curr_items"] == "0");
+    let flushed = running.shared().store_stats().flushed;
+    assert_eq!(flushed, last.0);
     running.stop();
 }
 

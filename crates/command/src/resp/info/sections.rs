@@ -252,7 +252,7 @@ pub(super) fn namespaces(text: &mut String, shared: &Shared, _: u64) -> std::fmt
              connections={},connections_refused={},ops_refused={}\r\n",
             space.namespace.0,
             space.name,
-            store.items,
+            store.values,
             store.item_bytes,
             store.heap_bytes,
             store.heap_bytes_max,

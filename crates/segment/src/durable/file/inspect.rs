@@ -39,7 +39,7 @@ pub struct FileStats {
     /// The number of segments by state, in the order of [`crate::SEGMENT_STATES`]. Segments that were never allocated
     /// count as free.
     pub segments: [u64; STATES.len()],
-    /// The number of items, as the headers of segments count them.
+    /// The number of items, as the headers of segments count them. A value in pieces or in parts counts once.
     pub items: u64,
     /// The total size of the items, in bytes.
     pub item_bytes: u64,
@@ -240,7 +240,7 @@ impl Inspected {
             }
             self.stats.segments[header.state() as usize] += 1;
             if holds_items(header.state()) {
-                let (items, written) = (u64::from(header.live_items()), u64::from(header.written.load(Acquire)));
+                let (items, written) = (u64::from(header.live_keys()), u64::from(header.written.load(Acquire)));
                 let used = if header.state() == SegmentState::Open { written } else { self.block.segment_bytes };
                 self.stats.items += items;
                 self.stats.items_by_namespace[usize::from(header.namespace())] += items;

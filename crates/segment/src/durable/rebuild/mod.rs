@@ -228,7 +228,7 @@ impl Hand {
             let header = store.segments.header(id);
             header.note_found(items, hidden, bytes);
             counters.note_found(header.namespace(), items.into(), hidden.into(), bytes.into());
-            rebuild.found.fetch_add(items.into(), Relaxed);
+            rebuild.found.fetch_add((items - hidden).into(), Relaxed);
         }
         self.next == self.batch.len()
     }

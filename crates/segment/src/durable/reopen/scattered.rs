@@ -75,7 +75,7 @@ fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
     let header = store.segments.header(id);
     report.segments_open += u64::from(header.was_written_to());
     if matches!(header.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining) {
-        report.items += u64::from(header.live_items());
+        report.items += u64::from(header.live_keys());
         header.reopen_unknown(store.segments.segment_bytes());
     }
     header.reopen();

@@ -78,10 +78,10 @@ pub(crate) fn recount(store: &Store, report: &mut Reopened) {
         if header.state() == SegmentState::Sealed {
             let items = u64::from(header.live_items());
             let bytes = store.segments.segment_bytes() as u64 - u64::from(header.dead_bytes());
-            let hidden = items.saturating_sub(header.live_keys().into());
-            counters.note_found(header.namespace(), items, hidden, bytes);
+            let keys = u64::from(header.live_keys());
+            counters.note_found(header.namespace(), items, items.saturating_sub(keys), bytes);
             store.spaces.takes(header.namespace());
-            report.items += items;
+            report.items += keys;
         }
     }
 }
