@@ -44,7 +44,8 @@ impl From<Dump> for Format {
 /// Lists the next items. The items of a step are written when the step is complete. The request line is consumed with
 /// the last item, so that the worker serves the session again until then.
 pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
-    let mut dumping = call.session.dump.take().unwrap_or_default();
+    let dumping = call.session.dump.take();
+    let mut dumping = dumping.unwrap_or_else(|| Dumping::from(call.guard.walks().first_cursor()));
     let step = dump_step(call, format, &mut dumping);
     if step.is_err() || !dumping.is_ended {
         call.session.dump = Some(dumping);

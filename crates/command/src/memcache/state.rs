@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 use protocol::memcache::meta::OPAQUE_BYTES_MAX;
 use segment::{Expire, Fetched, Item, Lease, Put, Stride};
 /// The progress of a dump, which lists all items.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Dumping {
     pub(super) listed: u64,
     pub(super) cursor: u64,
@@ -14,6 +14,13 @@ pub(super) struct Dumping {
     /// The lines that were not sent yet.
     pub(super) lines: Vec<u8>,
     pub(super) is_ended: bool,
+}
+
+impl Dumping {
+    /// Creates the progress of a dump that begins at `cursor`.
+    pub(super) fn from(cursor: u64) -> Box<Self> {
+        Box::new(Self { listed: 0, cursor, stride: Stride::default(), lines: Vec::new(), is_ended: false })
+    }
 }
 
 /// A storage command whose value is being received.

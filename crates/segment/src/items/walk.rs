@@ -156,8 +156,8 @@ impl Walks<'_, '_> {
         u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
     }
 
-    /// Returns the cursor with which a walk over one namespace should begin. In an index with few items, its walk takes
-    /// a sixteenth of the steps of a walk that begins at 0.
+    /// Returns the cursor with which a walk should begin. In an index with few items, its walk takes a sixteenth of the
+    /// steps of a walk that begins at 0.
     pub fn first_cursor(self) -> u64 {
         let store = self.guard.store;
         let is_sparse = || totals(store).items() / SPARSE_ITEMS < store.index.groups_used() as u64;

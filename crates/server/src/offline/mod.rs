@@ -158,7 +158,8 @@ impl Offline {
     pub fn each<E>(&mut self, each: &mut dyn FnMut(&ExportedItem<'_>) -> Result<(), E>) -> Result<ExportCounts, E> {
         let (mut counts, clock) = (ExportCounts::default(), self.shared.clock());
         let (mut value, failed) = (Vec::new(), self.flash_failed());
-        let (mut cursor, mut stride) = (Some(0), Stride::default());
+        let first = self.handle.guard(clock.unix()).walks().first_cursor();
+        let (mut cursor, mut stride) = (Some(first), Stride::default());
         while let Some(at) = cursor {
             let (guard, mut ended) = (self.handle.guard(clock.unix()), None);
             let stepped = guard.walks().walk_all(at, &mut stride, &mut |namespace, item, _| {

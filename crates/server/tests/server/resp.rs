@@ -1,6 +1,7 @@
 //! Tests of the Redis protocol over sockets: comparisons of replies with Debian's Redis over random streams of
 //! commands, and commands that affect only their own connection.
 
+use crate::commands::read_until;
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};
 use base::prng::Prng;
@@ -312,6 +313,18 @@ fn scan_of_few_keys_in_much_memory_takes_few_calls() {
         assert!(redis.text("RANDOMKEY").contains("user:"));
     }
     assert_eq!(redis.text("KEYS user:7"), "*1 $6 user:7");
+    let mut memcached = Client::connect(addr(&running, Protocol::Memcache));
+    let iterations = || running.shared().workers[0].counters.iterations.value();
+    let before = iterations();
+    for (dump, end) in [("metadump all", "END\r\n"), ("mgdump all", "EN\r\n")] {
+        memcached.send(format!("lru_crawler {dump}\r\n").as_bytes());
+        let listed = String::from_utf8(read_until(&mut memcached, end.as_bytes())).expect("text");
+        assert_eq!(listed.lines().count(), 81, "{dump}: {listed}");
+    }
+    assert_eq!(redis.text("REC.INDEX CREATE people age INT"), "+OK");
+    assert_eq!(redis.text("REC.TRUNCATE people"), ":40");
+    let iterations = iterations() - before;
+    assert!(iterations < 500, "{iterations} iterations, as if the index were full");
     running.stop();
 }
 

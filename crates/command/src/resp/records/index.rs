@@ -103,7 +103,8 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     // Between two visits of this command, another client may have dropped the index.
     if let Some(index) = index {
-        build(call, &index, walk.unwrap_or_default())?;
+        let walk = walk.unwrap_or_else(|| Walk::from(call.guard.walks().first_cursor()));
+        build(call, &index, walk)?;
         index.built();
     }
     call.out.push(reply::OK);
@@ -199,7 +200,8 @@ pub fn insert_persisted(shared: &Shared, handle: &mut ThreadHandle, clock: &Cloc
         }
         std::thread::sleep(FOUND_SLEEP);
     }
-    let (mut cursor, mut stride, mut left) = (Some(0), Stride::default(), Vec::new());
+    let first = handle.guard(clock.unix()).walks().first_cursor();
+    let (mut cursor, mut stride, mut left) = (Some(first), Stride::default(), Vec::new());
     while cursor.is_some() || !left.is_empty() {
         if shared.host.is_stopping() {
             return;

@@ -194,7 +194,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     if walk.is_none() && !shared.sets.truncate(set) {
         return Err(ErrorReply::OutOfMemory.into());
     }
-    let mut walk = walk.unwrap_or_default();
+    let mut walk = walk.unwrap_or_else(|| Walk::from(call.guard.walks().first_cursor()));
     loop {
         let (mut gone, mut on_flash) = (Vec::new(), Vec::new());
         let mut looked = 0;

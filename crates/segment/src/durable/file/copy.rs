@@ -61,7 +61,7 @@ pub fn copy_store(
     for number in 0..Namespace::MAX as u8 {
         let namespace = Namespace(number);
         to.persist_flush_at(namespace, from.persisted_flush_at(namespace));
-        let mut cursor = Some(0);
+        let mut cursor = Some(source.guard(now).walks().first_cursor());
         while let Some(at) = cursor {
             let guard = source.guard(now);
             let mut keys = Vec::new();
@@ -97,7 +97,7 @@ pub fn copy_flash(
 ) -> Result<Copied, HandleError> {
     let (mut target, mut copied) = (to.handle()?, Copied::default());
     to.persist_all();
-    let (mut cursor, mut stride) = (Some(0), Stride::default());
+    let (mut cursor, mut stride) = (Some(source.guard(now).walks().first_cursor()), Stride::default());
     while let Some(at) = cursor {
         let guard = source.guard(now);
         let stepped = guard.walks().walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
@@ -136,7 +136,7 @@ pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleEr
     let mut handle = store.handle()?;
     let mut longest = 0;
     for number in 0..Namespace::MAX as u8 {
-        let mut cursor = Some(0);
+        let mut cursor = Some(handle.guard(now).walks().first_cursor());
         while let Some(at) = cursor {
             let see = &mut |item: &Item<'_>| longest = longest.max(item.key.len() as u64 + item.value_len());
             cursor = handle.guard(now).walks().scan(Namespace(number), at, see);
