@@ -5,6 +5,7 @@
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
 //!        ├─> edges  allowed dependencies between crates     (Cargo.toml)
 //!        ├─> floors allowed uses between modules            (parsed with syn)
+//!        ├─> ports  fixed ports in tests                    (parsed with syn; Python, Go, JavaScript, Java)
 //!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
 //!        └─> house  the structure of each crate             (parsed with syn)
 //! ```
@@ -19,6 +20,7 @@ mod fault;
 mod floors;
 mod house;
 mod imports;
+mod ports;
 mod rust;
 mod sample;
 mod text;
@@ -40,6 +42,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Breach>, usize)> {
     rust::check(&tree, &mut faults);
     edges::check(&tree, &mut faults);
     floors::check(&tree, &mut faults);
+    ports::check(&tree, &mut faults);
     docs::check(&tree, &mut faults);
     house::check(&tree, &mut faults);
     commits::check(root, &mut faults)?;

@@ -87,7 +87,14 @@ impl Serving {
         });
         let mut serving = Self { child, log, lines: Vec::new() };
         serving.wait_for("gannet is ready");
+        serving.assert_free_ports();
         serving
+    }
+
+    /// Checks that no listener has a default port, on which two runs of the tests would meet.
+    fn assert_free_ports(&self) {
+        let has_default = |line: &&String| [":11211", ":6379", ":9555"].iter().any(|port| line.contains(port));
+        assert_eq!(self.lines.iter().find(has_default), None, "pass --memcached, --resp and --admin with port 0");
     }
 
     /// Waits for a log line that contains `text`. Returns the line.
