@@ -17,7 +17,7 @@ use server::shared::Shared;
 use server::start::{EndedThread, Running, Server, ServerConfig, StartError, bind_ahead, check_users};
 
 use crate::Failure;
-use crate::serve::failed;
+use crate::serve::{failed, stopping, taken_over};
 
 /// The request of `--upgrade` to take over from the running server.
 #[derive(Clone, Copy, Debug)]
@@ -138,14 +138,19 @@ pub fn serve(
             before.report_end();
         }
         let handover_state = match ended {
-            EndedThread::Stopped => return Ok(()),
+            EndedThread::Stopped => {
+                // A client may have stopped the server; a signal has been reported already.
+                stopping();
+                return Ok(());
+            }
             EndedThread::HandedOver(handover_state) => handover_state,
         };
         let count = handover_state.connections.len();
         let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_stop_requested();
         let given = giver.give(handover_state, admin.and_then(Admin::pause), &is_stopped);
         let ResumeState { handover_state, admin, names: kept, line } = *match given {
-            Ok(()) => {
+            Ok(new) => {
+                new.into_iter().for_each(taken_over);
                 tracing::info!("the new process serves, with {count} of this process's connections");
                 return Ok(());
             }

@@ -170,6 +170,14 @@ impl Pass {
         Ok(Self(fd))
     }
 
+    /// Returns the id of the process that connected.
+    ///
+    /// # Errors
+    /// If the kernel reports an error.
+    pub fn peer_pid(&self) -> Result<u32> {
+        Ok(sockopt::socket_peercred(&self.0)?.pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// Sends a message. Waits if the socket has no room, because the peer may be stopped and receive nothing.
     ///
     /// # Errors

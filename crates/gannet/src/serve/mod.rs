@@ -1,6 +1,7 @@
 //! `gannet serve`: reads the settings, runs the server, and handles signals until it ends.
 
 mod args;
+mod notify;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,7 @@ use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
 pub use args::command;
+pub(crate) use notify::{stopping, taken_over};
 
 use crate::Failure;
 use crate::doctor::plan::{for_this_process, pins};
@@ -181,6 +183,7 @@ fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
     let tell = |running: &Running, admin| {
         announce(&plan, running, admin);
         up(running);
+        notify::ready();
     };
     let ended = upgrade::serve(served, &plan.server, &settings, &shared, tell);
     handle.close();
@@ -363,6 +366,7 @@ impl Reloader {
             match signal {
                 Signal::Stop => {
                     tracing::info!("stopping: requests in flight are being finished");
+                    stopping();
                     self.shared().request_stop();
                 }
                 Signal::Reload => self.reload(),

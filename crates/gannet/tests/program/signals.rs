@@ -2,7 +2,8 @@
 
 use crate::common::{Serving, TempFile, ask, connect, page};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 
 const SMALL: [&str; 8] =
     ["--memory", "64MiB", "--workers", "2", "--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
@@ -207,4 +208,54 @@ fn reload_updates_namespace_settings_and_prefixes_and_names_the_rest() {
     assert!(page(admin, "/namespaces").contains("name = \"late\"\nnumber = 3\n"));
     serving.signal("TERM");
     assert!(serving.ended().success());
+}
+
+/// Returns the datagrams that arrive at a service manager's socket up to the one that contains `last`.
+fn notified(socket: &UnixDatagram, last: &str) -> Vec<String> {
+    socket.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    let mut states = Vec::new();
+    while !states.last().is_some_and(|state: &String| state.contains(last)) {
+        let mut state = [0; 256];
+        let bytes = socket.recv(&mut state).unwrap_or_else(|error| panic!("no {last} after {states:?}: {error}"));
+        states.push(String::from_utf8(state[..bytes].to_vec()).unwrap());
+    }
+    states
+}
+
+#[test]
+fn service_manager_learns_that_the_server_is_ready_stops_and_has_another_main_process() {
+    let path = std::env::temp_dir().join(format!("gannet-{}-notify.sock", std::process::id()));
+    let abstract_name = format!("gannet-{}-notify", std::process::id());
+    let by_name = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+    let sockets = [
+        (path.display().to_string(), UnixDatagram::bind(&path).unwrap()),
+        (format!("@{abstract_name}"), UnixDatagram::bind_addr(&by_name).unwrap()),
+    ];
+    for (name, socket) in sockets {
+        let env = [("NOTIFY_SOCKET", &name[..])];
+        let ready = |pid: u32| format!("READY=1\nMAINPID={pid}\nSTATUS=serving");
+        let mut old = Serving::start_in(&[&SMALL[..6], &["--admin", "none", "--upgradable"]].concat(), &env);
+        let addr = old.addr_behind("memcached clients connect to ").to_string();
+        assert_eq!(notified(&socket, "READY"), [ready(old.pid())]);
+        let flags = ["--workers", "2", "--memcached", &addr, "--admin", "none", "--upgradable", "--upgrade"];
+        let mut new = Serving::start_in(&flags, &env);
+        assert_eq!(notified(&socket, "READY"), [ready(new.pid())]);
+        assert!(old.ended().success());
+        assert_eq!(notified(&socket, "MAINPID"), [format!("MAINPID={}", new.pid())], "from the old main process");
+        new.signal("TERM");
+        assert_eq!(notified(&socket, "STOPPING"), ["STOPPING=1\nSTATUS=stopping"]);
+        assert!(new.ended().success());
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn missing_service_manager_is_logged_and_the_server_serves() {
+    for name in ["/nonexistent/notify", "vsock:2:1234"] {
+        let arguments = [&SMALL[..6], &["--admin", "none"]].concat();
+        let mut serving = Serving::start_in(&arguments, &[("NOTIFY_SOCKET", name)]);
+        let addr = serving.addr_behind("memcached clients connect to ");
+        assert!(serving.wait_for("cannot notify the service manager").contains(name));
+        ask(&mut connect(addr), b"get k\r\n", b"END\r\n");
+    }
 }

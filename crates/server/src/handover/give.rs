@@ -92,7 +92,8 @@ impl Giver {
     }
 
     /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`] or has ended normally,
-    /// or `is_stopped` reported a stop of this process. The caller then exits.
+    /// or `is_stopped` reported a stop of this process. The caller then exits. The value is the id of the new process,
+    /// if the kernel reports it.
     ///
     /// # Errors
     /// If the handover fails: the state to resume with. `Err(None)`: the new process is still alive and could not be
@@ -102,7 +103,7 @@ impl Giver {
         mut handover_state: HandoverState,
         admin: Option<Bound>,
         is_stopped: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), Option<Box<ResumeState>>> {
+    ) -> std::result::Result<Option<u32>, Option<Box<ResumeState>>> {
         let successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Successor { pass, process, names }) = successor else {
             let line = "nothing was handed over: no process is ready to take over; this server continues".to_owned();
@@ -111,7 +112,9 @@ impl Giver {
         let line = match hand_over(&pass, &handover_state, admin.as_ref(), &names) {
             Err(why) => format!("nothing was handed over: {why}; this server continues"),
             Ok(()) => {
-                let Err(why) = watch_successor(&pass, &mut handover_state, is_stopped) else { return Ok(()) };
+                let Err(why) = watch_successor(&pass, &mut handover_state, is_stopped) else {
+                    return Ok(pass.peer_pid().ok());
+                };
                 format!("the new process took over, but {why}; this server continues, without the connections")
             }
         };
