@@ -24,7 +24,7 @@ mod recipe;
 mod record;
 mod replay;
 mod rerun;
-mod run;
+pub mod run;
 mod self_test;
 pub mod started;
 pub mod stop;

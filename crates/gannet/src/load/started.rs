@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, PipeReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -122,6 +123,8 @@ impl StartedServer {
         // holds the writing ends of the pipe, is dropped here, so that the pipe ends with the server.
         let child = Process::new("sh")
             .args(["-c", &format!("exec {command}")])
+            // Ctrl-C goes to the terminal's process group. This process ends the server itself, after the run.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(errors)

@@ -61,16 +61,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let run_control = Arc::new(RunControl::default());
     stop::run_control(&run_control)?;
     let mut sides = Sides::default();
-    for round in 0..rounds {
+    'rounds: for round in 0..rounds {
         // The order alternates from round to round, so that no side always runs second, on a warmer machine.
         let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
         for side in order {
             if run_control.is_stopped() {
-                break;
+                break 'rounds;
             }
             screen.line(&format!("round {} of {rounds}: {side}", round + 1));
-            let measured = self::round(matches, command(side), &run_control, &mut screen)?;
-            sides.add(side, round, measured);
+            match self::round(matches, command(side), &run_control, &mut screen) {
+                Err(_) if stop::explains_failure(&run_control) => break 'rounds,
+                measured => sides.add(side, round, measured?, run_control.is_stopped()),
+            }
         }
     }
     sides.report(matches.get_one::<String>("report"), [command("a"), command("b")], rounds)
@@ -86,8 +88,9 @@ struct Sides {
 }
 
 impl Sides {
-    fn add(&mut self, side: &str, round: u32, measured: VersusRound) {
-        if measured.result.is_stopped() {
+    /// Adds a measurement. One that ended early while `is_stopped` is not a whole round.
+    fn add(&mut self, side: &str, round: u32, measured: VersusRound, is_stopped: bool) {
+        if measured.result.is_stopped() || (is_stopped && measured.result.partial.is_some()) {
             self.stopped.push((format!("round {}, {side}", round + 1), measured));
         } else if side == "a" {
             self.a.push(measured);
@@ -179,11 +182,12 @@ mod tests {
             ("b", 1, measured(None)),
             ("a", 1, stopped),
         ] {
-            sides.add(side, round, measured);
+            sides.add(side, round, measured, false);
         }
+        sides.add("a", 1, measured(Some("no connection is left")), true);
         sides.split();
         let names: Vec<&str> = sides.stopped.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!((sides.a.len(), sides.b.len(), names), (1, 1, vec!["round 2, b", "round 2, a"]));
+        assert_eq!((sides.a.len(), sides.b.len(), names), (1, 1, vec!["round 2, b", "round 2, a", "round 2, a"]));
         match sides.report(None, ["x", "y"], 7) {
             Err(Failure::Code(code, lines)) => {
                 assert!(code == PARTIAL && lines[0].contains("after 1 of 7"), "{lines:?}")

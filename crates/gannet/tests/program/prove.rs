@@ -2,8 +2,9 @@
 //!
 //! The settings are files of a tree. The server takes the time in such a file for each reply.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -241,4 +242,44 @@ fn unprovable_change_is_rejected_with_the_reason() {
         let (got, out, err) = run(&[&["doctor", "prove", "--root", &root], args].concat());
         assert!(got == code && err.contains(part) && tree.held() == "7", "{args:?}: {got} {out} {err}");
     }
+}
+
+/// Starts the program as a process group of its own, waits for a line of its standard error that contains `line`, and
+/// sends the whole group SIGINT, as Ctrl-C in a terminal does. Returns the exit code, the output and the later errors.
+fn interrupted(args: &[&str], line: &str) -> (i32, String, String) {
+    let mut command = gannet(args);
+    let mut child =
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut heard = String::new();
+    while !heard.contains(line) {
+        heard.clear();
+        assert!(errors.read_line(&mut heard).expect("text") > 0, "{line:?} does not come");
+    }
+    // In the middle of the measurement that the line announces.
+    std::thread::sleep(Duration::from_millis(400));
+    let sent = std::process::Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status();
+    assert!(sent.expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).expect("text");
+    (output.status.code().expect("it ends by itself"), String::from_utf8_lossy(&output.stdout).into_owned(), rest)
+}
+
+#[test]
+fn comparison_and_proof_that_ctrl_c_ends_keep_their_figures_and_name_the_stop() {
+    let target = format!("127.0.0.1:{}", crate::common::free_port());
+    let serve = format!("{} serve --memcached {target} --admin none --memory 32MiB", env!("CARGO_BIN_EXE_gannet"));
+    let more = ["--rate", "100", "--rounds", "3", "--duration", "1s", "--warm-up", "50ms", "--no-prefill"];
+    let versus = [&["load", "versus", "--a", &serve, "--b", &serve, "--target", &target], &more[..]].concat();
+    let (code, out, err) = interrupted(&versus, "round 1 of 3: b");
+    assert!(code == 5 && err.contains("PARTIAL: the comparison was stopped after 0 of 3 rounds"), "{code} {err}");
+    assert!(out.contains("round 1, a, before the stop:") && out.contains("round 1, b, before the stop:"), "{out}");
+    assert!(TcpStream::connect(&target).is_err(), "no server is left");
+    let tree = Tree::new("interrupted", "0");
+    let root = tree.path("");
+    let proof = ["doctor", "prove", "--root", &root, "--set", "vm.delay_ms=1", "--rate", "50", "--seconds", "1"];
+    let (code, out, err) = interrupted(&[&proof[..], &["--", "--no-prefill", "--warm-up", "0s"]].concat(), "round 1, ");
+    assert!(code == 5 && err.contains("PARTIAL: the proof was stopped after 0 whole rounds"), "{code} {out} {err}");
+    assert!(tree.held() == "0" && out.contains("The change was undone"), "{out}");
 }

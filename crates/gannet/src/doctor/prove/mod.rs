@@ -38,7 +38,7 @@ use load::timeline::locate;
 
 use super::args::{self, failed};
 use super::tune;
-use crate::load::{compare::write, stop};
+use crate::load::{compare::write, run::PARTIAL, stop};
 use crate::{Failure, print};
 use change::{HostChange, HostSettings};
 use live::{Live, apart};
@@ -153,6 +153,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if let Some(path) = matches.get_one::<String>("json") {
         let json = serde_json::to_string_pretty(&proofs).expect("a proof is plain JSON");
         write(Path::new(path), &(json + "\n"))?;
+    }
+    if run_control.is_stopped() {
+        let rounds: usize = proofs.iter().map(|proof| proof.rounds.len()).sum();
+        let line = format!("PARTIAL: the proof was stopped after {rounds} whole rounds");
+        return Err(Failure::Code(PARTIAL, vec![line]));
     }
     let helped = proofs.iter().any(|proof| proof.verdict == ProofVerdict::Helped);
     if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
@@ -362,7 +367,10 @@ fn proved(
     let rounds = rounds_wanted(matches, bench)?;
     change.check().map_err(|why| failed(vec![why]))?;
     if let Meter::Load(bench) = bench {
-        bench.calibrate(change.pin(Side::Before), run_control)?;
+        match bench.calibrate(change.pin(Side::Before), run_control) {
+            Err(_) if stop::explains_failure(run_control) => {}
+            calibrated => calibrated?,
+        }
     }
     (subject.server, subject.load) = bench.words();
     subject.rate = bench.why();
@@ -403,7 +411,10 @@ fn rounds(
         for side in both {
             change.set(side).map_err(|why| failed(vec![why]))?;
             settle(SETTLE, run_control);
-            let measured = bench.measure(change.pin(side), run_control)?;
+            let measured = match bench.measure(change.pin(side), run_control) {
+                Err(_) if stop::explains_failure(run_control) => return Ok(rounds),
+                measured => measured?,
+            };
             if run_control.is_stopped() {
                 return Ok(rounds);
             }
