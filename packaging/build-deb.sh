@@ -7,7 +7,7 @@ mkdir -p "$2"
 binary="$(realpath -e "$1")" folder="$(realpath -e "$2")"
 cd "$(dirname "$0")"
 . ./needs.sh
-needs dpkg-dev debhelper
+needs dpkg-dev debhelper python3
 
 rm -rf "${folder:?}"/*
 work="$folder/gannet"
@@ -15,6 +15,7 @@ mkdir "$work"
 cp -r debian "$work"
 cp gannet.sysusers "$work/debian/gannet.sysusers"
 cp -r ../README.md ../NOTICE ../docs "$work"
+./licences.py >"$work/LICENCES.dependencies"
 
 # The program's version, at the time of the latest commit, so that two builds of one commit are equal.
 version="$("$binary" --version | cut -d ' ' -f 2)"

@@ -27,6 +27,14 @@ root="$work/root"
 equals() { [ "$1" = "$2" ] || { echo "$1 instead of $2"; return 1; }; }
 no_errors() { lintian --allow-root --fail-on error "$folder"/*.changes; }
 below_20_mb() { [ "$(stat -c %s "$work/deb/usr/bin/gannet")" -lt 20000000 ]; }
+lists_licences() {
+    local crates
+    crates="$(zcat "$work/deb/usr/share/doc/gannet/LICENCES.dependencies.gz")"
+    for crate in clap rustls ring tracing zstd; do
+        grep -qE "^$crate [0-9.]+[^ ]*: .+ \([0-9, ]+\)\$" <<<"$crates" || { echo "no licence of $crate"; return 1; }
+    done
+    grep -q 'Permission is hereby granted, free of charge' <<<"$crates"
+}
 symbols_fit() {
     local id
     id="$(readelf -n "$work/deb/usr/bin/gannet" | sed -n 's/.*Build ID: //p')"
@@ -41,6 +49,7 @@ cp "$work/deb/usr/lib/systemd/system/gannet@.service" "$work/gannet@default.serv
 check 'lintian finds no error' no_errors
 check 'the program has less than 20 MB' below_20_mb
 check 'gannet-dbgsym has the symbols of this program' symbols_fit
+check 'it contains the licences of its dependencies' lists_licences
 check 'systemd-analyze security: the exposure is at most 2.0' is_confined
 
 echo 'debootstrap: a minute'
@@ -76,6 +85,7 @@ check 'dpkg installs the package' inside dpkg -i /gannet.deb
 check 'the installation starts no instance' fails inside systemctl is-active "$unit"
 check 'the default instance has no fault' inside gannet config --check /etc/gannet/default.toml
 check 'systemctl enable --now gannet@default' inside systemctl enable --now "$unit"
+check 'systemctl waits until it serves' equals "$(property StatusText)" serving
 check 'it stores and returns a value' with_checks 'eventually stores'
 check 'it runs as the user gannet' equals "$(inside stat -c %U "/proc/$(property MainPID)")" gannet
 check 'it logs no warning' fails inside bash -c "journalctl -u $unit | grep -E 'WARN|ERROR'"
@@ -91,10 +101,16 @@ check 'dpkg installs a newer package' inside dpkg -i --force-confold /gannet.deb
 check 'the instance runs the new program' fails equals "$(property MainPID)" "$pid"
 check 'it stores after the upgrade' with_checks 'eventually stores'
 check 'the changed configuration is kept' inside grep -q '# changed' /etc/gannet/default.toml
+inside install -D -m 600 /dev/null /var/lib/gannet/doctor/run.jsonl
+inside install -m 600 -o gannet /dev/null /dev/shm/gannet-default
 check 'dpkg removes the package' inside dpkg -r gannet
+check 'the memory files are kept' inside test -s /var/lib/gannet/kept/memory
 check 'no instance runs' fails inside pidof gannet
 check 'the configuration is kept' test -s "$root/etc/gannet/default.toml"
 check 'dpkg purges the package' inside dpkg -P gannet
+check 'the journal of the doctor is kept' inside rm -r /var/lib/gannet/doctor/run.jsonl
+check 'the files of the instances are removed' fails inside ls /var/lib/gannet/kept /dev/shm/gannet-default
+inside rm -r /var/lib/gannet
 rm "$root/gannet.deb"
 nothing_left() { files | diff "$work/before" -; }
 check 'no file is left' nothing_left
