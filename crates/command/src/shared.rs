@@ -151,7 +151,7 @@ impl Shared {
     /// Sets which key events are published.
     pub fn set_key_events(&self, events: KeyEvents) {
         self.live.key_events.store(events.0, Relaxed);
-        self.watch.set_key_events(events.any());
+        self.watch.set_key_events(events.any(), events.any_of_absent());
     }
 
     /// Returns which key events are published.

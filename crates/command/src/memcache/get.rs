@@ -164,6 +164,7 @@ pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed:
         };
         let hit = finish_item(call, &key, found, mark, end_it)?;
         watch::report_get(call, bytes, seen, hit);
+        watch::report_retrieved(call, bytes, hit, false);
         if hit {
             watch::report_touched(call, bytes, expire);
         }

@@ -106,7 +106,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let mark = call.out.mark();
     let watched = watch::watched(call);
     let mut seen = watched.then_some(WatchedLookup::MISS);
-    let mut ending = None;
+    let (mut ending, mut is_created) = (None, false);
     let found = match call.guard.items_mut().fetch(&key, &fetch) {
         Ok(None) => Found::Miss,
         Ok(Some(mut fetched)) => {
@@ -116,6 +116,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
             ending = end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
             let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
             first.restore(&mut fetched);
+            is_created = fetched.vivified;
             if fetch.want_token {
                 fetched.item.token = call.ctx.client_token(fetched.item.token);
             }
@@ -134,6 +135,7 @@ fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize)
     let hit = get::finish_item(call, &key, found, mark, ending)?;
     call.session.fetched = None;
     watch::report_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
+    watch::report_retrieved(call, key.bytes(), hit, is_created);
     if let Some(expire) = touch.filter(|_| hit) {
         watch::report_touched(call, key.bytes(), expire);
     }

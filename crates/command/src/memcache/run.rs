@@ -352,6 +352,7 @@ fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result
     };
     let hit = get::finish_item(call, &probe.key, found, mark, None)?;
     watch::report_get(call, probe.key.bytes(), seen, hit);
+    watch::report_retrieved(call, probe.key.bytes(), hit, false);
     watch::count_prefix(call, probe.key.bytes(), Count::Get { hit });
     Ok(hit)
 }

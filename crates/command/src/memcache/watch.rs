@@ -130,6 +130,17 @@ pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     }
 }
 
+/// Publishes the key events about a key that a retrieval has looked up: that the key was missed, unless the retrieval
+/// is a hit, and that the retrieval has created the key, if it has.
+pub(super) fn report_retrieved(call: &mut Call<'_, '_>, key: &[u8], hit: bool, is_created: bool) {
+    if !hit || is_created {
+        changed(call, KeyEvent::KEYMISS, key);
+    }
+    if is_created {
+        changed(call, KeyEvent::NEW, key);
+    }
+}
+
 /// Publishes a key event about a change of an item's expiry.
 pub(super) fn report_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
     let event = match expire {
@@ -177,6 +188,9 @@ pub(super) fn report_stored(
     report_store(call, key, status, cmd, expire, seen);
     if matches!(outcome, PutOutcome::Stored { .. }) {
         let joins = matches!(cmd, "append" | "prepend");
+        if !before.found {
+            changed(call, KeyEvent::NEW, key);
+        }
         changed(call, if joins { KeyEvent::APPEND } else { KeyEvent::SET }, key);
         if !joins && expire != Expire::Never {
             changed(call, KeyEvent::EXPIRE, key);
@@ -184,10 +198,11 @@ pub(super) fn report_stored(
     }
 }
 
-/// Reports to watchers that an `ma` created a number of `digits` digits for `key`.
+/// Reports to watchers and subscribers that an `ma` created a number of `digits` digits for `key`.
 pub(super) fn report_number_created(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
     let (seen, expire) = describe_stored(call, key, digits, expire);
     report_store(call, key, "stored", "add", expire, seen);
+    changed(call, KeyEvent::NEW, key);
 }
 
 /// Returns the item that was just stored, and its expiry. If the item no longer exists, returns the requested values.

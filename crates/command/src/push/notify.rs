@@ -61,6 +61,11 @@ impl KeyEvents {
         self.0 & (bit(b'K') | bit(b'E')) != 0 && self.0 & !(bit(b'K') | bit(b'E')) != 0
     }
 
+    /// Returns true if events about keys that do not exist are published: those of new keys, or of misses.
+    pub(crate) fn any_of_absent(self) -> bool {
+        self.any() && (self.has(b'n') || self.has(b'm'))
+    }
+
     fn has(self, letter: u8) -> bool {
         self.0 & bit(letter) != 0
     }
@@ -99,6 +104,16 @@ events! {
     PERSIST b'g' "persist",
     EXPIRED b'x' "expired",
     EVICTED b'e' "evicted",
+    NEW b'n' "new",
+    KEYMISS b'm' "keymiss",
+}
+
+impl KeyEvent {
+    /// Returns true if a change of this kind creates the key if it does not exist. The events of commands that move a
+    /// key, or change a key only if it exists, are of other kinds.
+    pub(crate) fn may_create(self) -> bool {
+        !b"gxem".contains(&self.letter)
+    }
 }
 
 /// Publishes the change `event` of `key`, if `events` enables this kind of change and there is a subscriber. For each

@@ -27,6 +27,7 @@ use super::catalog;
 use super::error::ErrorReply;
 use crate::context::WorkerContext;
 use crate::metrics::command_stats::Outcome;
+use crate::resp::absent;
 use crate::resp::acl;
 use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::own_transaction;
@@ -388,6 +389,9 @@ fn run_one<'c>(
     });
     let ran = match ran {
         Ok(()) if call.guard.is_tiered() && awaits_flash(call, entry, args) => Err(SessionWait::Parked.into()),
+        Ok(()) if call.ctx.push.watch.watched.has_absence_events() => {
+            absent::run(call, entry, args, |call| call.run(entry, args))
+        }
         Ok(()) => call.run(entry, args),
         refused => refused,
     };

@@ -275,7 +275,7 @@ impl<'c> Call<'c, '_> {
     #[inline]
     pub(super) fn changed(&mut self, event: KeyEvent, key: &[u8]) {
         if self.ctx.push.watch.watched.has_key_events() {
-            self.ctx.publish_change(self.session.namespace, event, key);
+            publish_change(self.ctx, self.session, event, key);
         }
     }
 
@@ -329,4 +329,18 @@ impl<'c> Call<'c, '_> {
     pub(super) fn record_position(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
         self.session.passed = (count, args.wire_bytes() - left.wire_bytes());
     }
+}
+
+/// Publishes a change of `key`. If the change creates the key, first publishes this, and that the request has missed
+/// the key if the request reads it.
+#[cold]
+fn publish_change(ctx: &mut WorkerContext, session: &mut SessionState, event: KeyEvent, key: &[u8]) {
+    let created = session.absent.as_mut().filter(|_| event.may_create()).and_then(|absent| absent.remove(key));
+    if created == Some(true) {
+        ctx.publish_change(session.namespace, KeyEvent::KEYMISS, key);
+    }
+    if created.is_some() && event != KeyEvent::NEW {
+        ctx.publish_change(session.namespace, KeyEvent::NEW, key);
+    }
+    ctx.publish_change(session.namespace, event, key);
 }

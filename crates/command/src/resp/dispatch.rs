@@ -16,6 +16,7 @@ use crate::context::WorkerContext;
 use crate::lookup::ahead::PrefetchedHead;
 use crate::metrics::Command;
 use crate::metrics::command_stats::Outcome;
+use crate::resp::absent;
 use crate::resp::admit;
 use crate::resp::aside;
 use crate::resp::atomic;
@@ -153,6 +154,9 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
     call.is_refused = false;
     let entry = catalog::find(name);
     let ran = match entry {
+        Some(entry) if call.ctx.push.watch.watched.has_absence_events() => {
+            absent::run(call, entry, args, |call| run(call, entry, args, consumed))
+        }
         Some(entry) => run(call, entry, args, consumed),
         None => {
             call.session.abort_queue();

@@ -144,6 +144,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
     let key = call.key(bytes);
     let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(ErrorReply::OutOfMemory.into()) };
+    let is_created = fetched.vivified;
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
     // The store grants a lease once. If the reply had no room and the request is executed again, the session still
     // holds the lease.
@@ -172,6 +173,9 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
         }
     }
     call.count_read(!awaited);
+    if is_created {
+        call.changed(KeyEvent::NEW, bytes);
+    }
     let state: &[u8] = match lease {
         Lease::None => b"hit",
         Lease::Won => b"won",

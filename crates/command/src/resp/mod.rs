@@ -17,6 +17,7 @@
 //! - One table contains the name, arity, keys and documentation of every command ([`catalog::COMMANDS`]). The command
 //!   of each request is looked up in this table, and the replies to `COMMAND` are read from it.
 
+mod absent;
 pub mod acl;
 mod admit;
 mod aside;

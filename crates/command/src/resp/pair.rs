@@ -74,6 +74,8 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let copied = copy_item(call, from, to, target)?;
     if copied == Copied::Done {
+        // As in Redis, a target that is replaced also counts as new.
+        call.changed(KeyEvent::NEW, to);
         call.changed(KeyEvent::COPY_TO, to);
     }
     call.int((copied == Copied::Done).into());
@@ -151,6 +153,7 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
         MOVED => drop(call.guard.renames().unshare(&key, &new)?),
         _ => drop(call.guard.items_mut().delete(&key, &Delete::default())?),
     }
+    call.changed(KeyEvent::NEW, to);
     call.changed(KeyEvent::RENAME_FROM, from);
     call.changed(KeyEvent::RENAME_TO, to);
     Ok(true)

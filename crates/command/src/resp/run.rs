@@ -114,13 +114,13 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
     lone(buf, IN_PLACE_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
 }
 
-/// Returns true if plain requests may be executed in runs. This is the case if no client monitors requests and no plain
-/// request of this client can be refused.
+/// Returns true if plain requests may be executed in runs. This is the case if no client monitors requests, no events
+/// about absent keys are published, and no plain request of this client can be refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     let restrained = call.ctx.admission.restrained || call.session.is_restricted;
     let free = (!restrained || is_free(call)) && !call.ctx.has_op_quota(call.session.namespace);
-    free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.has_monitors()
+    free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.inspects_each_request()
 }
 
 /// Returns true if no restriction applies to this client: commands are neither paused nor disabled, and its user has

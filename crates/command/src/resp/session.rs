@@ -8,6 +8,7 @@ use crate::push::outbox::Subscriber;
 use crate::resp::acl::{ClientUser, Users};
 use crate::resp::catalog;
 use crate::resp::state::Answers;
+use crate::resp::state::absent::AbsentKeys;
 use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
@@ -49,6 +50,8 @@ pub struct SessionState {
     pub(super) copying: Option<Copying>,
     /// True if the change of the current request was published to subscribers.
     pub(super) is_published: bool,
+    /// The keys of the current request that did not exist when it began, while events about such keys are published.
+    pub(super) absent: Option<Box<AbsentKeys>>,
     /// The instant at which a request that may take several visits began.
     pub(super) moment: Moment,
     /// True if all names and values that the current request stores were checked, and none is too long.

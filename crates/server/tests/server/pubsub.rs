@@ -312,7 +312,7 @@ fn monitor_shows_transactions_when_executed_like_redis() {
     running.stop();
 }
 
-/// Redis commands that change keys, and the number of events of each. Each event is published in two channels.
+/// Redis commands on keys, and the number of events of each. Each event is published in two channels.
 const CHANGES: &[(&[&[u8]], usize)] = &[
     (&[b"SET", b"a", b"1"], 1),
     (&[b"SET", b"a", b"1", b"EX", b"100"], 2),
@@ -384,6 +384,164 @@ fn keyspace_events_match_redis() {
     running.stop();
 }
 
+/// Commands on keys that exist or not, for the events about new keys and misses. `-` is a key that never exists.
+const LOOKUPS: &[&str] = &[
+    "GET -",
+    "GETRANGE - 0 1",
+    "GETRANGE - a b",
+    "STRLEN -",
+    "MGET - - x",
+    "EXISTS - x -",
+    "TOUCH - x -",
+    "TTL -",
+    "PTTL -",
+    "EXPIRETIME -",
+    "PEXPIRETIME -",
+    "TYPE -",
+    "OBJECT ENCODING -",
+    "OBJECT IDLETIME -",
+    "MEMORY USAGE -",
+    "GETEX -",
+    "GETEX - EX 10",
+    "GETEX - EX a",
+    "GETDEL -",
+    "EXPIRE - 10",
+    "PEXPIRE - 10",
+    "PERSIST -",
+    "DEL - -",
+    "UNLINK -",
+    "HGET - f",
+    "HMGET - f g",
+    "HGETALL -",
+    "HKEYS -",
+    "HVALS -",
+    "HLEN -",
+    "HEXISTS - f",
+    "HSTRLEN - f",
+    "HRANDFIELD -",
+    "HRANDFIELD - 2",
+    "HSCAN - 0",
+    "HDEL - f",
+    "COPY - y",
+    "RENAME - y",
+    "RENAMENX - y",
+    "SET - v XX",
+    "SET - v XX GET",
+    "SETRANGE - 0 ",
+    "GET - extra",
+    "SCAN 0 MATCH none",
+    "DBSIZE",
+    "WATCH -",
+    "UNWATCH",
+    "SET a 1",
+    "SET a 2",
+    "SET b 1 EX 100",
+    "SET c 1 NX",
+    "SET c 1 NX",
+    "SET d 1 GET",
+    "SET d 2 get EX 10",
+    "SET e 1 NX GET",
+    "SETNX f 1",
+    "SETNX f 1",
+    "SETEX g 10 v",
+    "PSETEX h 10000 v",
+    "GETSET i 1",
+    "GETSET i 2",
+    "APPEND j 1",
+    "APPEND j 1",
+    "SETRANGE k 3 v",
+    "SETRANGE k 3 v",
+    "INCR l",
+    "INCR l",
+    "INCRBY m 2",
+    "DECR n",
+    "DECRBY o 2",
+    "INCRBYFLOAT p 1.5",
+    "INCRBYFLOAT p 1.5",
+    "MSET q 1 r 2 q 3",
+    "MSETNX s 1 t 2",
+    "MSETNX s 1 u 2",
+    "HSET ha f v",
+    "HSET ha f w g v",
+    "HMSET hb f v",
+    "HSETNX hc f v",
+    "HSETNX hc f v",
+    "HINCRBY hd f 1",
+    "HINCRBYFLOAT he f 1.5",
+    "HGET ha none",
+    "INCR ha",
+    "COPY a a2",
+    "COPY a b",
+    "COPY a b REPLACE",
+    "RENAME a2 a3",
+    "RENAME a3 b",
+    "RENAMENX b b2",
+    "RENAMENX b2 c",
+    "GET a",
+    "GETEX a EX 100",
+    "GETDEL a",
+    "GETDEL a",
+    "GETSET a 1",
+    "HDEL hb f",
+    "HSET hb f v",
+    "EXPIRE hb -1",
+    "HGETALL hb",
+];
+
+/// Returns the messages to `subscriber` up to that of an end, which `client` publishes.
+fn events(subscriber: &mut Replies, client: &mut Replies) -> Vec<String> {
+    client.ask(&[b"PUBLISH", b"__key__:", b"end"]);
+    let mut events = Vec::new();
+    loop {
+        let message = subscriber.next().escape_ascii().to_string();
+        if message.ends_with("$3\\r\\nend\\r\\n") {
+            return events;
+        }
+        events.push(message);
+    }
+}
+
+#[test]
+fn new_keys_and_misses_are_published_as_by_redis() {
+    let redis = Redis::start();
+    let (running, mut ours) = changing();
+    let (mut our_client, mut their_client) = (resp(&running), Replies::connect(redis.addr));
+    let mut theirs = Replies::connect(redis.addr);
+    assert!(theirs.ask(&[b"PSUBSCRIBE", b"__key*__:*"]).starts_with(b"*3"));
+    for client in [&mut our_client, &mut their_client] {
+        assert_eq!(client.ask(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEAnm"]), b"+OK\r\n");
+    }
+    let mut compare =
+        |lines: &[&str], our_client: &mut Replies, their_client: &mut Replies, replies: &mut (usize, Vec<String>)| {
+            for line in lines {
+                let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                our_client.ask(&words);
+                their_client.ask(&words);
+            }
+            let (replied, wanted) = (events(&mut ours, our_client), events(&mut theirs, their_client));
+            replies.0 += wanted.iter().filter(|event| event.contains("keymiss") || event.contains(":new")).count();
+            if replied != wanted {
+                replies.1.push(format!("{lines:?}\n  {replied:#?}\n  {wanted:#?}"));
+            }
+        };
+    let mut found = (0, Vec::new());
+    for line in LOOKUPS {
+        compare(&[line], &mut our_client, &mut their_client, &mut found);
+    }
+    compare(&["FLUSHALL"], &mut our_client, &mut their_client, &mut found);
+    for line in LOOKUPS.iter().filter(|line| !line.ends_with("WATCH -") && !line.ends_with("extra")) {
+        compare(&["MULTI", line, "EXEC"], &mut our_client, &mut their_client, &mut found);
+    }
+    let long = "v".repeat(300_000);
+    for command in ["SET", "GETSET", "APPEND", "SETNX", "SET", "GETSET"] {
+        compare(&[&format!("{command} long:{command} {long}")], &mut our_client, &mut their_client, &mut found);
+    }
+    compare(&[&format!("SET long {long} GET")], &mut our_client, &mut their_client, &mut found);
+    assert!(found.1.is_empty(), "{}", found.1.join("\n"));
+    assert!(found.0 > 200, "{} events", found.0);
+    running.stop();
+}
+
 #[test]
 fn changes_by_memcached_clients_publish_keyspace_events() {
     let (running, mut ours) = changing();
@@ -415,6 +573,36 @@ fn changes_by_memcached_clients_publish_keyspace_events() {
             ends(&by_key, format!("__keyspace@0__:{key}"), event);
             ends(&by_event, format!("__keyevent@0__:{event}"), key);
         }
+    }
+    running.stop();
+}
+
+#[test]
+fn new_keys_and_misses_of_memcached_clients_are_published() {
+    let running = start(ServerConfig { key_events: KeyEvents::of(b"Enm").unwrap(), ..two() });
+    let (mut subscriber, mut client) = (resp(&running), resp(&running));
+    assert!(subscriber.ask(&[b"PSUBSCRIBE", b"__key*__:*"]).starts_with(b"*3"));
+    let mut memcached = crate::common::Client::connect(crate::common::tcp(&running));
+    for (lines, reply, wanted) in [
+        ("get a\r\nget a b\r\n", "END\r\nEND\r\n", &["keymiss a", "keymiss a", "keymiss b"][..]),
+        ("gets a\r\nmg a v\r\ngat 10 a\r\n", "END\r\nEN\r\nEND\r\n", &["keymiss a", "keymiss a", "keymiss a"]),
+        ("touch a 5\r\ndelete a\r\nincr a 1\r\n", "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n", &[]),
+        (
+            "set a 0 0 1\r\nx\r\nset a 0 0 1\r\nx\r\nget a\r\n",
+            "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
+            &["new a"],
+        ),
+        ("add b 0 0 1\r\nx\r\nadd b 0 0 1\r\nx\r\n", "STORED\r\nNOT_STORED\r\n", &["new b"]),
+        ("ma c N0\r\nma c N0\r\nms d 1\r\nx\r\n", "HD\r\nHD\r\nHD\r\n", &["new c", "new d"]),
+        ("mg e v N10\r\nmg e v N10\r\n", "VA 0 W\r\n\r\nVA 0 Z\r\n\r\n", &["keymiss e", "new e"]),
+    ] {
+        memcached.ask(lines.as_bytes(), reply.as_bytes());
+        let event = |message: &String| {
+            let words: Vec<&str> = message.split("\\r\\n").collect();
+            format!("{} {}", words[6].rsplit(':').next().unwrap_or_default(), words[8])
+        };
+        let events: Vec<String> = events(&mut subscriber, &mut client).iter().map(event).collect();
+        assert_eq!(events, wanted, "{lines:?}");
     }
     running.stop();
 }

@@ -109,8 +109,9 @@ impl WatchKind {
 ///    39         32 31       24 23       16 15        8 7         0
 ///   [ connections | deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// A count never needs the highest bit of its byte. Three of these bits stand for other reasons to inspect a request.
+/// A count never needs the highest bit of its byte. Four of these bits stand for other reasons to inspect a request.
 /// Bit 31: requests are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
+/// Bit 7: events about new keys or misses are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched(u64);
 
@@ -122,6 +123,8 @@ const PREFIXES: u64 = 1 << 31;
 const COMMANDS: u64 = 1 << 23;
 /// The bit that is set while key events are published.
 const CHANGES: u64 = 1 << 15;
+/// The bit that is set while events about new keys or misses are published.
+const ABSENCES: u64 = 1 << 7;
 
 impl Watched {
     /// Returns these counts plus one watcher of `kind`.
@@ -157,6 +160,18 @@ impl Watched {
     #[inline]
     pub(crate) const fn has_key_events(self) -> bool {
         self.0 & CHANGES != 0
+    }
+
+    /// Returns true if events about new keys or misses are published.
+    #[inline]
+    pub(crate) const fn has_absence_events(self) -> bool {
+        self.0 & ABSENCES != 0
+    }
+
+    /// Returns true if each request of a Redis client has to be inspected.
+    #[inline]
+    pub(crate) const fn inspects_each_request(self) -> bool {
+        self.0 & (COMMANDS | ABSENCES) != 0
     }
 }
 
@@ -266,9 +281,11 @@ impl Hub {
         self.watched().has_monitors()
     }
 
-    /// Enables or disables the publication of key events, from each worker's next batch on.
-    pub(crate) fn set_key_events(&self, on: bool) {
+    /// Enables or disables the publication of key events, and of those about new keys or misses, from each worker's
+    /// next batch on.
+    pub(crate) fn set_key_events(&self, on: bool, of_absent: bool) {
         self.switch(CHANGES, on);
+        self.switch(ABSENCES, of_absent);
     }
 
     fn switch(&self, bit: u64, on: bool) {

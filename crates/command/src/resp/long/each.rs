@@ -4,6 +4,7 @@
 use super::super::catalog::CommandSpec;
 use super::super::error::ErrorReply;
 use crate::push::notify::KeyEvent;
+use crate::resp::absent;
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::long;
 use crate::resp::long::value;
@@ -100,6 +101,9 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
         Each::Get => {
             let hit = value_reply::value_of(call, bytes)?;
             call.count_read(hit);
+            if !hit {
+                call.changed(KeyEvent::KEYMISS, bytes);
+            }
             return Ok(());
         }
         Each::Delete => {
@@ -114,6 +118,9 @@ fn execute_one(call: &mut Call<'_, '_>, each: Each, bytes: &[u8]) -> Run {
             let is_there = found.is_some();
             if !is_there && call.guard.tier().is_false_miss(&key) {
                 return Err(SessionWait::Parked.into());
+            }
+            if !is_there {
+                call.changed(KeyEvent::KEYMISS, bytes);
             }
             is_there
         }
@@ -136,8 +143,10 @@ fn pair(
     let limits = Limits { request_bytes_max: limits.request_bytes_max - consumed, ..limits };
     match argument(&call.rest()[consumed..], &limits) {
         Argument::Whole { bytes, consumed: more } => {
-            match string::store_plain(call, key, bytes, PutMode::Set, Expire::Never) {
-                Ok(_) => {
+            let store =
+                |call: &mut Call<'_, '_>| string::store_plain(call, key, bytes, PutMode::Set, Expire::Never).map(drop);
+            match absent::run_part(call, key, false, store) {
+                Ok(()) => {
                     call.at += consumed + more;
                     Ok(true)
                 }

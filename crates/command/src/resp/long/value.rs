@@ -9,6 +9,7 @@ use super::super::typed::string;
 use super::TAIL_MAX;
 use crate::lookup::large::{Advance, LargeSet};
 use crate::push::notify::KeyEvent;
+use crate::resp::absent;
 use crate::resp::admit;
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::long;
@@ -185,7 +186,8 @@ fn value_complete(
         }
     }
     let (mark, answers) = (call.out.mark(), call.session.answers);
-    match store_large(call, &mut large, rule, &tail) {
+    let (key, is_read) = (Box::<[u8]>::from(large.key()), rule.reads_key(&tail));
+    match absent::run_part(call, &key, is_read, |call| store_large(call, &mut large, rule, &tail)) {
         Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
             long::retain(call, entry, left, LongStage::Value { large, rule });

@@ -77,6 +77,15 @@ impl ValueEffect {
         }
     }
 
+    /// Returns true if the command replies with the previous value. `tail` are the words after the value.
+    pub(in crate::resp) fn reads_key(self, tail: &[&[u8]]) -> bool {
+        match self {
+            Self::Swap => true,
+            Self::Set => tail.iter().any(|word| word.eq_ignore_ascii_case(b"get")),
+            _ => false,
+        }
+    }
+
     /// Returns true if the value is stored regardless of the existing item.
     pub(in crate::resp) fn replaces(self) -> bool {
         matches!(self, Self::Set | Self::Until(_) | Self::Pair)

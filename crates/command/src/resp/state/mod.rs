@@ -1,5 +1,6 @@
 //! The types that hold the state of a request between two visits. Other modules execute the requests.
 
+pub(super) mod absent;
 pub(super) mod aside;
 pub(super) mod copying;
 pub(super) mod listing;
