@@ -92,8 +92,8 @@ pub use core::facets::{
 };
 pub use core::handle::{Guard, HandleError, ThreadHandle};
 pub use core::op::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
-    PutOutcome, Value, decimal_len,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, PATCHES_MAX,
+    Patch, Put, PutMode, PutOutcome, Value, decimal_len,
 };
 pub use core::pin::Pinned;
 pub use durable::checkpoint::{CheckpointStats, Checkpointer, Finished};

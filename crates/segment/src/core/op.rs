@@ -68,6 +68,18 @@ impl<'v> Put<'v> {
     }
 }
 
+/// New bytes for a part of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Patch<'v> {
+    /// The offset of the part in the value, in bytes.
+    pub at: u64,
+    /// The new bytes of the part, at least one.
+    pub bytes: &'v [u8],
+}
+
+/// The maximum number of patches of one change.
+pub const PATCHES_MAX: usize = 16;
+
 /// The result of a [`Put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {

@@ -38,8 +38,9 @@ use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::{free_orphan, remove_hidden};
 use crate::values::source::Source;
-use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
+use crate::values::unfinished::{JoinOf, earlier, outlasting, outlasts};
 use crate::values::writer::LargeWriter;
+use xxhash_rust::xxh3::Xxh3;
 
 /// The result of a call of [`feed`], which writes the pieces of a joined value.
 enum Fed {
@@ -57,13 +58,14 @@ enum Fed {
 /// Returns the identity of the join of these sources. The object's number identifies a large value, which never
 /// changes. A short value is identified by its item.
 fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Source<'_>]) -> JoinOf {
-    let mut of = [(0, 0); SOURCES_MAX];
-    for (of, source) in of.iter_mut().zip(sources) {
-        *of = source.identity();
+    let mut identity = Xxh3::new();
+    for (bytes, number) in sources.iter().map(Source::identity) {
+        identity.update(&bytes.to_le_bytes());
+        identity.update(&number.to_le_bytes());
     }
     let has_item = sources.iter().any(|source| matches!(source, Source::Item { .. }));
     let there = expect.filter(|_| !has_item).and_then(|expect| expect.item());
-    JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: of }
+    JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: identity.digest() }
 }
 
 /// Zero bytes, from which [`Source::Zeros`] is copied.

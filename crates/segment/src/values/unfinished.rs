@@ -28,8 +28,6 @@ use crate::values::writer::LargeWriter;
 
 /// The maximum number of works of one handle.
 const WORKS_MAX: usize = 64;
-/// The maximum number of sources of a join.
-pub(crate) const SOURCES_MAX: usize = 4;
 /// Pieces outlast their head by this many ms, plus its time to live divided by [`OUTLAST_PART`].
 const OUTLAST_MS: u64 = 2000;
 const OUTLAST_PART: u64 = 8;
@@ -70,9 +68,8 @@ pub(crate) struct JoinOf {
     pub(crate) expire: Expire,
     /// The present item.
     pub(crate) there: Option<Snap>,
-    /// For each source: its length in bytes, and its identity, which is a large value's object number or a hash of the
-    /// bytes.
-    pub(crate) sources: [(u64, u64); SOURCES_MAX],
+    /// The hash of the lengths and identities of all sources ([`crate::values::source::Source::identity`]).
+    pub(crate) sources: u64,
 }
 
 impl JoinOf {

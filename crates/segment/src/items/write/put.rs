@@ -14,7 +14,7 @@ use crate::core::capacity::exceeds_quota;
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
-use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
+use crate::core::op::{Expire, LargeRef, OpError, PATCHES_MAX, Put, PutMode, PutOutcome};
 use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;
@@ -23,6 +23,7 @@ use crate::layout::item::{ItemKind, KEY_BYTES_MAX, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
+use arrayvec::ArrayVec;
 
 /// The decision on a put, which depends on the key's present item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,34 +374,46 @@ fn try_splice(
     offset: u64,
     part: Source<'_>,
 ) -> Result<Option<Option<u64>>, OpError> {
-    let store = guard.store;
     let there = guard.items().snap(key)?;
+    if let Some((seen, _)) = &there {
+        if seen.layout.is(ItemKind::Typed) {
+            return Ok(Some(None));
+        }
+        seen.note_access(guard.store, guard.now);
+    }
+    let end = offset.saturating_add(part.len());
+    Ok(overwrite(guard, key, there.as_ref(), &[(offset, part)], end)?.map(Some))
+}
+
+/// Writes parts into the key's value, in place of its bytes from each part's offset on. The parts are in ascending
+/// order and don't overlap. Fills the value with zeros up to `bytes_min` bytes. `there` is the key's present item, which
+/// is not typed. Returns the value's new length, or `None` if the item has changed.
+pub(crate) fn overwrite(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    there: Option<&(FoundItem<'_>, Snap)>,
+    parts: &[(u64, Source<'_>)],
+    bytes_min: u64,
+) -> Result<Option<u64>, OpError> {
+    let store = guard.store;
     let mut digits = [0; 20];
-    let (old, client_flags, expire) = match &there {
+    let (old, client_flags, expire) = match there {
         None => (Source::Bytes(&[]), 0, Expire::Never),
-        Some((seen, _)) if seen.layout.is(ItemKind::Typed) => return Ok(Some(None)),
         Some((seen, snap)) => {
-            seen.note_access(store, guard.now);
             let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
             (source_of(store, seen, snap, &mut digits), client_flags, snap.expire(store, seen))
         }
     };
-    let (old_len, end) = (old.len(), offset.saturating_add(part.len()));
-    let total = old_len.max(end);
+    let total = old.len().max(bytes_min);
     guard.sizes().check_size(key, total)?;
-    let sources = [
-        old.cut(0, old_len.min(offset)),
-        Source::Zeros(offset.saturating_sub(old_len)),
-        part,
-        old.cut(end.min(old_len), old_len),
-    ];
-    let expect = Some(Expect::there(there.as_ref().map(|(_, snap)| *snap)));
+    let sources = sources_of(&old, parts, total);
+    let expect = Some(Expect::there(there.map(|(_, snap)| *snap)));
     let put = Put { client_flags, expire, ..Put::set(&[]) };
     let plan = Plan::of(&put, ItemKind::Plain, Content::Bytes(&[], &[]));
     if total > guard.sizes().whole_max(key)
         || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
     {
-        return Ok(guard.large().commit_joined(key, &plan, expect, &sources)?.map(|_| Some(total)));
+        return Ok(guard.large().commit_joined(key, &plan, expect, &sources)?.map(|_| total));
     }
     let mut scratch = std::mem::take(&mut guard.own.change);
     scratch.clear();
@@ -413,5 +426,30 @@ fn try_splice(
     let stored = guard.commits().commit(key, &Plan { content: Content::Bytes(&scratch, &[]), ..plan }, expect);
     scratch.shrink_to(store.geometry.piece_bytes);
     guard.own.change = scratch;
-    Ok(stored?.map(|_| Some(total)))
+    Ok(stored?.map(|_| total))
+}
+
+/// The sources of an overwritten value: each part, with bytes of the old value and zeros before and after it.
+type Overwritten<'v> = ArrayVec<Source<'v>, { 3 * PATCHES_MAX + 2 }>;
+
+/// Returns the sources from which an overwritten value of `total` bytes is concatenated.
+fn sources_of<'v>(old: &Source<'v>, parts: &[(u64, Source<'v>)], total: u64) -> Overwritten<'v> {
+    let mut sources = Overwritten::new();
+    let push_old = |sources: &mut Overwritten<'v>, from: u64, to: u64| {
+        let end = old.len().clamp(from, to);
+        if end > from {
+            sources.push(old.cut(from, end));
+        }
+        if to > end {
+            sources.push(Source::Zeros(to - end));
+        }
+    };
+    let mut at = 0;
+    for (offset, part) in parts {
+        push_old(&mut sources, at, *offset);
+        sources.push(*part);
+        at = offset + part.len();
+    }
+    push_old(&mut sources, at, total);
+    sources
 }

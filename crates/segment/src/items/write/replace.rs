@@ -22,18 +22,19 @@ use std::ops::Range;
 use crate::core::facets::{Items, ItemsMut};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
-use crate::core::op::{Expire, Item, OpError};
+use crate::core::op::{Expire, Item, OpError, PATCHES_MAX, Patch};
 use crate::core::snap::Snap;
 use crate::core::store::large_value;
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::RETRIES;
-use crate::items::write::put::Expect;
+use crate::items::write::put::{Expect, overwrite};
 use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
+use arrayvec::ArrayVec;
 
 /// The number of loads that a change has made so far; by default 0.
 #[derive(Debug, Default)]
@@ -71,6 +72,15 @@ pub enum Replacement<'v> {
         client_flags: u32,
         /// The expiry of the new item.
         expire: Expire,
+    },
+    /// Overwrite parts of the value, which must not be typed. The client flags and the expiry remain. The patches are
+    /// in ascending order and don't overlap.
+    Patch {
+        /// The parts to overwrite, at most [`crate::PATCHES_MAX`].
+        patches: &'v [Patch<'v>],
+        /// The minimum length of the new value, in bytes. A shorter value is filled with zeros. No patch ends after
+        /// this length.
+        bytes_min: u64,
     },
     /// Store the value that was written in pieces. After [`Replaced::Done`] the pieces belong to the item, and the
     /// caller drops the writer without [`crate::LargeValues::abort`].
@@ -193,6 +203,11 @@ impl<'l> ItemsMut<'_, 'l> {
             Replacement::Bytes { value, client_flags, expire } => {
                 let plan = Plan { client_flags, expire, ..Plan::bare(ItemKind::Plain, Content::Bytes(value, &[])) };
                 store_bytes(self.guard, key, value, plan, snap)?
+            }
+            Replacement::Patch { patches, bytes_min } => {
+                let parts: ArrayVec<_, PATCHES_MAX> =
+                    patches.iter().map(|patch| (patch.at, Source::Bytes(patch.bytes))).collect();
+                overwrite(self.guard, key, there, &parts, bytes_min)?.is_some()
             }
             Replacement::Large { value, client_flags, expire } => {
                 let head = large_value(value.whole());
