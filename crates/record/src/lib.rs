@@ -10,9 +10,11 @@
 //!
 //! This crate knows no store, protocol, clock or thread. Damaged bytes cause an error ([`Damaged`]), never a panic.
 //!
+//! [`hyperloglog`] reads and changes the bytes of a string that is a HyperLogLog.
+//!
 //! Modules: `read` and `edit` read and write a record, and `tree` a record that is too large for one item. `value`,
-//! `collection` and `coding` define values and their encoding. `sets`, `index` and `filter` define sets of records,
-//! their indexes and queries.
+//! `collection` and `coding` define values and their encoding. `sets` and `query` define sets of records, their
+//! indexes and queries.
 //!
 //! # Example
 //! ```
@@ -34,9 +36,9 @@
 mod coding;
 mod collection;
 mod edit;
-mod filter;
-mod index;
+pub mod hyperloglog;
 mod kind;
+mod query;
 mod read;
 mod sets;
 mod tree;
@@ -44,9 +46,9 @@ mod value;
 
 pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use edit::{Edit, bin_bytes_max};
-pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
-pub use index::{Index, IndexFull, IndexPosting, IndexType};
 pub use kind::Kind;
+pub use query::filter::{FILTER_BYTES_MAX, Filter, FilterError};
+pub use query::index::{Index, IndexFull, IndexPosting, IndexType};
 pub use read::{ANSWER_BYTES_A_BYTE, Bin, Bins, Record};
 pub use sets::{
     Added, BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, SetStore, Sets, TooManySets,

@@ -93,6 +93,8 @@ events! {
     APPEND b'$' "append",
     INCRBY b'$' "incrby",
     INCRBYFLOAT b'$' "incrbyfloat",
+    SETBIT b'$' "setbit",
+    PFADD b'$' "pfadd",
     HSET b'h' "hset",
     HDEL b'h' "hdel",
     HINCRBY b'h' "hincrby",

@@ -276,7 +276,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 127;
+pub(super) const COMMAND_COUNT: usize = 139;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -291,7 +291,7 @@ pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
 
 /// The rows of [`COMMANDS`].
 #[rustfmt::skip]
-const ROWS: [CommandSpec; COMMAND_COUNT] = [
+static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "6.0.0" "server" "O(N) where N is the number of users" Other,
            "Manages users and their rights, and lists refused requests"),
@@ -301,6 +301,21 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("auth" -2 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(N) where N is the number of users" Other,
            "Authenticates the connection"),
+    entry!("bitcount" -2 [ReadOnly] (1 1 1) ["read" "bitmap" "slow"]
+           "2.6.0" "bitmap" "O(N) where N is the number of bytes" Get,
+           "Counts the bits that are 1 in a string"),
+    entry!("bitfield" -2 [Write DenyOom] (1 1 1) ["write" "bitmap" "slow"]
+           "3.2.0" "bitmap" "O(1) for each operation" Set,
+           "Reads, stores and increments integers of any width in a string"),
+    entry!("bitfield_ro" -2 [ReadOnly Fast] (1 1 1) ["read" "bitmap" "fast"]
+           "6.0.0" "bitmap" "O(1) for each operation" Get,
+           "Reads integers of any width in a string"),
+    entry!("bitop" -4 [Write DenyOom] (2 -1 1) ["write" "bitmap" "slow"]
+           "2.6.0" "bitmap" "O(N) where N is the number of bytes" Set,
+           "Combines the bits of strings, and stores the result"),
+    entry!("bitpos" -3 [ReadOnly] (1 1 1) ["read" "bitmap" "slow"]
+           "2.8.7" "bitmap" "O(N) where N is the number of bytes" Get,
+           "Finds the first bit that is 0 or 1 in a string"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "" "string" "O(1)" Gets,
            "Reads a value and its CAS token"),
@@ -364,6 +379,9 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(1)" Get,
            "Returns the value of a key"),
+    entry!("getbit" 3 [ReadOnly Fast] (1 1 1) ["read" "bitmap" "fast"]
+           "2.2.0" "bitmap" "O(1)" Get,
+           "Returns a bit of a string"),
     entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "6.2.0" "string" "O(1)" Delete,
            "Returns the value of a key and deletes the key"),
@@ -526,6 +544,21 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "7.0.0" "generic" "O(1)" Other,
            "Returns the expiry time of a key, as a Unix timestamp in milliseconds"),
+    entry!("pfadd" -2 [Write DenyOom Fast] (1 1 1) ["write" "hyperloglog" "fast"]
+           "2.8.9" "hyperloglog" "O(1) for each element" Set,
+           "Adds elements to a HyperLogLog. Creates the key if it does not exist"),
+    entry!("pfcount" -2 [ReadOnly] (1 -1 1) ["read" "hyperloglog" "slow"]
+           "2.8.9" "hyperloglog" "O(N) where N is the number of keys" Get,
+           "Estimates the number of distinct elements of HyperLogLogs"),
+    entry!("pfdebug" 3 [Write DenyOom Admin] (2 2 1) ["write" "hyperloglog" "admin" "slow" "dangerous"]
+           "2.8.9" "hyperloglog" "O(1)" Other,
+           "Shows the registers of a HyperLogLog, or converts them"),
+    entry!("pfmerge" -2 [Write DenyOom] (1 -1 1) ["write" "hyperloglog" "slow"]
+           "2.8.9" "hyperloglog" "O(N) where N is the number of keys" Set,
+           "Merges HyperLogLogs into one"),
+    entry!("pfselftest" 1 [Admin] (0 0 0) ["hyperloglog" "admin" "slow" "dangerous"]
+           "2.8.9" "hyperloglog" "O(1)" Other,
+           "Tests the implementation of HyperLogLogs"),
     entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Replies, so that a client can check the connection"),
@@ -619,6 +652,9 @@ const ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "1.0.0" "string" "O(1)" Set,
            "Sets the value of a key"),
+    entry!("setbit" 4 [Write DenyOom] (1 1 1) ["write" "bitmap" "slow"]
+           "2.2.0" "bitmap" "O(N) where N is the length of the value, at most a piece" Set,
+           "Sets or clears a bit of a string"),
     entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.0.0" "string" "O(1)" Set,
            "Sets a key's value and its time to live, in seconds"),

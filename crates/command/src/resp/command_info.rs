@@ -3,7 +3,7 @@
 use super::catalog::{COMMANDS, CommandSpec, Flag, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
-use super::key_specs::{KeySpec, key_specs, tips};
+use super::key_specs::{KeySpec, key_specs, only_gets_fields, tips};
 use super::subcommands::{Subcommand, accepts, find_subcommand, subcommands_of};
 use crate::glob::matches;
 use crate::resp::aside;
@@ -147,6 +147,10 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
         reply::error(call.out, b"ERR Invalid number of arguments specified for command");
         return Ok(());
     }
+    if specs().any(|spec| keys_at(spec, found.entry(), args).is_empty()) {
+        reply::error(call.out, b"ERR Invalid arguments specified for command");
+        return Ok(());
+    }
     let keys: Vec<(&[u8], &KeySpec)> =
         specs().flat_map(|spec| keys_at(spec, found.entry(), args).into_iter().map(move |key| (key, spec))).collect();
     let (mut all, version) = (Vec::new(), call.session.version);
@@ -157,7 +161,7 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
         }
         reply::bulk(&mut all, key);
         if with_flags {
-            put_flags(&mut all, version, access(spec, args));
+            put_flags(&mut all, version, access(found.name(), spec, args));
         }
     }
     aside::send_long_reply(call, all)
@@ -176,10 +180,12 @@ fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [
     args.skip(before).take(count).step_by(spec.step.into()).collect()
 }
 
-/// Returns the flags of the keys of a request with the arguments `args`.
-fn access(spec: &KeySpec, args: Args<'_>) -> &'static [&'static str] {
+/// Returns the flags of the keys of a request of the command `name` with the arguments `args`.
+fn access(name: &str, spec: &KeySpec, args: Args<'_>) -> &'static [&'static str] {
     let reads = || args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get"));
     match spec.flags.contains(&"variable_flags") {
+        true if name == "bitfield" && only_gets_fields(args) => &["RO", "access"],
+        true if name == "bitfield" => &["RW", "access", "update"],
         true if reads() => &["RW", "access", "update"],
         true => &["OW", "update"],
         false => spec.flags,

@@ -156,6 +156,32 @@ pub(super) enum ErrorReply {
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
+    /// The offset of a bit is not a number, or out of range.
+    BitOffset,
+    /// The new value of a bit is neither 0 nor 1.
+    BitValue,
+    /// The requested bit is neither 0 nor 1.
+    BitArgument,
+    /// The type of a field is invalid.
+    FieldType,
+    /// The handling of numbers that do not fit is unknown.
+    OverflowType,
+    /// `BITFIELD_RO` with an operation that writes.
+    OnlyGet,
+    /// `BITOP NOT` with several sources.
+    NotOfSeveral,
+    /// `BITOP` with too few sources, for this operation.
+    TooFewSources(&'static str),
+    /// The string is not a HyperLogLog.
+    NotHyperLogLog,
+    /// The runs of a sparse HyperLogLog are invalid.
+    InvalidHyperLogLog,
+    /// `PFDEBUG` on a key that does not exist.
+    NoSuchHyperLogLog,
+    /// `PFDEBUG DECODE` of a dense HyperLogLog.
+    NotSparse,
+    /// `PFSELFTEST` has found a fault.
+    SelfTestFailed,
 }
 
 impl ErrorReply {
@@ -169,6 +195,7 @@ impl ErrorReply {
                 let may = "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
                 return ["ERR Can't execute '", name, may];
             }
+            Self::TooFewSources(name) => return ["ERR BITOP ", name, " must be called with at least two source keys."],
             Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
             Self::WithoutMulti(name) => return ["ERR ", name, " without MULTI"],
             Self::PermissionRevoked(reason) => {
@@ -189,6 +216,20 @@ impl ErrorReply {
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
             Self::RepliesTooLong => "ERR the reply exceeds this server's limit: request less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
+            Self::BitOffset => "ERR bit offset is not an integer or out of range",
+            Self::BitValue => "ERR bit is not an integer or out of range",
+            Self::BitArgument => "ERR The bit argument must be 1 or 0.",
+            Self::FieldType => {
+                "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
+            }
+            Self::OverflowType => "ERR Invalid OVERFLOW type specified",
+            Self::OnlyGet => "ERR BITFIELD_RO only supports the GET subcommand",
+            Self::NotOfSeveral => "ERR BITOP NOT must be called with a single source key.",
+            Self::NotHyperLogLog => "WRONGTYPE Key is not a valid HyperLogLog string value.",
+            Self::InvalidHyperLogLog => "INVALIDOBJ Corrupted HLL object detected",
+            Self::NoSuchHyperLogLog => "ERR The specified key does not exist",
+            Self::NotSparse => "ERR HLL encoding is not sparse",
+            Self::SelfTestFailed => "ERR TESTFAILED a HyperLogLog has wrong registers or a wrong count",
             Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
             Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
             Self::NoChannelPermission => {

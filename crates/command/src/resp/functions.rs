@@ -6,8 +6,8 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, client, command_info, config, connection, expire, hash, hotkeys, info, keys, lease, mget, pair, pubsub,
-    records, scan, server, slowlog, string, transaction, walk,
+    acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lease, mget,
+    pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -28,6 +28,11 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("acl", acl::acl),
     ("append", string::append),
     ("auth", connection::auth),
+    ("bitcount", bits::bitcount),
+    ("bitfield", bits::bitfield),
+    ("bitfield_ro", bits::bitfield_ro),
+    ("bitop", bits::bitop),
+    ("bitpos", bits::bitpos),
     ("cas.get", lease::cas_get),
     ("cas.set", lease::cas_set),
     ("client", client::client),
@@ -49,6 +54,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("flushall", keys::flushall),
     ("flushdb", keys::flushdb),
     ("get", string::get),
+    ("getbit", bits::getbit),
     ("getdel", string::getdel),
     ("getex", string::getex),
     ("getrange", string::getrange),
@@ -103,6 +109,11 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("pexpire", expire::millis),
     ("pexpireat", expire::at_millis),
     ("pexpiretime", expire::pexpiretime),
+    ("pfadd", hyperloglog::pfadd),
+    ("pfcount", hyperloglog::pfcount),
+    ("pfdebug", hyperloglog::pfdebug),
+    ("pfmerge", hyperloglog::pfmerge),
+    ("pfselftest", hyperloglog::pfselftest),
     ("ping", connection::ping),
     ("psetex", string::psetex),
     ("psubscribe", pubsub::psubscribe),
@@ -134,6 +145,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("scan", scan::scan),
     ("select", connection::select),
     ("set", string::set),
+    ("setbit", bits::setbit),
     ("setex", string::setex),
     ("setnx", string::setnx),
     ("setrange", string::setrange),

@@ -1,6 +1,8 @@
 //! What `COMMAND` reports about commands and subcommands besides the catalog: where their keys are and how they are
 //! accessed (key specifications), and hints for clients and proxies (tips), as in Redis.
 
+use protocol::resp::Args;
+
 /// A place of keys in a request, and the access to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeySpec {
@@ -34,14 +36,25 @@ impl KeySpec {
 /// Returns the key specifications of a command or subcommand with this full name.
 pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
     match name {
-        "append" | "hsetnx" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
-        "cas.get" | "expiretime" | "get" | "getrange" | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget"
-        | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get"
-        | "ttl" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
+        "append" | "hsetnx" | "pfadd" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
+        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "expiretime" | "get" | "getbit" | "getrange"
+        | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
+        | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get" | "ttl" => {
+            const { &[spec(&["RO", "access"], 1, 0, 1)] }
+        }
+        "bitfield" => {
+            const {
+                &[noted(
+                    "This command allows both access and modification of the key",
+                    spec(&["RW", "access", "update", "variable_flags"], 1, 0, 1),
+                )]
+            }
+        }
+        "bitop" => const { &[spec(&["OW", "update"], 2, 0, 1), spec(&["RO", "access"], 3, -1, 1)] },
         "cas.set" | "lease.set" | "psetex" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
-        | "lease.get" | "rec.operate" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
+        | "lease.get" | "rec.operate" | "setbit" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
@@ -59,6 +72,16 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },
         "msetnx" => const { &[spec(&["OW", "insert"], 1, -1, 2)] },
+        "pfcount" => {
+            const {
+                &[noted(
+                    "RW because it may change the internal representation of the key, and propagate to replicas",
+                    spec(&["RW", "access"], 1, -1, 1),
+                )]
+            }
+        }
+        "pfdebug" => const { &[spec(&["RW", "access"], 2, 0, 1)] },
+        "pfmerge" => const { &[spec(&["RW", "access", "insert"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
         "rec.del" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
         "rec.mget" => const { &[spec(&["RO", "access"], 2, -1, 1)] },
         "rec.mput" => const { &[spec(&["RW", "update", "incomplete"], 2, 0, 0)] },
@@ -77,6 +100,23 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "ssubscribe" | "sunsubscribe" => const { &[spec(&["not_key"], 1, -1, 1)] },
         _ => &[],
     }
+}
+
+/// Returns true if a request of `BITFIELD` with the arguments `args` only reads. A request that is invalid counts as one
+/// that writes.
+pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
+    args.next();
+    while let Some(word) = args.next() {
+        let words = match &word.to_ascii_lowercase()[..] {
+            b"get" => 2,
+            b"overflow" => 1,
+            _ => return false,
+        };
+        if args.nth(words - 1).is_none() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns the tips of a command or subcommand with this full name.

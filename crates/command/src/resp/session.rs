@@ -13,6 +13,7 @@ use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
 use crate::resp::state::long::{Long, LongStage};
+use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
@@ -85,6 +86,8 @@ pub struct SessionState {
     pub(super) under_way: Option<Box<Transaction>>,
     /// An unfinished copy of a value in several parts.
     pub(super) copy: Option<Box<segment::PartsCopy>>,
+    /// The state of an unfinished command on strings.
+    pub(super) work: Option<Box<StringWork>>,
     /// An unfinished publication.
     pub(super) publishing: Option<Box<Publishing>>,
     /// A list that is collected over several visits.
@@ -111,7 +114,7 @@ impl SessionState {
     /// Abandons the current request, and discards the state that was retained for its next visit.
     #[cold]
     pub(super) fn abandon_request(&mut self) {
-        (self.walk, self.publishing, self.listing) = (None, None, None);
+        (self.walk, self.publishing, self.listing, self.work) = (None, None, None, None);
         self.end_request();
     }
 

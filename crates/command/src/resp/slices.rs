@@ -163,14 +163,14 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
 
 /// Turns a command that changes one value into a single-command transaction, which locks the key and may take several
 /// visits.
-fn run_locked<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
+pub(super) fn run_locked<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
     run_over(call, name, args, key, Stage::Obtaining)
 }
 
 /// Turns a command that reads one value into a single-command transaction, which may take several visits. The key is
 /// not locked.
-pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
-    Err(run_over(call, name, args, key, Stage::Running))
+pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
+    run_over(call, name, args, key, Stage::Running)
 }
 
 fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Interrupt {
@@ -214,7 +214,7 @@ pub(super) fn read_consistently<T>(
 
 /// Resets the progress of the request, because another client has changed the value. Returns the wait state after which
 /// the request starts over. After several restarts, arranges for the request to lock the key.
-fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
+pub(super) fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
     call.session.end_request();
     reading.restarts += 1;
     reading.identity = None;
@@ -225,33 +225,33 @@ fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
 /// Ends a visit of a walk whose reply is collected in a buffer, after reserved space for the reply's header. If another
 /// visit continues the walk, retains the walk and the collected part of the reply. If the request restarts or fails,
 /// discards that part.
-pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
-    if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
-        ran = Err(ErrorReply::ClientMemory.into());
+pub(super) fn end_visit(call: &mut Call<'_, '_>, walk: Box<Walk>, ran: Run) -> Run {
+    ran.map_err(|stop| end_unfinished_visit(call, walk, stop))
+}
+
+/// Ends a visit, as [`end_visit`] does, that has not completed the walk for the reason `stop`. Returns the reason.
+pub(super) fn end_unfinished_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut stop: Interrupt) -> Interrupt {
+    if matches!(stop, Interrupt::State(_)) && !walk.reserve(&call.ctx.shared.budget) {
+        stop = ErrorReply::ClientMemory.into();
     }
-    match ran {
-        Err(stop @ Interrupt::State(_)) => {
-            if walk.reading.identity.is_none() {
-                let reading = std::mem::take(&mut walk.reading);
-                if let Some(head) = walk.head {
-                    call.out.cut_to_head(head);
-                }
-                walk = Box::new(Walk { reading, ..Walk::default() });
-            }
-            call.session.walk = Some(walk);
-            // With `done` above 0, the caller does not discard the collected part of the reply.
-            call.session.done = call.session.done.max(1);
-            Err(stop)
+    if !matches!(stop, Interrupt::State(_)) {
+        if let Some(head) = walk.head {
+            call.out.cut_to_head(head);
         }
-        Err(stop) => {
-            if let Some(head) = walk.head {
-                call.out.cut_to_head(head);
-            }
-            call.session.end_request();
-            Err(stop)
-        }
-        Ok(()) => Ok(()),
+        call.session.end_request();
+        return stop;
     }
+    if walk.reading.identity.is_none() {
+        let reading = std::mem::take(&mut walk.reading);
+        if let Some(head) = walk.head {
+            call.out.cut_to_head(head);
+        }
+        walk = Box::new(Walk { reading, ..Walk::default() });
+    }
+    call.session.walk = Some(walk);
+    // With `done` above 0, the caller does not discard the collected part of the reply.
+    call.session.done = call.session.done.max(1);
+    stop
 }
 
 /// Returns an error unless the collected reply has room for `bytes` more bytes.

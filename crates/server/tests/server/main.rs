@@ -43,6 +43,7 @@ mod resp_long;
 mod resp_record_index;
 mod resp_record_sets;
 mod resp_records;
+mod resp_strings;
 mod simulated;
 mod transactions;
 mod watch;

@@ -85,7 +85,7 @@ fn reply_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, te
     match (is_replied, call.collects_replies) {
         (true, _) => Ok(()),
         (false, true) => reply_leaves(call, key, telling),
-        (false, false) => slices::run_reading(call, name, args, key),
+        (false, false) => Err(slices::run_reading(call, name, args, key)),
     }
 }
 
@@ -214,7 +214,7 @@ pub(super) fn reply_each<'c>(
 ) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
     if !call.collects_replies {
-        return slices::run_reading(call, name, args, key);
+        return Err(slices::run_reading(call, name, args, key));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
     let ran = reply_each_over_visits(call, key, names, &mut walk, &each);

@@ -290,7 +290,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     }
     drawing.check(call.ctx.request_bytes_max)?;
     if !call.collects_replies {
-        return slices::run_reading(call, "hrandfield", args, key);
+        return Err(slices::run_reading(call, "hrandfield", args, key));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
     let ran = draw_over_visits(call, key, drawing, &mut walk);

@@ -1,0 +1,4 @@
+//! Queries of records: filters, and indexes of bins.
+
+pub(crate) mod filter;
+pub(crate) mod index;

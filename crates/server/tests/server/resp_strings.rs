@@ -1,0 +1,223 @@
+//! Tests of commands on strings as bitmaps and HyperLogLogs: comparisons with Debian's Redis over random streams of
+//! requests, with values of one item and values in pieces.
+
+use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::{pattern, start};
+use base::prng::Prng;
+use gannet_server::start::ServerConfig;
+
+/// Sends each request of a stream to both servers and compares the replies. Returns the number of replies that are not
+/// errors.
+fn compare(seed: u64, batches: u32, version: &[u8], mut next: impl FnMut(&mut Prng) -> Vec<Vec<u8>>) -> u32 {
+    let running = start(ServerConfig { memory_bytes: 256 << 20, ..both() });
+    let (redis, mut ours) = (Redis::start(), resp(&running));
+    let mut theirs = Replies::connect(redis.addr);
+    let (mut prng, mut answered) = (Prng::new(seed), 0);
+    for replies in [&mut ours, &mut theirs] {
+        assert!(matches!(replies.ask(&[b"HELLO", version])[0], b'*' | b'%'));
+    }
+    for batch in 0..batches {
+        let requests: Vec<_> = (0..=prng.below(12)).map(|_| next(&mut prng)).collect();
+        let bytes: Vec<u8> =
+            requests.iter().flat_map(|words| request(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())).collect();
+        theirs.client.send(&bytes);
+        ours.client.send(&bytes);
+        for words in &requests {
+            let (ours, theirs) = (ours.next(), theirs.next());
+            let show = |bytes: &[u8]| bytes[..bytes.len().min(300)].escape_ascii().to_string();
+            let asked: Vec<_> = words.iter().map(|word| show(word)).collect();
+            assert!(
+                same(words, &ours, &theirs),
+                "seed {seed}, batch {batch}: {asked:?}\nours:   {}\ntheirs: {}",
+                show(&ours),
+                show(&theirs)
+            );
+            answered += u32::from(ours[0] != b'-');
+        }
+    }
+    running.stop();
+    answered
+}
+
+/// Returns true if two replies are the same. From version 7.2 on, Redis checks the arguments of `BITCOUNT` and `BITPOS`
+/// even if the key does not exist, or has
+/// another type.
+fn same(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
+    let checks_first = ["BITCOUNT", "BITPOS"].iter().any(|name| words[0].eq_ignore_ascii_case(name.as_bytes()));
+    let ignores = matches!(theirs, b":0\r\n" | b":-1\r\n") || theirs.starts_with(b"-WRONGTYPE");
+    ours == theirs || checks_first && ours.starts_with(b"-ERR") && ignores
+}
+
+fn one_of(prng: &mut Prng, words: &[&str]) -> Vec<u8> {
+    words[prng.below(words.len() as u64) as usize].into()
+}
+
+fn key(prng: &mut Prng) -> Vec<u8> {
+    match prng.below(30) {
+        0 => b"hash".to_vec(),
+        1 => b"none".to_vec(),
+        _ => format!("key:{}", prng.below(5)).into_bytes(),
+    }
+}
+
+/// Returns a value of any length: empty, short, a number, as long as an item, or in pieces.
+fn value(prng: &mut Prng) -> Vec<u8> {
+    let fill = [0, 0xff, 0x55][prng.below(3) as usize];
+    match prng.below(8) {
+        0 => Vec::new(),
+        1 => prng.below(100_000).to_string().into_bytes(),
+        2 => vec![fill; prng.below(300_000) as usize],
+        3 => pattern(prng.below(200_000) as usize),
+        4 => vec![fill; prng.below(40) as usize],
+        _ => (0..prng.below(40)).map(|_| prng.next_u64() as u8).collect(),
+    }
+}
+
+fn number(prng: &mut Prng) -> Vec<u8> {
+    match prng.below(12) {
+        0 => one_of(prng, &["-9223372036854775808", "9223372036854775807", "x", "1.5", "", "4294967296", "-"]),
+        1 => format!("-{}", prng.below(2_000_000)).into_bytes(),
+        2..=4 => format!("-{}", prng.below(40)).into_bytes(),
+        5 => prng.below(2_000_000).to_string().into_bytes(),
+        _ => prng.below(40).to_string().into_bytes(),
+    }
+}
+
+fn field(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
+    let kind = match prng.below(20) {
+        0 => one_of(prng, &["u64", "i65", "i0", "x", "u08", ""]),
+        _ => format!("{}{}", ["u", "i"][prng.below(2) as usize], 1 + prng.below(63)).into_bytes(),
+    };
+    let place = match prng.below(30) {
+        0 => one_of(prng, &["-1", "#-1", "4294967296", "#x", "", "#9223372036854775807"]),
+        1 => prng.below(2_000_000).to_string().into_bytes(),
+        2..=10 => format!("#{}", prng.below(9)).into_bytes(),
+        _ => prng.below(100).to_string().into_bytes(),
+    };
+    let number = match prng.below(4) {
+        0 => number(prng),
+        1 => (prng.next_u64() as i64 >> prng.below(64)).to_string().into_bytes(),
+        _ => format!("{}", prng.below(600) as i64 - 300).into_bytes(),
+    };
+    match prng.below(10) {
+        0..=2 => words.extend([b"GET".to_vec(), kind, place]),
+        3..=4 => words.extend([b"set".to_vec(), kind, place, number]),
+        5..=7 => words.extend([b"INCRBY".to_vec(), kind, place, number]),
+        8 if prng.below(9) == 0 => words.push(one_of(prng, &["GET", "OVERFLOW", "SET", "x"])),
+        _ => {
+            let overflow = if prng.below(20) == 0 { b"x".to_vec() } else { one_of(prng, &["WRAP", "sat", "FAIL"]) };
+            words.extend([b"OVERFLOW".to_vec(), overflow]);
+        }
+    }
+}
+
+/// Returns a random request on bitmaps.
+fn bitmap_request(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    match prng.below(16) {
+        0 => words.extend([b"SET".to_vec(), key(prng), value(prng)]),
+        1 => words.extend([one_of(prng, &["GET", "STRLEN", "DEL", "GET"]), key(prng)]),
+        2 => words.extend([b"HSET".to_vec(), b"hash".to_vec(), b"f".to_vec(), b"v".to_vec()]),
+        3..=4 => {
+            let place = if prng.below(3) == 0 { number(prng) } else { prng.below(300).to_string().into_bytes() };
+            let bit = if prng.below(15) == 0 { number(prng) } else { one_of(prng, &["0", "1", "1"]) };
+            words.extend([b"SETBIT".to_vec(), key(prng), place, bit]);
+        }
+        5 => words.extend([b"GETBIT".to_vec(), key(prng), number(prng)]),
+        6..=8 => {
+            words.extend([one_of(prng, &["BITCOUNT", "bitpos"]), key(prng)]);
+            if words[0] == b"bitpos" {
+                words.push(if prng.below(15) == 0 { number(prng) } else { one_of(prng, &["0", "1"]) });
+            }
+            words.extend((0..[0, 1, 2, 2, 2, 3][prng.below(6) as usize]).map(|_| number(prng)));
+            if prng.below(2) == 0 {
+                words.push(one_of(prng, &["BIT", "byte", "BIT", "x"]));
+            }
+        }
+        9..=11 => {
+            let operation = one_of(prng, &["AND", "or", "XOR", "NOT", "AND", "NOR"]);
+            words.extend([b"BITOP".to_vec(), operation, key(prng)]);
+            words.extend((0..1 + prng.below(4)).map(|_| key(prng)));
+        }
+        12..=14 => {
+            words.extend([b"BITFIELD".to_vec(), key(prng)]);
+            let operations = if prng.below(12) == 0 { 150 } else { prng.below(6) };
+            (0..operations).for_each(|_| field(prng, &mut words));
+        }
+        _ => {
+            words.extend([b"BITFIELD_RO".to_vec(), key(prng)]);
+            for _ in 0..prng.below(5) {
+                words.extend([b"GET".to_vec(), b"u7".to_vec(), prng.below(70).to_string().into_bytes()]);
+            }
+            if prng.below(8) == 0 {
+                field(prng, &mut words);
+            }
+        }
+    }
+    words
+}
+
+#[test]
+fn bitmaps_are_read_and_changed_as_by_redis() {
+    for (seed, version) in [(1, b"2"), (2, b"3")] {
+        let answered = compare(seed, 600, version, bitmap_request);
+        assert!(answered > 2000, "{answered} replies without an error are too few to prove anything");
+    }
+}
+
+/// Returns a random request on HyperLogLogs.
+fn hyperloglog_request(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let key = |prng: &mut Prng| match prng.below(40) {
+        0 => b"hash".to_vec(),
+        1 => b"text".to_vec(),
+        2 => b"none".to_vec(),
+        _ => format!("key:{}", prng.below(6)).into_bytes(),
+    };
+    let mut words = Vec::new();
+    match prng.below(14) {
+        0 => words.extend([b"HSET".to_vec(), b"hash".to_vec(), b"f".to_vec(), b"v".to_vec()]),
+        1 => {
+            words.extend([b"SET".to_vec(), b"text".to_vec(), one_of(prng, &["", "5", "HYLL", "HYLL\u{1}00000000000"])])
+        }
+        2..=5 => {
+            words.extend([b"PFADD".to_vec(), key(prng)]);
+            let (many, range) = if prng.below(6) == 0 { (300, 1 << 40) } else { (6, 100) };
+            let elements = (0..prng.below(many)).map(|_| format!("element:{}", prng.below(range)).into_bytes());
+            words.extend(elements);
+        }
+        6 => words.extend([b"PFCOUNT".to_vec(), key(prng)]),
+        7 => {
+            words.push(b"PFCOUNT".to_vec());
+            words.extend((0..1 + prng.below(20)).map(|_| key(prng)));
+        }
+        8 => {
+            words.push(b"PFMERGE".to_vec());
+            words.extend((0..1 + prng.below(5)).map(|_| key(prng)));
+        }
+        9 => {
+            let topic = one_of(prng, &["DECODE", "encoding", "ENCODING", "TODENSE", "x", "GETREG"]);
+            words.extend([b"PFDEBUG".to_vec(), topic, key(prng)]);
+        }
+        10 if prng.below(4) == 0 => words.extend([b"DEL".to_vec(), key(prng)]),
+        11 => {
+            let mut damaged = [&b"HYLL\x01\0\0\0\0\0\0\0\0\0\0"[..], &[[0, 0x80][prng.below(2) as usize]]].concat();
+            let runs: [&[u8]; 7] = [&[0], &[0x3f], &[0x7f, 0xff], &[0x7f, 0xfe], &[0xff], &[0x80], &[0x85]];
+            (0..prng.below(5)).for_each(|_| damaged.extend(runs[prng.below(7) as usize]));
+            words.extend([b"SET".to_vec(), b"damaged".to_vec(), damaged]);
+        }
+        12 => {
+            let command = one_of(prng, &["PFADD", "PFCOUNT", "PFMERGE"]);
+            words.extend([command, b"damaged".to_vec(), format!("{}", prng.below(50)).into_bytes()]);
+        }
+        _ => words.extend([b"GET".to_vec(), key(prng)]),
+    }
+    words
+}
+
+#[test]
+fn hyperloglogs_have_the_bytes_and_counts_of_redis() {
+    for (seed, version) in [(1, b"2"), (2, b"3")] {
+        let answered = compare(seed, 700, version, hyperloglog_request);
+        assert!(answered > 2000, "{answered} replies without an error are too few to prove anything");
+    }
+}
