@@ -276,7 +276,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 139;
+pub(super) const COMMAND_COUNT: usize = 142;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -349,6 +349,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) where N is the number of keys" Delete,
            "Deletes keys"),
+    entry!("delifeq" 3 [Write Fast] (1 1 1) ["write" "string" "fast"]
+           "9.0.0" "string" "O(N) where N is the length of the value" Delete,
+           "Deletes a key if it has the given value"),
     entry!("discard" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "2.0.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Discards the queued commands of a transaction"),
@@ -502,6 +505,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "2.8.13" "server" "O(N) where N is the number of entries" Other,
            "Returns the times of waiting, execution and sending of requests"),
+    entry!("lcs" -3 [ReadOnly] (1 2 1) ["read" "string" "slow"]
+           "7.0.0" "string" "O(N*M) where N and M are the lengths of the strings" Get,
+           "Finds the longest common subsequence of two strings"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Gets,
            "Returns a value, or grants a lease to fill it"),
@@ -679,6 +685,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("subscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Subscribes to channels"),
+    entry!("substr" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
+           "1.0.0" "string" "O(N) where N is the length of the returned part" Get,
+           "Returns a substring of a value. GETRANGE replaces it"),
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from shard channels"),

@@ -172,6 +172,12 @@ pub(super) enum ErrorReply {
     NotOfSeveral,
     /// `BITOP` with too few sources, for this operation.
     TooFewSources(&'static str),
+    /// `LCS` of a value that is not a string.
+    NotStrings,
+    /// `LCS` with `LEN` and `IDX`.
+    LengthAndRanges,
+    /// The table of `LCS` would be too large.
+    TableTooLarge,
     /// The string is not a HyperLogLog.
     NotHyperLogLog,
     /// The runs of a sparse HyperLogLog are invalid.
@@ -225,6 +231,9 @@ impl ErrorReply {
             Self::OverflowType => "ERR Invalid OVERFLOW type specified",
             Self::OnlyGet => "ERR BITFIELD_RO only supports the GET subcommand",
             Self::NotOfSeveral => "ERR BITOP NOT must be called with a single source key.",
+            Self::NotStrings => "ERR The specified keys must contain string values",
+            Self::LengthAndRanges => "ERR If you want both the length and indexes, please just use IDX.",
+            Self::TableTooLarge => "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             Self::NotHyperLogLog => "WRONGTYPE Key is not a valid HyperLogLog string value.",
             Self::InvalidHyperLogLog => "INVALIDOBJ Corrupted HLL object detected",
             Self::NoSuchHyperLogLog => "ERR The specified key does not exist",

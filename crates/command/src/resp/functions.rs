@@ -6,8 +6,8 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lease, mget,
-    pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
+    acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lcs, lease,
+    mget, pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -44,6 +44,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("decr", string::decr),
     ("decrby", string::decrby),
     ("del", keys::del),
+    ("delifeq", string::delifeq),
     ("discard", transaction::discard),
     ("echo", connection::echo),
     ("exec", transaction::exec),
@@ -95,6 +96,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("info", info::info),
     ("keys", walk::keys),
     ("latency", slowlog::latency),
+    ("lcs", lcs::lcs),
     ("lease.get", lease::lease_get),
     ("lease.set", lease::lease_set),
     ("lease.stale", lease::lease_stale),
@@ -154,6 +156,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("ssubscribe", pubsub::ssubscribe),
     ("strlen", string::strlen),
     ("subscribe", pubsub::subscribe),
+    ("substr", string::substr),
     ("sunsubscribe", pubsub::sunsubscribe),
     ("time", server::time),
     ("touch", keys::touch),

@@ -39,7 +39,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "append" | "hsetnx" | "pfadd" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
         "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "expiretime" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
-        | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get" | "ttl" => {
+        | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get" | "substr" | "ttl" => {
             const { &[spec(&["RO", "access"], 1, 0, 1)] }
         }
         "bitfield" => {
@@ -82,7 +82,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         }
         "pfdebug" => const { &[spec(&["RW", "access"], 2, 0, 1)] },
         "pfmerge" => const { &[spec(&["RW", "access", "insert"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
-        "rec.del" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
+        "lcs" => const { &[spec(&["RO", "access"], 1, 1, 1)] },
+        "delifeq" | "rec.del" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
         "rec.mget" => const { &[spec(&["RO", "access"], 2, -1, 1)] },
         "rec.mput" => const { &[spec(&["RW", "update", "incomplete"], 2, 0, 0)] },
         "rename" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },

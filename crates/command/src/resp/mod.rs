@@ -44,6 +44,7 @@ mod index_places;
 mod info;
 mod key_specs;
 mod keys;
+mod lcs;
 mod lease;
 mod listing;
 mod long;

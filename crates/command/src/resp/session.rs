@@ -86,8 +86,6 @@ pub struct SessionState {
     pub(super) under_way: Option<Box<Transaction>>,
     /// An unfinished copy of a value in several parts.
     pub(super) copy: Option<Box<segment::PartsCopy>>,
-    /// The state of an unfinished command on strings.
-    pub(super) work: Option<Box<StringWork>>,
     /// An unfinished publication.
     pub(super) publishing: Option<Box<Publishing>>,
     /// A list that is collected over several visits.
@@ -114,8 +112,18 @@ impl SessionState {
     /// Abandons the current request, and discards the state that was retained for its next visit.
     #[cold]
     pub(super) fn abandon_request(&mut self) {
-        (self.walk, self.publishing, self.listing, self.work) = (None, None, None, None);
+        (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
+    }
+
+    /// Removes and returns the state of an unfinished command on strings.
+    pub(super) fn take_work(&mut self) -> Option<StringWork> {
+        self.walk.take()?.work
+    }
+
+    /// Retains the state of an unfinished command on strings until its next visit.
+    pub(super) fn retain_work(&mut self, work: StringWork) {
+        self.walk = Some(Box::new(Walk { work: Some(work), ..Walk::default() }));
     }
 
     /// Returns true if a part of the reply to the current request is final and must not be discarded while the request

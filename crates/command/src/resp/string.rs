@@ -4,7 +4,7 @@
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
-use super::typed::string;
+use super::typed::{live, string};
 use super::value_reply::{ValueReply, continue_copy};
 use crate::lookup::large::LargeSet;
 use crate::push::notify::KeyEvent;
@@ -284,6 +284,34 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::bulk(out, b"");
     }
     call.count_read(whole);
+    Ok(())
+}
+
+/// Executes `SUBSTR`, the old name of `GETRANGE`.
+pub(super) fn substr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    getrange(call, args)
+}
+
+/// Executes `DELIFEQ key value`.
+pub(super) fn delifeq<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (bytes, wanted) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (key, view) = (call.key(bytes), call.ctx.view());
+    let mut attempts = Attempts::default();
+    let is_deleted = loop {
+        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
+        let item = live(item, view);
+        let Some(item) = string(item.as_ref())? else { break false };
+        if !equals(call.guard, &key, item.value, wanted) {
+            break false;
+        }
+        if call.guard.items_mut().replace(&key, &version, Replacement::Remove)? == Replaced::Done {
+            break true;
+        }
+    };
+    if is_deleted {
+        call.changed(KeyEvent::DEL, bytes);
+    }
+    call.int(is_deleted.into());
     Ok(())
 }
 

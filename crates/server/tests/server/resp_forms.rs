@@ -81,6 +81,7 @@ fn valid(name: &str) -> String {
         "pexpireat" => "text 4000000000000",
         "getrange" | "substr" => "text 0 2",
         "setrange" => "text 1 xyz",
+        "lcs" => "text number",
         "setbit" => "text 5 1",
         "getbit" => "text 5",
         "bitcount" => "text 0 1",

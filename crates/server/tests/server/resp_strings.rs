@@ -221,3 +221,82 @@ fn hyperloglogs_have_the_bytes_and_counts_of_redis() {
         assert!(answered > 2000, "{answered} replies without an error are too few to prove anything");
     }
 }
+
+/// Returns a random request of `LCS`, or one that stores its strings.
+fn lcs_request(prng: &mut Prng) -> Vec<Vec<u8>> {
+    if prng.below(3) == 0 {
+        // Few different bytes have long common subsequences, and many of the same length.
+        let kinds = 1 + prng.below(3);
+        let most = if prng.below(9) == 0 { 600 } else { 20 };
+        let text = (0..prng.below(most)).map(|_| b'a' + prng.below(kinds) as u8).collect();
+        return vec![b"SET".to_vec(), key(prng), text];
+    }
+    let mut words = vec![b"LCS".to_vec(), key(prng), key(prng)];
+    for _ in 0..prng.below(4) {
+        match prng.below(12) {
+            0..=1 => words.push(b"LEN".to_vec()),
+            2..=6 => words.push(b"idx".to_vec()),
+            7..=8 => words.push(b"WITHMATCHLEN".to_vec()),
+            9..=10 => words.extend([b"MINMATCHLEN".to_vec(), number(prng)]),
+            _ => words.push(one_of(prng, &["x", "MINMATCHLEN", ""])),
+        }
+    }
+    words
+}
+
+#[test]
+fn common_subsequences_are_those_of_redis() {
+    for (seed, version) in [(1, b"2"), (2, b"3")] {
+        let answered = compare(seed, 500, version, lcs_request);
+        assert!(answered > 1500, "{answered} replies without an error are too few to prove anything");
+    }
+}
+
+/// The tables of these requests take many visits. One string is much longer than the other in half of them.
+#[test]
+fn long_common_subsequences_are_those_of_redis() {
+    let (redis, running) = (Redis::start(), start(ServerConfig { memory_bytes: 256 << 20, ..both() }));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut prng = Prng::new(4);
+    let mut text = |bytes: usize| -> Vec<u8> { (0..bytes).map(|_| b'a' + prng.below(3) as u8).collect() };
+    let (even, long, short) = ((text(2500), text(2000)), text(300_000), text(9));
+    for (a, b) in [(&even.0, &even.1), (&even.1, &even.0), (&long, &short), (&short, &long)] {
+        for client in [&mut ours, &mut theirs] {
+            client.ask(&[b"MSET", b"a", a, b"b", b]);
+        }
+        for line in ["LCS a b", "LCS a b LEN", "LCS a b IDX MINMATCHLEN 3 WITHMATCHLEN"] {
+            let [ours, theirs] = [&mut ours, &mut theirs].map(|client| client.text(line));
+            assert!(ours == theirs && ours.len() > 1, "{line} of {} and {} bytes", a.len(), b.len());
+        }
+    }
+    let too_long = vec![b'a'; 15_000];
+    for client in [&mut ours, &mut theirs] {
+        client.ask(&[b"MSET", b"a", &too_long, b"b", &too_long]);
+    }
+    assert_eq!(ours.text("LCS a b"), theirs.text("LCS a b"));
+    running.stop();
+}
+
+#[test]
+fn a_key_is_deleted_only_if_it_has_the_given_value() {
+    let running = start(both());
+    let mut redis = resp(&running);
+    redis.text("SET a 12");
+    redis.text("HSET hash f v");
+    let long = pattern(150_000);
+    redis.ask(&[b"SET", b"long", &long]);
+    for (line, reply) in [
+        ("DELIFEQ a 1", ":0"),
+        ("DELIFEQ a 12", ":1"),
+        ("DELIFEQ a 12", ":0"),
+        ("EXISTS a", ":0"),
+        ("DELIFEQ long x", ":0"),
+    ] {
+        assert_eq!(redis.text(line), reply, "{line}");
+    }
+    assert!(redis.text("DELIFEQ hash v").starts_with("-WRONGTYPE"));
+    assert_eq!(redis.ask(&[b"DELIFEQ", b"long", &long[1..]]), b":0\r\n");
+    assert_eq!(redis.ask(&[b"DELIFEQ", b"long", &long]), b":1\r\n");
+    assert_eq!(redis.text("EXISTS long hash"), ":1");
+    running.stop();
+}

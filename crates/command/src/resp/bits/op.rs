@@ -113,14 +113,14 @@ pub(in super::super) fn bitop<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let operation = Operation::of(args.next().unwrap_or_default()).ok_or(ErrorReply::Syntax)?;
     let target = args.next().unwrap_or_default();
     operation.check(args.len())?;
-    let mut work = match call.session.work.take().map(|work| *work) {
+    let mut work = match call.session.take_work() {
         Some(StringWork::Combine(work)) => work,
         _ => CombineWork::default(),
     };
     let ran = combine_all(call, operation, target, args, &mut work);
     match ran {
         Err(Interrupt::State(state)) if call.collects_replies => {
-            call.session.work = Some(Box::new(StringWork::Combine(work)));
+            call.session.retain_work(StringWork::Combine(work));
             Err(state.into())
         }
         ran => {

@@ -10,6 +10,7 @@ pub(in crate::resp) enum StringWork {
     Merge(Registers),
     Fields(FieldsWork),
     Combine(CombineWork),
+    Lcs(LcsWork),
 }
 
 /// The handling of a number that does not fit into its field.
@@ -58,5 +59,35 @@ pub(in crate::resp) struct CombineWork {
     /// The parts that are complete, if the result is stored in pieces.
     pub(in crate::resp) writer: Option<LargeWriter>,
     /// The share of client memory.
+    pub(in crate::resp) grant: Option<Grant>,
+}
+
+/// The state of `LCS`.
+#[derive(Default)]
+pub(in crate::resp) struct LcsWork {
+    /// The lengths of both strings. Both are 0 if one of the strings is empty.
+    pub(in crate::resp) lens: [usize; 2],
+    /// The parts of both strings that are copied.
+    pub(in crate::resp) values: [Vec<u8>; 2],
+    /// The number of rows of the table that are complete.
+    pub(in crate::resp) rows: usize,
+    /// The last complete row.
+    pub(in crate::resp) row: Vec<u32>,
+    /// A bit for each cell: 1 if the way back goes to a shorter prefix of the first string.
+    pub(in crate::resp) ups: Vec<u64>,
+    /// The number of computed cells whose cost is not charged yet.
+    pub(in crate::resp) cells_unpaid: usize,
+    /// The current cell of the way back: the lengths of both prefixes.
+    pub(in crate::resp) place: (usize, usize),
+    /// The common subsequence, from its end on.
+    pub(in crate::resp) text: Vec<u8>,
+    /// The first and last positions of the current range in both strings, and its length; 0 if there is none.
+    pub(in crate::resp) range_start: (usize, usize),
+    pub(in crate::resp) range_end: (usize, usize),
+    pub(in crate::resp) range_len: u32,
+    /// The complete ranges in the form of the reply, and their number.
+    pub(in crate::resp) ranges: Vec<u8>,
+    pub(in crate::resp) range_count: u64,
+    /// The share of client memory; `None` if the request was not checked yet.
     pub(in crate::resp) grant: Option<Grant>,
 }

@@ -4,6 +4,7 @@ use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::resp::error::ErrorReply;
+use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
 use record::IndexPosting;
 use segment::Stride;
@@ -47,6 +48,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) records: FoundRecords,
     /// The progress of an index query.
     pub(in crate::resp) query: QueryProgress,
+    /// The state of a command on strings, which is no walk.
+    pub(in crate::resp) work: Option<StringWork>,
     /// The walk's share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
 }

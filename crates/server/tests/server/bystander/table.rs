@@ -181,7 +181,11 @@ pub fn commands_over_one_long_value() -> Group {
     let entry = |name, text: &str, bytes: usize| BystanderCase::new(name, line(text), bytes, Unit::Byte);
     let memcached = |name, text: &str| BystanderCase::memcached(name, text.into(), bytes, Unit::Byte).once();
     Group {
-        fill: vec![request(&[b"SET", b"v", &vec![b'x'; bytes]])],
+        fill: vec![
+            request(&[b"SET", b"v", &vec![b'x'; bytes]]),
+            request(&[b"SET", b"text", &vec![b'x'; 1 << 20]]),
+            line("SET two xy"),
+        ],
         entries: vec![
             entry("GET", "GET v", bytes),
             entry("GETRANGE", "GETRANGE v 1 -1", bytes),
@@ -195,6 +199,7 @@ pub fn commands_over_one_long_value() -> Group {
             entry("BITFIELD", "BITFIELD v INCRBY u8 8000 1 GET u4 9000", bytes).once(),
             entry("BITOP", "BITOP ONE v3 v v none", 3 * bytes).once(),
             entry("SETBIT", "SETBIT v 24000000 1", bytes).once(),
+            entry("LCS", "LCS text two IDX", 1 << 20),
             entry("SETRANGE into nothing", "SETRANGE zeros 40000000 abc", 40_000_000).once(),
             entry("BITPOS", "BITPOS zeros 1 80 -1 BIT", 40_000_000),
             memcached("append", "append v 0 0 3\r\nabc\r\n"),
