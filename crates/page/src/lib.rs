@@ -31,3 +31,36 @@ pub fn whole(title: &str, body: &str) -> String {
 pub fn section(out: &mut String, title: &str, content: &str) {
     let _ = writeln!(out, "<h2>{}</h2><div class=\"card\">{content}</div>", escape(title));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::STYLE;
+
+    /// Returns whether the rules for print give the elements of `selector` this declaration.
+    fn prints(selector: &str, declaration: &str) -> bool {
+        let (_, print) = STYLE.split_once("@media print").expect("a report can be printed");
+        let rules = print.split('}').filter_map(|rule| rule.split_once('{'));
+        rules.into_iter().any(|(selectors, declarations)| {
+            selectors.split(',').any(|one| one.trim() == selector)
+                && declarations.split(';').any(|one| one.trim() == declaration)
+        })
+    }
+
+    #[test]
+    fn printed_report_shows_all_parts_and_breaks_pages_between_them() {
+        for part in [".card", "figure", "tr", ".tiles"] {
+            assert!(prints(part, "break-inside: avoid"), "{part} is split by a page");
+        }
+        for head in ["h2", "summary"] {
+            assert!(prints(head, "break-after: avoid"), "{head} ends a page");
+        }
+        for (part, declaration) in [
+            ("main", "padding: 0 1px"),
+            (".scroll", "overflow: visible"),
+            ("pre", "white-space: pre-wrap"),
+            ("details::details-content", "content-visibility: visible"),
+        ] {
+            assert!(prints(part, declaration), "{part}: {declaration}");
+        }
+    }
+}
