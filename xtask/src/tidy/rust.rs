@@ -18,9 +18,9 @@ const UNSAFE_FOLDERS: [(&str, &str); 3] =
     [("arena", "crates/arena/"), ("io", "crates/io/"), ("segment", "crates/segment/src/layout/raw/")];
 
 /// Crates that do no I/O and read no clock: their functions take bytes, time and randomness as arguments.
-const CORES: &[&str] = &["segment", "protocol", "record", "graph", "cluster"];
+const CORES: &[&str] = &["segment", "protocol", "record", "rdb", "graph", "cluster"];
 /// Crates whose code may run on data threads.
-const DATA: &[&str] = &["arena", "segment", "protocol", "record", "graph", "cluster", "io", "flash", "server"];
+const DATA: &[&str] = &["arena", "segment", "protocol", "record", "rdb", "graph", "cluster", "io", "flash", "server"];
 
 /// Crates in which `thread_local!` is forbidden: a worker must own its state. (`io` is not among them, because it
 /// counts allocations by thread, for tests.)

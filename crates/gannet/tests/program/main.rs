@@ -25,6 +25,7 @@ mod migrate_peers;
 mod packaging;
 mod peers;
 mod prove;
+mod rdb;
 mod readme;
 mod redis_rs;
 mod restart;

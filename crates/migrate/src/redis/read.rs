@@ -13,6 +13,7 @@ use protocol::resp::client::Value as Answer;
 
 use super::{Redis, odd, page, text, trouble};
 use crate::item::{Item, KeyValue, Lookup};
+use crate::rdb::same_score;
 use crate::reconnect::RequestError;
 
 /// Number of fields above which a hash is read page by page, so that no single command takes long on the server.
@@ -249,8 +250,10 @@ impl Redis {
         };
         let mut elements = Vec::new();
         self.request(args, |answer| listed(&answer, &mut elements))?;
-        if kind == "set" {
-            elements.sort_unstable();
+        match kind {
+            "set" => elements.sort_unstable(),
+            "zset" => elements.iter_mut().skip(1).step_by(2).for_each(normalise),
+            _ => {}
         }
         Ok(Some(KeyValue::Elements(kind.to_owned(), elements)))
     }
@@ -302,6 +305,13 @@ fn pairs(elements: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
         pairs.push((field, value));
     }
     pairs
+}
+
+/// Replaces the text of a score by the text that all servers' scores have in a comparison.
+fn normalise(score: &mut Vec<u8>) {
+    if let Some(number) = std::str::from_utf8(score).ok().and_then(|text| text.parse().ok()) {
+        *score = same_score(number);
+    }
 }
 
 /// Appends all strings of a reply to `into`, in order.

@@ -92,6 +92,7 @@ impl Entries {
         }
         let now = UnixMillis::now();
         let (mut items, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        self.reader.list_elements(ask.to_compare);
         while items.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < EXAMINED_MAX {
             let (mut left, mut taken) = (None, false);
             let own_db = self.db;
@@ -135,21 +136,7 @@ impl Entries {
                 counts.expired += 1;
                 continue;
             }
-            let value = match entry.content {
-                Content::Bytes(bytes) => KeyValue::Bytes(bytes),
-                Content::Hash(..) if !ask.target.has_types() => {
-                    counts.skip("hash: the target supports only strings".to_owned());
-                    continue;
-                }
-                Content::Hash(fields, expiring) => {
-                    counts.field_ttls += expiring;
-                    KeyValue::Hash(fields)
-                }
-                Content::Passed(kind) => {
-                    counts.skip(format!("{kind}: only strings and hashes can be copied from a file"));
-                    continue;
-                }
-            };
+            let Some(value) = value_of(entry.content, ask, counts) else { continue };
             let item = Item { key: entry.key, value, client_flags: 0, expire_at: entry.expire_at, expire_slack_ms: 0 };
             bytes += item.weight();
             items.push(item);
@@ -173,4 +160,29 @@ impl Entries {
     pub fn share(&self) -> f64 {
         self.mark.offset as f64 / self.bytes.max(1) as f64
     }
+}
+
+/// Returns the value to copy; `None` if the target cannot store it, which is counted.
+fn value_of(content: Content, ask: &BatchRequest<'_>, counts: &mut KeyCounts) -> Option<KeyValue> {
+    let kind = match content {
+        Content::Bytes(bytes) => return Some(KeyValue::Bytes(bytes)),
+        Content::Passed(kind) => {
+            counts.skip(format!("{kind}: values of modules cannot be copied from a file"));
+            return None;
+        }
+        Content::Hash(fields, expiring) if ask.target.has_types() => {
+            counts.field_ttls += expiring;
+            return Some(KeyValue::Hash(fields));
+        }
+        Content::Dump(kind, payload) if ask.target.has_types() => {
+            return Some(KeyValue::Dump(kind.to_owned(), payload));
+        }
+        Content::Elements(kind, elements) if ask.target.has_types() => {
+            return Some(KeyValue::Elements(kind.to_owned(), elements));
+        }
+        Content::Hash(..) => "hash",
+        Content::Dump(kind, _) | Content::Elements(kind, _) => kind,
+    };
+    counts.skip(format!("{kind}: the target supports only strings"));
+    None
 }

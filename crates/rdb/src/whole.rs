@@ -2,14 +2,10 @@
 
 use std::io::{BufReader, Read};
 
-use crc::{CRC_64_REDIS, Crc, Table};
+use crate::file::{HEAD_BYTES, op, version};
+use crate::sum::{RunningSum, SUM_BYTES, VERSION_MIN, differs};
+use crate::{Damage, What};
 
-use super::{Damage, HEAD_BYTES, SUM_BYTES, What, malformed, op, version};
-
-static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
-
-/// The first version with a checksum.
-const VERSION_MIN: u32 = 5;
 /// Number of bytes per read.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -41,31 +37,24 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     let Some(mut left) = len.checked_sub(HEAD_BYTES + SUM_BYTES) else {
         return Err(Damage { offset: len, what: What::Truncated });
     };
-    let mut digest = CRC.digest();
-    digest.update(&head);
+    let mut running = RunningSum::default();
+    running.add(&head);
     let mut last = head[head.len() - 1];
     let mut chunk = vec![0; CHUNK_BYTES];
     while left > 0 {
         let wanted = left.min(CHUNK_BYTES as u64) as usize;
         input.read_exact(&mut chunk[..wanted]).map_err(|error| failed(len - SUM_BYTES - left, error))?;
-        digest.update(&chunk[..wanted]);
+        running.add(&chunk[..wanted]);
         last = chunk[wanted - 1];
         left -= wanted as u64;
     }
     let mut sum = [0; SUM_BYTES as usize];
     input.read_exact(&mut sum).map_err(|error| failed(len - SUM_BYTES, error))?;
-    let (sum, own) = (u64::from_le_bytes(sum), digest.finalize());
-    if sum == 0 && last != op::END {
-        return Err(Damage { offset: len, what: What::Truncated });
+    let (sum, own) = (u64::from_le_bytes(sum), running.end());
+    match sum {
+        0 if last != op::END => Err(Damage { offset: len, what: What::Truncated }),
+        0 => Ok(Checked { version, sum: None }),
+        sum if sum == own => Ok(Checked { version, sum: Some(sum) }),
+        sum => Err(differs(len - SUM_BYTES, sum, own)),
     }
-    if sum == 0 {
-        return Ok(Checked { version, sum: None });
-    }
-    if sum != own {
-        let what = format!(
-            "the stored checksum is {sum:#018x}, the computed one {own:#018x}: the file is damaged or truncated"
-        );
-        return Err(malformed(len - SUM_BYTES, what));
-    }
-    Ok(Checked { version, sum: Some(sum) })
 }
