@@ -137,7 +137,7 @@ fn count_one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Merges the HyperLogLogs of all keys in `args`. Takes several visits if there are many.
 fn merge_all<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Result<Registers, Interrupt> {
-    let mut registers = match call.session.take_work() {
+    let mut registers = match slices::take_work(call) {
         Some(StringWork::Merge(registers)) => registers,
         _ => Registers::default(),
     };
@@ -153,7 +153,7 @@ fn merge_all<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Result<Registers, I
         if let Err(stop) = merged {
             // Outside a transaction, the command starts over as one.
             if call.collects_replies && matches!(stop, Interrupt::State(_)) {
-                call.session.retain_work(StringWork::Merge(registers));
+                slices::retain_work(call, StringWork::Merge(registers));
             }
             return Err(stop);
         }
@@ -194,7 +194,7 @@ pub(super) fn pfmerge<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let registers = merge_all(call, args)?;
     let stored = store_merged(call, target, &registers);
     if call.collects_replies && matches!(stored, Err(Interrupt::State(_))) {
-        call.session.retain_work(StringWork::Merge(registers));
+        slices::retain_work(call, StringWork::Merge(registers));
     }
     stored?;
     note_store(call);

@@ -103,8 +103,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
     }
 }
 
-/// Returns true if a request of `BITFIELD` with the arguments `args` only reads. A request that is invalid counts as one
-/// that writes.
+/// Returns true if a request of `BITFIELD` with the arguments `args` only reads. An invalid request counts as one that
+/// writes.
 pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
     args.next();
     while let Some(word) = args.next() {

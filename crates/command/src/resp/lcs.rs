@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A cell of the table is the length of the longest common subsequence of a prefix of each string. Only one row of
-//! lengths is stored. Of all other cells, one bit is stored: the direction of the way back. A request that takes several
-//! visits locks its keys.
+//! lengths is stored. Of all other cells, one bit is stored: the direction of the way back. A request that takes
+//! several visits locks its keys.
 
 use super::catalog::lower;
 use super::error::ErrorReply;
@@ -15,6 +15,7 @@ use super::typed::live;
 use crate::memory::budget::MemoryUse;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::slices;
 use crate::resp::state::string_work::{LcsWork, StringWork};
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
@@ -68,13 +69,13 @@ impl Options {
 /// Executes `LCS key key [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]`.
 pub(super) fn lcs<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let keys = [(); 2].map(|()| args.next().unwrap_or_default());
-    let mut work = match call.session.take_work() {
+    let mut work = match slices::take_work(call) {
         Some(StringWork::Lcs(work)) => work,
         _ => LcsWork::default(),
     };
     let ran = begin(call, keys, args, &mut work).and_then(|options| advance(call, keys, options, &mut work));
     if call.collects_replies && matches!(ran, Err(Interrupt::State(_))) {
-        call.session.retain_work(StringWork::Lcs(work));
+        slices::retain_work(call, StringWork::Lcs(work));
     }
     ran
 }

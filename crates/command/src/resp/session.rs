@@ -13,7 +13,6 @@ use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
 use crate::resp::state::long::{Long, LongStage};
-use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
@@ -114,16 +113,6 @@ impl SessionState {
     pub(super) fn abandon_request(&mut self) {
         (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
-    }
-
-    /// Removes and returns the state of an unfinished command on strings.
-    pub(super) fn take_work(&mut self) -> Option<StringWork> {
-        self.walk.take()?.work
-    }
-
-    /// Retains the state of an unfinished command on strings until its next visit.
-    pub(super) fn retain_work(&mut self, work: StringWork) {
-        self.walk = Some(Box::new(Walk { work: Some(work), ..Walk::default() }));
     }
 
     /// Returns true if a part of the reply to the current request is final and must not be discarded while the request

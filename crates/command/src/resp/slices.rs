@@ -17,6 +17,7 @@ use super::typed::{KeyParts, record};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::pairs::Pairs;
+use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::walk::{MISSING, Reading, Walk};
@@ -38,6 +39,16 @@ const OPS_AN_EDITED_FIELD: usize = 3;
 const OPS_PER_CHECK: usize = 8;
 /// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
+
+/// Removes and returns the state of an unfinished command on strings.
+pub(super) fn take_work(call: &mut Call<'_, '_>) -> Option<StringWork> {
+    call.session.walk.take()?.work
+}
+
+/// Retains the state of an unfinished command on strings until its next visit.
+pub(super) fn retain_work(call: &mut Call<'_, '_>, work: StringWork) {
+    call.session.walk = Some(Box::new(Walk { work: Some(work), ..Walk::default() }));
+}
 
 /// Returns the words of the request that are not processed yet.
 pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {

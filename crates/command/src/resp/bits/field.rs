@@ -222,14 +222,14 @@ fn execute<'c>(call: &mut Call<'c, '_>, args: Args<'c>, name: &'static str) -> R
     if !call.collects_replies && words.len() > WORDS_MAX {
         return Err(slices::run_locked(call, name, args, key));
     }
-    let mut work = match call.session.take_work() {
+    let mut work = match slices::take_work(call) {
         Some(StringWork::Fields(work)) => work,
         _ => FieldsWork::default(),
     };
     let ran = check_all(call, words, &mut work, name == "bitfield_ro")
         .and_then(|()| execute_all(call, (name, args), (key, words), &mut work));
     if call.collects_replies && matches!(ran, Err(Interrupt::State(_))) {
-        call.session.retain_work(StringWork::Fields(work));
+        slices::retain_work(call, StringWork::Fields(work));
     }
     ran
 }

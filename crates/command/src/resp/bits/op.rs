@@ -14,6 +14,7 @@ use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
+use crate::resp::slices;
 use crate::resp::state::string_work::{CombineWork, StringWork};
 use crate::resp::string::note_store;
 use crate::resp::typed::{self, live, string};
@@ -113,14 +114,14 @@ pub(in super::super) fn bitop<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let operation = Operation::of(args.next().unwrap_or_default()).ok_or(ErrorReply::Syntax)?;
     let target = args.next().unwrap_or_default();
     operation.check(args.len())?;
-    let mut work = match call.session.take_work() {
+    let mut work = match slices::take_work(call) {
         Some(StringWork::Combine(work)) => work,
         _ => CombineWork::default(),
     };
     let ran = combine_all(call, operation, target, args, &mut work);
     match ran {
         Err(Interrupt::State(state)) if call.collects_replies => {
-            call.session.retain_work(StringWork::Combine(work));
+            slices::retain_work(call, StringWork::Combine(work));
             Err(state.into())
         }
         ran => {

@@ -386,8 +386,8 @@ fn try_splice(
 }
 
 /// Writes parts into the key's value, in place of its bytes from each part's offset on. The parts are in ascending
-/// order and don't overlap. Fills the value with zeros up to `bytes_min` bytes. `there` is the key's present item, which
-/// is not typed. Returns the value's new length, or `None` if the item has changed.
+/// order and don't overlap. Fills the value with zeros up to `bytes_min` bytes. `there` is the key's present item,
+/// which is not typed. Returns the value's new length, or `None` if the item has changed.
 pub(crate) fn overwrite(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
