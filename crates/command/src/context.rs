@@ -81,6 +81,8 @@ pub(crate) struct BatchRoutes {
 pub(crate) struct Admission {
     /// The clients that `CLIENT PAUSE` delays in this batch.
     pub(crate) pause: Pause,
+    /// True if `CLIENT PAUSE` has delayed a request, until [`WorkerContext::take_delayed`] is called.
+    pub(crate) has_delayed: bool,
     /// True if a Redis command of any client may be refused or delayed in this batch.
     pub(crate) restrained: bool,
     /// The number of changes of users since start. 0: no change, and every client has all rights.
@@ -354,6 +356,11 @@ impl WorkerContext {
         if self.keys.guards & ROUTED != 0 {
             self.follow_routes();
         }
+    }
+
+    /// Returns true if `CLIENT PAUSE` has delayed a request since the last call.
+    pub fn take_delayed(&mut self) -> bool {
+        std::mem::take(&mut self.admission.has_delayed)
     }
 
     #[cold]

@@ -169,6 +169,7 @@ fn discard(call: &mut Call<'_, '_>) -> Step {
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
     let goes_on = call.session.is_counted || !call.session.is_between_requests();
     if !goes_on && guarded::is_paused(call, &request) {
+        call.ctx.admission.has_delayed = true;
         return Err(SessionWait::Parked);
     }
     let reached = guarded::switch_to_keys(call, &request);

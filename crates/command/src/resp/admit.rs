@@ -81,10 +81,11 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
             call.session.transaction.as_ref().is_some_and(|transaction| transaction.has_writes)
         }
         Pause::Writes => entry.waits_with_writes(),
-        // During a pause, `CLIENT` must still be executed, because `CLIENT UNPAUSE` ends the pause.
-        Pause::All => entry.name != "client",
+        // As in Redis, `CLIENT UNPAUSE` waits too.
+        Pause::All => true,
     };
     if waits {
+        call.ctx.admission.has_delayed = true;
         note_paused(call);
         return Err(SessionWait::Parked.into());
     }

@@ -382,6 +382,8 @@ pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> R
     };
     let ms = integer(ms).map_err(|_| ErrorReply::Timeout)?;
     let ms = u64::try_from(ms).map_err(|_| ErrorReply::TimeoutBelowZero)?;
+    // In Redis, the end of so long a pause overflows and is in the past.
+    let ms = if call.ctx.now.0.saturating_add(ms) > i64::MAX as u64 { 0 } else { ms };
     call.ctx.shared.live.pause.set(call.ctx.now, call.ctx.now.plus_ms(ms.min(PAUSE_MS_MAX)), all);
     call.out.push(reply::OK);
     Ok(())

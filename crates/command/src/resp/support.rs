@@ -90,7 +90,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "client",
         "no `CACHING`, `TRACKING` and `TRACKINGINFO`; covers Redis clients only; names have at most 64 bytes; \
-         `CLIENT` is executed during a `PAUSE`, which lasts a day at most; `cmd`, `idle` and the sizes of buffers of \
+         a `PAUSE` lasts a day at most; `cmd`, `idle` and the sizes of buffers of \
          other clients are at most two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect \
          after it",
     ),

@@ -9,6 +9,7 @@ use crate::worker::hold;
 use crate::worker::in_place;
 use crate::worker::output;
 use arrayvec::ArrayVec;
+use command::context::WorkerContext;
 use command::session::{PrefetchedHead, SessionState};
 use command::visit::progress::{Progress, SessionWait};
 use command::{memcache, resp};
@@ -220,7 +221,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         guard.begin_request();
         guard.serve(session.token.0, COPIED_BYTES_MAX);
         core.ctx.pace.begin_visit(core.ctx.op_begun, queue == WaitQueue::Long);
-        let progress = match &mut session.state {
+        let mut progress = match &mut session.state {
             SessionState::Memcache(state) => memcache::serve(guard, input, heads[number], out, state, &mut core.ctx),
             SessionState::Resp(state) => resp::serve(guard, input, heads[number], out, state, &mut core.ctx),
         };
@@ -237,6 +238,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
             }
         }
         replies += out.unsent();
+        progress.state = close_if_left(&mut core.ctx, session, progress.state);
         let parked = progress.state == SessionWait::Parked;
         if !matches!(progress.state, SessionWait::NeedInput { .. }) {
             // The visit may have ended without completing an operation.
@@ -256,6 +258,13 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
     }
     core.ctx.counters().ops.add(core.ctx.batch_ops as u64);
     bytes
+}
+
+/// Closes a session whose client has left while it waits for the end of a pause (`CLIENT PAUSE`), so that it does not
+/// keep its slot until then. Returns the session's new state.
+fn close_if_left<S>(ctx: &mut WorkerContext, session: &Session<S>, state: SessionWait) -> SessionWait {
+    let has_left = state == SessionWait::Parked && ctx.take_delayed() && session.hangup;
+    if has_left { SessionWait::Close } else { state }
 }
 
 /// Prefetches the keys of the batch's first requests, stage by stage, so that their memory accesses overlap. Does

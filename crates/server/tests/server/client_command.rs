@@ -1,8 +1,9 @@
 //! Tests of `CLIENT REPLY`, `CLIENT PAUSE`, and the fields of `CLIENT LIST`, beside Debian's Redis.
 
-use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr, words};
+use crate::common::redis::{Redis, Replies, addr, both, request, resp, resp_addr, words};
 use crate::common::{Client, start, wait_until};
-use gannet_server::start::ServerConfig;
+use command::clients::endpoint::Protocol;
+use gannet_server::start::{Running, ServerConfig};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -170,17 +171,18 @@ fn info_counts_the_clients_that_a_pause_delays_until_they_leave_or_it_ends() {
     let listed = |control: &mut Replies| control.text("CLIENT LIST").matches(" flags=b ").count();
     assert_eq!(listed(&mut control), 3);
     let all = control.text("CLIENT LIST");
-    let paused = all.split("id=").find(|line| line.contains(" flags=b ")).expect("a client that waits");
-    let id = paused.split(' ').next().expect("its number");
+    let delayed = all.split("id=").find(|line| line.contains(" flags=b ")).expect("a client that waits");
+    let id = delayed.split(' ').next().expect("its number");
     assert_eq!(control.text(&format!("CLIENT KILL ID {id}")), ":1");
     wait_until("one to leave", || info(&mut control, "blocked_clients") == "2");
     // A later, weaker and shorter pause changes nothing.
     control.text("CLIENT PAUSE 60000 ALL");
-    control.text("CLIENT PAUSE 1 WRITE");
+    control.client.send(&request(&words("CLIENT PAUSE 1 WRITE")));
     let mut reader = resp(&running);
     reader.client.send(&request(&[b"GET", b"k"]));
-    // CLIENT is executed during a pause, and INFO is not.
-    wait_until("the reader to wait", || listed(&mut control) == 3);
+    wait_until("the reader and the control to wait", || paused(&running) == 4);
+    running.shared().live.pause.end();
+    assert_eq!(control.next(), b"+OK\r\n");
     control.text("CLIENT UNPAUSE");
     let mut replied = 0;
     for client in &mut waiting {
@@ -190,6 +192,75 @@ fn info_counts_the_clients_that_a_pause_delays_until_they_leave_or_it_ends() {
     assert_eq!(replied, 2, "all but the killed client");
     assert!(reader.next().starts_with(b"$"));
     assert_eq!((info(&mut control, "blocked_clients").as_str(), listed(&mut control)), ("0", 0));
+    running.stop();
+}
+
+/// Returns the number of clients that wait in the current pause.
+fn paused(running: &Running) -> u64 {
+    running.shared().workers.iter().map(|worker| worker.counters.paused_clients.value()).sum()
+}
+
+#[test]
+fn pause_of_all_delays_the_same_commands_as_in_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let addrs = [resp_addr(&running), redis.addr];
+    let lines = [
+        "PING",
+        "CLIENT UNPAUSE",
+        "CLIENT ID",
+        "CLIENT LIST",
+        "CLIENT PAUSE 1",
+        "CLIENT NONE",
+        "CLIENT",
+        "GET",
+        "NONE",
+        "MULTI",
+        "QUIT",
+        "RESET",
+        "AUTH a b",
+        "HELLO 9",
+        "INFO",
+        "SUBSCRIBE a",
+        "SET k v",
+    ];
+    let begun = addrs.map(|addr| {
+        assert_eq!(Replies::connect(addr).text("CLIENT PAUSE 20000 ALL"), "+OK");
+        let begin = |line: &&str| {
+            let mut client = Client::connect(addr);
+            client.send(&request(&words(line)));
+            client
+        };
+        lines.iter().map(begin).collect::<Vec<Client>>()
+    });
+    let waits = begun.map(|clients: Vec<Client>| {
+        let waits = |client: Client| {
+            client.stream.set_read_timeout(Some(Duration::from_millis(5))).expect("a time limit");
+            (&client.stream).read(&mut [0; 4096]).is_err()
+        };
+        clients.into_iter().map(waits).collect::<Vec<bool>>()
+    });
+    let of = |waits: &[bool]| lines.iter().zip(waits.to_vec()).map(|(line, waits)| (*line, waits)).collect::<Vec<_>>();
+    assert_eq!(of(&waits[0]), of(&waits[1]));
+    assert!(waits[0].contains(&true) && waits[0].contains(&false));
+    running.stop();
+}
+
+#[test]
+fn client_that_leaves_during_a_pause_frees_its_slot_and_its_request_is_dropped() {
+    let running = start(both());
+    let (mut control, mut gone, mut memcached) =
+        (resp(&running), resp(&running), Client::connect(addr(&running, Protocol::Memcache)));
+    control.text("SET k v");
+    control.text("CLIENT PAUSE 60000 WRITE");
+    gone.client.send(&request(&[b"SET", b"k", b"w"]));
+    memcached.send(b"set k 0 0 1\r\nx\r\n");
+    wait_until("the client to wait", || info(&mut control, "blocked_clients") == "1");
+    let open = || running.shared().connections_open();
+    assert_eq!(open(), 3);
+    drop((gone, memcached));
+    wait_until("both to leave", || open() == 1);
+    assert_eq!((info(&mut control, "blocked_clients").as_str(), paused(&running)), ("0", 0));
+    assert_eq!((control.text("CLIENT UNPAUSE").as_str(), control.text("GET k").as_str()), ("+OK", "$1 v"));
     running.stop();
 }
 
