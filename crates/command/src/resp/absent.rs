@@ -8,6 +8,7 @@
 
 use super::call::{Call, Interrupt, Run};
 use super::catalog::{CommandSpec, Flag};
+use super::key_specs::only_gets_fields;
 use super::state::absent::AbsentKeys;
 use super::typed;
 use crate::push::notify::KeyEvent;
@@ -72,8 +73,8 @@ fn end(call: &mut Call<'_, '_>, ran: &Run) {
         return;
     }
     let absent = call.session.absent.take();
-    if let (Ok(()), Some(absent)) = (ran, absent) {
-        absent.misses().for_each(|key| call.changed(KeyEvent::KEYMISS, key));
+    if let (Ok(()), Some(mut absent)) = (ran, absent) {
+        absent.take_misses().for_each(|key| call.changed(KeyEvent::KEYMISS, key));
     }
 }
 
@@ -92,6 +93,7 @@ fn reads(entry: &CommandSpec, mut args: Args<'_>, number: usize) -> bool {
         "getset" | "getdel" | "getex" | "hgetdel" | "hgetex" | "lease.get" | "pfmerge" => true,
         "copy" => number == 0,
         "bitop" => number > 0,
+        "bitfield" => only_gets_fields(args),
         "set" => args.by_ref().skip(2).any(|word| word.eq_ignore_ascii_case(b"get")),
         _ => entry.has(Flag::ReadOnly),
     }

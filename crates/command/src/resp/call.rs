@@ -318,7 +318,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn args_after(&self, args: Args<'c>, count: u32) -> Args<'c> {
         let (passed, bytes) = self.session.passed;
         if count > 0 && passed == count {
-            return args.after(count, bytes);
+            return args.after(count, bytes as usize);
         }
         let mut left = args;
         (0..count).all(|_| left.next().is_some());
@@ -327,20 +327,19 @@ impl<'c> Call<'c, '_> {
 
     /// Records the start of the arguments `left`, which follow the first `count` of the request's `args`.
     pub(super) fn record_position(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
-        self.session.passed = (count, args.wire_bytes() - left.wire_bytes());
+        self.session.passed = (count, (args.wire_bytes() - left.wire_bytes()) as u32);
     }
 }
 
-/// Publishes a change of `key`. If the change creates the key, first publishes this, and that the request has missed
-/// the key if the request reads it.
+/// Publishes a change of `key`. First publishes the misses of the request, and that the change creates the key, if it
+/// does.
 #[cold]
 fn publish_change(ctx: &mut WorkerContext, session: &mut SessionState, event: KeyEvent, key: &[u8]) {
-    let created = session.absent.as_mut().filter(|_| event.may_create()).and_then(|absent| absent.remove(key));
-    if created == Some(true) {
-        ctx.publish_change(session.namespace, KeyEvent::KEYMISS, key);
-    }
-    if created.is_some() && event != KeyEvent::NEW {
-        ctx.publish_change(session.namespace, KeyEvent::NEW, key);
+    if let Some(absent) = &mut session.absent {
+        absent.take_misses().for_each(|miss| ctx.publish_change(session.namespace, KeyEvent::KEYMISS, miss));
+        if event.may_create() && absent.remove(key) && event != KeyEvent::NEW {
+            ctx.publish_change(session.namespace, KeyEvent::NEW, key);
+        }
     }
     ctx.publish_change(session.namespace, event, key);
 }

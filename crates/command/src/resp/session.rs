@@ -41,8 +41,8 @@ pub struct SessionState {
     /// defines its own parts.
     pub(super) done: u32,
     /// The number of arguments of the current request that are processed, and their length in bytes (see
-    /// `Call::args_after`).
-    pub(super) passed: (u32, usize),
+    /// `Call::args_after`). A request in a buffer is shorter than 4 GiB.
+    pub(super) passed: (u32, u32),
     /// The sum of the results for the keys or fields that the current request has processed. Some commands store their
     /// current stage in this field instead.
     pub(super) sum: i64,

@@ -59,7 +59,7 @@ pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
 pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
     let (_, before) = call.session.passed;
     call.session.done += words;
-    call.session.passed = (call.session.done, before + bytes);
+    call.session.passed = (call.session.done, before + bytes as u32);
 }
 
 /// The words of a command that changes fields of one value, divided into slices. One edit of the value changes the

@@ -19,16 +19,15 @@ impl AbsentKeys {
         self.0.push(AbsentKey { key: key.into(), is_read });
     }
 
-    /// Removes a key that the command is creating. Returns true if the key was recorded as one that the command reads,
-    /// false if it was recorded as one that it only creates, and `None` if it was not recorded.
-    pub(in crate::resp) fn remove(&mut self, key: &[u8]) -> Option<bool> {
-        let is_read = self.0.iter().find(|absent| *absent.key == *key).map(|absent| absent.is_read);
+    /// Removes a key that the command is creating. Returns false if it was not recorded.
+    pub(in crate::resp) fn remove(&mut self, key: &[u8]) -> bool {
+        let before = self.0.len();
         self.0.retain(|absent| *absent.key != *key);
-        is_read
+        self.0.len() < before
     }
 
-    /// Returns the keys that the command has read and not created.
-    pub(in crate::resp) fn misses(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().filter(|absent| absent.is_read).map(|absent| &*absent.key)
+    /// Returns the keys that the command reads. A later call does not return them again.
+    pub(in crate::resp) fn take_misses(&mut self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter_mut().filter_map(|absent| std::mem::take(&mut absent.is_read).then_some(&*absent.key))
     }
 }
