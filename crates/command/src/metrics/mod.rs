@@ -24,5 +24,5 @@ mod window;
 pub use command::{Command, Part};
 pub use histogram::{BucketCounts, CoarseHistogram, Histogram, MAX_NS};
 pub use recorder::{Recorder, Totals};
-pub use slow::{SLOW_MAX, SlowLine, SlowLines, SlowRequest, SlowRing};
+pub use slow::{SLOW_MAX, SLOW_REPORTED, SlowLine, SlowLines, SlowRequest, SlowRing};
 pub use window::Window;

@@ -15,7 +15,10 @@ use super::command::Command;
 use crate::visit::clock::{Clock, Ticks};
 
 /// The number of slow requests that each worker's ring holds.
-pub const SLOW_MAX: usize = 64;
+pub const SLOW_MAX: usize = 128;
+
+/// The default of the maximum number of slow requests that `SLOWLOG` reports, that of Redis.
+pub const SLOW_REPORTED: u64 = 128;
 
 /// The maximum number of bytes of a request line that are recorded.
 pub const LINE_BYTES_MAX: usize = 48;

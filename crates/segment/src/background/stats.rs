@@ -12,6 +12,7 @@ use crate::heap::segments::SegmentId;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::layout::header::{STATES, SegmentState};
 use crate::layout::key::Namespace;
+use crate::layout::ttl::CLASS_NEVER;
 
 /// A store's figures at one moment. Counts begin at the start of the process; sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,6 +163,9 @@ pub struct Census {
     pub segments: [u64; STATES.len()],
     /// As [`StoreStats::dead_bytes`].
     pub dead_bytes: u64,
+    /// For each namespace, the number of keys in memory that expire, and that no flush has ended. Times to live of
+    /// more than a year count as none, because such keys share segments with those that never expire.
+    pub expiring: [u64; Namespace::MAX],
 }
 
 impl Store {
@@ -173,6 +177,12 @@ impl Store {
             let header = self.segments.header(SegmentId(id as u32));
             census.segments[header.state() as usize] += 1;
             census.dead_bytes += u64::from(header.dead_bytes());
+            if holds_items(header.state())
+                && header.class() != CLASS_NEVER
+                && header.sequence() >= self.flushed_before(header.namespace())
+            {
+                census.expiring[usize::from(header.namespace())] += u64::from(header.live_keys());
+            }
         }
         census.segments[SegmentState::Free as usize] += self.segments.fresh_count() as u64;
         census
@@ -185,7 +195,7 @@ impl Store {
 
     /// Returns the store's present figures, except that those of `census` were taken earlier.
     pub fn stats_by(&self, census: &Census) -> StoreStats {
-        let Census { segments, dead_bytes } = *census;
+        let Census { segments, dead_bytes, .. } = *census;
         let totals = totals(self);
         let groups = self.index.groups() as u64;
         let used = segments.iter().sum::<u64>()
@@ -272,8 +282,7 @@ impl Store {
         let (mut keys, mut settled) = (0, true);
         for id in 0..self.segments.high_water() {
             let header = self.segments.header(SegmentId(id as u32));
-            let is_used = matches!(header.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Draining);
-            if !is_used || header.namespace() != space {
+            if !holds_items(header.state()) || header.namespace() != space {
                 continue;
             }
             if header.sequence() < flushed {
@@ -329,4 +338,9 @@ impl Store {
             + Shadows::BYTES_MAX
             + (64 << 10)
     }
+}
+
+/// Returns true if a segment in this state has items.
+fn holds_items(state: SegmentState) -> bool {
+    matches!(state, SegmentState::Open | SegmentState::Sealed | SegmentState::Draining)
 }

@@ -204,7 +204,7 @@ fn live(config: &ServerConfig) -> Live {
         pause: PauseSwitch::default(),
         slow_reset_ms: AtomicU64::new(0),
         latency_reset_ms: AtomicU64::new(0),
-        slow_entries_max: AtomicU64::new(u64::MAX),
+        slow_entries_max: AtomicU64::new(command::metrics::SLOW_REPORTED),
         password: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),
         idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),

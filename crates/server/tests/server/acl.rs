@@ -263,6 +263,14 @@ fn user_restricted_to_namespaces_cannot_use_keys_of_others() {
     assert_eq!(ask(&mut admin, "SET k default"), "+OK\r\n");
     assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* &* +@all ns=shop ns=5"), "+OK\r\n");
     assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
+    let dry = |admin: &mut Replies, line: &str| ask(admin, &format!("ACL DRYRUN ann {line}"));
+    for (line, object) in [("get k", "default"), ("dbsize", "default"), ("flushall", "all"), ("select 4", "4")] {
+        let denied = format!("This user has no permissions to access the '{object}' namespace\r\n");
+        assert!(dry(&mut admin, line).ends_with(&denied), "{line}: {}", dry(&mut admin, line));
+    }
+    for line in ["select 5", "select shop", "ping"] {
+        assert_eq!(dry(&mut admin, line), "+OK\r\n", "{line}");
+    }
     let refused = "-NOPERM this user has no permissions to use keys of this database\r\n";
     // In the namespace of its listener, the client may execute commands without keys.
     for line in

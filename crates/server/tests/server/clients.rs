@@ -221,6 +221,7 @@ const CONFIG_ALIKE: &str = "\
     CONFIG SET client-output-buffer-limit pubsub~1mb~2mb~-3
     CONFIG SET client-output-buffer-limit pubsub~1mb~2mb
     CONFIG SET client-output-buffer-limit PubSub~1mb~2mb~3
+    CONFIG GET slowlog-max-len
     CONFIG SET slowlog-max-len abc
     CONFIG SET slowlog-max-len 10
     CONFIG GET slowlog-max-len

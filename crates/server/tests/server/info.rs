@@ -1,7 +1,7 @@
 //! Tests of `INFO` and of the statistics by command, compared with Debian's Redis.
 
 use crate::common::redis::{Redis, Replies, both, request, resp};
-use crate::common::start;
+use crate::common::{start, wait_until};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields of Redis 7.0 that the server does not report, with the reason.
@@ -264,6 +264,42 @@ fn latency_histogram_is_by_command_as_in_redis() {
         "LATENCY HISTOGRAM mget mget",
     ] {
         assert_eq!(histograms(&mut ours, line), histograms(&mut theirs, line), "{line}");
+    }
+    running.stop();
+}
+
+#[test]
+fn keyspace_counts_the_keys_that_expire_as_in_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let keyspace = |client: &mut Replies| {
+        let text = info(client, &["keyspace"]);
+        let spaces = text.lines().filter_map(|line| line.strip_prefix("db")?.split_once(",avg_ttl"));
+        spaces.map(|(counts, _)| counts.to_owned()).collect::<Vec<String>>()
+    };
+    for lines in [
+        &[
+            "SET a 1",
+            "SET b 1 EX 100",
+            "SETEX c 100000 v",
+            "HSET h f v",
+            "EXPIRE h 50",
+            "SELECT 3",
+            "SET a 1 EX 9",
+            "SELECT 0",
+        ][..],
+        &["PERSIST b", "EXPIRE a 1000", "DEL c", "SET h v", "EXPIRE a 2000", "COPY a d"],
+        &["FLUSHDB", "SET z 1 PX 100000"],
+    ] {
+        for line in lines {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(ours.ask(&words), theirs.ask(&words), "{line}");
+        }
+        let (mut last, wanted) = (Vec::new(), keyspace(&mut theirs));
+        wait_until(&format!("{wanted:?} after {lines:?}"), || {
+            last = keyspace(&mut ours);
+            last == wanted
+        });
     }
     running.stop();
 }

@@ -473,7 +473,8 @@ fn reply_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
     aside::send_long_reply(call, all)
 }
 
-/// Executes `ACL DRYRUN`: replies whether a named user may execute a request. Does not check the namespace.
+/// Executes `ACL DRYRUN`: replies whether a named user may execute a request in the namespace of this
+/// connection.
 fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let Some(user) = call.ctx.shared.users.find(name) else {
@@ -485,9 +486,9 @@ fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if !entry.accepts_words(args.len() + 1) {
         return Err(ErrorReply::Arity(entry.name).into());
     }
-    let number = number_of(entry, args.into_iter().next());
-    let mut line = Line::new();
-    match denied(&user.rights, entry, number, KnownKeys::All(args)) {
+    let (first, mut line) = (args.into_iter().next(), Line::new());
+    let denied = denied(&user.rights, entry, number_of(entry, first), KnownKeys::All(args));
+    match denied.or_else(|| denied_namespace(call, &user.rights, entry, first)) {
         None => {
             call.out.push(reply::OK);
             return Ok(());

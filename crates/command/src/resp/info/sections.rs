@@ -234,10 +234,12 @@ pub(super) fn cpu(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Resul
 }
 
 pub(super) fn keyspace(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+    let expiring = shared.survey.latest().census.expiring;
     for namespace in Namespaces::numbers() {
         let items = shared.store.keys(namespace);
         if items > 0 {
-            write!(text, "db{}:keys={items},expires=0,avg_ttl=0\r\n", namespace.0)?;
+            let expires = expiring[usize::from(namespace.0)].min(items);
+            write!(text, "db{}:keys={items},expires={expires},avg_ttl=0\r\n", namespace.0)?;
         }
     }
     Ok(())
