@@ -61,13 +61,21 @@ impl CommandStats {
     }
 
     /// Counts a request of the command with this number. `ns` is its execution time.
+    #[inline]
     pub fn record(&self, number: usize, outcome: Outcome, ns: u64) {
-        let row = &self.rows[number];
         match outcome {
-            Outcome::Done => {}
-            Outcome::Failed => row.failed.add(1),
-            Outcome::Rejected => return row.rejected.add(1),
+            Outcome::Done => self.rows[number].times.record(ns),
+            Outcome::Failed | Outcome::Rejected => self.record_error_reply(number, outcome, ns),
         }
+    }
+
+    #[cold]
+    fn record_error_reply(&self, number: usize, outcome: Outcome, ns: u64) {
+        let row = &self.rows[number];
+        if outcome == Outcome::Rejected {
+            return row.rejected.add(1);
+        }
+        row.failed.add(1);
         row.times.record(ns);
     }
 

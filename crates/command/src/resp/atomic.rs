@@ -182,7 +182,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
                 pubsub::send_to_monitors(call, Some(catalog::entry("exec")), b"EXEC", std::iter::empty());
             }
             let line = if is_lone { &b""[..] } else { b"EXEC" };
-            statistics::ended(call, StatKey::of(entry, None), Outcome::Done, line);
+            statistics::ended(call, StatKey::of_command(entry), Outcome::Done, line);
             call.ctx.ready = ready;
         }
         Err(_) => call.session.under_way = Some(transaction),

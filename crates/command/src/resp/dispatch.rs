@@ -232,7 +232,7 @@ fn account<'c>(
     let secret = entry.is_some_and(catalog::CommandSpec::has_secret);
     let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
     match entry.zip(outcome) {
-        Some((entry, outcome)) => statistics::ended(call, StatKey::of(entry, args.into_iter().next()), outcome, line),
+        Some((entry, outcome)) => statistics::ended(call, StatKey::of(entry, args), outcome, line),
         None => call.done(Command::Other, line),
     }
 }

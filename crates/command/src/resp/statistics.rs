@@ -7,6 +7,7 @@ use super::error::ErrorReply;
 use crate::context::WorkerContext;
 use crate::metrics::Command;
 use crate::metrics::command_stats::Outcome;
+use protocol::resp::Args;
 
 /// The number of a command or subcommand in the statistics, and the kind under which metrics show it.
 #[derive(Clone, Copy)]
@@ -17,29 +18,45 @@ pub(super) struct StatKey {
 }
 
 impl StatKey {
-    /// Returns the numbers for a request of `entry` whose first argument is `first`.
-    #[inline]
-    pub(super) fn of(entry: &CommandSpec, first: Option<&[u8]>) -> Self {
+    /// Returns the numbers of a command, whatever its arguments are.
+    #[inline(always)]
+    pub(super) fn of_command(entry: &CommandSpec) -> Self {
+        Self { number: Some(entry.number), kind: entry.kind }
+    }
+
+    /// Returns the numbers for a request of `entry` with the arguments `args`. Reads them only if the command has
+    /// subcommands.
+    #[inline(always)]
+    pub(super) fn of(entry: &CommandSpec, args: Args<'_>) -> Self {
+        if entry.is_container() { Self::of_part(entry, args) } else { Self::of_command(entry) }
+    }
+
+    #[cold]
+    fn of_part(entry: &CommandSpec, mut args: Args<'_>) -> Self {
+        let first = args.next();
         let number = number_of(entry, first);
-        let is_unknown = first.is_some() && entry.is_container() && number == entry.number;
+        let is_unknown = first.is_some() && number == entry.number;
         Self { number: (!is_unknown).then_some(number), kind: entry.kind }
     }
 }
 
 /// Returns the outcome of a request with this reply, or this beginning of one. Counts the error if the reply is one.
-#[inline]
+#[inline(always)]
 pub(super) fn outcome(reply: &[u8], is_refused: bool, ctx: &WorkerContext) -> Outcome {
     match reply {
-        [b'-', line @ ..] => {
-            ctx.command_stats().record_error(line);
-            if is_refused { Outcome::Rejected } else { Outcome::Failed }
-        }
+        [b'-', line @ ..] => failed(line, is_refused, ctx),
         _ => Outcome::Done,
     }
 }
 
+#[cold]
+fn failed(line: &[u8], is_refused: bool, ctx: &WorkerContext) -> Outcome {
+    ctx.command_stats().record_error(line);
+    if is_refused { Outcome::Rejected } else { Outcome::Failed }
+}
+
 /// Records a request that ends now: its times, and its statistics. `line` is as in `WorkerContext::ops_done`.
-#[inline]
+#[inline(always)]
 pub(super) fn ended(call: &mut Call<'_, '_>, counted: StatKey, outcome: Outcome, line: &[u8]) {
     let begun = call.ctx.op_begun;
     call.done(counted.kind, line);

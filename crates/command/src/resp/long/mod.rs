@@ -173,7 +173,7 @@ pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &CommandSpec, mark: 
         // Monitors see only the command's name, because the arguments were already consumed.
         pubsub::send_to_monitors(call, Some(entry), entry.name.as_bytes(), std::iter::empty());
     }
-    statistics::ended(call, StatKey::of(entry, None), outcome, b"");
+    statistics::ended(call, StatKey::of_command(entry), outcome, b"");
 }
 
 /// Continues a request that is partly consumed.
