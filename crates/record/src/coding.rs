@@ -18,6 +18,8 @@
 //!
 //! A value has exactly one encoding, the shortest. So equal names have equal bytes.
 
+pub(crate) mod collection;
+
 use crate::{Damaged, List, Map, Value};
 
 const TEXT: u8 = 0x80;

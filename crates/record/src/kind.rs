@@ -11,11 +11,23 @@ pub enum Kind {
     Hash = 1,
     /// A record of a set ([`crate::Set`]). Redis clients see it as a hash, too.
     InSet = 2,
+    /// A list ([`crate::ListValue`]).
+    List = 3,
+    /// A set of texts ([`crate::SetValue`]).
+    Set = 4,
+    /// A sorted set ([`crate::SortedSetValue`]).
+    SortedSet = 5,
     /// A record outside any set, stored in parts. The store recognises a value in parts by the bit `PARTS` of the
     /// number.
     Large = PARTS | 1,
     /// A record in a set. The record is stored in parts.
     LargeInSet = PARTS | 2,
+    /// A list, stored in parts.
+    LargeList = PARTS | 3,
+    /// A set, stored in parts.
+    LargeSet = PARTS | 4,
+    /// A sorted set, stored in parts.
+    LargeSortedSet = PARTS | 5,
 }
 
 /// The bit in a type's number that marks values stored in parts.
@@ -23,7 +35,18 @@ const PARTS: u8 = 0x80;
 
 impl Kind {
     /// Every type.
-    pub const ALL: [Self; 4] = [Self::Hash, Self::InSet, Self::Large, Self::LargeInSet];
+    pub const ALL: [Self; 10] = [
+        Self::Hash,
+        Self::InSet,
+        Self::List,
+        Self::Set,
+        Self::SortedSet,
+        Self::Large,
+        Self::LargeInSet,
+        Self::LargeList,
+        Self::LargeSet,
+        Self::LargeSortedSet,
+    ];
 
     /// Returns the type with this byte.
     pub fn of(byte: u8) -> Option<Self> {
@@ -35,18 +58,28 @@ impl Kind {
         self as u8 & PARTS != 0
     }
 
+    /// Returns true if values of this type are records ([`crate::Record`]).
+    pub const fn is_record(self) -> bool {
+        matches!(self, Self::Hash | Self::InSet | Self::Large | Self::LargeInSet)
+    }
+
     /// Returns the name that `TYPE` reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hash | Self::InSet | Self::Large | Self::LargeInSet => "hash",
+            Self::List | Self::LargeList => "list",
+            Self::Set | Self::LargeSet => "set",
+            Self::SortedSet | Self::LargeSortedSet => "zset",
         }
     }
 
     /// Returns the name that `OBJECT ENCODING` reports: the closest encoding of Redis.
     pub const fn encoding(self) -> &'static str {
         match self {
-            Self::Hash | Self::InSet => "listpack",
-            Self::Large | Self::LargeInSet => "hashtable",
+            Self::Hash | Self::InSet | Self::List | Self::Set | Self::SortedSet => "listpack",
+            Self::Large | Self::LargeInSet | Self::LargeSet => "hashtable",
+            Self::LargeList => "quicklist",
+            Self::LargeSortedSet => "skiplist",
         }
     }
 
@@ -57,6 +90,10 @@ impl Kind {
     /// [`Damaged`]. A large record also causes this error if a bin has expired and the head does not show whether a
     /// live bin remains, because this function reads no parts.
     pub fn is_empty(self, bytes: &[u8], sets: &Sets, now_ms: u64) -> Result<bool, Damaged> {
+        if !self.is_record() {
+            // The last element takes its key with it.
+            return Ok(false);
+        }
         Record::of(self, bytes, sets, &NoParts)?.map_or(Ok(true), |record| record.is_empty(now_ms))
     }
 }
@@ -69,7 +106,7 @@ mod tests {
     fn a_type_is_known_by_its_byte_and_no_other() {
         for byte in 0..=255 {
             let known = Kind::of(byte);
-            assert_eq!(known.is_some(), matches!(byte, 1 | 2 | 0x81 | 0x82), "{byte}");
+            assert_eq!(known.is_some(), matches!(byte & !PARTS, 1..=5), "{byte}");
             assert!(known.is_none_or(|kind| kind as u8 == byte));
         }
     }

@@ -13,8 +13,8 @@
 //! [`hyperloglog`] reads and changes the bytes of a string that is a HyperLogLog.
 //!
 //! Modules: `read` and `edit` read and write a record, and `tree` a record that is too large for one item. `value`,
-//! `collection` and `coding` define values and their encoding. `sets` and `query` define sets of records, their
-//! indexes and queries.
+//! `collection` and `coding` define values and their encoding. `sets` and `query` define sets of records, their indexes
+//! and queries. `collections` contains the lists, sets and sorted sets of Redis.
 //!
 //! # Example
 //! ```
@@ -34,7 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod coding;
-mod collection;
+mod collections;
 mod edit;
 pub mod hyperloglog;
 mod kind;
@@ -44,11 +44,14 @@ mod sets;
 mod tree;
 mod value;
 
-pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
+pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
+pub use collections::{
+    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, SetEdit, SetValue, SortedSetEdit, SortedSetValue,
+    SortedSets, TextSets,
+};
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;
-pub use query::filter::{FILTER_BYTES_MAX, Filter, FilterError};
-pub use query::index::{Index, IndexFull, IndexPosting, IndexType};
+pub use query::{FILTER_BYTES_MAX, Filter, FilterError, Index, IndexFull, IndexPosting, IndexType};
 pub use read::{ANSWER_BYTES_A_BYTE, Bin, Bins, Record};
 pub use sets::{
     Added, BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, SetStore, Sets, TooManySets,

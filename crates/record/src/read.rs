@@ -117,7 +117,7 @@ pub(crate) fn name_of<'r>(bytes: &'r [u8], set: Option<InSet<'r>>) -> Result<Val
 }
 
 /// Decodes a variable-length number: seven bits per byte, low bits first. Returns it with the rest of `bytes`.
-fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
+pub(crate) fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
     let (mut number, mut at) = (0, 0);
     loop {
         let byte = *bytes.get(at).filter(|_| at < 5).ok_or(Damaged)?;
@@ -162,7 +162,7 @@ impl<'r> Record<'r> {
     /// Reads the head of the record in a typed value; `None` if its set was truncated after the record was stored.
     ///
     /// # Errors
-    /// [`Damaged`]. Bytes after the head are checked when they are read.
+    /// [`Damaged`], also if the type is not that of a record. Bytes after the head are checked when they are read.
     #[inline]
     pub fn of(kind: Kind, bytes: &'r [u8], sets: &'r Sets, source: &'r dyn Source) -> Result<Option<Self>, Damaged> {
         match kind {
@@ -179,6 +179,9 @@ impl<'r> Record<'r> {
                     return Ok(None);
                 }
                 Ok(Some(Self { set: Some(InSet::new(sets, set)), ..Self::open(bytes)? }))
+            }
+            Kind::List | Kind::Set | Kind::SortedSet | Kind::LargeList | Kind::LargeSet | Kind::LargeSortedSet => {
+                Err(Damaged)
             }
         }
     }

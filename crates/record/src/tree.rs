@@ -74,6 +74,8 @@ pub struct Parts {
     pub new: Vec<(u64, Range<usize>)>,
     /// Numbers of the parts that become unused.
     pub gone: Vec<u64>,
+    /// Parts that become unused with all parts below them: their numbers, and how many levels lie below each.
+    pub gone_trees: Vec<(u64, u8)>,
 }
 
 impl Parts {
@@ -82,9 +84,17 @@ impl Parts {
         self.bytes.clear();
         self.new.clear();
         self.gone.clear();
+        self.gone_trees.clear();
     }
 
-    fn add(&mut self, source: &dyn Source, fill: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// Takes a new part out again, and returns its bytes; `None` if the part is not new.
+    pub(crate) fn take_back(&mut self, part: u64) -> Option<Vec<u8>> {
+        let at = self.new.iter().rposition(|(number, _)| *number == part)?;
+        let (_, range) = self.new.remove(at);
+        Some(self.bytes[range].to_vec())
+    }
+
+    pub(crate) fn add(&mut self, source: &dyn Source, fill: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let (number, from) = (source.fresh(), self.bytes.len());
         fill(&mut self.bytes);
         self.new.push((number, from..self.bytes.len()));

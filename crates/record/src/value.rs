@@ -103,7 +103,7 @@ impl<'v> Value<'v> {
             Self::Text(text) | Self::Bytes(text) => text,
             Self::List(_) | Self::Map(_) => {
                 digits.long.clear();
-                crate::collection::push_json(self, &mut digits.long);
+                crate::coding::collection::push_json(self, &mut digits.long);
                 &digits.long
             }
         }

@@ -19,6 +19,7 @@ const SEGMENT: [&[&str]; 12] = [
         "locks::words",
         "locks::undo_log",
         "values::free_queue",
+        "values::part_walk",
         "values::orphans",
         "values::source",
         "durable::file",

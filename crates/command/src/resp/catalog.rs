@@ -276,7 +276,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 142;
+pub(super) const COMMAND_COUNT: usize = 158;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -517,6 +517,42 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Delete,
            "Marks a value stale: clients read it until one of them refills it"),
+    entry!("lindex" 3 [ReadOnly] (1 1 1) ["read" "list" "slow"]
+           "1.0.0" "list" "O(N) where N is the number of elements before the index" Get,
+           "Returns the element at a position of a list"),
+    entry!("linsert" 5 [Write DenyOom] (1 1 1) ["write" "list" "slow"]
+           "2.2.0" "list" "O(N) where N is the number of elements before the pivot" Set,
+           "Inserts an element before or after another one"),
+    entry!("llen" 2 [ReadOnly Fast] (1 1 1) ["read" "list" "fast"]
+           "1.0.0" "list" "O(1)" Get,
+           "Returns the number of elements of a list"),
+    entry!("lmove" 5 [Write DenyOom] (1 2 1) ["write" "list" "slow"]
+           "6.2.0" "list" "O(1)" Set,
+           "Moves an element from an end of one list to an end of another"),
+    entry!("lpop" -2 [Write Fast] (1 1 1) ["write" "list" "fast"]
+           "1.0.0" "list" "O(N) where N is the number of returned elements" Delete,
+           "Removes elements from the left end of a list and returns them"),
+    entry!("lpos" -3 [ReadOnly] (1 1 1) ["read" "list" "slow"]
+           "6.0.6" "list" "O(N) where N is the number of elements of the list" Get,
+           "Returns the positions of equal elements in a list"),
+    entry!("lpush" -3 [Write DenyOom Fast] (1 1 1) ["write" "list" "fast"]
+           "1.0.0" "list" "O(N) where N is the number of elements given" Set,
+           "Adds elements at the left end of a list"),
+    entry!("lpushx" -3 [Write DenyOom Fast] (1 1 1) ["write" "list" "fast"]
+           "2.2.0" "list" "O(N) where N is the number of elements given" Set,
+           "Adds elements at the left end of a list that exists"),
+    entry!("lrange" 4 [ReadOnly] (1 1 1) ["read" "list" "slow"]
+           "1.0.0" "list" "O(log(S)+N) where S is the number of elements and N the number returned" MultiGet,
+           "Returns a range of the elements of a list"),
+    entry!("lrem" 4 [Write] (1 1 1) ["write" "list" "slow"]
+           "1.0.0" "list" "O(N) where N is the number of elements of the list" Delete,
+           "Removes equal elements from a list"),
+    entry!("lset" 4 [Write DenyOom] (1 1 1) ["write" "list" "slow"]
+           "1.0.0" "list" "O(log(N)) where N is the number of elements of the list" Set,
+           "Replaces the element at a position of a list"),
+    entry!("ltrim" 4 [Write] (1 1 1) ["write" "list" "slow"]
+           "1.0.0" "list" "O(log(N)) where N is the number of elements of the list" Delete,
+           "Removes all elements of a list outside a range"),
     entry!("memory" -2 [ReadOnly] (2 2 1) ["slow"]
            "4.0.0" "server" "O(1)" Other,
            "Reports memory usage of keys and of the server"),
@@ -649,6 +685,18 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("role" 1 [NoScript Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
            "2.8.12" "server" "O(1)" Other,
            "Returns the replication role of the server"),
+    entry!("rpop" -2 [Write Fast] (1 1 1) ["write" "list" "fast"]
+           "1.0.0" "list" "O(N) where N is the number of returned elements" Delete,
+           "Removes elements from the right end of a list and returns them"),
+    entry!("rpoplpush" 3 [Write DenyOom] (1 2 1) ["write" "list" "slow"]
+           "1.2.0" "list" "O(1)" Set,
+           "Moves the last element of a list to the left end of another"),
+    entry!("rpush" -3 [Write DenyOom Fast] (1 1 1) ["write" "list" "fast"]
+           "1.0.0" "list" "O(N) where N is the number of elements given" Set,
+           "Adds elements at the right end of a list"),
+    entry!("rpushx" -3 [Write DenyOom Fast] (1 1 1) ["write" "list" "fast"]
+           "2.2.0" "list" "O(N) where N is the number of elements given" Set,
+           "Adds elements at the right end of a list that exists"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "2.8.0" "generic" "O(1) per call" Other,
            "Iterates over the keys of the database"),

@@ -126,6 +126,18 @@ pub(super) enum ErrorReply {
     FieldCountDiffers,
     /// A bin would not fit into one item.
     RecordTooLarge,
+    /// A position outside a list.
+    IndexOutOfRange,
+    /// A count that is negative or not a number.
+    NotPositive,
+    /// `RANK 0` of `LPOS`.
+    RankZero,
+    /// A rank of `LPOS` whose sign cannot be changed.
+    RankOutOfRange,
+    /// A negative number of this option.
+    NegativeOption(&'static str),
+    /// An element of a list, set or sorted set that is longer than the maximum.
+    ElementTooLong,
     /// A reply that is longer than the maximum.
     AnswerTooLong,
     /// A value whose bytes are damaged.
@@ -217,6 +229,16 @@ impl ErrorReply {
                 "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
                  limits.client_memory"
             }
+            Self::NegativeOption(name) => return ["ERR ", name, " can't be negative"],
+            Self::IndexOutOfRange => "ERR index out of range",
+            Self::NotPositive => "ERR value is out of range, must be positive",
+            Self::RankZero => {
+                "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
+                 start from the end of the list"
+            }
+            Self::RankOutOfRange => {
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+            }
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
@@ -304,6 +326,9 @@ impl ErrorReply {
             Self::FieldsMissing => "ERR Mandatory argument FIELDS is missing or not at the right position",
             Self::FieldsCount => "ERR Number of fields must be a positive integer",
             Self::FieldCountDiffers => "ERR The `numfields` parameter must match the number of arguments",
+            Self::ElementTooLong => {
+                "ERR an element would be longer than an eighth of a segment, the maximum: raise `store.segment`"
+            }
             Self::RecordTooLarge => {
                 "ERR a field with its value would be longer than an eighth of a segment, the maximum: raise \
                  `store.segment`"

@@ -7,7 +7,7 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lcs, lease,
-    mget, pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
+    list, mget, pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -100,6 +100,18 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("lease.get", lease::lease_get),
     ("lease.set", lease::lease_set),
     ("lease.stale", lease::lease_stale),
+    ("lindex", list::lindex),
+    ("linsert", list::linsert),
+    ("llen", list::llen),
+    ("lmove", list::lmove),
+    ("lpop", list::lpop),
+    ("lpos", list::lpos),
+    ("lpush", list::lpush),
+    ("lpushx", list::lpushx),
+    ("lrange", list::lrange),
+    ("lrem", list::lrem),
+    ("lset", list::lset),
+    ("ltrim", list::ltrim),
     ("memory", slowlog::memory),
     ("mget", mget::mget),
     ("monitor", pubsub::monitor),
@@ -144,6 +156,10 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("renamenx", pair::renamenx),
     ("reset", connection::reset),
     ("role", server::role),
+    ("rpop", list::rpop),
+    ("rpoplpush", list::rpoplpush),
+    ("rpush", list::rpush),
+    ("rpushx", list::rpushx),
     ("scan", scan::scan),
     ("select", connection::select),
     ("set", string::set),

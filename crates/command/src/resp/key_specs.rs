@@ -36,12 +36,13 @@ impl KeySpec {
 /// Returns the key specifications of a command or subcommand with this full name.
 pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
     match name {
-        "append" | "hsetnx" | "pfadd" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
+        "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" => {
+            const { &[spec(&["RW", "insert"], 1, 0, 1)] }
+        }
         "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "expiretime" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
-        | "hscan" | "httl" | "hvals" | "pexpiretime" | "pttl" | "rec.get" | "substr" | "ttl" => {
-            const { &[spec(&["RO", "access"], 1, 0, 1)] }
-        }
+        | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "substr"
+        | "ttl" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
         "bitfield" => {
             const {
                 &[noted(
@@ -58,16 +59,21 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
-        | "hsetex" | "lease.stale" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append" | "rec.put"
-        | "rec.touch" | "setrange" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
-        "getdel" | "hgetdel" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
+        | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
+        | "rec.put" | "rec.touch" | "setrange" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
+        "getdel" | "hgetdel" | "lpop" | "rpop" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
         "getex" => {
             const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
         }
-        "hdel" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
-        "hexists" | "hlen" | "hstrlen" | "rec.exists" | "strlen" | "type" => const { &[spec(&["RO"], 1, 0, 1)] },
+        "hdel" | "lrem" | "ltrim" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
+        "hexists" | "hlen" | "hstrlen" | "llen" | "rec.exists" | "strlen" | "type" => {
+            const { &[spec(&["RO"], 1, 0, 1)] }
+        }
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
+        }
+        "lmove" | "rpoplpush" => {
+            const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["RW", "insert"], 2, 0, 1)] }
         }
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },

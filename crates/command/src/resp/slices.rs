@@ -17,6 +17,7 @@ use super::typed::{KeyParts, record};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::pairs::Pairs;
+use crate::resp::session::SessionState;
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
@@ -27,6 +28,7 @@ use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use record::{Record, bin_bytes_max};
+use segment::{Guard, Key};
 
 /// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
@@ -91,7 +93,7 @@ impl<'c> Slices<'c> {
             return Err(run_locked(call, name, all, key));
         }
         if stores && call.collects_replies && !call.session.fits {
-            check_pairs(call, words)?;
+            check_lengths(call, words, field_words)?;
         }
         if stores && call.session.done == 0 {
             typed::room_to_store(call, if call.collects_replies { words.wire_bytes() as u64 } else { 0 })?;
@@ -151,14 +153,17 @@ impl<'c> Slices<'c> {
     }
 }
 
-/// Checks the lengths of all names and values before the first of them is stored. Returns an error if any of them is
-/// too long.
-fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
+/// Checks the lengths of all fields before the first of them is stored. Returns an error if any of them is too long.
+fn check_lengths<'c>(call: &mut Call<'c, '_>, words: Args<'c>, field_words: u32) -> Run {
     let most = call.guard.sizes().part_bytes_max();
     let mut left = words_left(call, words);
     while left.len() > 0 && words.wire_bytes() > most {
-        let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
-        if Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most) {
+        let (slice, behind) = left.split(field_words * FIELDS_A_SLICE);
+        let is_too_long = match field_words {
+            1 => slice.into_iter().any(|element| bin_bytes_max(element, b"") > most),
+            _ => Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most),
+        };
+        if is_too_long {
             return Err(ErrorReply::RecordTooLarge.into());
         }
         words_done(call, slice.len() as u32, slice.wire_bytes());
@@ -209,27 +214,44 @@ pub(super) fn read_consistently<T>(
     look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Interrupt>,
 ) -> Result<T, Interrupt> {
     let (key, view) = (call.key(bytes), call.ctx.view());
-    if call.guard.locks().is_locked_by_other(&key) {
-        return Err(SessionWait::Parked.into());
-    }
+    wait_for_lock(call, &key)?;
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let record = record(item.as_ref(), view, &parts)?;
-    let identity = record.as_ref().map_or(MISSING, Record::identity);
+    check_identity(call.session, call.guard, reading, record.as_ref().map(Record::identity))?;
+    look(call.out, record.as_ref(), view.now_ms)
+}
+
+/// Parks the request while another client's key lock set has locked the key.
+pub(super) fn wait_for_lock(call: &Call<'_, '_>, key: &Key<'_>) -> Run {
+    if call.guard.locks().is_locked_by_other(key) { Err(SessionWait::Parked.into()) } else { Ok(()) }
+}
+
+/// Compares the identity of the value that a request reads with that of the previous visit. `None` is a missing value.
+///
+/// # Errors
+/// If the value has changed. The request is then restarted.
+pub(super) fn check_identity(
+    session: &mut SessionState,
+    guard: &Guard<'_>,
+    reading: &mut Reading,
+    identity: Option<(u64, u32, u64)>,
+) -> Run {
+    let identity = identity.unwrap_or(MISSING);
     if reading.identity.is_some_and(|before| before != identity) {
-        return Err(restart(call, reading));
+        return Err(restart(session, guard, reading));
     }
     reading.identity = Some(identity);
-    look(call.out, record.as_ref(), view.now_ms)
+    Ok(())
 }
 
 /// Resets the progress of the request, because another client has changed the value. Returns the wait state after which
 /// the request starts over. After several restarts, arranges for the request to lock the key.
-pub(super) fn restart(call: &mut Call<'_, '_>, reading: &mut Reading) -> Interrupt {
-    call.session.end_request();
+pub(super) fn restart(session: &mut SessionState, guard: &Guard<'_>, reading: &mut Reading) -> Interrupt {
+    session.end_request();
     reading.restarts += 1;
     reading.identity = None;
-    call.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !call.guard.locks().is_attached();
+    session.wants_key_locks = reading.restarts > RESTARTS_MAX && !guard.locks().is_attached();
     SessionWait::Yield.into()
 }
 

@@ -112,6 +112,11 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
     item.filter(|item| type_name(item, view).is_some())
 }
 
+/// Returns true if an item is a list, a set or a sorted set.
+fn is_collection(item: &Item<'_>) -> bool {
+    matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(|kind| !kind.is_record()))
+}
+
 /// Returns `item` unchanged if it is a string or `None`. Returns an error if it is a typed value.
 pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, ErrorReply> {
     match item {
@@ -142,7 +147,7 @@ pub(super) fn opened<'i>(
 ) -> Result<Option<Record<'i>>, ErrorReply> {
     let Some(item) = item else { return Ok(None) };
     let Value::Typed { kind, bytes } = item.value else { return Err(ErrorReply::WrongType) };
-    let kind = Kind::of(kind).ok_or(ErrorReply::WrongType)?;
+    let kind = Kind::of(kind).filter(|kind| kind.is_record()).ok_or(ErrorReply::WrongType)?;
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
@@ -239,7 +244,8 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     loop {
         let view = call.ctx.view();
-        let item = call.guard.items().peek(&key);
+        // Elements of collections have no expiry.
+        let item = call.guard.items().peek(&key).filter(|item| !is_collection(item));
         let there = KeyParts::new(call.guard, key);
         if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
             return Ok(());
@@ -371,8 +377,8 @@ fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Interrupt
 }
 
 /// Converts the parts of a record to the store's type.
-fn stored_parts(record::Parts { bytes, new, gone }: record::Parts) -> segment::Parts {
-    segment::Parts { bytes, new, gone }
+pub(super) fn stored_parts(record::Parts { bytes, new, gone, gone_trees }: record::Parts) -> segment::Parts {
+    segment::Parts { bytes, new, gone, gone_trees }
 }
 
 /// Returns true if the output has room for all bins of a record and the protocol lines before them. Uses an upper bound

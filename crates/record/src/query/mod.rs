@@ -1,4 +1,7 @@
-//! Queries of records: filters, and indexes of bins.
+//! Queries over records: conditions on bins, and the order of an index.
 
-pub(crate) mod filter;
-pub(crate) mod index;
+mod filter;
+mod index;
+
+pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
+pub use index::{Index, IndexFull, IndexPosting, IndexType};

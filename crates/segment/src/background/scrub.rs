@@ -32,6 +32,7 @@ use crate::layout::header::{SegmentHeader, SegmentState};
 use crate::layout::item::{DEAD, ItemKind, Layout};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
+use crate::values::part_walk::PartWalk;
 use crate::values::parts::{is_orphan, mark_parts};
 
 /// The number of items that are checked between two checks whether the slice is over.
@@ -60,11 +61,11 @@ enum Pass {
     Rest(UnixMillis),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct ScrubWalk {
     at: usize,
-    /// The number of the current head's parts that are already marked.
-    marked: usize,
+    /// The position among the parts of the current head, if some of them are already marked.
+    marked: Option<PartWalk>,
     found: LiveCounts,
     /// The counts in the segment's header when the walk began.
     counts: LiveCounts,
@@ -155,7 +156,7 @@ impl Scrub {
             self.walk = ScrubWalk {
                 counts: counts_of(store, id),
                 sequence: header.sequence(),
-                marked: self.walk.marked,
+                marked: self.walk.marked.take(),
                 ..ScrubWalk::default()
             };
         }
@@ -191,7 +192,7 @@ impl Scrub {
                 }
             }
         }
-        (self.walk.at, self.walk.marked) = (self.walk.at + layout.size, 0);
+        (self.walk.at, self.walk.marked) = (self.walk.at + layout.size, None);
         if self.walk.at < header.written.load(Acquire) as usize {
             return false;
         }
@@ -202,8 +203,8 @@ impl Scrub {
         true
     }
 
-    /// Marks the pieces or parts that a head from an earlier process names, one page at a time. Returns false if more
-    /// pages of this head are to be marked.
+    /// Marks the pieces or parts that a head from an earlier process names, a few at a time. Returns false if more
+    /// parts of this head are to be marked.
     fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
         let header = store.segments.header_of(address);
         let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
@@ -214,14 +215,13 @@ impl Scrub {
                 true
             }
             Some(Orphan::Parts { namespace, address, bytes }) => {
-                let next = mark_parts(store, named, namespace, (address, bytes), self.walk.marked);
+                let is_done = mark_parts(store, named, namespace, (address, bytes), &mut self.walk.marked);
                 // The head is counted only once, when all its parts are marked.
-                if next.is_some() {
+                if !is_done {
                     self.walk.found.items -= 1;
                     self.walk.found.bytes -= layout.size as u32;
                 }
-                self.walk.marked = next.unwrap_or(0);
-                next.is_none()
+                is_done
             }
         }
     }

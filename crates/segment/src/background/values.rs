@@ -17,6 +17,20 @@ use crate::values::parts::{each_part, is_head, owner_of};
 /// Maximum number of pieces or parts that one slice removes.
 const A_SLICE: usize = 256;
 
+/// The number of a value's parts that are examined to find whether its head names a part. The lock of the head's key is
+/// held meanwhile.
+const EXAMINED_MAX: usize = 2048;
+
+/// Returns false if the head does not name the part. A value with more parts than are examined is taken to name it:
+/// parts that no head names are rare, since they are removed when they become unused.
+fn may_name(store: &Store, namespace: u8, head: PartsHead<'_>, part: u64) -> bool {
+    let mut examined = 0;
+    !each_part(store, namespace, head, &mut |there| {
+        examined += 1;
+        there != part && examined < EXAMINED_MAX
+    })
+}
+
 impl Background {
     /// Removes the head of a value before a piece or a part of the value is evicted, so that the whole value is
     /// evicted. `key` is the hidden key. Returns `None` if the piece or part must not be evicted yet: the head's lock
@@ -36,7 +50,7 @@ impl Background {
         // If the head does not name this part, the part alone is evicted.
         if let Some(part) = part.filter(|part| *part != ANCHOR)
             && let Some(head) = PartsHead::of(layout.value(&store.segments.heap, address))
-            && each_part(store, namespace, head, &mut |there| there != part)
+            && !may_name(store, namespace, head, part)
         {
             return Some(());
         }

@@ -21,7 +21,7 @@ fn first_write_during_flush_leaves_no_head_without_parts() {
             let key = guard.key(Namespace::DEFAULT, b"key");
             let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default())?;
             let part = guard.parts().part_number();
-            let parts = Parts { bytes: b"leaf".to_vec(), new: vec![(part, 0..4)], gone: Vec::new() };
+            let parts = Parts { bytes: b"leaf".to_vec(), new: vec![(part, 0..4)], ..Parts::default() };
             let mut head = guard.parts().part_number().to_le_bytes().to_vec();
             head.push(1);
             head.extend_from_slice(&1u32.to_le_bytes());

@@ -21,10 +21,11 @@ use crate::core::store::Store;
 use crate::items::unpublished::{Orphan, kill, unname};
 use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
-use crate::layout::parts_head::{PartsHead, entries, entry_at};
+use crate::layout::parts_head::PartsHead;
 use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Remaining};
 use crate::values::large::{piece_count, remove_piece};
+use crate::values::part_walk::PartWalk;
 use crate::values::parts::{part_bytes, remove_part};
 
 /// The number of pieces and parts that are removed at once.
@@ -41,9 +42,7 @@ impl DeferredFree {
             }
             Orphan::Parts { namespace, address, bytes } => {
                 let head = PartsHead::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
-                let root = entries(head.root).collect();
-                let left = Remaining::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
-                Self { namespace, object: head.object, left }
+                Self::of_object(namespace, head.object, PartWalk::of_head(&head))
             }
         }
     }
@@ -63,23 +62,15 @@ impl DeferredFree {
                     }
                     *next += 1;
                 }
-                Remaining::Parts { root, next, .. } if *next == root.len() => {
-                    return remove_part(store, counters, namespace, object, ANCHOR).is_some();
-                }
-                Remaining::Parts { paged, root, next, within } => {
-                    let page = if *paged { part_bytes(store, namespace, object, root[*next]) } else { None };
-                    let of_page = page.and_then(|page| entry_at(page, *within));
-                    if remove_part(store, counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
+                Remaining::Parts { walk, ends } => {
+                    let read = |page| part_bytes(store, namespace, object, page);
+                    let Some(part) = walk.part(read) else {
+                        return !*ends || remove_part(store, counters, namespace, object, ANCHOR).is_some();
+                    };
+                    if remove_part(store, counters, namespace, object, part).is_none() {
                         return false;
                     }
-                    (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
-                }
-                Remaining::Loose { parts } => {
-                    let Some(part) = parts.last() else { return true };
-                    if remove_part(store, counters, namespace, object, *part).is_none() {
-                        return false;
-                    }
-                    parts.pop();
+                    walk.advance(read);
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::raw::{Mutex, MutexGuard};
+use crate::values::part_walk::PartWalk;
 
 /// The maximum memory of the queue, in bytes: enough for the parts of about 50,000,000 hash fields.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
@@ -20,11 +21,8 @@ pub(crate) struct DeferredFree {
 pub(super) enum Remaining {
     /// The pieces `next..end`.
     Pieces { next: u32, end: u32 },
-    /// The parts that the head named, or its pages of parts if `paged`, from index `next` on. The first `within` parts
-    /// of the page at `next` are already removed.
-    Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
-    /// Parts that a value no longer uses; the value itself lives on.
-    Loose { parts: Vec<u64> },
+    /// Parts with all parts below them. If they are all parts of the object (`ends`), its anchor is removed after them.
+    Parts { walk: PartWalk, ends: bool },
 }
 
 /// The deferred frees that wait for the background.
@@ -43,29 +41,29 @@ pub(super) struct WaitingFrees {
 }
 
 impl DeferredFree {
-    /// Returns a deferred free of parts that were written and that no head ever named.
-    pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
-        Self { namespace, object, left: Remaining::Parts { paged, root, next: 0, within: 0 } }
+    /// Returns a deferred free of all parts of an object, and of its anchor.
+    pub(crate) fn of_object(namespace: u8, object: u64, walk: PartWalk) -> Self {
+        Self { namespace, object, left: Remaining::Parts { walk, ends: true } }
     }
 
-    /// Returns a deferred free of parts that the head of their object does not name any more.
-    pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
-        Self { namespace, object, left: Remaining::Loose { parts } }
+    /// Returns a deferred free of parts, and of the parts below them, that the head of their object does not name any
+    /// more.
+    pub(crate) fn of_loose(namespace: u8, object: u64, walk: PartWalk) -> Self {
+        Self { namespace, object, left: Remaining::Parts { walk, ends: false } }
     }
 
     /// Returns the object's number if all its pieces or parts are removed, or `None` for loose parts.
     pub(crate) fn ends(&self) -> Option<u64> {
-        (!matches!(self.left, Remaining::Loose { .. })).then_some(self.object)
+        (!matches!(self.left, Remaining::Parts { ends: false, .. })).then_some(self.object)
     }
 
     fn bytes(&self) -> u64 {
         let parts = match &self.left {
             Remaining::Pieces { .. } => 0,
-            Remaining::Parts { root, .. } => root.len(),
-            Remaining::Loose { parts } => parts.capacity(),
+            Remaining::Parts { walk, .. } => walk.bytes(),
         };
         // The object's number also takes memory in `WaitingFrees::objects`.
-        (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
+        (size_of::<Self>() + parts + 3 * size_of::<u64>()) as u64
     }
 }
 

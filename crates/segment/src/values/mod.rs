@@ -4,6 +4,7 @@ pub(crate) mod deferred_free;
 pub(crate) mod free_queue;
 pub(crate) mod large;
 pub(crate) mod orphans;
+pub(crate) mod part_walk;
 pub(crate) mod parts;
 pub(crate) mod rename;
 pub(crate) mod source;

@@ -1,11 +1,13 @@
 //! Values in parts: a typed value too long for one item is stored as a tree of hidden items that its head names.
 //!
 //! ```text
-//!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | entries 4 | entry ... | bytes of the caller
-//!            hidden key (part, object)  ->  a page: entry ...           only with two levels
+//!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | size of the root 4 | entry ... | bytes of the caller
+//!            hidden key (part, object)  ->  a page: entry ...           with two levels and more
 //!            hidden key (part, object)  ->  a part: bytes of the caller
 //!            hidden key (0, object)     ->  the anchor: the hash of the key, as a number
-//!   entry    4 bytes of the caller | part 8 | 6 bytes of the caller
+//!   entry    4 bytes of the caller | part 8 | 6 bytes of the caller     the size of the root is the number of entries
+//!   or       part 8 | 6 bytes of the caller | length of the key 2 | key      bit 7 of the levels is set; the size of
+//!                                                                             the root is in bytes
 //!   (all figures are lengths in bytes)
 //! ```
 //!
@@ -36,11 +38,12 @@ use crate::items::write::replace::Parts;
 use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, hidden_numbers, name};
 use crate::layout::item::{ItemKind, Layout, NUM};
 use crate::layout::key::Key;
-use crate::layout::parts_head::{PartsHead, entries, entry_at};
+use crate::layout::parts_head::{EntryForm, PartsHead};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::free_queue::DeferredFree;
 use crate::values::orphans::Named;
+use crate::values::part_walk::PartWalk;
 
 fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<FoundItem<'s>> {
     let name = name(part, object);
@@ -61,42 +64,59 @@ pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, obj
 /// Calls `each` with the number of every part that a head names, until `each` returns false. A page comes after the
 /// parts that it names. Returns false if `each` did, or if a page is lost.
 pub(crate) fn each_part(store: &Store, namespace: u8, head: PartsHead<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+    each_below(store, namespace, &head, head.root, head.levels, each)
+}
+
+/// Calls `each` for the parts that the entries of a page name. Its entries lie `levels` levels above the leaves.
+fn each_below(
+    store: &Store,
+    namespace: u8,
+    head: &PartsHead<'_>,
+    page: &[u8],
+    levels: u8,
+    each: &mut dyn FnMut(u64) -> bool,
+) -> bool {
     let mut whole = true;
-    for entry in entries(head.root) {
-        if head.levels > 1 {
-            match part_bytes(store, namespace, head.object, entry) {
-                Some(page) if !entries(page).all(&mut *each) => return false,
+    for part in head.form.parts(page) {
+        if levels > 1 {
+            match part_bytes(store, namespace, head.object, part) {
+                Some(below) if !each_below(store, namespace, head, below, levels - 1, each) => return false,
                 Some(_) => {}
                 None => whole = false,
             }
         }
-        if !each(entry) {
+        if !each(part) {
             return false;
         }
     }
     whole
 }
 
-/// Marks the object of a head of a value in parts, and parts that it names. With one level, marks all parts. With two
-/// levels, marks the page at index `next` of the root and its parts; returns the index of the next page, if any.
+/// The number of parts that one call of [`mark_parts`] marks.
+const MARKED_AT_ONCE: usize = 128;
+
+/// Marks the object of a head of a value in parts, and some of the parts that it names. Returns true when all are
+/// marked; `walk` is then `None` again.
 pub(crate) fn mark_parts(
     store: &Store,
     named: &Named,
     namespace: u8,
     (address, bytes): (usize, usize),
-    next: usize,
-) -> Option<usize> {
-    let head = PartsHead::of(store.segments.heap.bytes(address, bytes))?;
+    walk: &mut Option<PartWalk>,
+) -> bool {
+    let Some(head) = PartsHead::of(store.segments.heap.bytes(address, bytes)) else { return true };
     named.mark(head.object);
-    if head.levels <= 1 {
-        entries(head.root).for_each(|part| named.mark(part));
-        return None;
+    let parts = walk.get_or_insert_with(|| PartWalk::of_head(&head));
+    let read = |page| part_bytes(store, namespace, head.object, page);
+    for _ in 0..MARKED_AT_ONCE {
+        let Some(part) = parts.part(read) else {
+            *walk = None;
+            return true;
+        };
+        named.mark(part);
+        parts.advance(read);
     }
-    let page = entry_at(head.root, next)?;
-    named.mark(page);
-    let of_page = part_bytes(store, namespace, head.object, page).unwrap_or(&[]);
-    entries(of_page).for_each(|part| named.mark(part));
-    entry_at(head.root, next + 1).map(|_| next + 1)
+    false
 }
 
 /// Returns true if no head names this hidden key, now or later: see [`crate::values::orphans`].
@@ -244,13 +264,17 @@ impl PartWrites<'_, '_> {
     }
 
     /// Removes parts that a head no longer names. While a group of changes is open, all are removed later; otherwise
-    /// only those whose locks cannot be taken.
-    pub(crate) fn end_parts(self, key: &Key<'_>, object: u64, gone: &[u64]) {
+    /// only those whose locks cannot be taken, and those that lie below others.
+    pub(crate) fn end_parts(self, key: &Key<'_>, object: u64, parts: &Parts) {
         let left: Vec<u64> = match self.guard.own.group.get_mut().is_open() {
-            true => gone.to_vec(),
-            false => not_removed(self.guard, key, object, gone.iter().copied()).collect(),
+            true => parts.gone.clone(),
+            false => not_removed(self.guard, key, object, parts.gone.iter().copied()).collect(),
         };
         free_later(self.guard, key, object, left);
+        for (part, levels) in &parts.gone_trees {
+            let walk = PartWalk::of(EntryForm::Keyed, levels + 1, vec![*part]);
+            self.guard.commits().free_deferred(DeferredFree::of_loose(key.namespace, object, walk));
+        }
     }
 
     /// Ends the key's value if it has lost a part, as if it had been evicted, and returns true. Called after a part was
@@ -296,7 +320,8 @@ fn write_hidden(
 
 fn free_later(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>) {
     if !parts.is_empty() {
-        guard.commits().free_deferred(DeferredFree::of_loose(key.namespace, object, parts));
+        let walk = PartWalk::of(EntryForm::Fixed, 1, parts);
+        guard.commits().free_deferred(DeferredFree::of_loose(key.namespace, object, walk));
     }
 }
 

@@ -19,10 +19,11 @@ use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule, copy_plan};
 use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
-use crate::layout::parts_head::{ENTRY_BYTES, PartsHead, entries};
+use crate::layout::parts_head::{Entry, EntryForm, PartsHead};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
+use crate::values::part_walk::PartWalk;
 use crate::values::parts::part_bytes;
 
 /// A copy of a value in parts, in progress. Pass it to [`Renames::finish_copy`], or to [`Renames::abort_copy`] if that
@@ -33,12 +34,21 @@ pub struct PartsCopy {
     from: u64,
     object: u64,
     flushed_before: u64,
-    /// The index of the page that is being copied, and the index of the next entry in that page.
-    page: usize,
-    next: usize,
-    /// The copy's entries for that page, and the copy's root.
+    form: EntryForm,
+    levels: u8,
+    /// The position in the root, and in the pages below it down to the page that is being copied.
+    pages: Vec<CopiedPage>,
+}
+
+/// A page or a root that is being copied.
+#[derive(Debug, Default)]
+struct CopiedPage {
+    /// The number of the page; 0 for the root.
+    page: u64,
+    /// The offset of the next entry to copy.
+    at: usize,
+    /// The entries of the copy.
     entries: Vec<u8>,
-    root: Vec<u8>,
 }
 
 /// The progress of a copy.
@@ -90,33 +100,32 @@ impl<'l> Renames<'_, 'l> {
     pub fn copy_part(self, from: &Key<'_>, to: &Key<'_>, copy: &mut PartsCopy) -> Result<CopyStep, OpError> {
         let (store, namespace) = (self.guard.store, from.namespace);
         let Some((_, head)) = copied_head(self.guard, from, copy) else { return Ok(CopyStep::Lost) };
-        let entry_of = |bytes: &'l [u8], number: usize| bytes.chunks_exact(ENTRY_BYTES).nth(number);
-        let page = if head.levels > 1 {
-            let Some(entry) = entry_of(head.root, copy.page) else { return Ok(CopyStep::All) };
-            let Some(page) = part_bytes(store, namespace, head.object, part_in(entry)) else {
-                return Ok(CopyStep::Lost);
-            };
-            page
-        } else {
-            head.root
-        };
-        let Some(entry) = entry_of(page, copy.next) else {
-            if head.levels > 1 {
-                let number = self.guard.parts().part_number();
-                self.guard.parts_mut().write_part(to, copy.object, number, &copy.entries)?;
-                let entry = entry_of(head.root, copy.page).expect("its page was looked at");
-                push_entry(entry, number, &mut copy.root);
-                (copy.page, copy.next) = (copy.page + 1, 0);
-                copy.entries.clear();
-                return Ok(CopyStep::More);
+        let read = |part: u64| part_bytes(store, namespace, head.object, part);
+        let page_of = |copied: &CopiedPage| if copied.page == 0 { Some(head.root) } else { read(copied.page) };
+        let depth = copy.pages.len();
+        let top = copy.pages.last_mut().expect("a copy has a root");
+        let Some(page) = page_of(top) else { return Ok(CopyStep::Lost) };
+        let Some(entry) = head.form.entry(page, top.at) else {
+            if depth == 1 {
+                return Ok(CopyStep::All);
             }
-            return Ok(CopyStep::All);
+            let [.., parent, complete] = &mut copy.pages[..] else { return Ok(CopyStep::Lost) };
+            let named = page_of(parent).and_then(|page| Some((page, head.form.entry(page, parent.at)?)));
+            let Some((page, entry)) = named else { return Ok(CopyStep::Lost) };
+            let number = self.guard.parts().part_number();
+            self.guard.parts_mut().write_part(to, copy.object, number, &complete.entries)?;
+            parent.push(page, entry, number);
+            copy.pages.pop();
+            return Ok(CopyStep::More);
         };
-        let Some(bytes) = part_bytes(store, namespace, head.object, part_in(entry)) else { return Ok(CopyStep::Lost) };
+        if depth < usize::from(head.levels) {
+            copy.pages.push(CopiedPage { page: entry.part, ..CopiedPage::default() });
+            return Ok(CopyStep::More);
+        }
+        let Some(bytes) = read(entry.part) else { return Ok(CopyStep::Lost) };
         let number = self.guard.parts().part_number();
         self.guard.parts_mut().write_part(to, copy.object, number, bytes)?;
-        push_entry(entry, number, &mut copy.entries);
-        copy.next += 1;
+        top.push(page, entry, number);
         Ok(CopyStep::More)
     }
 
@@ -132,22 +141,23 @@ impl<'l> Renames<'_, 'l> {
 
     /// Aborts a copy, and removes the parts that it has written.
     pub fn abort_copy(self, to: &Key<'_>, copy: &PartsCopy) {
-        // The parts of the page in progress are removed by their entries, because that page is not written yet. The
-        // parts of each written page are found by reading the page.
-        let parts: Vec<u64> = entries(&copy.entries).collect();
-        free_deferred(
-            self.guard.store,
-            self.guard.counters(),
-            DeferredFree::of_parts(to.namespace, copy.object, false, parts),
-        );
-        if !copy.root.is_empty() {
-            let pages = entries(&copy.root).collect();
-            free_deferred(
-                self.guard.store,
-                self.guard.counters(),
-                DeferredFree::of_parts(to.namespace, copy.object, true, pages),
-            );
+        // Pages that are not written yet are known by their entries, and written ones are found by reading.
+        for (depth, copied) in copy.pages.iter().enumerate() {
+            let levels = copy.levels.saturating_sub(depth as u8);
+            let walk = PartWalk::of(copy.form, levels, copy.form.parts(&copied.entries).collect());
+            let deferred = DeferredFree::of_object(to.namespace, copy.object, walk);
+            free_deferred(self.guard.store, self.guard.counters(), deferred);
         }
+    }
+}
+
+impl CopiedPage {
+    /// Appends a copy of an entry of `page`, with another part's number, and goes on to the next entry.
+    fn push(&mut self, page: &[u8], entry: Entry, part: u64) {
+        let copy_at = self.entries.len() + entry.part_at - self.at;
+        self.entries.extend_from_slice(&page[self.at..entry.end]);
+        self.entries[copy_at..copy_at + 8].copy_from_slice(&part.to_le_bytes());
+        self.at = entry.end;
     }
 }
 
@@ -211,10 +221,9 @@ fn try_finish_copy(
 ) -> Result<Option<bool>, OpError> {
     let there = guard.items().snap(to)?.map(|(_, snap)| snap);
     let Some((seen, head)) = copied_head(guard, from, copy) else { return Ok(Some(false)) };
-    let root = if head.levels > 1 { &copy.root } else { &copy.entries };
-    if root.len() != head.root.len() {
+    let Some(root) = copy.pages.first().map(|root| &root.entries).filter(|root| root.len() == head.root.len()) else {
         return Ok(Some(false));
-    }
+    };
     let value = seen.layout.value(&guard.store.segments.heap, seen.address);
     check_head(guard, to, &seen)?;
     let mut bytes = head.with(value, copy.object, root);
@@ -229,18 +238,6 @@ fn try_finish_copy(
     Ok(guard.commits().commit(to, &plan, Some(expect))?.map(|_| true))
 }
 
-/// Returns the part number that an entry contains.
-fn part_in(entry: &[u8]) -> u64 {
-    u64::from_le_bytes(entry[4..12].try_into().expect("eight bytes"))
-}
-
-/// Appends a copy of an entry, with another part's number.
-fn push_entry(entry: &[u8], part: u64, to: &mut Vec<u8>) {
-    to.extend_from_slice(&entry[..4]);
-    to.extend_from_slice(&part.to_le_bytes());
-    to.extend_from_slice(&entry[12..]);
-}
-
 impl PartReads<'_, '_> {
     /// Returns true if both keys have the same pieces or parts, because one key is being renamed to the other.
     pub fn shares(self, from: &Key<'_>, to: &Key<'_>) -> bool {
@@ -253,15 +250,14 @@ impl PartReads<'_, '_> {
     pub fn begin_copy(self, from: &Key<'_>) -> Option<PartsCopy> {
         let flushed_before = self.guard.store.flushed_before(from.namespace);
         let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
-        let from = seen.object_at(self.guard.store)?;
+        let head = PartsHead::of(seen.layout.value(&self.guard.store.segments.heap, seen.address))?;
         Some(PartsCopy {
-            from,
+            from: head.object,
             object: self.guard.parts().part_number(),
             flushed_before,
-            page: 0,
-            next: 0,
-            entries: Vec::new(),
-            root: Vec::new(),
+            form: head.form,
+            levels: head.levels,
+            pages: vec![CopiedPage::default()],
         })
     }
 }

@@ -35,6 +35,7 @@ mod prefix_rules;
 mod protocol_doc;
 mod pubsub;
 mod resp;
+mod resp_collections;
 mod resp_command_streams;
 mod resp_forms;
 mod resp_hash;

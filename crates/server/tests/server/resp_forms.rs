@@ -48,12 +48,13 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
     ("hincrbyfloat", "$20\\r\\n-9223372036854776000", "$20\\r\\n-922337203685477", FLOAT),
     ("incrbyfloat", "$19\\r\\n9223372036854776000", "$19\\r\\n922337203685477", FLOAT),
     ("incrbyfloat", "$20\\r\\n-9223372036854776000", "$20\\r\\n-922337203685477", FLOAT),
+    ("lpos", "-ERR value is out of range, value must between", "*1", "refuses the rank, as Redis 7.2 does"),
 ];
 
 const FLOAT: &str = "computes with 64-bit floating point instead of 80-bit";
 
 /// Words in place of an argument.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "",
     "abc",
     "-1",
@@ -67,6 +68,7 @@ const WORDS: [&str; 14] = [
     "text",
     "number",
     "hash",
+    "list",
     "none",
 ];
 
@@ -99,6 +101,17 @@ fn valid(name: &str) -> String {
         "hsetnx" | "hincrby" | "hincrbyfloat" => "hash number 4",
         "hget" | "hdel" | "hexists" | "hstrlen" | "hmget" => "hash number",
         "hgetall" | "hkeys" | "hlen" | "hvals" => "hash",
+        "lindex" => "list 1",
+        "linsert" => "list BEFORE b x",
+        "llen" => "list",
+        "lmove" => "list other LEFT RIGHT",
+        "lpop" | "rpop" => "list 2",
+        "lpos" => "list b RANK 1 COUNT 2 MAXLEN 5",
+        "lpush" | "lpushx" | "rpush" | "rpushx" => "list x y",
+        "lrange" | "ltrim" => "list 0 1",
+        "lrem" => "list 1 b",
+        "lset" => "list 1 x",
+        "rpoplpush" => "list other",
         "publish" | "spublish" => "channel message",
         "wait" => "0 100",
         "select" => "0",
@@ -149,14 +162,16 @@ type Difference = (String, String, String);
 fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
     let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
-    let state: [&[&[u8]]; 5] = [
+    let state: [&[&[u8]]; 6] = [
         &[b"FLUSHALL"],
         &[b"SET", b"text", b"some text", b"PX", b"500000"],
         &[b"SET", b"number", b"10"],
         &[b"HSET", b"hash", b"number", b"5", b"text", b"abc"],
+        &[b"RPUSH", b"list", b"a", b"b", b"c"],
         &[b"SELECT", b"0"],
     ];
-    let reads: [&[&[u8]]; 3] = [&[b"GET", b"text"], &[b"GET", b"number"], &[b"HLEN", b"hash"]];
+    let reads: [&[&[u8]]; 4] =
+        [&[b"GET", b"text"], &[b"GET", b"number"], &[b"HLEN", b"hash"], &[b"LRANGE", b"list", b"0", b"-1"]];
     let known = COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2");
     for entry in known.filter(|entry| !skipped.contains(entry.name)) {
         for words in forms(entry.name, entry.arity) {

@@ -243,7 +243,7 @@ fn read_on<'c>(
     string(item.as_ref())?;
     let identity = item.as_ref().map_or(MISSING, |item| (item.token, 1, item.value_len()));
     if walk.reading.identity.is_some_and(|before| before != identity) {
-        return Err(slices::restart(call, &mut walk.reading));
+        return Err(slices::restart(call.session, call.guard, &mut walk.reading));
     }
     walk.reading.identity = Some(identity);
     let Some(item) = item else {

@@ -130,6 +130,8 @@ pub struct Parts {
     pub new: Vec<(u64, Range<usize>)>,
     /// The numbers of the removed parts.
     pub gone: Vec<u64>,
+    /// Parts that are removed with all parts below them: their numbers, and how many levels lie below each.
+    pub gone_trees: Vec<(u64, u8)>,
 }
 
 /// The result of [`crate::Numbers::add`].
@@ -261,7 +263,7 @@ fn store_parted(
     guard.parts_mut().write_parts(key, object, is_new, parts)?;
     let stored = guard.commits().commit(key, plan, Some(expect));
     match &stored {
-        Ok(Some(_)) => guard.parts_mut().end_parts(key, object, &parts.gone),
+        Ok(Some(_)) => guard.parts_mut().end_parts(key, object, parts),
         _ => guard.parts_mut().take_parts_back(key, object, is_new, parts),
     }
     Ok(stored?.is_some())

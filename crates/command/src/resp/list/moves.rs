@@ -1,0 +1,89 @@
+//! Commands that move elements between lists.
+
+use super::change::{pop_event, push_event};
+use super::words;
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
+use crate::resp::collection::{self, Effect};
+use crate::resp::error::ErrorReply;
+use crate::resp::typed::{self, Edited, answer_fits};
+use protocol::resp::{Args, reply};
+use record::{Digits, ListEnd, ListValue, Lists, Value};
+
+/// The state of a move after the element was pushed, in [`crate::resp::session::SessionState::done`].
+const PUSHED: u32 = 1;
+
+/// Parses the name of an end.
+fn end(word: &[u8]) -> Result<ListEnd, ErrorReply> {
+    match &lower(word)[..] {
+        b"left" => Ok(ListEnd::Left),
+        b"right" => Ok(ListEnd::Right),
+        _ => Err(ErrorReply::Syntax),
+    }
+}
+
+/// Returns the element at an end of a list.
+fn at_end<'v>(list: &'v ListValue<'_>, end: ListEnd) -> Result<Option<Value<'v>>, record::Damaged> {
+    list.at(if end == ListEnd::Left { 0 } else { list.len() - 1 })
+}
+
+/// Moves an element from an end of one list to an end of another, or of the same. The keys are locked, so the two
+/// changes are one to other clients.
+fn move_element(call: &mut Call<'_, '_>, [from, to]: [&[u8]; 2], [pop, push]: [ListEnd; 2]) -> Run {
+    let version = call.session.version;
+    let element = collection::look::<Lists, _>(call, from, |_, list| {
+        let value = list.map(|list| at_end(list, pop)).transpose()?.flatten();
+        Ok(value.map(|value| value.text(&mut Digits::new()).to_vec()))
+    })?;
+    let Some(element) = element else {
+        reply::null(call.out, version);
+        return Ok(());
+    };
+    answer_fits(call, element.len() + reply::NUMBER_LINE_BYTES_MAX + 2)?;
+    if call.session.done < PUSHED {
+        typed::room_to_store(call, element.len() as u64)?;
+        let is_same = from == to;
+        let (_, pushed) = collection::change::<Lists, _>(call, to, &mut |old, list| {
+            list.push(push, &element)?;
+            if let Some(old) = old.filter(|_| is_same) {
+                // The old elements begin after the new one if that was pushed at the left.
+                let first = u64::from(push == ListEnd::Left);
+                let index = if pop == ListEnd::Left { first } else { first + old.len() - 1 };
+                list.remove(index, index + 1)?;
+            }
+            Ok(Edited::Store(()))
+        })?;
+        if is_same {
+            collection::notify(call, from, pop_event(pop), pushed);
+            collection::notify(call, to, push_event(push), pushed);
+            reply::bulk(call.out, &element);
+            return Ok(());
+        }
+        call.session.done = PUSHED;
+    }
+    let (_, popped) = collection::change::<Lists, _>(call, from, &mut |old, list| {
+        let Some(old) = old else { return Ok(Edited::Keep(())) };
+        let index = if pop == ListEnd::Left { 0 } else { old.len() - 1 };
+        list.remove(index, index + 1)?;
+        Ok(Edited::Store(()))
+    })?;
+    let pushed = Effect { is_changed: true, is_removed: false };
+    collection::notify(call, from, pop_event(pop), Effect { is_removed: false, ..popped });
+    collection::notify(call, to, push_event(push), pushed);
+    if popped.is_removed {
+        call.changed(KeyEvent::DEL, from);
+    }
+    reply::bulk(call.out, &element);
+    Ok(())
+}
+
+pub(in crate::resp) fn lmove<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [from, to, pop, push] = words(args);
+    move_element(call, [from, to], [end(pop)?, end(push)?])
+}
+
+pub(in crate::resp) fn rpoplpush<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [from, to] = words(args);
+    move_element(call, [from, to], [ListEnd::Right, ListEnd::Left])
+}

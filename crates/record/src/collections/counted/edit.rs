@@ -1,0 +1,181 @@
+//! Changes of a tree before they are written.
+
+use super::Codec;
+use super::finish::Direction;
+use super::node::{Entry, add_count, push, set_part};
+use super::seek::{CountedTree, Nodes};
+use crate::{Damaged, Source};
+
+/// The bit in an entry's part that marks a changed node; the other bits are its index in [`CountedEdit::changed`].
+pub(super) const CHANGED: u64 = 1 << 63;
+
+/// A tree under change. Its changed pages and leaves are copies in memory.
+#[derive(Debug)]
+pub(crate) struct CountedEdit<'e> {
+    pub(super) object: u64,
+    pub(super) levels: usize,
+    pub(super) root: Vec<u8>,
+    pub(super) count: u64,
+    pub(super) changed: Vec<ChangedNode>,
+    /// The parts that the changed nodes replace.
+    pub(super) gone: Vec<u64>,
+    /// The removed parts with all parts below them, each with the number of levels below it.
+    pub(super) gone_trees: Vec<(u64, u8)>,
+    pub(super) source: &'e dyn Source,
+}
+
+/// A changed page or leaf.
+#[derive(Debug)]
+pub(super) struct ChangedNode {
+    pub(super) bytes: Vec<u8>,
+    /// The part of the leaf that was changed, which decides how the leaf is divided.
+    pub(super) direction: Option<Direction>,
+}
+
+impl<'e> CountedEdit<'e> {
+    /// Begins a change of a stored collection, or a new collection.
+    pub(crate) fn of(old: Option<&CountedTree<'e>>, source: &'e dyn Source) -> Self {
+        let none = CountedTree { object: 0, levels: 0, root: &[], count: 0, source };
+        let CountedTree { object, levels, root, count, source } = *old.unwrap_or(&none);
+        let (changed, gone, gone_trees) = (Vec::new(), Vec::new(), Vec::new());
+        Self { object, levels, root: root.to_vec(), count, changed, gone, gone_trees, source }
+    }
+
+    /// Replaces a range of the bytes of a leaf by `with`, and adds `elements` to the number of its elements. `path`
+    /// leads to the leaf ([`super::Cursor::into_path`]) and remains valid.
+    pub(crate) fn splice(
+        &mut self,
+        path: &[usize],
+        range: std::ops::Range<usize>,
+        with: &[u8],
+        elements: i64,
+    ) -> Result<(), Damaged> {
+        let mut page = None;
+        for at in path {
+            let part = Entry::at(self.page(page), *at)?.part;
+            let child = self.changed_node(part)?;
+            let bytes = self.page_mut(page);
+            set_part(bytes, *at, CHANGED | child as u64);
+            add_count(bytes, *at, elements)?;
+            page = Some(child);
+        }
+        self.count = self.count.checked_add_signed(elements).ok_or(Damaged)?;
+        let leaf = self.page_mut(page);
+        if range.end > leaf.len() || range.start > range.end {
+            return Err(Damaged);
+        }
+        let at = Direction::of(range.start, range.end, leaf.len());
+        replace(leaf, range, with);
+        if let Some(node) = page.map(|node| &mut self.changed[node]) {
+            node.direction = Some(node.direction.map_or(at, |before| before.and(at)));
+        }
+        Ok(())
+    }
+
+    /// Removes all elements. What remains is a new plain value.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::of(None, self.source);
+    }
+
+    /// Removes the elements from number `from` up to, not including, number `to`. Whole pages are removed without being
+    /// read.
+    pub(crate) fn remove_between(&mut self, from: u64, to: u64, codec: &dyn Codec) -> Result<(), Damaged> {
+        let removed = to.min(self.count).saturating_sub(from);
+        if removed > 0 {
+            let root = std::mem::take(&mut self.root);
+            self.root = self.without(root, self.levels, 0, from..to, codec)?;
+            self.count -= removed;
+        }
+        Ok(())
+    }
+
+    /// Returns a node without the elements in `gone`. There are `height` levels of entries from the node down to the
+    /// leaves.
+    fn without(
+        &mut self,
+        node: Vec<u8>,
+        height: usize,
+        section: u8,
+        gone: std::ops::Range<u64>,
+        codec: &dyn Codec,
+    ) -> Result<Vec<u8>, Damaged> {
+        let (mut kept, mut before) = (Vec::with_capacity(node.len()), 0);
+        let mut at = 0;
+        while height == 0 && at < node.len() {
+            let end = at + codec.len(section, &node[at..])?;
+            let bytes = node.get(at..end).ok_or(Damaged)?;
+            if !gone.contains(&before) {
+                kept.extend_from_slice(bytes);
+            }
+            (before, at) = (before + 1, end);
+        }
+        while height > 0 && at < node.len() {
+            let entry = Entry::at(&node, at)?;
+            let (first, behind) = (before, before + entry.count);
+            let removed = behind.min(gone.end).saturating_sub(first.max(gone.start));
+            if removed == 0 {
+                kept.extend_from_slice(&node[at..entry.end]);
+            } else if removed == entry.count && entry.part & CHANGED == 0 {
+                self.gone_trees.push((entry.part, height as u8 - 1));
+            } else {
+                let child = self.changed_node(entry.part)?;
+                let bytes = std::mem::take(&mut self.changed[child].bytes);
+                let within = gone.start.saturating_sub(first)..gone.end.saturating_sub(first);
+                self.changed[child].bytes = self.without(bytes, height - 1, entry.section(), within, codec)?;
+                push(CHANGED | child as u64, entry.count - removed, entry.key, &mut kept);
+            }
+            (before, at) = (behind, entry.end);
+        }
+        Ok(kept)
+    }
+
+    fn page(&self, changed: Option<usize>) -> &[u8] {
+        changed.map_or(&self.root, |node| &self.changed[node].bytes)
+    }
+
+    fn page_mut(&mut self, changed: Option<usize>) -> &mut Vec<u8> {
+        match changed {
+            Some(node) => &mut self.changed[node].bytes,
+            None => &mut self.root,
+        }
+    }
+
+    /// Returns the index of a changed node. Copies the node if it is unchanged.
+    fn changed_node(&mut self, part: u64) -> Result<usize, Damaged> {
+        if part & CHANGED != 0 {
+            return Some((part & !CHANGED) as usize).filter(|node| *node < self.changed.len()).ok_or(Damaged);
+        }
+        let bytes = self.node(part)?.to_vec();
+        self.gone.push(part);
+        self.changed.push(ChangedNode { bytes, direction: None });
+        Ok(self.changed.len() - 1)
+    }
+}
+
+impl Nodes for CountedEdit<'_> {
+    fn root(&self) -> (&[u8], usize) {
+        (&self.root, self.levels)
+    }
+
+    fn node(&self, part: u64) -> Result<&[u8], Damaged> {
+        if part & CHANGED != 0 {
+            return self.changed.get((part & !CHANGED) as usize).map(|node| &node.bytes[..]).ok_or(Damaged);
+        }
+        self.source.part(self.object, part).ok_or(Damaged)
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Replaces a range of bytes by others.
+fn replace(bytes: &mut Vec<u8>, range: std::ops::Range<usize>, with: &[u8]) {
+    let (end, len) = (range.start + with.len(), bytes.len());
+    if end > range.end {
+        bytes.resize(len + end - range.end, 0);
+    }
+    bytes.copy_within(range.end..len, end);
+    bytes.truncate(len - range.end + end);
+    bytes[range.start..end].copy_from_slice(with);
+}

@@ -1,0 +1,75 @@
+//! Counted trees: the elements of a collection that is too large for one item, in order, with their number below
+//! each entry.
+//!
+//! ```text
+//!   head    object 8 | levels 1 | bytes of the root 4 | entry ...
+//!   page    entry ...                                      (with two levels and more)
+//!   entry   part 8 | elements 6 | length of the key 2 | key     the elements with keys at or above `key`, below the
+//!                                                               key of the next entry
+//!   leaf    element element ...                            encoded by the type of the collection ([`Codec`])
+//!
+//!   key     section 1 | bytes of the type                  compared as bytes
+//! ```
+//!
+//! - Leaves and pages are parts ([`crate::Source`]), as those of large records are. A change writes new parts and a new
+//!   head. Only parts to which the head leads are valid.
+//! - A position is found by its key or by the number of elements before it, in one descent. The keys of a list's
+//!   entries have no bytes after the section, since a list has positions only.
+//! - A type may store its elements several times, in different orders: each order is a section. A leaf has elements
+//!   of one section. The sections follow each other in the order of their numbers.
+//! - The key of a page's entry is the key of the page's first entry, when the page was written.
+//! - A key that lies below the key of its leaf's entry may exist in that leaf: its former leaf became empty. A search
+//!   finds it, because it takes the last entry whose key is not greater, or the first entry, and goes on to the next
+//!   leaf while the section is lower.
+//!
+//! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the elements that the type does not divide; a page at most
+//! [`PAGE_BYTES_MAX`] bytes or four entries; a tree at most [`LEVELS_MAX`] levels.
+
+mod edit;
+mod finish;
+mod node;
+mod seek;
+mod walk;
+
+pub(super) use edit::CountedEdit;
+pub(super) use finish::{Finished, finish};
+pub(super) use seek::{CountedTree, Cursor, Nodes};
+pub(super) use walk::{Elements, ElementsBack};
+
+use crate::Damaged;
+
+/// Maximum length in bytes of a leaf that its type can divide.
+const LEAF_BYTES_MAX: usize = 1024;
+/// A changed leaf or page below this length, in bytes, is joined to the previous one if both are short enough.
+const BYTES_MIN: usize = 256;
+/// Maximum length in bytes of two leaves or pages that are joined.
+const JOINED_BYTES_MAX: usize = 768;
+/// Maximum length of a page in bytes, if it has more than four entries.
+const PAGE_BYTES_MAX: usize = 1024;
+/// The minimum number of entries of a page that is divided.
+const PAGE_ENTRIES_MIN: usize = 4;
+/// Maximum number of levels of entries above the leaves. Each level multiplies the leaves by at least two.
+const LEVELS_MAX: usize = 12;
+/// The bit in the `levels` of a head that marks a counted tree. The store reads it, too.
+const COUNTED: u8 = 0x80;
+
+/// The encoding of the elements of a type.
+pub(crate) trait Codec {
+    /// Returns the length in bytes of the element at the start of `bytes`, which is not empty.
+    fn len(&self, section: u8, bytes: &[u8]) -> Result<usize, Damaged>;
+
+    /// Appends a key to `to` that is greater than the key of the element `before`, and not greater than that of
+    /// `after`. Returns false if the two must stay in one leaf.
+    fn separator(&self, section: u8, before: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged>;
+
+    /// Returns the sections of a plain value that becomes a tree, each with the number of its elements and the
+    /// elements.
+    fn sections(&self, count: u64, body: Vec<u8>) -> Result<Vec<(u8, u64, Vec<u8>)>, Damaged> {
+        Ok(vec![(0, count, body)])
+    }
+
+    /// Sorts the elements of a leaf that is about to be divided, if the type does not keep them sorted.
+    fn arrange(&self, _section: u8, body: Vec<u8>) -> Result<Vec<u8>, Damaged> {
+        Ok(body)
+    }
+}

@@ -1,0 +1,196 @@
+//! Sets of Redis: different texts without an order that clients know. A large set is in the order of the hashes of its
+//! texts.
+
+use super::counted::{Codec, CountedEdit, CountedTree, Elements, Finished, Nodes, finish};
+use crate::coding::{self, Coded};
+use crate::{Damaged, Digits, Kind, Name, Parts, Source, Value};
+
+/// The elements of a set are values, end to end.
+#[derive(Clone, Copy, Debug)]
+struct ByHash;
+
+/// Returns the hash of an encoded element.
+fn hash_of(element: &[u8]) -> Result<u32, Damaged> {
+    match coding::value(element)?.0 {
+        Value::Text(text) => Ok(crate::hash(text)),
+        value => Ok(crate::hash(value.text(&mut Digits::new()))),
+    }
+}
+
+impl Codec for ByHash {
+    fn len(&self, _: u8, bytes: &[u8]) -> Result<usize, Damaged> {
+        coding::len(bytes)
+    }
+
+    fn separator(&self, _: u8, before: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged> {
+        let hash = hash_of(after)?;
+        to.extend_from_slice(&hash.to_be_bytes());
+        Ok(hash_of(before)? != hash)
+    }
+
+    fn arrange(&self, _: u8, body: Vec<u8>) -> Result<Vec<u8>, Damaged> {
+        let (mut elements, mut at) = (Vec::new(), 0);
+        while at < body.len() {
+            let end = at + coding::len_at(&body, at)?;
+            elements.push((hash_of(body.get(at..end).ok_or(Damaged)?)?, at..end));
+            at = end;
+        }
+        elements.sort_by_key(|(hash, _)| *hash);
+        let mut sorted = Vec::with_capacity(body.len());
+        elements.into_iter().for_each(|(_, range)| sorted.extend_from_slice(&body[range]));
+        Ok(sorted)
+    }
+}
+
+/// Returns the key of the elements with this hash.
+fn key(hash: u32) -> [u8; 5] {
+    let [a, b, c, d] = hash.to_be_bytes();
+    [0, a, b, c, d]
+}
+
+/// Returns the range of an element in a leaf.
+fn find(leaf: &[u8], element: &Coded<'_>) -> Result<Option<std::ops::Range<usize>>, Damaged> {
+    let mut at = 0;
+    while at < leaf.len() {
+        let end = at + coding::len_at(leaf, at)?;
+        if element.begins(&leaf[at..]) {
+            return Ok(Some(at..end));
+        }
+        at = end;
+    }
+    Ok(None)
+}
+
+/// A stored set.
+#[derive(Clone, Copy, Debug)]
+pub struct SetValue<'r>(CountedTree<'r>);
+
+impl<'r> SetValue<'r> {
+    /// Reads the head of a set.
+    ///
+    /// # Errors
+    /// [`Damaged`]. Bytes after the head are checked when they are read.
+    pub fn open(kind: Kind, bytes: &'r [u8], source: &'r dyn Source) -> Result<Self, Damaged> {
+        CountedTree::open(kind.is_large(), bytes, source).map(Self)
+    }
+
+    /// Returns the number of elements, which is not 0.
+    pub fn len(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// Returns true if the set has no elements. A stored set never is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns a value that differs whenever the elements of a large set differ.
+    pub fn identity(&self) -> (u64, u64) {
+        self.0.identity()
+    }
+
+    /// Returns true if the set has this element.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn contains(&self, name: &Name<'_>) -> Result<bool, Damaged> {
+        let leaf = self.0.seek_key(&key(crate::hash(name.text)))?.leaf;
+        Ok(find(leaf, &name.coded)?.is_some())
+    }
+
+    /// Returns the elements from number `index` on.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<Value<'_>, Damaged>> + Clone, Damaged> {
+        Ok(Elements::from(&self.0, ByHash, index)?.map(|element| Ok(coding::value(element?)?.0)))
+    }
+
+    /// Returns the elements of one leaf, the one with the lowest hashes that are not below `hash`, and the lowest hash
+    /// of the next leaf, if there is one. A walk with these hashes returns all elements that stay in the set, even if
+    /// the set changes meanwhile.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn step(&self, hash: u32) -> Result<(Vec<Value<'_>>, Option<u32>), Damaged> {
+        let mut cursor = self.0.seek_key(&key(hash))?;
+        let (mut elements, leaf, mut at) = (Vec::new(), cursor.leaf, 0);
+        while at < leaf.len() {
+            let (value, len) = coding::value(&leaf[at..])?;
+            elements.push(value);
+            at += len;
+        }
+        let next = match cursor.next(&self.0)? {
+            true => cursor.low_key().and_then(|key| key.get(1..5)?.try_into().ok()).map(u32::from_be_bytes),
+            false => None,
+        };
+        Ok((elements, next))
+    }
+}
+
+/// A set under change.
+#[derive(Debug)]
+pub struct SetEdit<'e>(CountedEdit<'e>);
+
+impl<'e> SetEdit<'e> {
+    /// Begins a change of `old`, or a new set.
+    pub fn of(old: Option<&SetValue<'e>>, source: &'e dyn Source) -> Self {
+        Self(CountedEdit::of(old.map(|old| &old.0), source))
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// Returns true if the set has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an element. Returns false if the set has it already.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn add(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
+        let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
+        if find(cursor.leaf, &name.coded)?.is_some() {
+            return Ok(false);
+        }
+        let (end, path) = (cursor.leaf.len(), cursor.into_path());
+        let mut with = Vec::new();
+        name.coded.push(&mut with);
+        self.0.splice(&path, end..end, &with, 1)?;
+        Ok(true)
+    }
+
+    /// Removes an element. Returns false if the set does not have it.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn remove(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
+        let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
+        let Some(range) = find(cursor.leaf, &name.coded)? else { return Ok(false) };
+        let path = cursor.into_path();
+        self.0.splice(&path, range, b"", -1)?;
+        Ok(true)
+    }
+
+    /// Removes all elements.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Completes the set: writes its head into `to` and new parts into `parts`. Returns the type of the head, or `None`
+    /// if no elements are left.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn finish(self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
+        Ok(match finish(self.0, &ByHash, parts, to)? {
+            Finished::Empty => None,
+            Finished::Plain => Some(Kind::Set),
+            Finished::Tree => Some(Kind::LargeSet),
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Random streams of commands on lists, sent to this server and to Debian's Redis, whose replies are compared. Small
+//! values and values in parts are compared, with transactions, expiry and wrong types among the commands.
+
+use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::start;
+use base::prng::Prng;
+
+/// A generator of random requests of one type of collection.
+struct Requests {
+    prng: Prng,
+    /// True if the values become large.
+    is_large: bool,
+    in_multi: bool,
+}
+
+impl Requests {
+    fn one_of<'w>(&mut self, words: &[&'w str]) -> &'w str {
+        words[self.prng.below(words.len() as u64) as usize]
+    }
+
+    /// Returns an element: a number, a short text or a long one. Few are different, so that commands find them.
+    fn element(&mut self) -> String {
+        match self.prng.below(10) {
+            0..5 => self.prng.below(20).to_string(),
+            5..9 => format!("element-{}", self.prng.below(20)),
+            _ => "x".repeat(self.prng.below(400) as usize),
+        }
+    }
+
+    fn position(&mut self) -> String {
+        match self.prng.below(12) {
+            0 => "abc".to_owned(),
+            1..8 => self.one_of(&["0", "1", "-1", "2", "-2", "5", "-7"]).to_owned(),
+            _ => (self.prng.below(4000) as i64 - 2000).to_string(),
+        }
+    }
+
+    fn list(&mut self) -> &'static str {
+        if self.prng.chance(1, 40) { "text" } else { self.one_of(&["list1", "list2", "list3"]) }
+    }
+
+    /// Returns a request of a command on lists.
+    fn list_request(&mut self) -> Vec<String> {
+        let name = self.one_of(&[
+            "LPUSH",
+            "RPUSH",
+            "LPUSH",
+            "RPUSH",
+            "LPUSHX",
+            "RPUSHX",
+            "LPOP",
+            "RPOP",
+            "LLEN",
+            "LRANGE",
+            "LRANGE",
+            "LINDEX",
+            "LSET",
+            "LINSERT",
+            "LREM",
+            "LTRIM",
+            "LPOS",
+            "LMOVE",
+            "RPOPLPUSH",
+            "TYPE",
+            "EXISTS",
+            "RENAME",
+            "COPY",
+            "PEXPIRE",
+            "MULTI",
+            "DEL",
+            "LRANGE",
+        ]);
+        let key = self.list();
+        let mut words = vec![name.to_owned(), key.to_owned()];
+        let many = self.one_of(if self.is_large { &["1", "3", "70", "300"] } else { &["1", "1", "2", "4"] });
+        match name {
+            "LPUSH" | "RPUSH" | "LPUSHX" | "RPUSHX" => {
+                (0..many.parse().expect("a number")).for_each(|_| words.push(self.element()));
+            }
+            "LPOP" | "RPOP" if self.prng.chance(1, 2) => {
+                words.push(self.one_of(&["0", "1", "2", "5", "300", "-1", "a"]).to_owned());
+            }
+            "LRANGE" => words.extend([self.position(), self.position()]),
+            "LTRIM" if self.prng.chance(1, 20) => words.extend([self.position(), self.position()]),
+            "LTRIM" => words.extend([self.one_of(&["0", "1", "2"]).to_owned(), self.one_of(&["-1", "-2"]).to_owned()]),
+            "LINDEX" => words.push(self.position()),
+            "LSET" => words.extend([self.position(), self.element()]),
+            "LINSERT" => {
+                let place = self.one_of(&["BEFORE", "after", "beside"]).to_owned();
+                words.extend([place, self.element(), self.element()]);
+            }
+            "LREM" => words.extend([self.one_of(&["0", "1", "-1", "2", "-3"]).to_owned(), self.element()]),
+            "LPOS" => {
+                words.push(self.element());
+                for option in ["RANK", "COUNT", "MAXLEN"] {
+                    if self.prng.chance(1, 3) {
+                        let number = self.one_of(&["0", "1", "2", "-1", "-2", "3", "10", "-100", "x"]);
+                        words.extend([option.to_owned(), number.to_owned()]);
+                    }
+                }
+            }
+            "LMOVE" => {
+                let ends = [self.one_of(&["LEFT", "right"]), self.one_of(&["left", "RIGHT", "up"])];
+                words.extend([self.list().to_owned(), ends[0].to_owned(), ends[1].to_owned()]);
+            }
+            "RPOPLPUSH" | "RENAME" | "COPY" => words.push(self.list().to_owned()),
+            "PEXPIRE" => words.push("100000".to_owned()),
+            "DEL" if self.prng.chance(9, 10) => words[0] = "LLEN".to_owned(),
+            "MULTI" => {
+                self.in_multi = !self.in_multi;
+                words = vec![if self.in_multi { "MULTI" } else { "EXEC" }.to_owned()];
+            }
+            _ => {}
+        }
+        words
+    }
+}
+
+/// Sends `count` random requests to both servers, and compares the replies.
+fn compare(seed: u64, count: usize, is_large: bool, next: fn(&mut Requests) -> Vec<String>) {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut requests = Requests { prng: Prng::new(seed), is_large, in_multi: false };
+    let begin: [&[&[u8]]; 2] = [&[b"FLUSHALL"], &[b"SET", b"text", b"some text"]];
+    for client in [&mut ours, &mut theirs] {
+        begin.iter().for_each(|words| drop(client.ask(words)));
+    }
+    for number in 0..count {
+        let words = next(&mut requests);
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        let bytes = request(&words);
+        let [ours, theirs] = [&mut ours, &mut theirs].map(|client| {
+            client.client.send(&bytes);
+            client.next()
+        });
+        let shown = || words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
+        assert!(
+            ours == theirs,
+            "seed {seed}, request {number}: {}\n{}\n{}",
+            shown(),
+            ours.escape_ascii(),
+            theirs.escape_ascii()
+        );
+    }
+    running.stop();
+}
+
+#[test]
+fn small_lists_answer_as_those_of_redis() {
+    (1..4).for_each(|seed| compare(seed, 4000, false, Requests::list_request));
+}
+
+#[test]
+fn long_lists_answer_as_those_of_redis() {
+    (4..6).for_each(|seed| compare(seed, 1500, true, Requests::list_request));
+}
