@@ -23,7 +23,7 @@ use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
 use crate::push::watch::Watch;
-use crate::resp::RetiredTransactions;
+use crate::resp::{RetiredTransactions, WorkerScripts};
 use crate::shared::{Pause, Shared};
 use crate::visit::clock::{Clock, Moment, Ticks};
 use crate::visit::out::{OpTimes, OutBuffer};
@@ -152,6 +152,8 @@ pub struct WorkerContext {
     pub(crate) sampler: Sampler,
     /// Finished transactions, for reuse.
     pub(crate) spares: RetiredTransactions,
+    /// Lua states and known scripts.
+    pub(crate) scripts: WorkerScripts,
     /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -183,6 +185,7 @@ impl WorkerContext {
             work_bytes: 0,
             sampler: Sampler::new(worker),
             spares: RetiredTransactions::default(),
+            scripts: WorkerScripts::default(),
             scratch: Cell::default(),
         }
     }

@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::keyspace::delayed_flush::DelayedFlush;
 use crate::keyspace::namespaces::Namespaces;
 use crate::keyspace::prefixes::Prefixes;
+use crate::keyspace::scripts::Scripts;
 use crate::memory::budget::{Budget, SetAside};
 use crate::memory::pins::PinBudget;
 use crate::metrics::background::BackgroundCounters;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub workers: Vec<WorkerShared>,
     /// The baseline of the command counters.
     pub commands: CommandShared,
+    /// The cached scripts, and those in execution.
+    pub scripts: Scripts,
     /// The source of client numbers.
     pub clients: Clients,
     /// The acceptor's counters.

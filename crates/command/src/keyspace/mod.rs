@@ -14,3 +14,4 @@ pub mod namespace_config;
 pub mod namespaces;
 pub mod prefixes;
 pub mod routes;
+pub mod scripts;

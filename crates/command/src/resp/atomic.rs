@@ -191,6 +191,10 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
 }
 
 fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    if transaction.stage == Stage::Obtaining && !take_right(call, transaction)? {
+        ErrorReply::Busy.write(&mut transaction.out);
+        transaction.stage = Stage::Replying;
+    }
     if transaction.stage == Stage::Obtaining {
         if call.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
             call.ctx.retry_at_once = true;
@@ -223,10 +227,29 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
             return Err(SessionWait::Yield);
         }
         ran?;
-        call.ctx.shared.store.release(&mut transaction.key_locks);
+        own_transaction::release_locks(transaction, call.ctx);
         transaction.stage = Stage::Replying;
     }
     send_replies(call, transaction)
+}
+
+/// Takes the right to extend the key lock set, if the transaction contains a script. Returns false if another script
+/// has held that right for too long.
+fn take_right(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Result<bool, SessionWait> {
+    let scripts = &call.ctx.shared.scripts;
+    if !transaction.has_script || transaction.has_right {
+        return Ok(true);
+    }
+    if scripts.take_right() {
+        transaction.has_right = true;
+        return Ok(true);
+    }
+    if scripts.is_busy(call.ctx.now) {
+        transaction.out.force_room(LINE_ROOM);
+        return Ok(false);
+    }
+    call.ctx.retry_at_once |= !scripts.has_long();
+    Err(SessionWait::Parked)
 }
 
 /// Moves as many bytes of the replies into the output as fit.
@@ -261,8 +284,33 @@ fn send_replies(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
 }
 
 /// Executes the queued requests that have not been executed yet. If they need a key lock set, the caller has acquired
-/// it.
+/// it. If a script accesses further keys, adds them to the set.
 pub(super) fn run(
+    guard: &mut Guard<'_>,
+    transaction: &mut Transaction,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+    (ops, functions): (&mut usize, &'static CommandFunctions),
+) -> Step {
+    loop {
+        if let Some(running) = &mut session.script {
+            while let Some((namespace, key)) = running.wanted.last() {
+                let key = guard.key(*namespace, key);
+                if guard.locks_mut().extend(&mut transaction.key_locks, &key).is_err() {
+                    ctx.retry_at_once = true;
+                    return Err(SessionWait::Parked);
+                }
+                running.wanted.pop();
+            }
+        }
+        let ran = run_queue(guard, transaction, session, ctx, (ops, functions));
+        if session.script.as_ref().is_none_or(|running| running.wanted.is_empty()) {
+            return ran;
+        }
+    }
+}
+
+fn run_queue(
     guard: &mut Guard<'_>,
     transaction: &mut Transaction,
     session: &mut SessionState,
@@ -284,7 +332,8 @@ pub(super) fn run(
     } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
-    if key_locks.is_begun() {
+    let has_locks = key_locks.is_begun();
+    if has_locks {
         guard.locks_mut().attach(key_locks);
     }
     let ran = loop {
@@ -322,7 +371,9 @@ pub(super) fn run(
             Err(state) => break Err(state),
         }
     };
-    guard.locks_mut().detach(key_locks);
+    if has_locks {
+        guard.locks_mut().detach(key_locks);
+    }
     ran
 }
 
@@ -384,11 +435,15 @@ fn run_one<'c>(
     let entry = catalog::find(name).expect("the command was found when it was queued");
     let call = &mut Call { ops: *ops, collects_replies: true, ..Call::new((guard, ctx), buf, out, session, functions) };
     let ran = call.room(0).map_err(Interrupt::State).and_then(|()| match queued {
-        Some(_) if call.session.done == 0 => acl::permit_queued(call, entry, args).map_err(Interrupt::Fault),
+        Some(_) if call.session.done == 0 && call.session.script.is_none() => {
+            acl::permit_queued(call, entry, args).map_err(Interrupt::Fault)
+        }
         _ => Ok(()),
     });
     let ran = match ran {
-        Ok(()) if call.guard.is_tiered() && awaits_flash(call, entry, args) => Err(SessionWait::Parked.into()),
+        Ok(()) if call.guard.is_tiered() && call.session.script.is_none() && awaits_flash(call, entry, args) => {
+            Err(SessionWait::Parked.into())
+        }
         Ok(()) if call.ctx.push.watch.watched.has_absence_events() => {
             absent::run(call, entry, args, |call| call.run(entry, args))
         }

@@ -28,7 +28,7 @@ impl SessionState {
             && self.walk.is_none()
             && self.publishing.is_none()
             && self.listing.is_none()
-            && self.sleeps_until_ms == 0
+            && self.sum == 0
             && !self.is_replying();
         if !is_between {
             return None;

@@ -33,6 +33,12 @@ pub enum Flag {
     AllowBusy,
     /// The slow log does not contain the command.
     SkipSlowlog,
+    /// Monitoring clients see the command before its own commands.
+    SkipMonitor,
+    /// The command may be called without keys.
+    NoMandatoryKeys,
+    /// The places of the keys depend on the arguments.
+    MovableKeys,
 }
 
 impl Flag {
@@ -51,6 +57,9 @@ impl Flag {
             Self::NoScript => "noscript",
             Self::AllowBusy => "allow_busy",
             Self::SkipSlowlog => "skip_slowlog",
+            Self::SkipMonitor => "skip_monitor",
+            Self::NoMandatoryKeys => "no_mandatory_keys",
+            Self::MovableKeys => "movablekeys",
         }
     }
 }
@@ -66,7 +75,8 @@ pub struct CommandSpec {
     pub flags: &'static [Flag],
     /// The positions of the first and last key among the arguments, counted from 1, and the step between keys. A
     /// negative position is counted from the end, and 0 means that the command has no keys. If the step is negative,
-    /// the actual step is one more than the number of bins in the first argument.
+    /// the actual step is one more than the number of bins in the first argument. If the last position is [`COUNTED`],
+    /// the argument before the first key is the number of keys.
     pub keys: (i8, i8, i8),
     /// The command's access categories. Those of a container are on its subcommands.
     pub categories: &'static [&'static str],
@@ -118,10 +128,13 @@ impl CommandSpec {
 
     /// Returns the position of the keys in a request with `args` arguments: the number of arguments before the first
     /// key, and the number of arguments from the first key to the last, including both.
-    fn keys_place(&self, args: usize) -> (usize, usize) {
-        let (first, last, _) = self.keys;
+    fn keys_place(&self, words: Args<'_>) -> (usize, usize) {
+        let ((first, last, _), args) = (self.keys, words.len());
         if first <= 0 {
             return (0, 0);
+        }
+        if last == COUNTED {
+            return counted_place(first as usize - 1, words);
         }
         let behind =
             if last < 0 { (args + 2).saturating_sub(usize::from(last.unsigned_abs())) } else { last as usize + 1 };
@@ -130,13 +143,13 @@ impl CommandSpec {
 
     /// Returns the arguments that are keys.
     pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
-        let (before, count) = self.keys_place(args.len());
+        let (before, count) = self.keys_place(args);
         args.skip(before).take(count).step_by(self.step(args))
     }
 
     /// Returns the number of arguments that are keys.
     pub(super) fn key_count(&self, args: Args<'_>) -> usize {
-        self.keys_place(args.len()).1.div_ceil(self.step(args))
+        self.keys_place(args).1.div_ceil(self.step(args))
     }
 
     fn step(&self, mut args: Args<'_>) -> usize {
@@ -144,6 +157,11 @@ impl CommandSpec {
             return self.keys.2.max(1) as usize;
         }
         args.next().unwrap_or_default().iter().filter(|byte| **byte == b',').count() + 2
+    }
+
+    /// Returns true if the command runs a script.
+    pub(super) fn runs_script(&self) -> bool {
+        self.has(Flag::SkipMonitor)
     }
 
     /// Returns true if the command's arguments may contain a secret.
@@ -154,6 +172,17 @@ impl CommandSpec {
     pub(super) fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
+}
+
+/// The last position of the keys of a command whose argument before the first key is the number of keys.
+pub(super) const COUNTED: i8 = i8::MIN;
+
+/// Returns the position of the keys whose number is in the argument before them: the number of arguments before the
+/// first key, and the number of keys.
+#[cold]
+fn counted_place(before: usize, words: Args<'_>) -> (usize, usize) {
+    let count = words.into_iter().nth(before - 1).and_then(base::decimal::parse_signed).unwrap_or(0);
+    (before, usize::try_from(count).unwrap_or(0).min(words.len().saturating_sub(before)))
 }
 
 /// The maximum length of the name of a command or an option, in bytes.
@@ -253,7 +282,10 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-use Flag::{Admin, AllowBusy, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, SkipSlowlog, Stale, Write};
+use Flag::{
+    Admin, AllowBusy, DenyOom, Fast, Loading, MovableKeys, NoAuth, NoMandatoryKeys, NoScript, PubSub, ReadOnly,
+    SkipMonitor, SkipSlowlog, Stale, Write,
+};
 
 macro_rules! entry {
     ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
@@ -276,7 +308,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 158;
+pub(super) const COMMAND_COUNT: usize = 163;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -358,6 +390,20 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
+    entry!("eval" -3 [NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1) ["slow" "scripting"]
+           "2.6.0" "scripting" "Depends on the script that is executed" Other,
+           "Executes a Lua script"),
+    entry!("eval_ro" -3 [ReadOnly NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1)
+           ["slow" "scripting"]
+           "7.0.0" "scripting" "Depends on the script that is executed" Other,
+           "Executes a Lua script that does not write"),
+    entry!("evalsha" -3 [NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1) ["slow" "scripting"]
+           "2.6.0" "scripting" "Depends on the script that is executed" Other,
+           "Executes a cached Lua script, named by its SHA-1 digest"),
+    entry!("evalsha_ro" -3 [ReadOnly NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1)
+           ["slow" "scripting"]
+           "7.0.0" "scripting" "Depends on the script that is executed" Other,
+           "Executes a cached Lua script that does not write, named by its SHA-1 digest"),
     entry!("exec" 1 [NoScript Loading Stale SkipSlowlog] (0 0 0) ["slow" "transaction"]
            "1.2.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Executes the queued commands of a transaction"),
@@ -700,6 +746,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "2.8.0" "generic" "O(1) per call" Other,
            "Iterates over the keys of the database"),
+    entry!("script" -2 [] (0 0 0) ["slow"]
+           "2.6.0" "scripting" "Depends on the subcommand" Other,
+           "Caches scripts, and ends scripts in execution"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Selects a database, by number or by name"),
@@ -798,7 +847,9 @@ mod tests {
     fn command_categories_match_its_flags() {
         for entry in COMMANDS.iter().filter(|entry| !entry.is_container()) {
             assert_eq!(entry.has(Write), entry.categories.contains(&"write"), "{}", entry.name);
-            assert_eq!(entry.has(ReadOnly), entry.categories.contains(&"read"), "{}", entry.name);
+            // As in Redis, commands that run scripts are not in the category of reads.
+            let reads = entry.has(ReadOnly) && !entry.categories.contains(&"scripting");
+            assert_eq!(reads, entry.categories.contains(&"read"), "{}", entry.name);
             assert_ne!(entry.categories.contains(&"fast"), entry.categories.contains(&"slow"), "{}", entry.name);
             assert_eq!(entry.has(Fast), entry.categories.contains(&"fast"), "{}", entry.name);
         }

@@ -1,6 +1,6 @@
 //! The command `COMMAND`, which returns the table of commands, and the keys of a request.
 
-use super::catalog::{COMMANDS, CommandSpec, Flag, find, lower};
+use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::key_specs::{KeySpec, key_specs, only_gets_fields, tips};
@@ -147,7 +147,8 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
         reply::error(call.out, b"ERR Invalid number of arguments specified for command");
         return Ok(());
     }
-    if specs().any(|spec| keys_at(spec, found.entry(), args).is_empty()) {
+    let may_have_none = found.entry().has(Flag::NoMandatoryKeys);
+    if !may_have_none && specs().any(|spec| keys_at(spec, found.entry(), args).is_empty()) {
         reply::error(call.out, b"ERR Invalid arguments specified for command");
         return Ok(());
     }
@@ -169,7 +170,7 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
 
 /// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
 fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
-    if spec.step == 0 {
+    if spec.step == 0 || spec.last == COUNTED {
         return entry.keys_of(args).collect();
     }
     let before = usize::from(spec.first) - 1;
@@ -259,6 +260,9 @@ impl Described {
             "acl" | "client" | "config" | "latency" => &[Flag::NoScript, Flag::Loading, Flag::Stale],
             "pubsub" => &[Flag::PubSub, Flag::Loading, Flag::Stale],
             "object" => &[Flag::ReadOnly],
+            "script" if part.names().1 == "kill" => &[Flag::NoScript, Flag::AllowBusy],
+            "script" if part.names().1 == "load" => &[Flag::NoScript, Flag::Stale],
+            "script" => &[Flag::NoScript],
             "memory" if part.categories.contains(&"read") => &[Flag::ReadOnly],
             "memory" => &[],
             _ => &[Flag::Loading, Flag::Stale],
@@ -271,6 +275,7 @@ impl Described {
         let specs = key_specs(self.name());
         match (self, specs.first()) {
             (_, None) => [0; 3],
+            (_, Some(spec)) if spec.last == COUNTED => [0; 3],
             (Command(entry), _) => [entry.keys.0.into(), entry.keys.1.into(), entry.keys.2.into()],
             (Part(..), Some(spec)) => {
                 [i64::from(spec.first), i64::from(spec.first) + i64::from(spec.last), spec.step.into()]
@@ -338,9 +343,13 @@ fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
     }
     reply::bulk(out, b"flags");
     put_flags(out, version, spec.flags);
-    put_search(out, version, ("begin_search", "index"), &[("index", spec.first.into())]);
+    // The number of keys is before the first key.
+    let index = i64::from(spec.first) - i64::from(spec.last == COUNTED);
+    put_search(out, version, ("begin_search", "index"), &[("index", index)]);
     let range = [("lastkey", spec.last.into()), ("keystep", spec.step.into()), ("limit", 0)];
+    let counted = [("keynumidx", 0), ("firstkey", 1), ("keystep", spec.step.into())];
     match spec.step {
+        _ if spec.last == COUNTED => put_search(out, version, ("find_keys", "keynum"), &counted),
         0 => put_search(out, version, ("find_keys", "unknown"), &[]),
         _ => put_search(out, version, ("find_keys", "range"), &range),
     }

@@ -10,6 +10,7 @@ use super::help::other_subcommand;
 use super::pattern::check;
 use crate::config::Address;
 use crate::glob::matches;
+use crate::keyspace::scripts::BUSY_MS;
 use crate::metrics::SLOW_MAX;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
@@ -22,9 +23,10 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) type Known = (&'static str, fn(&Shared) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
-pub(super) const KNOWN: [Known; 21] = [
+pub(super) const KNOWN: [Known; 23] = [
     ("appendonly", |_| "no".to_owned()),
     ("bind", |shared| hosts(shared)),
+    ("busy-reply-threshold", |_| BUSY_MS.to_string()),
     ("client-output-buffer-limit", |shared| {
         let bytes = shared.channels.backlog_bytes_max.load(Relaxed);
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
@@ -34,6 +36,7 @@ pub(super) const KNOWN: [Known; 21] = [
     ("latency-monitor-threshold", |shared| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
     ("latency-tracking", |_| "yes".to_owned()),
     ("latency-tracking-info-percentiles", |_| "50 99 99.9".to_owned()),
+    ("lua-time-limit", |_| BUSY_MS.to_string()),
     ("maxclients", |shared| shared.live.connections_max.load(Relaxed).to_string()),
     ("maxmemory", |shared| shared.store.memory_bytes().to_string()),
     ("maxmemory-policy", |shared| super::info::policy(shared).to_owned()),

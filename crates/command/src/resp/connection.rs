@@ -49,7 +49,10 @@ pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (call.session.namespace, database(call, args.next().unwrap_or_default())?);
     let namespaces = &call.ctx.shared.namespaces;
-    if to != from {
+    if call.session.in_script {
+        // The connection stays in its namespace when the script ends.
+        call.session.namespace = to;
+    } else if to != from {
         if !namespaces.enter(to) {
             return Err(ErrorReply::DatabaseFull.into());
         }

@@ -25,6 +25,7 @@ use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::run;
 use crate::resp::state::Answers;
+use crate::resp::state::transaction::Transaction;
 use crate::resp::statistics::{self, StatKey};
 use crate::resp::transaction;
 use crate::visit::out::LINE_ROOM;
@@ -175,7 +176,8 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
             call.session.is_counted = false;
             call.at += consumed;
             // A command that takes several visits continues after the worker has served other sessions.
-            let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_single_command);
+            let is_long = |transaction: &Transaction| transaction.is_single_command && !transaction.has_script;
+            let is_long = call.session.under_way.as_deref().is_some_and(is_long);
             return if is_long { Err(SessionWait::Yield) } else { Ok(()) };
         }
         Err(Interrupt::State(state)) => {
@@ -264,6 +266,9 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
         return Err(SessionWait::Parked.into());
     }
     if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
+        if entry.runs_script() {
+            return call.run(entry, args);
+        }
         if atomic::exceeds_atomic_limit(entry, args) {
             return own_transaction::run_collected(call, entry, args);
         }

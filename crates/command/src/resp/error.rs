@@ -200,6 +200,24 @@ pub(super) enum ErrorReply {
     NotSparse,
     /// `PFSELFTEST` has found a fault.
     SelfTestFailed,
+    /// No cached script has this digest.
+    NoScript,
+    /// A negative number of keys.
+    KeysBelowZero,
+    /// A number of keys above the number of arguments.
+    KeysTooMany,
+    /// The limits on scripts that `SCRIPT LOAD` caches are reached.
+    TooManyScripts,
+    /// No memory for the stack of a script.
+    NoScriptMemory,
+    /// An option of `SCRIPT FLUSH` that does not exist.
+    FlushMode,
+    /// No script is in execution.
+    NotBusy,
+    /// The script in execution has written.
+    Unkillable,
+    /// A script has been in execution for too long.
+    Busy,
 }
 
 impl ErrorReply {
@@ -337,6 +355,18 @@ impl ErrorReply {
             Self::TooManySets => "ERR the maximum of 1023 record sets is reached",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",
+            Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
+            Self::KeysBelowZero => "ERR Number of keys can't be negative",
+            Self::KeysTooMany => "ERR Number of keys can't be greater than number of args",
+            Self::TooManyScripts => "ERR the limit of 10000 loaded scripts or 64 MiB is reached: call SCRIPT FLUSH",
+            Self::NoScriptMemory => "OOM cannot allocate the stack of a script",
+            Self::FlushMode => "ERR SCRIPT FLUSH only support SYNC|ASYNC option",
+            Self::NotBusy => "NOTBUSY No scripts in execution right now.",
+            Self::Unkillable => {
+                "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait \
+                 the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
+            }
+            Self::Busy => "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",
         };
         [whole, "", ""]

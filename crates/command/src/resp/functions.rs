@@ -7,7 +7,7 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lcs, lease,
-    list, mget, pair, pubsub, records, scan, server, slowlog, string, transaction, walk,
+    list, mget, pair, pubsub, records, scan, scripts, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -47,6 +47,10 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("delifeq", string::delifeq),
     ("discard", transaction::discard),
     ("echo", connection::echo),
+    ("eval", scripts::eval),
+    ("eval_ro", scripts::eval_ro),
+    ("evalsha", scripts::evalsha),
+    ("evalsha_ro", scripts::evalsha_ro),
     ("exec", transaction::exec),
     ("exists", keys::exists),
     ("expire", expire::seconds),
@@ -161,6 +165,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("rpush", list::rpush),
     ("rpushx", list::rpushx),
     ("scan", scan::scan),
+    ("script", scripts::script),
     ("select", connection::select),
     ("set", string::set),
     ("setbit", bits::setbit),

@@ -1,6 +1,7 @@
 //! What `COMMAND` reports about commands and subcommands besides the catalog: where their keys are and how they are
 //! accessed (key specifications), and hints for clients and proxies (tips), as in Redis.
 
+use super::catalog::COUNTED;
 use protocol::resp::Args;
 
 /// A place of keys in a request, and the access to them.
@@ -13,6 +14,7 @@ pub(super) struct KeySpec {
     /// The position of the first key. The command's name has the position 0.
     pub(super) first: u8,
     /// The position of the last key: from the first key if it is not negative, otherwise from the end of the request.
+    /// If it is [`COUNTED`], the argument before the first key is the number of keys.
     pub(super) last: i8,
     /// The number of arguments from one key to the next. 0 if it depends on the arguments.
     pub(super) step: u8,
@@ -32,6 +34,10 @@ impl KeySpec {
         !self.flags.contains(&"not_key")
     }
 }
+
+/// Remarks on the keys of scripts, as in Redis.
+const ANY_WRITE: &str = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE";
+const ANY_READ: &str = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS";
 
 /// Returns the key specifications of a command or subcommand with this full name.
 pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
@@ -57,6 +63,10 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
         | "lease.get" | "rec.operate" | "setbit" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
+        "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
+        "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
+        "evalsha" => const { &[spec(&["RW", "access", "update"], 3, COUNTED, 1)] },
+        "evalsha_ro" => const { &[spec(&["RO", "access"], 3, COUNTED, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
         | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
@@ -154,6 +164,14 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
         "msetnx" => &["request_policy:multi_shard", "response_policy:agg_min"],
         "randomkey" => &["request_policy:all_shards", "nondeterministic_output"],
         "scan" => &["nondeterministic_output", "request_policy:special"],
+        "script|exists" => &["request_policy:all_shards", "response_policy:agg_logical_and"],
+        "function|delete" | "function|flush" | "function|load" | "function|restore" => {
+            &["request_policy:all_shards", "response_policy:all_succeeded"]
+        }
+        "function|kill" | "script|kill" => &["request_policy:all_shards", "response_policy:one_succeeded"],
+        "function|list" => &["nondeterministic_output_order"],
+        "function|stats" => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        "script|flush" | "script|load" => &["request_policy:all_nodes", "response_policy:all_succeeded"],
         "slowlog|get" => &["request_policy:all_nodes", "nondeterministic_output"],
         "slowlog|len" => &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
         "wait" => &["request_policy:all_shards", "response_policy:agg_min"],

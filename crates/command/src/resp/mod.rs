@@ -60,6 +60,7 @@ mod pubsub;
 mod records;
 mod run;
 mod scan;
+mod scripts;
 mod server;
 mod session;
 mod slices;
@@ -80,6 +81,7 @@ pub use dispatch::serve;
 pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;
 pub use session::SessionState;
+pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;
 pub(crate) use walk::walk_step_ops;
 

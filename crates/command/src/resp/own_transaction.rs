@@ -20,9 +20,17 @@ pub(super) fn take_empty(call: &mut Call<'_, '_>) -> Box<Transaction> {
     spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
 }
 
+/// Releases the key lock set of a transaction, and the right to extend it.
+pub(super) fn release_locks(transaction: &mut Transaction, ctx: &WorkerContext) {
+    ctx.shared.store.release(&mut transaction.key_locks);
+    if std::mem::take(&mut transaction.has_right) {
+        ctx.shared.scripts.return_right();
+    }
+}
+
 /// Ends a transaction: releases its key lock set, and retains its memory for the next one.
 pub(super) fn recycle(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
-    ctx.shared.store.release(&mut transaction.key_locks);
+    release_locks(&mut transaction, ctx);
     if ctx.spares.0.len() < SPARE_MAX {
         transaction.reset(ANSWER_BYTES, &ctx.shared.budget);
         ctx.spares.0.push(transaction);

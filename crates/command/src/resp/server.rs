@@ -52,15 +52,14 @@ pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         subcommand(call.out, "DEBUG", topic);
         return Ok(());
     }
-    let now_ms = call.ctx.now.0;
-    if call.session.sleeps_until_ms == 0 {
+    let now_ms = call.ctx.now.0 as i64;
+    if call.session.sum == 0 {
         let secs = super::number::float(args.next().unwrap_or_default())?.clamp(0.0, 3600.0);
-        call.session.sleeps_until_ms = now_ms + (secs * 1000.0) as u64;
+        call.session.sum = now_ms + (secs * 1000.0) as i64;
     }
-    if now_ms < call.session.sleeps_until_ms {
+    if now_ms < call.session.sum {
         return Err(SessionWait::Parked.into());
     }
-    call.session.sleeps_until_ms = 0;
     call.out.push(reply::OK);
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::resp::state::aside::{ENDED_A_VISIT, PendingOutput};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
 use crate::resp::state::long::{Long, LongStage};
+use crate::resp::state::script::RunningScript;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
@@ -44,7 +45,7 @@ pub struct SessionState {
     /// `Call::args_after`). A request in a buffer is shorter than 4 GiB.
     pub(super) passed: (u32, u32),
     /// The sum of the results for the keys or fields that the current request has processed. Some commands store their
-    /// current stage in this field instead.
+    /// current stage in this field instead. `DEBUG SLEEP` stores its end, in Unix ms.
     pub(super) sum: i64,
     /// A value that is copied into the reply over several visits.
     pub(super) copying: Option<Copying>,
@@ -75,14 +76,16 @@ pub struct SessionState {
     /// True if the client may execute only a few commands, because it is on another host and the server does not
     /// require authentication (protected mode).
     pub(super) is_restricted: bool,
-    /// The end of the current `DEBUG SLEEP`, in Unix ms. 0 if there is none.
-    pub(super) sleeps_until_ms: u64,
     /// Messages for a subscriber, and the rest of a long reply that did not fit into the output.
     pub(super) aside: Option<Box<PendingOutput>>,
     /// Watched keys and queued commands.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The transaction in execution. It completes before any other request is executed.
     pub(super) under_way: Option<Box<Transaction>>,
+    /// True while the client's script executes a command.
+    pub(super) in_script: bool,
+    /// The script in execution, between two visits.
+    pub(super) script: Option<Box<RunningScript>>,
     /// An unfinished copy of a value in several parts.
     pub(super) copy: Option<Box<segment::PartsCopy>>,
     /// An unfinished publication.

@@ -449,6 +449,44 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    Returns the numbers of subscribers of shard channels.",
         ],
     ),
+    part("script|debug", 3, &["slow", "scripting"], &[]),
+    part(
+        "script|exists",
+        -3,
+        &["slow", "scripting"],
+        &[
+            "EXISTS <sha1> [<sha1> ...]",
+            "    Returns which of the digests belong to cached scripts.",
+        ],
+    ),
+    part(
+        "script|flush",
+        -2,
+        &["slow", "scripting"],
+        &[
+            "FLUSH [ASYNC|SYNC]",
+            "    Removes all scripts from the cache.",
+        ],
+    ),
+    part("script|help", 2, &["slow", "scripting"], &["HELP", "    Prints this help."]),
+    part(
+        "script|kill",
+        2,
+        &["slow", "scripting"],
+        &[
+            "KILL",
+            "    Ends the script in execution, unless it has written.",
+        ],
+    ),
+    part(
+        "script|load",
+        3,
+        &["slow", "scripting"],
+        &[
+            "LOAD <script>",
+            "    Caches a script without executing it.",
+        ],
+    ),
     part(
         "slowlog|get",
         -2,

@@ -104,6 +104,10 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("dbsize", "includes keys stored by other protocols"),
     ("debug", "only `SLEEP`, if `commands.debug` is set; it delays no other client"),
     ("delifeq", "as in Valkey 9; the request must fit into a buffer"),
+    ("eval", "see [Scripts](#scripts)"),
+    ("eval_ro", "see [Scripts](#scripts)"),
+    ("evalsha", "see [Scripts](#scripts)"),
+    ("evalsha_ro", "see [Scripts](#scripts)"),
     ("exec", "if a reply would bring the total above 64 MiB, its command is not executed and its reply is an error"),
     ("expire", "times to live above 24 days are exact to the second"),
     ("flushall", "deletes at once with `SYNC` and `ASYNC` alike; replies after the current slice of background work"),
@@ -191,6 +195,11 @@ const DIFFERENT: &[(&str, &str)] = &[
         "a cursor is a position in the order of hashes: keys that exist throughout are returned, even if the index \
          grows",
     ),
+    (
+        "script",
+        "`KILL` ends scripts at any time of their execution, unless they have written; no `DEBUG`; the cache has the \
+         500 scripts of `EVAL` that were used last, and at most 10,000 scripts of `LOAD` with 64 MiB",
+    ),
     ("select", "accepts 0 to 15, and names of namespaces"),
     ("set", "also accepts `IFEQ value`"),
     (
@@ -228,10 +237,6 @@ pub const ABSENT: &[Absent] = &[
     absent("bzpopmin", -3, "sorted-set", NotYet("sorted sets")),
     absent("cluster", -2, "cluster", NotYet(CLUSTERS)),
     absent("dump", 2, "generic", NotYet("values in the Redis dump format")),
-    absent("eval", -3, "scripting", NotYet("scripts")),
-    absent("eval_ro", -3, "scripting", NotYet("scripts")),
-    absent("evalsha", -3, "scripting", NotYet("scripts")),
-    absent("evalsha_ro", -3, "scripting", NotYet("scripts")),
     absent("failover", -1, "server", No("there are no replicas")),
     absent("fcall", -3, "scripting", NotYet("scripts")),
     absent("fcall_ro", -3, "scripting", NotYet("scripts")),
@@ -262,7 +267,6 @@ pub const ABSENT: &[Absent] = &[
     absent("sadd", -3, "set", NotYet("sets")),
     absent("save", 1, "server", No(NO_SAVES)),
     absent("scard", 2, "set", NotYet("sets")),
-    absent("script", -2, "scripting", NotYet("scripts")),
     absent("sdiff", -2, "set", NotYet("sets")),
     absent("sdiffstore", -3, "set", NotYet("sets")),
     absent("shutdown", -1, "server", No("stop the server with a signal or through the admin port")),

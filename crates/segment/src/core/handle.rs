@@ -181,6 +181,11 @@ impl<'l> Guard<'l> {
         self.now
     }
 
+    /// Sets the guard's time, for an operation that takes several guards and sees the same time in all of them.
+    pub fn set_now(&mut self, now: UnixMillis) {
+        self.now = now;
+    }
+
     /// Begins or resumes the request of `requester`. The request may copy at most `bytes` bytes in this guard. A
     /// request that needs to copy more is parked ([`Guard::is_paused`]). The requester repeats it in later guards, and
     /// it resumes at the same position.

@@ -25,6 +25,9 @@
 //! - A lock word excludes other handles from a key, but not the background, which moves, expires and evicts items as
 //!   usual. So operations under a key lock set may have to wait for memory, but eventually obtain it. If the background
 //!   evicts a locked key's item, the next read is an ordinary miss.
+//! - A set that already acts may obtain further words in any order ([`LockHolds::extend`]). Only one set at a time does
+//!   so. While it waits, sets that do not act yet release their words, and sets that act end without waiting. So there
+//!   is no deadlock here either.
 //! - The hidden keys of pieces are not locked, because pieces are found only through their head.
 //! - In a memory file, either all changes under one key lock set survive a crash, or none: [`crate::locks::undo`].
 //!
@@ -65,6 +68,8 @@ pub struct KeyLocks {
     /// until the last word is acquired.
     met: Option<usize>,
     guards: Box<[LockConflict]>,
+    /// True if the set is counted among those that wait for a further word.
+    waits_to_extend: bool,
     /// The changes that were made under the set, with their undo records.
     changes: Group,
     #[cfg(all(test, shuttle))]
@@ -103,6 +108,19 @@ impl KeyLocks {
         None
     }
 
+    /// Returns true if the set holds the word of a key. The set has to hold all its words.
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        let word = word_of(key.hash);
+        self.wanted[word / 64] >> (word % 64) & 1 == 1
+    }
+
+    /// Records that the set does not wait for a further word any more.
+    fn end_wait(&mut self, store: &Store) {
+        if std::mem::take(&mut self.waits_to_extend) {
+            store.key_locks.rest.extending.fetch_sub(1, SeqCst);
+        }
+    }
+
     #[cfg(all(test, shuttle))]
     pub(crate) fn skip_waiting(&mut self) {
         self.skips_waiting = true;
@@ -117,6 +135,7 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
         had_below: 0,
         met: None,
         guards: vec![LockConflict { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
+        waits_to_extend: false,
         changes: Group::default(),
         #[cfg(all(test, shuttle))]
         skips_waiting: false,
@@ -128,17 +147,24 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
 pub(crate) fn release(store: &Store, key_locks: &mut KeyLocks) {
     if key_locks.number != 0 {
         close_group(store, &mut key_locks.changes);
-        let mut from = 0;
-        while let Some(word) = key_locks.next_word(from).filter(|word| *word < key_locks.had_below) {
-            let word_there = &store.key_locks.rest.words[word];
-            debug_assert_eq!(word_there.load(Relaxed), key_locks.number, "a word is its claimant's until he lets go");
-            word_there.store(0, SeqCst);
-            from = word + 1;
-        }
+        release_words(store, key_locks);
+        key_locks.end_wait(store);
         let before = store.key_locks.in_flight.fetch_sub(1, SeqCst);
         assert!(before > 0, "a claim is let go once");
     }
     (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
+}
+
+/// Releases the words that a key lock set holds. The set remains announced.
+fn release_words(store: &Store, key_locks: &mut KeyLocks) {
+    let mut from = 0;
+    while let Some(word) = key_locks.next_word(from).filter(|word| *word < key_locks.had_below) {
+        let word_there = &store.key_locks.rest.words[word];
+        debug_assert_eq!(word_there.load(Relaxed), key_locks.number, "a word is its claimant's until he lets go");
+        word_there.store(0, SeqCst);
+        from = word + 1;
+    }
+    key_locks.had_below = 0;
 }
 
 /// Returns the number of key lock sets in flight.
@@ -200,6 +226,13 @@ impl<'l> LockChecks<'_, 'l> {
         self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
+    /// Returns true if the guard is attached to a key lock set that holds the key.
+    #[inline]
+    pub fn is_held(self, key: &Key<'_>) -> bool {
+        let acting = self.guard.acting;
+        acting != 0 && self.guard.store.key_locks.rest.words[word_of(key.hash)].load(SeqCst) == acting
+    }
+
     /// Returns true if the guard is attached to a key lock set.
     pub fn is_attached(self) -> bool {
         self.guard.acting != 0
@@ -222,11 +255,40 @@ impl LockHolds<'_, '_> {
             // The later operations of this guard must also test the lock words.
             self.guard.contended = true;
         }
+        // A set that already acts waits for a word: it obtains the word first, because it cannot release its own words.
+        if key_locks.met.is_none() && store.key_locks.rest.extending.load(SeqCst) != 0 {
+            release_words(store, key_locks);
+            return Err(self.guard.parked());
+        }
         while let Some(word) = key_locks.next_word(key_locks.had_below) {
             if store.key_locks.rest.words[word].compare_exchange(0, key_locks.number, SeqCst).is_err() {
                 return Err(self.guard.parked());
             }
             key_locks.had_below = word + 1;
+        }
+        wait_for_guards(self.guard, key_locks)
+    }
+
+    /// Adds a key to a key lock set that holds all its words, and to which the guard is not attached. The set may then
+    /// wait for the key while it holds its other words. So the caller ensures that only one set at a time is extended.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: call again in a later iteration, with the same key.
+    pub fn extend(self, key_locks: &mut KeyLocks, key: &Key<'_>) -> Result<(), OpError> {
+        assert!(key_locks.number != 0 && self.guard.acting == 0, "a set is extended between two acts");
+        let store = self.guard.store;
+        if !key_locks.holds(key) {
+            let word = word_of(key.hash);
+            if store.key_locks.rest.words[word].compare_exchange(0, key_locks.number, SeqCst).is_err() {
+                if !key_locks.waits_to_extend {
+                    key_locks.waits_to_extend = true;
+                    store.key_locks.rest.extending.fetch_add(1, SeqCst);
+                }
+                return Err(self.guard.parked());
+            }
+            key_locks.end_wait(store);
+            key_locks.wanted[word / 64] |= 1 << (word % 64);
+            (key_locks.had_below, key_locks.met) = (WORDS, None);
         }
         wait_for_guards(self.guard, key_locks)
     }

@@ -29,6 +29,8 @@ pub(crate) struct LockTable {
 pub(super) struct LockRemainder {
     /// The number that was last assigned to a key lock set.
     pub(super) numbers: Word32,
+    /// The number of key lock sets that act and wait for a further word: at most one.
+    pub(super) extending: Word32,
     /// For each word, the number of the key lock set that holds it, or 0.
     pub(super) words: Box<[Word32]>,
 }
@@ -36,7 +38,10 @@ pub(super) struct LockRemainder {
 impl LockTable {
     pub(crate) fn new() -> Self {
         let words = (0..WORDS).map(|_| Word32::new(0)).collect();
-        Self { in_flight: Word64::new(0), rest: Box::new(LockRemainder { numbers: Word32::new(0), words }) }
+        Self {
+            in_flight: Word64::new(0),
+            rest: Box::new(LockRemainder { numbers: Word32::new(0), extending: Word32::new(0), words }),
+        }
     }
 
     /// Returns true if any key lock sets are in flight. Every guard checks this first.

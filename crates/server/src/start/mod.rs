@@ -243,6 +243,7 @@ pub(crate) fn assemble_in(
     let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
     let threads = Arc::new(Threads::new(config.workers, flash)?);
     let commands = command::shared::Shared {
+        scripts: command::keyspace::scripts::Scripts::default(),
         config: command_config(&config),
         host: Arc::clone(&threads) as _,
         live: live(&config),

@@ -69,6 +69,17 @@ const ROWS: &[(&str, &str)] = &[
     ("m ms @1 3 c/abc", "CAS.GET @1"),
     ("m ms @1 3 c/abc", "CAS.SET @1 $T new;CAS.SET @1 $T newer"),
     ("m ms @1 3 c/abc;APPEND @1 d", "CAS.SET @1 $T new"),
+    ("SET @1 abc", "EVAL return{redis.call('get',KEYS[1])} 1 @1;GET @1"),
+    ("SET @1 41", "EVAL return(redis.call('incr',ARGV[1])) 0 @1;GET @1"),
+    ("SET @1 abc", "EVAL_RO return{redis.call('get',KEYS[1])} 1 @1"),
+    (
+        "SET @1 abc;SCRIPT LOAD return{redis.call('get',KEYS[1])}",
+        "EVALSHA 32c3194c6b491a051924d4f29ae5e16aaaea3803 1 @1",
+    ),
+    (
+        "SET @1 abc;SCRIPT LOAD return{redis.call('get',KEYS[1])}",
+        "EVALSHA_RO 32c3194c6b491a051924d4f29ae5e16aaaea3803 1 @1",
+    ),
     ("SET @1 abc", "LEASE.GET @1"),
     ("SET @1 abc", "LEASE.STALE @1 EX 100;LEASE.GET @1;o LEASE.GET @1;LEASE.SET @1 $T new;GET @1"),
     ("SET @1 abc EXAT 4000000000", "LEASE.GET @1 RECACHE 90000000000000;o LEASE.GET @1"),

@@ -118,6 +118,7 @@ fn valid(name: &str) -> String {
         "append" | "getset" | "setnx" => "text value",
         "flushall" | "flushdb" | "dbsize" | "ping" => "",
         "echo" => "message",
+        "eval" | "eval_ro" => "return{KEYS[1],ARGV[1]} 1 text a",
         _ => "text",
     };
     format!("{name} {args}").trim_end().to_owned()

@@ -66,6 +66,7 @@ fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
         "setbit" | "getdel" | "getex" | "getset" | "hgetdel" | "hgetex" | "incr" | "incrby" | "incrbyfloat"
         | "decr" | "decrby" | "hincrby" | "hincrbyfloat" | "lease.get" => READ | WRITE,
         name if name.starts_with("rec.") && entry.has(Flag::Write) => READ | WRITE,
+        _ if entry.runs_script() && !entry.has(Flag::ReadOnly) => READ | WRITE,
         _ if entry.has(Flag::Write) => WRITE,
         _ => READ,
     }
@@ -210,7 +211,11 @@ fn refresh_user(call: &mut Call<'_, '_>) -> bool {
 }
 
 fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
-    let context = if call.session.is_queueing() || call.collects_replies { "multi" } else { "toplevel" };
+    let context = match () {
+        () if call.session.in_script => "lua",
+        () if call.session.is_queueing() || call.collects_replies => "multi",
+        () => "toplevel",
+    };
     let client = clients::client_line(call);
     call.ctx.shared.users.refused(Refusal { reason, context, object, user }, call.ctx.now, client);
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The maximum number of commands and subcommands.
-const NUMBERS_MAX: usize = 256;
+const NUMBERS_MAX: usize = 512;
 /// The maximum number of rules of one user: patterns, namespaces and rules for commands together.
 pub const RULES_MAX: usize = 1000;
 

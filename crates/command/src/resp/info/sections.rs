@@ -84,19 +84,33 @@ fn paused_clients(shared: &Shared) -> u64 {
     workers.filter(|counters| counters.paused_in.value() == pause.number()).map(|c| c.paused_clients.value()).sum()
 }
 
-/// The fields of Redis on memory of scripts, replicas, defragmentation and deferred deletion, which the server lacks.
-const NO_MEMORY_OF: &str = "used_memory_lua:0\r\nused_memory_lua_human:0B\r\nused_memory_vm_eval:0\r\n\
-    used_memory_scripts_eval:0\r\nnumber_of_cached_scripts:0\r\nnumber_of_functions:0\r\nnumber_of_libraries:0\r\n\
-    used_memory_vm_functions:0\r\nused_memory_vm_total:0\r\nused_memory_vm_total_human:0B\r\n\
-    used_memory_functions:0\r\nused_memory_scripts:0\r\nused_memory_scripts_human:0B\r\n\
-    mem_not_counted_for_evict:0\r\nmem_replication_backlog:0\r\nmem_total_replication_buffers:0\r\n\
+/// The fields of Redis on memory of replicas, defragmentation and deferred deletion, which the server lacks.
+const NO_MEMORY_OF: &str = "mem_not_counted_for_evict:0\r\nmem_replication_backlog:0\r\n\
+    mem_total_replication_buffers:0\r\n\
     mem_clients_slaves:0\r\nmem_cluster_links:0\r\nmem_aof_buffer:0\r\nactive_defrag_running:0\r\n\
     lazyfree_pending_objects:0\r\nlazyfreed_objects:0\r\n";
+
+/// Writes the fields on memory of scripts.
+fn scripts(text: &mut String, shared: &Shared) -> std::fmt::Result {
+    let (heap, (count, bytes)) = (shared.scripts.heap_bytes(), shared.scripts.cached());
+    write!(
+        text,
+        "used_memory_lua:{heap}\r\nused_memory_lua_human:{}\r\nused_memory_vm_eval:{heap}\r\n\
+         used_memory_scripts_eval:{bytes}\r\nnumber_of_cached_scripts:{count}\r\nnumber_of_functions:0\r\n\
+         number_of_libraries:0\r\nused_memory_vm_functions:0\r\nused_memory_vm_total:{heap}\r\n\
+         used_memory_vm_total_human:{}\r\nused_memory_functions:0\r\nused_memory_scripts:{bytes}\r\n\
+         used_memory_scripts_human:{}\r\n",
+        Human(heap),
+        Human(heap),
+        Human(bytes),
+    )
+}
 
 pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
     let (stats, found) = (shared.store_stats(), shared.survey.latest());
     let (used, items) = (stats.held_bytes, stats.item_bytes);
     let (peak, resident) = (found.used_peak_bytes.max(used), found.resident_bytes);
+    scripts(text, shared)?;
     write!(
         text,
         "used_memory:{used}\r\nused_memory_human:{}\r\nused_memory_rss:{resident}\r\nused_memory_rss_human:{}\r\n\

@@ -5,6 +5,7 @@ pub(super) mod aside;
 pub(super) mod copying;
 pub(super) mod listing;
 pub(super) mod long;
+pub mod script;
 pub(super) mod string_work;
 pub mod transaction;
 pub(super) mod walk;

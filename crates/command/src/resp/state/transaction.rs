@@ -86,6 +86,12 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) has_writes: bool,
     /// True for a single-command transaction that changes nothing.
     pub(in crate::resp) only_reads: bool,
+    /// True if a queued request runs a script, which may access keys that are not in `key_locks`.
+    pub(in crate::resp) has_script: bool,
+    /// True if the transaction holds the right to extend its key lock set.
+    pub(in crate::resp) has_right: bool,
+    /// The number of the command or subcommand, in the statistics, of a command that a script calls.
+    pub(in crate::resp) number: Option<usize>,
     /// True if the transaction's replies exceeded the limit and were discarded.
     pub(in crate::resp) replies_dropped: bool,
     /// The command of a single-command transaction. `None` for `EXEC`.
@@ -132,6 +138,9 @@ impl Transaction {
             is_single_command: false,
             has_writes: false,
             only_reads: false,
+            has_script: false,
+            has_right: false,
+            number: None,
             replies_dropped: false,
             entry: None,
             queue: Vec::new(),
@@ -161,6 +170,7 @@ impl Transaction {
         (self.is_aborted, self.is_single_command, self.replies_dropped, self.only_reads) = (false, false, false, false);
         (self.commands, self.at, self.sent, self.answer_at) = (0, 0, 0, Position::default());
         (self.entry, self.answers, self.namespaces, self.has_writes) = (None, Answers::All, 0, false);
+        (self.has_script, self.number) = (false, None);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();

@@ -1,0 +1,65 @@
+//! The command `SCRIPT`.
+
+use super::cached;
+use crate::keyspace::scripts::Kill;
+use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
+use crate::resp::error::ErrorReply;
+use crate::resp::help::other_subcommand;
+use protocol::resp::{Args, reply};
+
+/// Executes `SCRIPT EXISTS digest ... | FLUSH [ASYNC | SYNC] | KILL | LOAD text | DEBUG mode | HELP`.
+pub(in crate::resp) fn script<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    match &lower(topic)[..] {
+        b"load" => load(call, args.next().unwrap_or_default()),
+        b"exists" => exists(call, args),
+        b"flush" => flush(call, args),
+        b"kill" => kill(call),
+        b"debug" => {
+            reply::error(call.out, b"ERR SCRIPT DEBUG is not supported: this server has no debugger of scripts");
+            Ok(())
+        }
+        _ => other_subcommand(call, "script", topic),
+    }
+}
+
+fn load(call: &mut Call<'_, '_>, text: &[u8]) -> Run {
+    if let Some(cached) = cached::load(call, text, true)? {
+        reply::bulk(call.out, &cached.script.digest);
+    }
+    Ok(())
+}
+
+fn exists<'c>(call: &mut Call<'c, '_>, digests: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        reply::array(call.out, digests.len() as u64);
+    }
+    call.each_key(digests, |call, word| {
+        let exists = cached::digest_in(word).is_some_and(|digest| call.ctx.shared.scripts.find(&digest).is_some());
+        call.int(exists.into());
+        Ok(())
+    })
+}
+
+fn flush<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    match args.next().map(lower) {
+        None => {}
+        Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
+        Some(_) => return Err(ErrorReply::FlushMode.into()),
+    }
+    call.ctx.shared.scripts.flush();
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+fn kill(call: &mut Call<'_, '_>) -> Run {
+    match call.ctx.shared.scripts.kill() {
+        Kill::Killed => {
+            call.out.push(reply::OK);
+            Ok(())
+        }
+        Kill::NotBusy => Err(ErrorReply::NotBusy.into()),
+        Kill::Unkillable => Err(ErrorReply::Unkillable.into()),
+    }
+}

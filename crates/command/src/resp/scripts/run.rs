@@ -1,0 +1,343 @@
+//! Runs a script: resumes it, and executes the commands that it calls.
+
+use super::cached::take_machine;
+use crate::keyspace::scripts::{BUSY_MS, Execution};
+use crate::metrics::command_stats::Outcome;
+use crate::resp::acl::{self, KnownKeys};
+use crate::resp::atomic;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::{self, CommandSpec, Flag};
+use crate::resp::error::ErrorReply;
+use crate::resp::own_transaction;
+use crate::resp::state::Answers;
+use crate::resp::state::script::{NextStep, RunningScript, ScriptLimits};
+use crate::resp::state::transaction::{Stage, Transaction};
+use crate::resp::subcommands::find_subcommand;
+use crate::visit::out::Position;
+use crate::visit::progress::SessionWait;
+use protocol::resp::{Args, Limits, Parsed, Parser, Version};
+use script::{Input, MachineEvent, Script};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+
+/// The cost of the instructions between two ticks, in operations.
+const OPS_A_TICK: usize = 32;
+
+/// Creates the state of a script that begins.
+pub(super) fn create<'c>(
+    call: &mut Call<'c, '_>,
+    script: Arc<Script>,
+    limits: ScriptLimits,
+    words: Args<'c>,
+    keys: usize,
+) -> Result<Box<RunningScript>, Interrupt> {
+    let mut machine = take_machine(call)?;
+    let heap_before = machine.heap_bytes() as u64;
+    machine.begin(script, words, keys, call.session.version == Version::Resp3);
+    let inner = own_transaction::take_empty(call);
+    let execution =
+        Execution { began: call.ctx.now, has_written: AtomicBool::new(false), is_killed: AtomicBool::new(false) };
+    Ok(Box::new(RunningScript {
+        machine,
+        next: NextStep::Resume(Input::Run),
+        limits,
+        inner,
+        is_calling: false,
+        wanted: Vec::new(),
+        moment: call.moment(),
+        namespace: call.session.namespace,
+        execution: Arc::new(execution),
+        is_registered: false,
+        heap_before,
+    }))
+}
+
+/// Continues a script. If it is not complete at the end of the visit, the session retains it.
+pub(super) fn continue_script(call: &mut Call<'_, '_>, mut running: Box<RunningScript>) -> Run {
+    let outside = Outside::replace(call, &running);
+    let ran = advance(call, &mut running);
+    outside.restore(call, &mut running);
+    match ran {
+        Err(Interrupt::State(state)) => {
+            if !running.is_registered {
+                running.is_registered = true;
+                call.ctx.shared.scripts.register(&running.execution);
+            }
+            call.session.script = Some(running);
+            Err(state.into())
+        }
+        ended => {
+            end(call, *running);
+            ended
+        }
+    }
+}
+
+/// Releases what an ended script holds.
+fn end(call: &mut Call<'_, '_>, running: RunningScript) {
+    let shared = Arc::clone(&call.ctx.shared);
+    if running.is_registered {
+        shared.scripts.unregister(&running.execution);
+    }
+    own_transaction::recycle(running.inner, call.ctx);
+    call.ctx.scripts.return_machine(running.machine, &shared.scripts, running.heap_before);
+}
+
+/// The state of the session and the worker that a script replaces while it runs.
+struct Outside {
+    namespace: segment::Namespace,
+    version: Version,
+    answers: Answers,
+    now: base::clock::UnixMillis,
+    lead_ms: i64,
+}
+
+impl Outside {
+    fn replace(call: &mut Call<'_, '_>, running: &RunningScript) -> Self {
+        let (session, ctx) = (&mut *call.session, &mut *call.ctx);
+        let outside = Self {
+            namespace: std::mem::replace(&mut session.namespace, running.namespace),
+            version: session.version,
+            answers: std::mem::replace(&mut session.answers, Answers::All),
+            now: std::mem::replace(&mut ctx.now, running.moment.now),
+            lead_ms: std::mem::replace(&mut ctx.wall_lead_ms, running.moment.wall_lead_ms),
+        };
+        call.guard.set_now(running.moment.now);
+        session.in_script = true;
+        outside
+    }
+
+    fn restore(self, call: &mut Call<'_, '_>, running: &mut RunningScript) {
+        running.namespace = std::mem::replace(&mut call.session.namespace, self.namespace);
+        (call.session.version, call.session.answers) = (self.version, self.answers);
+        call.session.in_script = false;
+        (call.ctx.now, call.ctx.wall_lead_ms) = (self.now, self.lead_ms);
+        call.guard.set_now(self.now);
+    }
+}
+
+/// Runs the script until it ends, must wait or has used up the visit.
+fn advance(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
+    loop {
+        let event = match running.next {
+            NextStep::Resume(input) => {
+                let input = if must_end(call, running) { Input::Kill } else { input };
+                running.machine.step(input)
+            }
+            NextStep::Act(event) => event,
+        };
+        running.next = NextStep::Act(event);
+        match event {
+            MachineEvent::Call => {
+                execute_command(call, running)?;
+                running.next = NextStep::Resume(Input::Reply);
+            }
+            MachineEvent::Rights => {
+                reply_rights(call, running);
+                running.next = NextStep::Resume(Input::Reply);
+            }
+            MachineEvent::Tick | MachineEvent::Idle => {
+                running.next = NextStep::Resume(Input::Continue);
+                call.ops += OPS_A_TICK;
+                if call.is_slice_used() {
+                    return Err(SessionWait::Yield.into());
+                }
+            }
+            MachineEvent::Done => return reply_result(call, running),
+        }
+    }
+}
+
+/// Returns true if the script must end: it was killed, or the server stops.
+fn must_end(call: &Call<'_, '_>, running: &RunningScript) -> bool {
+    if !running.is_registered {
+        return false;
+    }
+    let has_written = running.execution.has_written.load(Acquire);
+    let age_ms = call.ctx.clock.unix().ms_since(running.execution.began);
+    running.execution.is_killed.load(Acquire)
+        || call.ctx.shared.host.is_stopping() && (!has_written || age_ms > BUSY_MS)
+}
+
+/// Writes the script's result.
+fn reply_result(call: &mut Call<'_, '_>, running: &RunningScript) -> Run {
+    let length = running.machine.with_result(<[u8]>::len);
+    call.room(length)?;
+    running.machine.with_result(|result| call.out.push(result));
+    Ok(())
+}
+
+/// Executes the command that the script calls, and passes the reply to the script.
+fn execute_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
+    if !running.is_calling {
+        if let Err(error) = begin_command(call, running)? {
+            running.machine.set_reply(|out| {
+                out.push(b'-');
+                out.extend_from_slice(error.as_bytes());
+                out.extend_from_slice(b"\r\n");
+            });
+            return Ok(());
+        }
+        running.is_calling = true;
+    }
+    call.session.version = if running.machine.calls_in_3() { Version::Resp3 } else { Version::Resp2 };
+    let begun = call.ctx.clock.ticks();
+    let inner = &mut *running.inner;
+    let (ops, functions) = (&mut call.ops, call.functions);
+    atomic::run(call.guard, inner, call.session, call.ctx, (ops, functions)).map_err(Interrupt::State)?;
+    running.is_calling = false;
+    let ns = call.ctx.clock.ns_between(begun, call.ctx.clock.ticks());
+    if let Some(number) = inner.number {
+        call.ctx.command_stats().record(number, Outcome::Done, ns);
+    }
+    pass_reply(running);
+    Ok(())
+}
+
+/// Moves the collected reply of a command to the script.
+fn pass_reply(running: &mut RunningScript) {
+    let RunningScript { machine, inner, .. } = running;
+    if inner.replies_dropped {
+        machine.set_reply(|reply| reply.extend_from_slice(b"-ERR the reply exceeds this server's limit\r\n"));
+        return;
+    }
+    machine.set_reply(|reply| {
+        let start = inner.out.after(Position::default());
+        if start.len() == inner.out.collected() {
+            reply.extend_from_slice(start);
+            return;
+        }
+        inner.out.finish_block();
+        while inner.out.collected() > 0 {
+            reply.extend_from_slice(inner.out.first());
+            inner.out.drop_first();
+        }
+    });
+}
+
+/// Prepares the execution of the command that the script calls. Returns the text of an error reply if the script may
+/// not execute it.
+///
+/// # Errors
+/// If a key of the command must be locked first.
+fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result<Result<(), String>, Interrupt> {
+    let RunningScript { machine, inner, .. } = running;
+    reset(inner);
+    machine.with_request(|request| inner.queue.extend_from_slice(request));
+    let limits = Limits { long_bytes_min: u32::MAX, request_bytes_max: usize::MAX, ..Limits::REDIS };
+    let queue = std::mem::take(&mut inner.queue);
+    let Parsed::Request { mut args, .. } = Parser::new().parse(&queue, &limits) else {
+        return Ok(Err("ERR the command is too long for a script".into()));
+    };
+    let entry = catalog::find(args.next().unwrap_or_default());
+    let checked = match entry {
+        None => Err("ERR Unknown Redis command called from script".into()),
+        Some(entry) => check_command(call, running.limits, entry, args).map(|()| entry),
+    };
+    let entry = match checked {
+        Ok(entry) => entry,
+        Err(error) => {
+            running.inner.queue = queue;
+            return Ok(Err(error));
+        }
+    };
+    if call.guard.locks().is_attached() {
+        let unlocked = entry.keys_of(args).filter(|key| !call.guard.locks().is_held(&call.key(key)));
+        running.wanted.extend(unlocked.map(|key| (call.session.namespace, key.into())));
+    }
+    running.inner.only_reads = entry.has(Flag::ReadOnly);
+    running.inner.number = Some(acl::number_of(entry, args.into_iter().next()));
+    running.inner.queue = queue;
+    if !running.wanted.is_empty() {
+        return Err(SessionWait::Yield.into());
+    }
+    if entry.has(Flag::Write) {
+        running.execution.has_written.store(true, Release);
+    }
+    if !running.inner.room_to_answer() {
+        return Ok(Err("OOM client memory is used up".into()));
+    }
+    Ok(Ok(()))
+}
+
+/// Prepares the transaction of a script's command for the next command.
+fn reset(inner: &mut Transaction) {
+    inner.queue.clear();
+    inner.out.cut_to_spot(Position::default());
+    (inner.at, inner.current, inner.answer_at, inner.commands) = (0, None, Position::default(), 1);
+    (inner.is_single_command, inner.replies_dropped, inner.stage) = (true, false, Stage::Running);
+}
+
+/// Returns the error reply if a script may not execute a command.
+fn check_command(
+    call: &mut Call<'_, '_>,
+    limits: ScriptLimits,
+    entry: &'static CommandSpec,
+    args: Args<'_>,
+) -> Result<(), String> {
+    let first = args.into_iter().next();
+    if is_refused(entry, first) {
+        return Err("ERR This Redis command is not allowed from script".into());
+    }
+    let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
+    let accepts = part.is_none_or(|(_, part)| part.accepts_words(args.len() + 1));
+    if !entry.accepts_words(args.len() + 1) || !accepts {
+        return Err("ERR Wrong number of args calling Redis command from script".into());
+    }
+    if entry.is_container() && part.is_none() {
+        return Err("ERR Unknown Redis command called from script".into());
+    }
+    if call.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
+        return Err(format!("ERR {} is disabled by this server's configuration", entry.name));
+    }
+    if limits.is_read_only && entry.has(Flag::Write) {
+        return Err("ERR Write commands are not allowed from read-only scripts.".into());
+    }
+    may_execute(call, entry, args)
+}
+
+/// Returns true if no script may execute a command or subcommand.
+fn is_refused(entry: &CommandSpec, first: Option<&[u8]>) -> bool {
+    let is_help = first.is_some_and(|first| first.eq_ignore_ascii_case(b"help"));
+    entry.has(Flag::NoScript) || matches!(entry.name, "client" | "config" | "script" | "function") && !is_help
+}
+
+/// Returns the error reply if the client's user may not execute a command.
+fn may_execute(call: &mut Call<'_, '_>, entry: &'static CommandSpec, args: Args<'_>) -> Result<(), String> {
+    let changes = call.ctx.shared.users.changes();
+    if changes == 0 {
+        return Ok(());
+    }
+    call.ctx.admission.user_changes = changes;
+    let text = match acl::permit(call, entry, KnownKeys::All(args)) {
+        Ok(()) => return Ok(()),
+        Err(Interrupt::Fault(ErrorReply::NoKeyPermission)) => {
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+        }
+        Err(Interrupt::Fault(ErrorReply::NoChannelPermission)) => {
+            "ERR The user executing the script can't publish to the channel mentioned in the command"
+        }
+        Err(Interrupt::Fault(ErrorReply::NoNamespacePermission)) => {
+            "ERR The user executing the script can't use keys of this database"
+        }
+        Err(_) => "ERR The user executing the script can't run this command or subcommand",
+    };
+    Err(text.into())
+}
+
+/// Replies to the script whether the client's user may execute a command.
+fn reply_rights(call: &mut Call<'_, '_>, running: &mut RunningScript) {
+    let request = running.machine.with_request(<[u8]>::to_vec);
+    let Parsed::Request { mut args, .. } = Parser::new().parse(&request, &Limits::REDIS) else {
+        return running.machine.set_reply(|out| out.extend_from_slice(b"-ERR\r\n"));
+    };
+    let entry = catalog::find(args.next().unwrap_or_default()).filter(|entry| entry.accepts_words(args.len() + 1));
+    let allowed = entry.map(|entry| may_execute(call, entry, args).is_ok());
+    running.machine.set_reply(|out| {
+        out.extend_from_slice(match allowed {
+            Some(true) => b":1\r\n",
+            Some(false) => b":0\r\n",
+            None => b"-ERR\r\n",
+        });
+    });
+}

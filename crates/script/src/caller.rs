@@ -1,0 +1,82 @@
+//! The side of a machine that runs on its own stack: it suspends, and returns when the caller resumes it.
+
+use crate::events::{Input, MachineEvent};
+use crate::exchange::SharedExchange;
+use crate::failure;
+use corosensei::Yielder;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The amount of work of Rust functions between two ticks, in units of about 10 ns.
+const WORK_A_TICK: usize = 4_000;
+
+/// The state of a new generator of random numbers.
+const FIRST_STATE: u64 = 0x1234_ABCD_330E;
+
+/// The connection of the Lua state to the machine's caller.
+pub(crate) struct Caller<'y> {
+    yielder: &'y Yielder<Input, MachineEvent>,
+    pub(crate) exchange: SharedExchange,
+    /// The input that ends the script, once it was received.
+    ended: Cell<Option<Input>>,
+    work: Cell<usize>,
+    /// True if the script could not be suspended, because it had used up its stack. It must then end, because it would
+    /// hold up other clients.
+    pub(crate) is_stuck: Rc<Cell<bool>>,
+    /// The state of the random number generator. As in Redis, it continues from script to script.
+    pub(crate) random: Cell<u64>,
+}
+
+impl<'y> Caller<'y> {
+    pub(crate) fn new(yielder: &'y Yielder<Input, MachineEvent>, exchange: SharedExchange) -> Self {
+        Self {
+            yielder,
+            exchange,
+            ended: Cell::new(None),
+            work: Cell::new(0),
+            is_stuck: Rc::default(),
+            random: Cell::new(FIRST_STATE),
+        }
+    }
+
+    /// Suspends with `event` until the caller gives a script or stops the machine.
+    pub(crate) fn idle(&self, event: MachineEvent) -> Input {
+        self.is_stuck.set(false);
+        match self.ended.take() {
+            Some(Input::Stop) => Input::Stop,
+            _ => self.yielder.suspend(event),
+        }
+    }
+
+    /// Suspends within a script.
+    ///
+    /// # Errors
+    /// If the script must end.
+    pub(crate) fn suspend(&self, event: MachineEvent) -> mlua::Result<()> {
+        self.check_alive()?;
+        self.work.set(0);
+        let input = self.yielder.suspend(event);
+        if matches!(input, Input::Kill | Input::Stop) {
+            self.ended.set(Some(input));
+        }
+        self.check_alive()
+    }
+
+    /// Returns an error if the script must end.
+    pub(crate) fn check_alive(&self) -> mlua::Result<()> {
+        match self.ended.get() {
+            None if self.is_stuck.get() => Err(failure::reply("ERR stack overflow")),
+            None => Ok(()),
+            Some(_) => Err(failure::reply("ERR Script killed by user with SCRIPT KILL.")),
+        }
+    }
+
+    /// Records work of a Rust function, and suspends if it was much.
+    ///
+    /// # Errors
+    /// If the script must end.
+    pub(crate) fn work(&self, units: usize) -> mlua::Result<()> {
+        self.work.set(self.work.get() + units);
+        if self.work.get() < WORK_A_TICK { Ok(()) } else { self.suspend(MachineEvent::Tick) }
+    }
+}

@@ -1,0 +1,70 @@
+//! Errors that functions of this crate raise in a script.
+//!
+//! A Rust function can raise only a userdata value. `pcall`, `xpcall` and `coroutine.resume` of the sandbox turn it
+//! into the value that Redis raises: a string, or a table with the field `err`.
+
+use mlua::{Error, Lua};
+use std::fmt;
+
+/// An error that a function raised.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The text, with the position in the script if it is not a reply.
+    pub(crate) text: Vec<u8>,
+    /// True if the text is an error reply, which begins with a code.
+    pub(crate) is_reply: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.text))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Returns the failure that caused an error.
+pub(crate) fn failure_in(error: &mlua::Error) -> Option<&Failure> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Failure>())
+}
+
+/// Returns an error with the text of an error reply.
+pub(crate) fn reply(text: impl Into<Vec<u8>>) -> Error {
+    Error::external(Failure { text: text.into(), is_reply: true })
+}
+
+/// Returns an error without a position.
+pub(crate) fn plain(text: impl Into<Vec<u8>>) -> Error {
+    Error::external(Failure { text: text.into(), is_reply: false })
+}
+
+/// Returns an error whose text begins with the position of the function's caller, as `luaL_error` does.
+pub(crate) fn at_caller(lua: &Lua, text: &str) -> Error {
+    let mut whole = position(lua, 1).into_bytes();
+    whole.extend_from_slice(text.as_bytes());
+    plain(whole)
+}
+
+/// Returns the position of the function at `level`, or nothing if it is not a Lua function.
+pub(crate) fn position(lua: &Lua, level: usize) -> String {
+    let place = lua.inspect_stack(level, |debug| {
+        let line = debug.current_line()?;
+        Some(format!("{}:{line}: ", debug.source().short_src.as_deref().unwrap_or("?")))
+    });
+    place.flatten().unwrap_or_default()
+}
+
+/// Returns an error about an argument of a function, as `luaL_argerror` does.
+pub(crate) fn bad_argument(lua: &Lua, number: usize, problem: &str) -> Error {
+    let called = lua.inspect_stack(0, |debug| {
+        let names = debug.names();
+        let name = names.name.map(|name| name.into_owned());
+        (name.unwrap_or_else(|| "?".into()), names.name_what == Some("method"))
+    });
+    let (name, is_method) = called.unwrap_or_else(|| ("?".into(), false));
+    match (is_method, number) {
+        (true, 1) => at_caller(lua, &format!("calling '{name}' on bad self ({problem})")),
+        (true, _) => at_caller(lua, &format!("bad argument #{} to '{name}' ({problem})", number.saturating_sub(1))),
+        (false, _) => at_caller(lua, &format!("bad argument #{number} to '{name}' ({problem})")),
+    }
+}

@@ -1,0 +1,335 @@
+//! The globals that scripts see: Lua's functions without access to the system, Redis's functions and libraries.
+//!
+//! ```text
+//!   a script ──> proxy (always empty) ──> the table of globals ──> error: nonexistent global variable
+//!                  └─ a write ──> error: readonly table
+//! ```
+//!
+//! Lua 5.1 has no read-only tables. Scripts therefore see empty tables whose metatables read from the real ones and
+//! refuse writes.
+
+use crate::caller::Caller;
+use crate::catching::{caught, exposed};
+use crate::failure::{at_caller, bad_argument, plain};
+use crate::library;
+use crate::library::args::type_name;
+use mlua::{Function, Lua, MultiValue, Scope, Table, Value};
+use std::collections::HashSet;
+use std::ffi::c_void;
+
+/// The error about a write to a read-only table.
+const READ_ONLY: &str = "Attempt to modify a readonly table";
+
+/// Lua's own globals that scripts may use.
+const BASE: &[&str] = &[
+    "_VERSION",
+    "assert",
+    "coroutine",
+    "error",
+    "gcinfo",
+    "getmetatable",
+    "ipairs",
+    "load",
+    "loadstring",
+    "math",
+    "next",
+    "rawequal",
+    "select",
+    "setmetatable",
+    "string",
+    "table",
+    "tonumber",
+    "tostring",
+    "type",
+    "unpack",
+];
+
+/// Functions that must not swallow the error that ends a script, and `table.sort` with a comparison that can be
+/// interrupted.
+const WRAPPERS: &str = r"
+local pcall, xpcall, resume, sort, caught, exposed = ...
+local function settle(ok, ...)
+  if ok then return true, ... end
+  return false, caught(...)
+end
+local function settle_exposed(ok, ...)
+  if ok then return true, ... end
+  return false, exposed(...)
+end
+local function less(a, b) return a < b end
+return function(...) return settle(pcall(...)) end,
+  function(f, handler)
+    return settle_exposed(xpcall(f, function(raised) return handler(exposed(raised)) end))
+  end,
+  function(...) return settle_exposed(resume(...)) end,
+  function(list, comparison)
+    if comparison == nil and type(list) == 'table' and #list > 500 then comparison = less end
+    return sort(list, comparison)
+  end
+";
+
+/// The addresses of the read-only tables.
+type Proxies = std::rc::Rc<std::cell::RefCell<HashSet<*const c_void>>>;
+
+/// The globals of scripts and of functions.
+pub(crate) struct Globals {
+    /// The table behind the proxy that scripts see.
+    pub(crate) scripts: Table,
+    /// The proxy that functions see. They have no `KEYS` and `ARGV`.
+    pub(crate) functions: Table,
+    /// The metatable of the table `redis` of functions, whose contents depend on whether their library is being loaded.
+    redis: Table,
+    /// The contents while a library is being loaded, and at other times.
+    redis_loading: Table,
+    redis_running: Table,
+}
+
+impl Globals {
+    /// Selects the table `redis` of functions.
+    pub(crate) fn set_loading(&self, is_loading: bool) -> mlua::Result<()> {
+        self.redis.raw_set("__index", if is_loading { &self.redis_loading } else { &self.redis_running })
+    }
+}
+
+/// Creates the globals of scripts. Returns the table behind the proxy.
+pub(crate) fn create<'scope, 'env>(
+    lua: &Lua,
+    scope: &'scope Scope<'scope, 'env>,
+    caller: &'env Caller<'_>,
+) -> mlua::Result<Globals> {
+    let (native, globals) = (lua.globals(), lua.create_table()?);
+    for name in BASE {
+        globals.raw_set(*name, native.raw_get::<Value>(*name)?)?;
+    }
+    let clock = lua.create_table()?;
+    clock.raw_set("clock", native.raw_get::<Table>("os")?.raw_get::<Value>("clock")?)?;
+    globals.raw_set("os", clock)?;
+    replace_catching(lua, scope, caller, &native, &globals)?;
+    replace_loading(lua, scope, &globals)?;
+    replace_collecting(scope, caller, &globals)?;
+    library::add(lua, scope, caller, &globals)?;
+    let protector = Protector::new(lua)?;
+    let redis_running = globals.raw_get::<Table>("redis")?;
+    let redis_loading = library::functions::create(lua, scope, caller, &redis_running)?;
+    redis_loading.set_metatable(Some(refusing_unknown(lua)?))?;
+    for name in ["string", "table", "math", "os", "coroutine", "redis", "server", "cjson", "cmsgpack", "struct", "bit"]
+    {
+        if let Value::Table(table) = globals.raw_get(name)? {
+            globals.raw_set(name, protector.proxy(lua, table)?)?;
+        }
+    }
+    protect_strings(lua, &protector, &globals)?;
+    let proxy = protector.proxy(lua, globals.clone())?;
+    globals.raw_set("_G", &proxy)?;
+    globals.set_metatable(Some(refusing_unknown(lua)?))?;
+    replace_raw_access(lua, &protector, &native, &globals)?;
+    lua.set_globals(proxy)?;
+    let of_functions = lua.create_table()?;
+    for pair in globals.pairs::<Value, Value>() {
+        let (name, value) = pair?;
+        of_functions.raw_set(name, value)?;
+    }
+    of_functions.set_metatable(Some(refusing_unknown(lua)?))?;
+    let (redis, metatable) = protector.view(lua, redis_running.clone())?;
+    of_functions.raw_set("redis", &redis)?;
+    of_functions.raw_set("server", redis)?;
+    let functions = protector.proxy(lua, of_functions.clone())?;
+    of_functions.raw_set("_G", &functions)?;
+    Ok(Globals { scripts: globals, functions, redis: metatable, redis_loading, redis_running })
+}
+
+/// Creates read-only views of tables.
+struct Protector {
+    refuse: Function,
+    proxies: Proxies,
+}
+
+impl Protector {
+    fn new(lua: &Lua) -> mlua::Result<Self> {
+        let refuse = lua.create_function(|lua, _: MultiValue| Err::<(), _>(at_caller(lua, READ_ONLY)))?;
+        Ok(Self { refuse, proxies: Proxies::default() })
+    }
+
+    /// Returns a read-only view of a table.
+    fn proxy(&self, lua: &Lua, table: Table) -> mlua::Result<Table> {
+        self.view(lua, table).map(|(proxy, _)| proxy)
+    }
+
+    /// Returns a read-only view of a table, and the metatable of the view.
+    fn view(&self, lua: &Lua, table: Table) -> mlua::Result<(Table, Table)> {
+        let (proxy, metatable) = (lua.create_table()?, lua.create_table()?);
+        metatable.raw_set("__index", table)?;
+        metatable.raw_set("__newindex", &self.refuse)?;
+        let shown = lua.create_table()?;
+        let of_shown = lua.create_table()?;
+        of_shown.raw_set("__newindex", &self.refuse)?;
+        of_shown.raw_set("__metatable", false)?;
+        shown.set_metatable(Some(of_shown))?;
+        self.proxies.borrow_mut().insert(shown.to_pointer());
+        metatable.raw_set("__metatable", shown)?;
+        proxy.set_metatable(Some(metatable.clone()))?;
+        self.proxies.borrow_mut().insert(proxy.to_pointer());
+        Ok((proxy, metatable))
+    }
+}
+
+/// Makes the metatable of strings read-only.
+fn protect_strings(lua: &Lua, protector: &Protector, globals: &Table) -> mlua::Result<()> {
+    let Some(metatable) = lua.type_metatable::<mlua::String>() else { return Ok(()) };
+    metatable.raw_set("__index", globals.raw_get::<Value>("string")?)?;
+    let shown = lua.create_table()?;
+    shown.raw_set("__index", globals.raw_get::<Value>("string")?)?;
+    metatable.raw_set("__metatable", protector.proxy(lua, shown)?)
+}
+
+/// Returns a metatable that makes reads of names that do not exist an error.
+fn refusing_unknown(lua: &Lua) -> mlua::Result<Table> {
+    let unknown = lua.create_function(|lua, (_, name): (Value, Value)| {
+        let name = match &name {
+            Value::String(name) => name.to_string_lossy(),
+            other => other.to_string()?,
+        };
+        Err::<(), _>(at_caller(lua, &format!("Script attempted to access nonexistent global variable '{name}'")))
+    })?;
+    let metatable = lua.create_table()?;
+    metatable.raw_set("__index", unknown)?;
+    Ok(metatable)
+}
+
+/// Replaces the functions that write to tables, or iterate over them, without regard to metatables.
+fn replace_raw_access(lua: &Lua, protector: &Protector, native: &Table, globals: &Table) -> mlua::Result<()> {
+    let proxies = Proxies::clone(&protector.proxies);
+    let rawset = lua.create_function(move |lua, (table, key, value): (Value, Value, Value)| {
+        let Value::Table(table) = table else {
+            return Err(bad_argument(lua, 1, &format!("table expected, got {}", type_name(&table))));
+        };
+        if proxies.borrow().contains(&table.to_pointer()) {
+            return Err(plain(READ_ONLY));
+        }
+        table.raw_set(key, value)?;
+        Ok(table)
+    })?;
+    globals.raw_set("rawset", rawset)?;
+    let proxies = Proxies::clone(&protector.proxies);
+    let rawget = lua.create_function(move |lua, (table, key): (Value, Value)| {
+        let Value::Table(table) = table else {
+            return Err(bad_argument(lua, 1, &format!("table expected, got {}", type_name(&table))));
+        };
+        behind(&proxies, table)?.raw_get::<Value>(key)
+    })?;
+    globals.raw_set("rawget", rawget)?;
+    let (proxies, next) = (Proxies::clone(&protector.proxies), native.raw_get::<Function>("next")?);
+    let pairs = lua.create_function(move |lua, values: MultiValue| {
+        let table = match values.front() {
+            Some(Value::Table(table)) => table.clone(),
+            other => {
+                let kind = other.map_or("no value", type_name);
+                return Err(bad_argument(lua, 1, &format!("table expected, got {kind}")));
+            }
+        };
+        let real = behind(&proxies, table)?;
+        Ok((next.clone(), real, Value::Nil))
+    })?;
+    globals.raw_set("pairs", pairs)
+}
+
+/// Returns the table behind a read-only view, or the table itself if it is no view.
+fn behind(proxies: &Proxies, table: Table) -> mlua::Result<Table> {
+    match table.metatable() {
+        Some(metatable) if proxies.borrow().contains(&table.to_pointer()) => {
+            Ok(metatable.raw_get::<Option<Table>>("__index")?.unwrap_or(table))
+        }
+        _ => Ok(table),
+    }
+}
+
+/// Replaces the functions that catch errors, and `table.sort`.
+fn replace_catching<'scope, 'env>(
+    lua: &Lua,
+    scope: &'scope Scope<'scope, 'env>,
+    caller: &'env Caller<'_>,
+    native: &Table,
+    globals: &Table,
+) -> mlua::Result<()> {
+    let coroutine: Table = native.raw_get("coroutine")?;
+    let table: Table = native.raw_get("table")?;
+    let caught = scope.create_function(move |lua, raised: Value| caught(caller, lua, raised))?;
+    let exposed = scope.create_function(move |lua, raised: Value| exposed(caller, lua, raised))?;
+    let natives = (
+        native.raw_get::<Value>("pcall")?,
+        native.raw_get::<Value>("xpcall")?,
+        coroutine.raw_get::<Value>("resume")?,
+        table.raw_get::<Value>("sort")?,
+        caught,
+        exposed,
+    );
+    let wrappers = lua.load(WRAPPERS).set_name("=redis").call::<(Function, Function, Function, Function)>(natives)?;
+    let (pcall, xpcall, resume, sort) = wrappers;
+    globals.raw_set("pcall", pcall)?;
+    globals.raw_set("xpcall", xpcall)?;
+    coroutine.raw_set("resume", resume)?;
+    table.raw_set("sort", sort)
+}
+
+/// Replaces the functions that compile text, so that they refuse compiled code, which could break the interpreter.
+fn replace_loading<'scope, 'env>(lua: &Lua, scope: &'scope Scope<'scope, 'env>, globals: &Table) -> mlua::Result<()> {
+    let native: Function = globals.raw_get("loadstring")?;
+    let loadstring = lua.create_function(move |lua, (text, name): (mlua::String, Option<mlua::String>)| {
+        load_text(lua, &native, &text, name)
+    })?;
+    globals.raw_set("loadstring", &loadstring)?;
+    let load = scope.create_function(move |lua, (reader, name): (Function, Option<mlua::String>)| {
+        let mut text = Vec::new();
+        while let Some(piece) = reader.call::<Option<mlua::String>>(())?.filter(|piece| !piece.as_bytes().is_empty()) {
+            text.extend_from_slice(&piece.as_bytes());
+        }
+        let name = match name {
+            Some(name) => name,
+            None => lua.create_string("=(load)")?,
+        };
+        loadstring.call::<MultiValue>((lua.create_string(&text)?, name))
+    })?;
+    globals.raw_set("load", load)
+}
+
+fn load_text(
+    lua: &Lua,
+    native: &Function,
+    text: &mlua::String,
+    name: Option<mlua::String>,
+) -> mlua::Result<MultiValue> {
+    if text.as_bytes().first() == Some(&0x1b) {
+        let refusal = lua.create_string("compiled code is not accepted")?;
+        return Ok(MultiValue::from_iter([Value::Nil, Value::String(refusal)]));
+    }
+    match name {
+        Some(name) => native.call((text, name)),
+        None => native.call(text),
+    }
+}
+
+/// Replaces `collectgarbage`: a collection is done in slices, and scripts cannot change the collector's settings.
+fn replace_collecting<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    caller: &'env Caller<'_>,
+    globals: &Table,
+) -> mlua::Result<()> {
+    let collect = scope.create_function(move |lua, option: Option<mlua::String>| {
+        let option = option.map_or_else(|| "collect".into(), |option| option.to_string_lossy());
+        match &option[..] {
+            "count" => Ok(Value::Number(lua.used_memory() as f64 / 1024.0)),
+            "collect" | "step" => {
+                for _ in 0..if option == "step" { 1 } else { 1 << 16 } {
+                    if lua.gc_step_kbytes(64)? {
+                        break;
+                    }
+                    caller.work(1_000)?;
+                }
+                Ok(if option == "step" { Value::Boolean(true) } else { Value::Number(0.0) })
+            }
+            "stop" | "restart" | "setpause" | "setstepmul" => Ok(Value::Number(0.0)),
+            _ => Err(bad_argument(lua, 1, &format!("invalid option '{option}'"))),
+        }
+    })?;
+    globals.raw_set("collectgarbage", collect)
+}

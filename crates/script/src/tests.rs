@@ -1,0 +1,158 @@
+//! Tests of machines without a server.
+
+use crate::{Header, Input, Machine, MachineEvent, Script, digest_of};
+use std::sync::Arc;
+
+/// Returns a script with this text.
+fn script(number: u64, text: &str) -> Arc<Script> {
+    let header = Header::read(text.as_bytes()).unwrap_or_default();
+    Arc::new(Script { number, digest: digest_of(text.as_bytes()), text: text.as_bytes().into(), header })
+}
+
+/// Runs a script whose commands all reply with `reply`. Returns its result and the number of its ticks.
+fn run_replying(machine: &mut Machine, number: u64, text: &str, reply: &[u8]) -> (String, usize) {
+    machine.begin(script(number, text), [&b"key"[..], b"argument"].into_iter(), 1, false);
+    let (mut event, mut ticks) = (machine.step(Input::Run), 0);
+    loop {
+        event = match event {
+            MachineEvent::Done => {
+                return (machine.with_result(|result| String::from_utf8_lossy(result).into_owned()), ticks);
+            }
+            MachineEvent::Tick => {
+                ticks += 1;
+                machine.step(Input::Continue)
+            }
+            _ => {
+                machine.set_reply(|out| out.extend_from_slice(reply));
+                machine.step(Input::Reply)
+            }
+        };
+    }
+}
+
+fn run(machine: &mut Machine, number: u64, text: &str) -> String {
+    run_replying(machine, number, text, b"+OK\r\n").0
+}
+
+#[test]
+fn scripts_are_suspended_inside_pcall_sort_gsub_metamethods_and_coroutines() {
+    let mut machine = Machine::new().expect("a stack");
+    let scripts = [
+        "local n = 0 for i = 1, 9000 do pcall(function() for j = 1, 20 do n = n + 1 end error('x') end) end return n",
+        "local t = {} for i = 1, 9000 do t[i] = (i * 7919) % 10007 end table.sort(t, function(a, b) return a < b end) \
+         return t[1]",
+        "local n = 0 string.rep('a', 60000):gsub('a', function() n = n + 1 end) return n",
+        "local t = setmetatable({}, {__index = function() local n = 0 for i = 1, 100 do n = n + 1 end return n end}) \
+         local n = 0 for i = 1, 2000 do n = n + t[i] end return n",
+        "local next = coroutine.wrap(function() for i = 1, 100000 do if i % 1000 == 0 then coroutine.yield(1) end end \
+         end) local n = 0 for i = 1, 100 do n = n + next() end return n",
+    ];
+    for ((number, text), want) in scripts.into_iter().enumerate().zip(["180000", "1", "60000", "200000", "100"]) {
+        let (result, ticks) = run_replying(&mut machine, number as u64, text, b"+OK\r\n");
+        assert_eq!(result, format!(":{want}\r\n"), "{text}");
+        assert!(ticks > 20, "{ticks} ticks: {text}");
+    }
+}
+
+#[test]
+fn a_killed_script_ends_whatever_it_catches_and_the_machine_runs_the_next_one() {
+    let mut machine = Machine::new().expect("a stack");
+    let endless = [
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "while true do redis.pcall('GET', 'key') end",
+    ];
+    for (number, text) in endless.into_iter().enumerate() {
+        machine.begin(script(number as u64, text), std::iter::empty(), 0, false);
+        let mut event = machine.step(Input::Run);
+        for _ in 0..10 {
+            machine.set_reply(|out| out.extend_from_slice(b"$-1\r\n"));
+            event = machine.step(if event == MachineEvent::Call { Input::Reply } else { Input::Continue });
+        }
+        assert_eq!(machine.step(Input::Kill), MachineEvent::Done, "{text}");
+        let killed = machine.with_result(|result| String::from_utf8_lossy(result).into_owned());
+        assert!(killed.starts_with("-ERR Script killed by user with SCRIPT KILL."), "{killed}");
+        assert_eq!(run(&mut machine, 100, "return 1"), ":1\r\n");
+    }
+    // A machine that is dropped within a script ends too.
+    machine.begin(script(0, endless[0]), std::iter::empty(), 0, false);
+    machine.step(Input::Run);
+}
+
+#[test]
+fn an_endless_loop_at_the_maximum_depth_of_the_stack_ends_by_itself() {
+    let mut machine = Machine::new().expect("a stack");
+    let loops = [
+        "local function f() while true do pcall(f) end end f()",
+        "local function f() string.gsub('a', 'a', function() while true do pcall(f) end end) end f()",
+    ];
+    for (number, text) in loops.into_iter().enumerate() {
+        let ended = run(&mut machine, number as u64, text);
+        assert!(ended.starts_with("-ERR stack overflow"), "{ended}");
+    }
+    assert_eq!(run(&mut machine, 9, "return 1"), ":1\r\n");
+}
+
+#[test]
+fn a_script_that_fills_its_heap_fails_and_the_next_one_runs() {
+    let mut machine = Machine::new().expect("a stack");
+    let text = "local t = {} while true do t[#t + 1] = string.rep('x', 100000) .. #t end";
+    let ended = run(&mut machine, 1, text);
+    assert!(ended.starts_with("-ERR not enough memory"), "{ended}");
+    assert_eq!(run(&mut machine, 2, "return string.rep('y', 3)"), "$3\r\nyyy\r\n");
+    assert!(machine.heap_bytes() < 16 << 20, "{}", machine.heap_bytes());
+}
+
+#[test]
+fn a_script_cannot_change_what_the_next_one_sees() {
+    let mut machine = Machine::new().expect("a stack");
+    let attempts = [
+        "x = 1",
+        "KEYS = 1",
+        "string.rep = nil",
+        "redis.call = nil",
+        "rawset(_G, 'x', 1)",
+        "rawset(redis, 'call', 1)",
+        "setmetatable(_G, {})",
+        "getmetatable('').__index = nil",
+        "getmetatable(_G).__index = {}",
+        "getmetatable(_G).__index.x = 1",
+        "_G.pcall = error",
+        "loadstring('x = 1')()",
+        "setmetatable(string, nil)",
+        "getmetatable(getmetatable(_G)).__newindex = nil",
+        "coroutine.wrap = nil",
+    ];
+    for (number, text) in attempts.into_iter().enumerate() {
+        let ended = run(&mut machine, number as u64, text);
+        assert!(ended.starts_with("-ERR"), "{text}: {ended}");
+    }
+    let seen = run(&mut machine, 50, "return {KEYS[1], ARGV[1], #KEYS, #ARGV, ('a'):rep(2), type(redis.call)}");
+    assert_eq!(seen, "*6\r\n$3\r\nkey\r\n$8\r\nargument\r\n:1\r\n:1\r\n$2\r\naa\r\n$8\r\nfunction\r\n");
+    assert!(run(&mut machine, 51, "return x").contains("nonexistent global variable 'x'"));
+}
+
+#[test]
+fn compiled_code_is_refused_by_every_function_that_compiles() {
+    let mut machine = Machine::new().expect("a stack");
+    let attempts = [
+        "return loadstring(string.dump(function() end)) == nil and 1",
+        "local code, done = string.dump(function() end) \
+         return load(function() if not done then done = true return code end end) == nil and 1",
+    ];
+    for (number, text) in attempts.into_iter().enumerate() {
+        assert_eq!(run(&mut machine, number as u64, text), ":1\r\n", "{text}");
+    }
+    assert!(run(&mut machine, 9, "\x1bLua").starts_with("-ERR Error compiling script"));
+}
+
+#[test]
+#[ignore = "prints results, to compare with another server by eye"]
+fn results_of_the_scripts_on_standard_input() {
+    let mut machine = Machine::new().expect("a stack");
+    for (number, line) in std::io::stdin().lines().enumerate() {
+        let text = line.expect("a line").replace("\\n", "\n");
+        println!("== {text}\n{}", run(&mut machine, number as u64, &text));
+    }
+}
