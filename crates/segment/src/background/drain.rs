@@ -204,15 +204,14 @@ fn drain_item(
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
     let Judged { freq, bytes } = judged(store, &key, &seen);
-    let room = store.segments.free_count() > 0;
     let target = match drain.why {
         _ if !stands(store, &seen, drain.why, now) => None,
         _ if key.piece && is_orphan(store, &key) => None,
         Why::Expire | Why::Flush => None,
-        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) && room => {
+        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) => {
             Some((EvictionQueue::Main, Some(0)))
         }
-        Why::Evict(EvictionQueue::Main) if freq > 0 && room => {
+        Why::Evict(EvictionQueue::Main) if freq > 0 => {
             Some((EvictionQueue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
         }
         Why::Evict(_) => None,

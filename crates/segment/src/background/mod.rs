@@ -210,11 +210,11 @@ impl Background {
     }
 
     /// Estimates the number of values that the store will hold when its memory is full. Returns `None` while less than
-    /// an eighth of the segments are in use.
+    /// a part of [`ESTIMATED_FROM_PART`] of the segments are in use.
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
-        (used * 8 >= count).then(|| totals(store).values() * count / used)
+        (used * ESTIMATED_FROM_PART >= count).then(|| totals(store).values() * count / used)
     }
 
     /// Runs the shadows over the sampled requests, and follows their choice of the age up to which ghosts count.
@@ -519,6 +519,9 @@ impl Drop for Background {
 /// The maximum number of segments that are compacted in a row. Compaction frees only a part of each segment. If memory
 /// is still short after this many, one segment is evicted before compaction continues.
 const COPIED_IN_A_ROW_MAX: usize = 16;
+/// The divisor of the number of segments that gives the number of used ones from which on the number of values that
+/// fit is estimated. The shadows then see nearly all requests that fill the memory.
+const ESTIMATED_FROM_PART: u64 = 32;
 /// The maximum number of segments that one slice moves to the main queue, about 50 us of work. A store that was opened
 /// from a file may have a million segments in the small queue.
 const FILLED_A_SLICE: usize = 256;

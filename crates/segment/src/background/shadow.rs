@@ -5,7 +5,7 @@
 //!   samples ──> shadow with  2 %, young ghosts ── misses ──┐
 //!          ├──> shadow with  2 %, old ghosts ──── misses ──┤ fewest, over the last rounds
 //!          ├──> ...                                        ├─────────────────────────────> the store's candidate
-//!          └──> shadow with 75 %, no ghosts ───── misses ──┘
+//!          └──> shadow with 85 %, no ghosts ───── misses ──┘
 //! ```
 //!
 //! A shadow holds only the hashes of sampled keys, in queues like those of the store. It ignores the items' sizes and
@@ -39,11 +39,11 @@ struct Candidate {
 /// All candidates. The sets of six that gave the fewest misses on recorded and drawn streams had these shares and ages.
 const CANDIDATES: [Candidate; 6] = [
     Candidate { small: 2, ghosts: 25 },
-    Candidate { small: 2, ghosts: 200 },
-    Candidate { small: 10, ghosts: 200 },
-    Candidate { small: 25, ghosts: 200 },
+    Candidate { small: 2, ghosts: 240 },
+    Candidate { small: 5, ghosts: 240 },
+    Candidate { small: 25, ghosts: 240 },
     Candidate { small: 50, ghosts: 25 },
-    Candidate { small: 75, ghosts: 0 },
+    Candidate { small: 85, ghosts: 0 },
 ];
 /// The index in [`CANDIDATES`] of the one with which a store begins.
 const START: usize = 2;
@@ -56,11 +56,11 @@ const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
 /// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
-const ROUND_PARTS: usize = 4;
+const ROUND_PARTS: usize = 8;
 /// Another candidate replaces the present one if its misses are below this percentage of the present one's misses.
 const BETTER_PERCENT: f64 = 99.0;
 /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
-const DECAY: f64 = 0.93;
+const DECAY: f64 = 0.97;
 /// The maximum number of counted reads of an item in a shadow, as in an index slot.
 const FREQ_MAX: u8 = crate::layout::slot::FREQ_MAX as u8;
 
@@ -404,7 +404,7 @@ mod tests {
             let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
             std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1
         };
-        assert_eq!([2, 10, 25, 50, 75].map(rounds), [3, 3, 3, 1, 1]);
+        assert_eq!([2, 5, 25, 50, 85].map(rounds), [3, 3, 3, 1, 1]);
     }
 
     #[test]
