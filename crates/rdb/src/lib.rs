@@ -56,6 +56,8 @@ mod packed;
 mod step;
 mod stream;
 mod sum;
+
+pub use sum::sum_of;
 mod value;
 mod whole;
 

@@ -29,8 +29,8 @@ impl RunningSum {
     }
 }
 
-/// Returns the checksum of bytes.
-pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
+/// Returns the checksum of bytes, as at the end of files and payloads.
+pub fn sum_of(bytes: &[u8]) -> u64 {
     CRC.checksum(bytes)
 }
 

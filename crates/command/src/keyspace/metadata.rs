@@ -6,6 +6,7 @@
 //!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
 //!          4  a namespace: number 1, then a line of JSON                         5  a removed namespace: number 1
 //!          6  an index: set 2, type 1, memory 8, bin     7  a removed index: set 2, bin
+//!          8  a library of functions: its text           9  a removed library: its name
 //! ```
 //!
 //! Invariants:
@@ -27,6 +28,8 @@ const NAMESPACE: u8 = 4;
 const NAMESPACE_REMOVED: u8 = 5;
 const INDEX: u8 = 6;
 const INDEX_REMOVED: u8 = 7;
+const LIBRARY: u8 = 8;
+const LIBRARY_REMOVED: u8 = 9;
 
 /// The metadata log. It appends metadata records to the store.
 #[derive(Clone, Debug)]
@@ -64,6 +67,22 @@ impl MetadataLog {
     /// If there is no room for the record.
     pub fn index(&self, index: &PersistedIndex) -> Result<(), NoteFault> {
         self.append(&index_note(index))
+    }
+
+    /// Appends a metadata record with the text of a library of functions.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn library(&self, text: &[u8]) -> Result<(), NoteFault> {
+        self.append(&library_note(text))
+    }
+
+    /// Appends a metadata record of the removal of a library of functions.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn library_removed(&self, name: &[u8]) -> Result<(), NoteFault> {
+        self.append(&[&[LIBRARY_REMOVED], name].concat())
     }
 
     /// Appends a metadata record of the removal of a bin's index.
@@ -151,6 +170,10 @@ pub struct PersistedIndex {
     pub bin: Box<[u8]>,
 }
 
+fn library_note(text: &[u8]) -> Vec<u8> {
+    [&[LIBRARY], text].concat()
+}
+
 fn index_note(index: &PersistedIndex) -> Vec<u8> {
     let kind = u8::from(index.kind == IndexType::Text);
     [&[INDEX][..], &index.set.to_le_bytes(), &[kind], &index.bytes.to_le_bytes(), &index.bin].concat()
@@ -187,6 +210,8 @@ pub struct PersistedMetadata {
     pub namespaces: Vec<NamespaceConfig>,
     /// The secondary indexes.
     pub indexes: Vec<PersistedIndex>,
+    /// The names and texts of the libraries of functions.
+    pub libraries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl PersistedMetadata {
@@ -207,6 +232,7 @@ impl PersistedMetadata {
         self.sets.added(&mut |added| notes.push(added_note(&added)));
         notes.extend(self.namespaces.iter().map(namespace_note));
         notes.extend(self.indexes.iter().map(index_note));
+        notes.extend(self.libraries.iter().map(|(_, text)| library_note(text)));
         notes
     }
 
@@ -256,6 +282,13 @@ impl PersistedMetadata {
         } else if let [INDEX_REMOVED, a, b, bin @ ..] = note {
             let set = u16::from_le_bytes([*a, *b]);
             self.indexes.retain(|index| index.set != set || *index.bin != *bin);
+        } else if let [LIBRARY, text @ ..] = note
+            && let Ok((name, _)) = script::read_library(text)
+        {
+            self.libraries.retain(|(other, _)| *other != name);
+            self.libraries.push((name, text.to_vec()));
+        } else if let [LIBRARY_REMOVED, name @ ..] = note {
+            self.libraries.retain(|(other, _)| other != name);
         }
     }
 }
@@ -284,11 +317,16 @@ mod tests {
             index_note(&index),
             index_note(&PersistedIndex { bin: b"city"[..].into(), ..index.clone() }),
             [&[INDEX_REMOVED, 0, 0][..], b"city"].concat(),
+            library_note(b"#!lua name=one\nold"),
+            library_note(b"#!lua name=two\n"),
+            library_note(b"#!lua name=one\nnew"),
+            [&[LIBRARY_REMOVED], &b"two"[..]].concat(),
             vec![200, 1],
             vec![],
         ] {
             kept.take(&note);
         }
+        assert_eq!(kept.libraries, [(b"one".to_vec(), b"#!lua name=one\nnew".to_vec())]);
         assert_eq!((kept.namespaces, kept.indexes), (vec![shop], vec![index]));
         let mut added = Vec::new();
         kept.sets.added(&mut |one| added.push(added_note(&one)));

@@ -9,6 +9,7 @@
 pub mod delayed_flush;
 pub mod figures;
 pub mod indexes;
+pub mod libraries;
 pub mod metadata;
 pub mod namespace_config;
 pub mod namespaces;

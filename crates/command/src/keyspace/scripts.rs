@@ -8,11 +8,12 @@
 //! Scripts that may access keys which they do not name run one at a time: they hold the right to extend their key lock
 //! set ([`Scripts::take_right`]).
 
+use crate::keyspace::libraries::Libraries;
 use base::clock::UnixMillis;
 use script::{Digest, Header, Script};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The maximum number of scripts that `EVAL` has cached.
 pub const EVAL_SCRIPTS_MAX: usize = 500;
@@ -89,7 +90,14 @@ pub struct Execution {
     pub has_written: AtomicBool,
     /// True if the script must end.
     pub is_killed: AtomicBool,
+    /// The name of the function; `None` for a script.
+    pub function: Option<Box<[u8]>>,
+    /// The words of the request, once the execution is registered.
+    pub command: OnceLock<Vec<Box<[u8]>>>,
 }
+
+/// The name of a function in execution, the words of its request, and the start of the execution.
+pub type RunningFunction = (Box<[u8]>, Vec<Box<[u8]>>, UnixMillis);
 
 /// The outcome of `SCRIPT KILL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +113,8 @@ pub enum Kill {
 /// The scripts of the server.
 #[derive(Debug, Default)]
 pub struct Scripts {
+    /// The libraries of functions.
+    pub libraries: Libraries,
     cache: Mutex<Cache>,
     numbers: AtomicU64,
     /// True while a script holds the right to extend its key lock set.
@@ -215,10 +225,17 @@ impl Scripts {
         self.has_long() && self.executions().iter().any(|execution| now.ms_since(execution.began) > BUSY_MS)
     }
 
-    /// Ends the scripts in execution that have not written.
-    pub fn kill(&self) -> Kill {
+    /// Returns a function in execution.
+    pub fn running_function(&self) -> Option<RunningFunction> {
+        let executions = self.executions();
+        let running = executions.iter().find_map(|execution| Some((execution, execution.function.clone()?)));
+        running.map(|(execution, name)| (name, execution.command.get().cloned().unwrap_or_default(), execution.began))
+    }
+
+    /// Ends the scripts in execution that have not written, or the functions if `of_functions` is true.
+    pub fn kill(&self, of_functions: bool) -> Kill {
         let mut outcome = Kill::NotBusy;
-        for execution in self.executions().iter() {
+        for execution in self.executions().iter().filter(|one| one.function.is_some() == of_functions) {
             if execution.has_written.load(Acquire) {
                 outcome = if outcome == Kill::Killed { Kill::Killed } else { Kill::Unkillable };
             } else {

@@ -541,6 +541,9 @@ pub(super) fn end(
             return Some(transaction);
         }
     }
+    if transaction.stage == Stage::Running {
+        session.script = None;
+    }
     own_transaction::recycle(transaction, ctx);
     None
 }

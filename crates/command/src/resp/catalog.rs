@@ -308,7 +308,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 163;
+pub(super) const COMMAND_COUNT: usize = 166;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -419,12 +419,22 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "7.0.0" "generic" "O(1)" Other,
            "Returns the expiry time of a key, as a Unix timestamp in seconds"),
+    entry!("fcall" -3 [NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1) ["slow" "scripting"]
+           "7.0.0" "scripting" "Depends on the function that is executed" Other,
+           "Calls a function"),
+    entry!("fcall_ro" -3 [ReadOnly NoScript Stale SkipMonitor NoMandatoryKeys MovableKeys] (3 -128 1)
+           ["slow" "scripting"]
+           "7.0.0" "scripting" "Depends on the function that is executed" Other,
+           "Calls a function that does not write"),
     entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Flush,
            "Deletes all keys of all databases"),
     entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Flush,
            "Deletes all keys of the database"),
+    entry!("function" -2 [] (0 0 0) ["slow"]
+           "7.0.0" "scripting" "Depends on the subcommand" Other,
+           "Loads and lists libraries of functions, and ends functions in execution"),
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(1)" Get,
            "Returns the value of a key"),

@@ -218,6 +218,20 @@ pub(super) enum ErrorReply {
     Unkillable,
     /// A script has been in execution for too long.
     Busy,
+    /// No library has this name.
+    NoLibrary,
+    /// `LIBRARYNAME` without a name.
+    NoLibraryName,
+    /// A policy of `FUNCTION RESTORE` that does not exist.
+    RestorePolicy,
+    /// A dump that is damaged, or of another version.
+    DumpDamaged,
+    /// An option of `FUNCTION FLUSH` that does not exist.
+    FunctionFlushMode,
+    /// No library has a function with this name.
+    NoFunction,
+    /// The number of keys of a function is not a number.
+    FunctionKeys,
 }
 
 impl ErrorReply {
@@ -355,6 +369,13 @@ impl ErrorReply {
             Self::TooManySets => "ERR the maximum of 1023 record sets is reached",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",
+            Self::NoLibrary => "ERR Library not found",
+            Self::NoLibraryName => "ERR library name argument was not given",
+            Self::RestorePolicy => "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            Self::DumpDamaged => "ERR DUMP payload version or checksum are wrong",
+            Self::FunctionFlushMode => "ERR FUNCTION FLUSH only supports SYNC|ASYNC option",
+            Self::NoFunction => "ERR Function not found",
+            Self::FunctionKeys => "ERR Bad number of keys provided",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
             Self::KeysBelowZero => "ERR Number of keys can't be negative",
             Self::KeysTooMany => "ERR Number of keys can't be greater than number of args",

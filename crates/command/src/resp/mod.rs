@@ -80,6 +80,7 @@ pub(crate) use dispatch::release;
 pub use dispatch::serve;
 pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;
+pub use scripts::load_persisted;
 pub use session::SessionState;
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;

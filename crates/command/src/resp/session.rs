@@ -114,7 +114,7 @@ impl SessionState {
     /// Abandons the current request, and discards the state that was retained for its next visit.
     #[cold]
     pub(super) fn abandon_request(&mut self) {
-        (self.walk, self.publishing, self.listing) = (None, None, None);
+        (self.walk, self.publishing, self.listing, self.script) = (None, None, None, None);
         self.end_request();
     }
 
@@ -259,7 +259,8 @@ impl SessionState {
     /// completed. A request that only reads is not completed, because no client waits for it.
     pub(in crate::resp) fn discard_replies(&mut self, mut args: Args<'_>) -> bool {
         let entry = catalog::find(args.next().unwrap_or_default());
-        if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
+        let is_done = self.script.as_ref().is_some_and(|running| running.is_done());
+        if is_done || entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
             self.abandon_request();
             return false;
         }

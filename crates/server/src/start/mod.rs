@@ -13,7 +13,7 @@ use command::clients::auth::Auth;
 use command::clients::connection_table::ConnectionTable;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
-use command::keyspace::metadata::PersistedMetadata;
+use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
 use command::keyspace::namespaces::Namespaces;
 use command::keyspace::prefixes::Prefixes;
 use command::memory::budget::Budget;
@@ -28,7 +28,7 @@ use command::metrics::survey::Survey;
 use command::push::outbox::{Channels, PushQueue};
 use command::push::watch::Hub;
 use command::resp::acl::Users;
-use command::resp::recreate_persisted;
+use command::resp::{load_persisted, recreate_persisted};
 use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
 use command::visit::clock::Origin;
 use config::{check, endpoints, store_config};
@@ -212,6 +212,13 @@ fn live(config: &ServerConfig) -> Live {
     }
 }
 
+/// Restores the secondary indexes and the libraries of functions of earlier processes.
+fn restore_persisted(commands: &command::shared::Shared, indexes: &[PersistedIndex], libraries: &[(Vec<u8>, Vec<u8>)]) {
+    recreate_persisted(commands, indexes);
+    load_persisted(commands, libraries);
+    commands.scripts.libraries.persist_by(MetadataLog::of(&commands.store));
+}
+
 /// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
 /// any.
 pub(crate) fn assemble_in(
@@ -273,7 +280,7 @@ pub(crate) fn assemble_in(
     commands.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
     commands.watch.count_prefixes(config.prefix_stats);
     commands.set_key_events(config.key_events);
-    recreate_persisted(&commands, &kept.indexes);
+    restore_persisted(&commands, &kept.indexes, &kept.libraries);
     let shared = Shared {
         commands: Arc::new(commands),
         threads,

@@ -71,6 +71,7 @@ const ROWS: &[(&str, &str)] = &[
     ("m ms @1 3 c/abc;APPEND @1 d", "CAS.SET @1 $T new"),
     ("SET @1 abc", "EVAL return{redis.call('get',KEYS[1])} 1 @1;GET @1"),
     ("SET @1 41", "EVAL return(redis.call('incr',ARGV[1])) 0 @1;GET @1"),
+    ("SET @1 abc", "FCALL nosuch 1 @1;FCALL_RO nosuch 1 @1"),
     ("SET @1 abc", "EVAL_RO return{redis.call('get',KEYS[1])} 1 @1"),
     (
         "SET @1 abc;SCRIPT LOAD return{redis.call('get',KEYS[1])}",

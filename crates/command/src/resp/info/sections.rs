@@ -92,15 +92,19 @@ const NO_MEMORY_OF: &str = "mem_not_counted_for_evict:0\r\nmem_replication_backl
 
 /// Writes the fields on memory of scripts.
 fn scripts(text: &mut String, shared: &Shared) -> std::fmt::Result {
-    let (heap, (count, bytes)) = (shared.scripts.heap_bytes(), shared.scripts.cached());
+    let (heap, (count, evals)) = (shared.scripts.heap_bytes(), shared.scripts.cached());
+    let libraries = shared.scripts.libraries.now();
+    let (functions, bytes) = (libraries.bytes() as u64, evals + libraries.bytes() as u64);
     write!(
         text,
         "used_memory_lua:{heap}\r\nused_memory_lua_human:{}\r\nused_memory_vm_eval:{heap}\r\n\
-         used_memory_scripts_eval:{bytes}\r\nnumber_of_cached_scripts:{count}\r\nnumber_of_functions:0\r\n\
-         number_of_libraries:0\r\nused_memory_vm_functions:0\r\nused_memory_vm_total:{heap}\r\n\
-         used_memory_vm_total_human:{}\r\nused_memory_functions:0\r\nused_memory_scripts:{bytes}\r\n\
+         used_memory_scripts_eval:{evals}\r\nnumber_of_cached_scripts:{count}\r\nnumber_of_functions:{}\r\n\
+         number_of_libraries:{}\r\nused_memory_vm_functions:0\r\nused_memory_vm_total:{heap}\r\n\
+         used_memory_vm_total_human:{}\r\nused_memory_functions:{functions}\r\nused_memory_scripts:{bytes}\r\n\
          used_memory_scripts_human:{}\r\n",
         Human(heap),
+        libraries.function_count(),
+        libraries.libraries.len(),
         Human(heap),
         Human(bytes),
     )

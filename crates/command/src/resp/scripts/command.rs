@@ -15,7 +15,7 @@ pub(in crate::resp) fn script<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         b"load" => load(call, args.next().unwrap_or_default()),
         b"exists" => exists(call, args),
         b"flush" => flush(call, args),
-        b"kill" => kill(call),
+        b"kill" => kill(call, false),
         b"debug" => {
             reply::error(call.out, b"ERR SCRIPT DEBUG is not supported: this server has no debugger of scripts");
             Ok(())
@@ -53,8 +53,9 @@ fn flush<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-fn kill(call: &mut Call<'_, '_>) -> Run {
-    match call.ctx.shared.scripts.kill() {
+/// Ends the scripts or functions in execution.
+pub(super) fn kill(call: &mut Call<'_, '_>, of_functions: bool) -> Run {
+    match call.ctx.shared.scripts.kill(of_functions) {
         Kill::Killed => {
             call.out.push(reply::OK);
             Ok(())

@@ -1,4 +1,5 @@
-//! Scripts: the commands `EVAL`, `EVALSHA`, `EVAL_RO`, `EVALSHA_RO` and `SCRIPT`.
+//! Scripts and functions: the commands `EVAL`, `EVALSHA`, `EVAL_RO`, `EVALSHA_RO`, `SCRIPT`, `FCALL`, `FCALL_RO` and
+//! `FUNCTION`.
 //!
 //! ```text
 //!   EVAL ──> find or compile the script ──> a transaction over its keys ──> run: the script's commands, one by one
@@ -11,18 +12,21 @@
 
 mod cached;
 mod command;
+mod functions;
 mod run;
 
 pub(super) use command::script;
+pub(super) use functions::function;
+pub use functions::load_persisted;
 
 use super::catalog::entry;
 use super::error::ErrorReply;
-use crate::keyspace::scripts::CachedScript;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::state::script::ScriptLimits;
 use crate::resp::state::transaction::Stage;
 use protocol::resp::{Args, reply};
+use script::{Script, ScriptFlags};
 use std::sync::Arc;
 
 /// The way in which a request names its script.
@@ -30,6 +34,7 @@ use std::sync::Arc;
 enum Named {
     Text,
     Digest,
+    Function,
 }
 
 /// Executes `EVAL text numkeys [key ...] [argument ...]`.
@@ -52,9 +57,22 @@ pub(super) fn evalsha_ro<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     evaluate(call, "evalsha_ro", Named::Digest, args)
 }
 
+/// Executes `FCALL name numkeys [key ...] [argument ...]`.
+pub(super) fn fcall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    evaluate(call, "fcall", Named::Function, args)
+}
+
+/// Executes `FCALL_RO`: as `FCALL`, but the function must be declared not to write.
+pub(super) fn fcall_ro<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    evaluate(call, "fcall_ro", Named::Function, args)
+}
+
 fn evaluate<'c>(call: &mut Call<'c, '_>, name: &'static str, named: Named, args: Args<'c>) -> Run {
     if let Some(running) = call.session.script.take() {
-        return run::continue_script(call, running);
+        return run::continue_script(call, running, (name, args));
+    }
+    if named == Named::Function {
+        return call_function(call, name, args);
     }
     let word = args.into_iter().next().unwrap_or_default();
     if named == Named::Digest && word.len() != size_of::<script::Digest>() {
@@ -64,7 +82,7 @@ fn evaluate<'c>(call: &mut Call<'c, '_>, name: &'static str, named: Named, args:
     words.next();
     let cached = match named {
         Named::Digest => cached::by_digest(call, word)?,
-        Named::Text => match cached::by_text(call, word)? {
+        _ => match cached::by_text(call, word)? {
             Some(cached) => cached,
             None => return Ok(()),
         },
@@ -74,7 +92,26 @@ fn evaluate<'c>(call: &mut Call<'c, '_>, name: &'static str, named: Named, args:
     }
     let is_read_only = name.ends_with("_ro");
     words.next();
-    start(call, &cached, is_read_only, words, keys)
+    let flags = cached.script.header.flags;
+    start(call, (name, args), (Arc::clone(&cached.script), None), (flags, is_read_only), (words, keys))
+}
+
+/// Calls a function of a library.
+fn call_function<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>) -> Run {
+    let word = args.into_iter().next().unwrap_or_default();
+    let libraries = call.ctx.scripts.libraries(&call.ctx.shared.scripts.libraries);
+    let (library, function) = libraries.function(word).ok_or(ErrorReply::NoFunction)?;
+    let (mut words, keys) = check_keys(args).map_err(|error| match error {
+        ErrorReply::NotInteger => ErrorReply::FunctionKeys,
+        other => other,
+    })?;
+    if !call.collects_replies {
+        return begin(call, name, args);
+    }
+    words.next();
+    words.next();
+    let (script, flags) = ((Arc::clone(&library.script), Some(word.into())), Some(function.flags));
+    start(call, (name, args), script, (flags, name == "fcall_ro"), (words, keys))
 }
 
 /// Checks the number of keys. Returns the arguments and that number.
@@ -102,15 +139,14 @@ fn begin<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>) -> Run
     Err(Interrupt::UnderWay)
 }
 
-/// Starts a script with the keys and arguments `words`.
+/// Starts a script or a function with the keys and arguments `words`, of which the first `keys` are keys.
 fn start<'c>(
     call: &mut Call<'c, '_>,
-    cached: &Arc<CachedScript>,
-    is_read_only: bool,
-    words: Args<'c>,
-    keys: usize,
+    request: (&'static str, Args<'c>),
+    script: (Arc<Script>, Option<Box<[u8]>>),
+    (flags, is_read_only): (Option<ScriptFlags>, bool),
+    (words, keys): (Args<'c>, usize),
 ) -> Run {
-    let flags = cached.script.header.flags;
     let (no_writes, allow_oom) = flags.map_or((false, true), |flags| (flags.no_writes, flags.allow_oom));
     if !allow_oom && !no_writes && call.ctx.check_room(call.session.namespace, 1).is_err() {
         let text = b"OOM allow-oom flag is not set on the script, can \
@@ -127,6 +163,6 @@ fn start<'c>(
         return Ok(());
     }
     let limits = ScriptLimits { is_read_only: is_read_only || no_writes };
-    let running = run::create(call, Arc::clone(&cached.script), limits, words, keys)?;
-    run::continue_script(call, running)
+    let running = run::create(call, script, limits, words, keys)?;
+    run::continue_script(call, running, request)
 }

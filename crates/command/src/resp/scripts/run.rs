@@ -10,23 +10,25 @@ use crate::resp::catalog::{self, CommandSpec, Flag};
 use crate::resp::error::ErrorReply;
 use crate::resp::own_transaction;
 use crate::resp::state::Answers;
-use crate::resp::state::script::{NextStep, RunningScript, ScriptLimits};
+use crate::resp::state::script::{NextStep, Registration, RunningScript, ScriptLimits};
 use crate::resp::state::transaction::{Stage, Transaction};
 use crate::resp::subcommands::find_subcommand;
 use crate::visit::out::Position;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version};
 use script::{Input, MachineEvent, Script};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, OnceLock};
 
+/// The maximum number of words of a request that `FUNCTION STATS` shows.
+const COMMAND_WORDS_MAX: usize = 32;
 /// The cost of the instructions between two ticks, in operations.
 const OPS_A_TICK: usize = 32;
 
-/// Creates the state of a script that begins.
+/// Creates the state of a script that begins, or of the function of a library.
 pub(super) fn create<'c>(
     call: &mut Call<'c, '_>,
-    script: Arc<Script>,
+    (script, function): (Arc<Script>, Option<Box<[u8]>>),
     limits: ScriptLimits,
     words: Args<'c>,
     keys: usize,
@@ -34,9 +36,17 @@ pub(super) fn create<'c>(
     let mut machine = take_machine(call)?;
     let heap_before = machine.heap_bytes() as u64;
     machine.begin(script, words, keys, call.session.version == Version::Resp3);
+    if let Some(name) = &function {
+        machine.call_function(name);
+    }
     let inner = own_transaction::take_empty(call);
-    let execution =
-        Execution { began: call.ctx.now, has_written: AtomicBool::new(false), is_killed: AtomicBool::new(false) };
+    let execution = Execution {
+        began: call.ctx.now,
+        has_written: AtomicBool::new(false),
+        is_killed: AtomicBool::new(false),
+        function,
+        command: OnceLock::new(),
+    };
     Ok(Box::new(RunningScript {
         machine,
         next: NextStep::Resume(Input::Run),
@@ -47,21 +57,26 @@ pub(super) fn create<'c>(
         moment: call.moment(),
         namespace: call.session.namespace,
         execution: Arc::new(execution),
-        is_registered: false,
+        registration: None,
         heap_before,
     }))
 }
 
 /// Continues a script. If it is not complete at the end of the visit, the session retains it.
-pub(super) fn continue_script(call: &mut Call<'_, '_>, mut running: Box<RunningScript>) -> Run {
+pub(super) fn continue_script<'c>(
+    call: &mut Call<'c, '_>,
+    mut running: Box<RunningScript>,
+    (name, args): (&'static str, Args<'c>),
+) -> Run {
     let outside = Outside::replace(call, &running);
     let ran = advance(call, &mut running);
     outside.restore(call, &mut running);
     match ran {
         Err(Interrupt::State(state)) => {
-            if !running.is_registered {
-                running.is_registered = true;
-                call.ctx.shared.scripts.register(&running.execution);
+            if running.registration.is_none() {
+                let words = std::iter::once(name.as_bytes()).chain(args).take(COMMAND_WORDS_MAX);
+                let _ = running.execution.command.set(words.map(Box::from).collect());
+                running.registration = Some(Registration::new(&call.ctx.shared, &running.execution));
             }
             call.session.script = Some(running);
             Err(state.into())
@@ -76,9 +91,6 @@ pub(super) fn continue_script(call: &mut Call<'_, '_>, mut running: Box<RunningS
 /// Releases what an ended script holds.
 fn end(call: &mut Call<'_, '_>, running: RunningScript) {
     let shared = Arc::clone(&call.ctx.shared);
-    if running.is_registered {
-        shared.scripts.unregister(&running.execution);
-    }
     own_transaction::recycle(running.inner, call.ctx);
     call.ctx.scripts.return_machine(running.machine, &shared.scripts, running.heap_before);
 }
@@ -150,7 +162,7 @@ fn advance(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
 
 /// Returns true if the script must end: it was killed, or the server stops.
 fn must_end(call: &Call<'_, '_>, running: &RunningScript) -> bool {
-    if !running.is_registered {
+    if running.registration.is_none() {
         return false;
     }
     let has_written = running.execution.has_written.load(Acquire);

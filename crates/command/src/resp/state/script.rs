@@ -1,7 +1,9 @@
 //! The state of a script in execution, and the Lua states that a worker retains.
 
+use crate::keyspace::libraries::{Libraries, LibrarySet};
 use crate::keyspace::scripts::{CachedScript, Execution, Scripts};
 use crate::resp::state::transaction::Transaction;
+use crate::shared::Shared;
 use crate::visit::clock::Moment;
 use script::{Digest, Input, Machine, MachineEvent};
 use segment::Namespace;
@@ -45,10 +47,36 @@ pub(in crate::resp) struct RunningScript {
     /// The namespace in which the script's commands access keys.
     pub(in crate::resp) namespace: Namespace,
     pub(in crate::resp) execution: Arc<Execution>,
-    /// True if `execution` is registered.
-    pub(in crate::resp) is_registered: bool,
+    /// The registration of `execution`, once the script takes more than one visit.
+    pub(in crate::resp) registration: Option<Registration>,
     /// The size of the Lua heap before the execution, in bytes.
     pub(in crate::resp) heap_before: u64,
+}
+
+impl RunningScript {
+    /// Returns true if the script has ended, and only its reply is missing.
+    pub(in crate::resp) fn is_done(&self) -> bool {
+        self.next == NextStep::Act(MachineEvent::Done)
+    }
+}
+
+/// An execution that other clients see until this value is dropped.
+pub(in crate::resp) struct Registration {
+    shared: Arc<Shared>,
+    execution: Arc<Execution>,
+}
+
+impl Registration {
+    pub(in crate::resp) fn new(shared: &Arc<Shared>, execution: &Arc<Execution>) -> Self {
+        shared.scripts.register(execution);
+        Self { shared: Arc::clone(shared), execution: Arc::clone(execution) }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.scripts.unregister(&self.execution);
+    }
 }
 
 /// The Lua states and scripts that a worker retains.
@@ -57,6 +85,8 @@ pub struct WorkerScripts {
     idle: Vec<Machine>,
     by_digest: HashMap<Digest, Arc<CachedScript>>,
     by_hash: HashMap<u64, Arc<CachedScript>>,
+    /// The libraries of functions, and the number of changes when they were read.
+    libraries: (u64, Arc<LibrarySet>),
 }
 
 impl WorkerScripts {
@@ -77,6 +107,15 @@ impl WorkerScripts {
         } else {
             scripts.note_heap(heap_before, 0);
         }
+    }
+
+    /// Returns the libraries of functions.
+    pub(in crate::resp) fn libraries(&mut self, libraries: &Libraries) -> Arc<LibrarySet> {
+        let changes = libraries.changes();
+        if self.libraries.0 != changes {
+            self.libraries = (changes, libraries.now());
+        }
+        Arc::clone(&self.libraries.1)
     }
 
     /// Returns the known script with this digest.
