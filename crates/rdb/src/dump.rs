@@ -13,7 +13,8 @@ use crate::{Damage, ReadLimits, malformed};
 pub const VERSION: u16 = 10;
 /// Bytes of the version.
 const VERSION_BYTES: usize = 2;
-const FOOTER_BYTES: usize = VERSION_BYTES + SUM_BYTES as usize;
+/// Bytes of version and checksum.
+pub(crate) const FOOTER_BYTES: usize = VERSION_BYTES + SUM_BYTES as usize;
 
 /// The reason why a payload is refused.
 #[derive(Debug)]

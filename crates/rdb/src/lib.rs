@@ -65,7 +65,7 @@ use std::fmt;
 use std::io;
 
 pub use dump::{DumpError, DumpReader, VERSION as DUMP_VERSION};
-pub use encode::{Encoder, FieldTimes, Misplaced};
+pub use encode::{Encoder, FieldTimes, Misplaced, PayloadWriter};
 pub use event::{Element, Event, Key, ModuleType, StreamId, StreamTotals, ValueType};
 pub use file::{FileReader, Mark, VERSION_MAX};
 pub use whole::{Checked, check};

@@ -19,6 +19,12 @@ impl Default for RunningSum {
     }
 }
 
+impl std::fmt::Debug for RunningSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RunningSum")
+    }
+}
+
 impl RunningSum {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

@@ -546,3 +546,28 @@ fn element_of_another_type_is_refused() {
         assert_eq!(encoder.finish(), Err(Misplaced), "{value_type:?}");
     }
 }
+
+#[test]
+fn payload_that_is_written_in_steps_equals_one_that_is_written_at_once() {
+    let fields = [(&b"a"[..], &b"1"[..], None), (b"b", b"two", Some(2_000_000)), (b"c", b"", Some(1_000_500))];
+    for (is_hash, expires) in [(false, false), (true, false), (true, true)] {
+        let value_type = if is_hash { ValueType::Hash } else { ValueType::String };
+        let mut encoder = Encoder::new(value_type, FieldTimes::Redis);
+        let mut writer =
+            if is_hash { PayloadWriter::hash(expires.then_some(1_000_500), 7) } else { PayloadWriter::text(300, 7) };
+        for (name, value, expire_at_ms) in fields.into_iter().filter(|_| is_hash) {
+            let expire_at_ms = expire_at_ms.filter(|_| expires);
+            encoder.add(&Element::Field { name, value, expire_at_ms }).unwrap();
+            writer.field(name, value, expire_at_ms);
+        }
+        if !is_hash {
+            encoder.add(&Element::Text(&[b'x'; 300])).unwrap();
+            (0..3).for_each(|_| writer.push(&[b'x'; 100]));
+        }
+        writer.end();
+        while !writer.advance(5) {}
+        assert!(writer.advance(5), "a complete payload stays as it is");
+        let (bytes, start) = writer.into_parts();
+        assert!(start >= 7 && bytes[start..] == encoder.finish().unwrap(), "{is_hash} {expires}");
+    }
+}

@@ -35,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("testbed", &["load"]),
-    ("xtask", &["base", "load", "testbed"]),
+    ("xtask", &["base", "rdb", "load", "testbed"]),
     ("long_commands", &["base", "segment", "protocol", "record", "command", "io", "server"]),
     ("lab", &["base", "segment", "flash", "load", "trace", "migrate", "testbed"]),
 ];

@@ -88,6 +88,7 @@ events! {
     COPY_TO b'g' "copy_to",
     RENAME_FROM b'g' "rename_from",
     RENAME_TO b'g' "rename_to",
+    RESTORE b'g' "restore",
     SET b'$' "set",
     SETRANGE b'$' "setrange",
     APPEND b'$' "append",
@@ -122,7 +123,7 @@ impl KeyEvent {
     /// Returns true if a change of this kind creates the key if it does not exist. The events of commands that move a
     /// key, or change a key only if it exists, are of other kinds.
     pub(crate) fn may_create(self) -> bool {
-        !b"gxem".contains(&self.letter)
+        !b"gxem".contains(&self.letter) || self == Self::RESTORE
     }
 }
 

@@ -308,7 +308,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 166;
+pub(super) const COMMAND_COUNT: usize = 168;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -387,6 +387,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("discard" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "2.0.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Discards the queued commands of a transaction"),
+    entry!("dump" 2 [ReadOnly] (1 1 1) ["keyspace" "read" "slow"]
+           "2.6.0" "generic" "O(N) where N is the length of the value" Get,
+           "Returns a serialised form of a value, which `RESTORE` stores"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
@@ -738,6 +741,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("reset" 1 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other,
            "Resets the connection to its initial state"),
+    entry!("restore" -4 [Write DenyOom] (1 1 1) ["keyspace" "write" "slow" "dangerous"]
+           "2.6.0" "generic" "O(N) where N is the length of the value" Set,
+           "Stores a value that `DUMP` has returned"),
     entry!("role" 1 [NoScript Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
            "2.8.12" "server" "O(1)" Other,
            "Returns the replication role of the server"),

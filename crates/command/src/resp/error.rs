@@ -184,6 +184,22 @@ pub(super) enum ErrorReply {
     NotOfSeveral,
     /// `BITOP` with too few sources, for this operation.
     TooFewSources(&'static str),
+    /// `RESTORE` of a key that exists.
+    BusyKey,
+    /// `RESTORE` with a time to live below 0.
+    RestoreTtl,
+    /// `RESTORE` with an idle time below 0.
+    IdleTime,
+    /// `RESTORE` with a frequency that is out of range.
+    Frequency,
+    /// The version or the checksum of a payload is wrong.
+    DumpFooter,
+    /// The value of a payload is invalid.
+    BadDump,
+    /// The value of a payload has a type that this server does not have.
+    DumpType,
+    /// The value of a payload is too long.
+    DumpTooLong,
     /// `LCS` of a value that is not a string.
     NotStrings,
     /// `LCS` with `LEN` and `IDX`.
@@ -285,6 +301,14 @@ impl ErrorReply {
             Self::OverflowType => "ERR Invalid OVERFLOW type specified",
             Self::OnlyGet => "ERR BITFIELD_RO only supports the GET subcommand",
             Self::NotOfSeveral => "ERR BITOP NOT must be called with a single source key.",
+            Self::BusyKey => "BUSYKEY Target key name already exists.",
+            Self::RestoreTtl => "ERR Invalid TTL value, must be >= 0",
+            Self::IdleTime => "ERR Invalid IDLETIME value, must be >= 0",
+            Self::Frequency => "ERR Invalid FREQ value, must be >= 0 and <= 255",
+            Self::DumpFooter => "ERR DUMP payload version or checksum are wrong",
+            Self::BadDump => "ERR Bad data format",
+            Self::DumpType => "ERR this server dumps and restores only strings and hashes",
+            Self::DumpTooLong => "ERR the value of the payload is too long for this server's receive buffer",
             Self::NotStrings => "ERR The specified keys must contain string values",
             Self::LengthAndRanges => "ERR If you want both the length and indexes, please just use IDX.",
             Self::TableTooLarge => "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",

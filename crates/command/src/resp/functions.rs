@@ -6,8 +6,8 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, bits, client, command_info, config, connection, expire, hash, hotkeys, hyperloglog, info, keys, lcs, lease,
-    list, mget, pair, pubsub, records, scan, scripts, server, slowlog, string, transaction, walk,
+    acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
+    lease, list, mget, pair, pubsub, records, scan, scripts, server, slowlog, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -46,6 +46,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("del", keys::del),
     ("delifeq", string::delifeq),
     ("discard", transaction::discard),
+    ("dump", dump::dump),
     ("echo", connection::echo),
     ("eval", scripts::eval),
     ("eval_ro", scripts::eval_ro),
@@ -162,6 +163,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("rename", pair::rename),
     ("renamenx", pair::renamenx),
     ("reset", connection::reset),
+    ("restore", dump::restore),
     ("role", server::role),
     ("rpop", list::rpop),
     ("rpoplpush", list::rpoplpush),

@@ -45,7 +45,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" => {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
-        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "expiretime" | "get" | "getbit" | "getrange"
+        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
         | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "substr"
         | "ttl" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
@@ -58,7 +58,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
             }
         }
         "bitop" => const { &[spec(&["OW", "update"], 2, 0, 1), spec(&["RO", "access"], 3, -1, 1)] },
-        "cas.set" | "lease.set" | "psetex" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
+        "cas.set" | "lease.set" | "psetex" | "restore" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
         | "lease.get" | "rec.operate" | "setbit" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
@@ -139,7 +139,7 @@ pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
 /// Returns the tips of a command or subcommand with this full name.
 pub(super) fn tips(name: &str) -> &'static [&'static str] {
     match name {
-        "client|info" | "client|list" | "hrandfield" | "hscan" | "object|encoding" | "object|freq"
+        "client|info" | "client|list" | "hrandfield" | "hscan" | "object|encoding" | "object|freq" | "dump"
         | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl" => &["nondeterministic_output"],
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" => {
             &["nondeterministic_output_order"]

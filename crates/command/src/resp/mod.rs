@@ -34,6 +34,7 @@ mod config;
 mod config_set;
 mod connection;
 mod dispatch;
+mod dump;
 mod error;
 mod expire;
 mod functions;

@@ -75,6 +75,11 @@ pub fn page() -> String {
     page
 }
 
+const DUMPED: &str = "only strings and hashes; the payload is not compressed, and has at most 64 MiB; that of a hash \
+                      whose fields expire is in the format of Redis 7.4";
+const RESTORED: &str = "only strings and hashes; the request, and the value without compression, must fit into the \
+                        receive buffer; `IDLETIME` and `FREQ` have no effect";
+
 /// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str)] = &[
@@ -104,6 +109,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("dbsize", "includes keys stored by other protocols"),
     ("debug", "only `SLEEP`, if `commands.debug` is set; it delays no other client"),
     ("delifeq", "as in Valkey 9; the request must fit into a buffer"),
+    ("dump", DUMPED),
     ("eval", "see [Scripts](#scripts)"),
     ("eval_ro", "see [Scripts](#scripts)"),
     ("evalsha", "see [Scripts](#scripts)"),
@@ -195,6 +201,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("rec.sets", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.touch", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.truncate", "not in Redis; see `docs/protocol/records.md`"),
+    ("restore", RESTORED),
     ("role", "reports no replicas; the role never changes"),
     (
         "scan",
@@ -242,7 +249,6 @@ pub const ABSENT: &[Absent] = &[
     absent("bzpopmax", -3, "sorted-set", NotYet("sorted sets")),
     absent("bzpopmin", -3, "sorted-set", NotYet("sorted sets")),
     absent("cluster", -2, "cluster", NotYet(CLUSTERS)),
-    absent("dump", 2, "generic", NotYet("values in the Redis dump format")),
     absent("failover", -1, "server", No("there are no replicas")),
     absent("geoadd", -5, "geo", NotYet("sorted sets")),
     absent("geodist", -4, "geo", NotYet("sorted sets")),
@@ -265,7 +271,6 @@ pub const ABSENT: &[Absent] = &[
     absent("readwrite", 1, "cluster", NotYet(CLUSTERS)),
     absent("replconf", -1, "server", No("there are no replicas")),
     absent("replicaof", 3, "server", No("there are no replicas")),
-    absent("restore", -4, "generic", NotYet("values in the Redis dump format")),
     absent("restore-asking", -4, "server", NotYet(CLUSTERS)),
     absent("sadd", -3, "set", NotYet("sets")),
     absent("save", 1, "server", No(NO_SAVES)),

@@ -37,6 +37,7 @@ mod pubsub;
 mod resp;
 mod resp_collections;
 mod resp_command_streams;
+mod resp_dump;
 mod resp_forms;
 mod resp_hash;
 mod resp_large_hash;

@@ -3,6 +3,7 @@
 pub(super) mod absent;
 pub(super) mod aside;
 pub(super) mod copying;
+pub(super) mod dump_work;
 pub(super) mod listing;
 pub(super) mod long;
 pub mod script;

@@ -1,6 +1,7 @@
-//! The state of a command on strings that takes several visits.
+//! The state of a command on strings, or of `DUMP` and `RESTORE`, that takes several visits.
 
 use crate::memory::budget::Grant;
+use crate::resp::state::dump_work::{DumpWork, RestoreWork};
 use record::hyperloglog::Registers;
 use segment::LargeWriter;
 
@@ -11,6 +12,8 @@ pub(in crate::resp) enum StringWork {
     Fields(FieldsWork),
     Combine(CombineWork),
     Lcs(LcsWork),
+    Dump(Box<DumpWork>),
+    Restore(Box<RestoreWork>),
 }
 
 /// The handling of a number that does not fit into its field.

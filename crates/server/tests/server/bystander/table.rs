@@ -154,6 +154,7 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
         fill: (0..n / 100).map(part).collect(),
         entries: vec![
             walk("HGETALL", "HGETALL h"),
+            walk("DUMP of a hash", "DUMP h"),
             walk("HKEYS", "HKEYS h"),
             walk("HVALS", "HVALS h"),
             walk("HRANDFIELD h 1000000", "HRANDFIELD h 1000000"),
@@ -168,11 +169,22 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
             changes("HEXPIRE of 1,500 fields", fields("HEXPIRE h 1000 FIELDS 1500", 1_500, "field")),
             changes("HPERSIST of 1,500 fields", fields("HPERSIST h FIELDS 1500", 1_500, "field")),
             changes("HGETEX of 1,500 fields", fields("HGETEX h EX 100 FIELDS 1500", 1_500, "field")),
+            changes("RESTORE of 1,500 fields", restore(1_500)).once(),
             changes("HGETDEL of 1,500 fields", fields("HGETDEL h FIELDS 1500", 1_500, "field")).once(),
             BystanderCase::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
             BystanderCase::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
         ],
     }
+}
+
+/// Returns a request that restores a hash of `count` fields.
+fn restore(count: usize) -> Vec<u8> {
+    let mut writer = rdb::PayloadWriter::hash(None, 0);
+    (0..count).for_each(|n| writer.field(format!("field:{n}").as_bytes(), b"some value", None));
+    writer.end();
+    writer.advance(usize::MAX >> 1);
+    let (payload, start) = writer.into_parts();
+    request(&[b"RESTORE", b"restored", b"0", &payload[start..], b"REPLACE"])
 }
 
 /// Returns the commands on one value of 40 MiB.
@@ -200,6 +212,7 @@ pub fn commands_over_one_long_value() -> Group {
             entry("BITOP", "BITOP ONE v3 v v none", 3 * bytes).once(),
             entry("SETBIT", "SETBIT v 24000000 1", bytes).once(),
             entry("LCS", "LCS text two IDX", 1 << 20),
+            entry("DUMP", "DUMP v", bytes),
             entry("SETRANGE into nothing", "SETRANGE zeros 40000000 abc", 40_000_000).once(),
             entry("BITPOS", "BITPOS zeros 1 80 -1 BIT", 40_000_000),
             memcached("append", "append v 0 0 3\r\nabc\r\n"),
