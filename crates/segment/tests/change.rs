@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use base::clock::UnixMillis;
 use gannet_segment::{
-    AddOutcome, Attempts, Background, Delete, DeleteOutcome, Expire, Guard, Key, Loaded, Namespace, OpError, Put,
-    PutMode, PutOutcome, Replaced, Replacement, Store, StoreConfig, ThreadHandle, Value,
+    AddOutcome, Attempts, Background, Delete, DeleteOutcome, Expire, Guard, Key, Loaded, Namespace, OpError, Patch,
+    Put, PutMode, PutOutcome, Replaced, Replacement, Store, StoreConfig, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -517,4 +518,141 @@ fn expiry_in_the_past_removes_a_large_value_within_a_single_guard() {
         assert_eq!(read_whole(&mut handle, b"k"), None);
     }
     assert_eq!(store.stats().large_broken, 0);
+}
+
+/// Reads the value of a key, which is in pieces, and its object number.
+fn large_of(guard: &Guard<'_>, key: &Key<'_>) -> (Vec<u8>, u64) {
+    let value = guard.items().get(key).expect("it is there").value;
+    let Value::Large(large) = value else { panic!("{value:?} is not in pieces") };
+    let mut bytes = Vec::new();
+    assert!(guard.pieces().copy_range(key, value, 0..large.bytes, &mut |part| bytes.extend_from_slice(part)));
+    (bytes, large.object)
+}
+
+/// Overwrites bytes of a key's value with those that `new` returns for the present ones.
+fn patch(
+    guard: &mut Guard<'_>,
+    name: &[u8],
+    at: u64,
+    new: impl Fn(&[u8]) -> Vec<u8>,
+    bytes: u64,
+) -> Result<(), OpError> {
+    let key = guard.key(Namespace::DEFAULT, name);
+    let Loaded { item, version } = guard.items().load(&key, &mut Attempts::default())?;
+    let item = item.expect("it is there");
+    let mut old = Vec::new();
+    guard.pieces().copy_range(&key, item.value, at..at + bytes, &mut |part| old.extend_from_slice(part));
+    let (new, len) = (new(&old), item.value_len());
+    let patches = [Patch { at, bytes: &new }];
+    match guard.items_mut().replace(&key, &version, Replacement::Patch { patches: &patches, bytes_min: len })? {
+        Replaced::Done => Ok(()),
+        Replaced::Stale => Err(OpError::Parked),
+    }
+}
+
+#[test]
+fn a_change_within_a_piece_of_a_large_value_writes_only_that_piece() {
+    let (store, mut background) = store(64, 1);
+    let mut handle = store.handle().unwrap();
+    let mut model: Vec<u8> = (0..900_000u32).map(|at| (at / 7) as u8).collect();
+    until_done(&mut handle, &mut background, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.items_mut().put(&key, &Put::set(&model)).map(drop)
+    });
+    let piece_bytes = handle.guard(NOW).sizes().piece_bytes_max() as u64;
+    let (mut kept, mut pinned) = (0, Vec::new());
+    for step in 0..300_u64 {
+        let at = step * 2_999;
+        let before = {
+            let mut guard = handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            let (bytes, object) = large_of(&guard, &key);
+            assert!(bytes == model, "after {step} changes");
+            if step % 60 == 0 {
+                let Value::Large(large) = guard.items().get(&key).unwrap().value else { unreachable!("as above") };
+                pinned.push((guard.large().pin(&key, large).unwrap().unwrap(), model.clone()));
+            }
+            object
+        };
+        until_done(&mut handle, &mut background, |guard| patch(guard, b"k", at, |_| step.to_le_bytes().to_vec(), 8));
+        model[at as usize..at as usize + 8].copy_from_slice(&step.to_le_bytes());
+        let guard = handle.guard(NOW);
+        let object = large_of(&guard, &guard.key(Namespace::DEFAULT, b"k")).1;
+        let is_in_one = at / piece_bytes == (at + 7) / piece_bytes;
+        kept += usize::from(object == before);
+        assert!(is_in_one || object != before, "a change of two pieces writes a new value");
+    }
+    assert!(kept > 280, "{kept} of 300 changes wrote only a piece");
+    for (pinned, bytes) in pinned {
+        let parts: Vec<u8> =
+            (0..pinned.pieces()).flat_map(|piece| store.pinned_bytes(&pinned, piece).to_vec()).collect();
+        assert!(parts == bytes, "a pinned value does not change");
+        store.unpin(pinned);
+    }
+}
+
+/// One thread writes a number to the first piece and then to the last one, another thread counts in a third piece, and
+/// a third thread reads the whole value.
+#[test]
+fn a_reader_of_a_large_value_never_sees_a_later_change_without_an_earlier_one() {
+    const LAST: u64 = 39_000;
+    const MIDDLE: u64 = 20_000;
+    const STATES: usize = 50;
+    const ROUNDS_MAX: u64 = 100_000;
+    let (store, mut background) = store(64, 5);
+    let mut first = store.handle().unwrap();
+    until_done(&mut first, &mut background, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.items_mut().put(&key, &Put::set(&vec![0; 40_000])).map(drop)
+    });
+    drop(first);
+    let number = |bytes: &[u8], at: u64| u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
+    let (ended, states) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let change = |handle: &mut ThreadHandle, at: u64, new: &dyn Fn(u64) -> u64| {
+        let new = |old: &[u8]| new(number(old, 0)).to_le_bytes().to_vec();
+        while patch(&mut handle.guard(NOW), b"k", at, new, 8) == Err(OpError::Parked) {
+            std::thread::yield_now();
+        }
+    };
+    let write = |at: [u64; 2], mut handle: ThreadHandle| {
+        let mut rounds = 0;
+        while states.load(SeqCst) < STATES && rounds < ROUNDS_MAX {
+            rounds += 1;
+            at.iter().for_each(|at| change(&mut handle, *at, &|old| old + 1));
+        }
+        ended.fetch_add(1, SeqCst);
+        rounds
+    };
+    let read = |mut reader: ThreadHandle| {
+        let mut seen = HashSet::new();
+        while ended.load(SeqCst) < 2 {
+            let guard = reader.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            let value = guard.items().get(&key).expect("it is there").value;
+            let mut bytes = Vec::new();
+            if guard.pieces().copy_range(&key, value, 0..40_000, &mut |part| bytes.extend_from_slice(part)) {
+                let (first, last) = (number(&bytes, 10), number(&bytes, LAST));
+                assert!(first == last || first == last + 1, "{first} and {last}");
+                seen.insert(first);
+                states.store(seen.len(), SeqCst);
+            }
+        }
+        seen.len()
+    };
+    let rounds = std::thread::scope(|scope| {
+        let [one, other, reader] = [(); 3].map(|()| store.handle().unwrap());
+        let one = scope.spawn(|| write([10, LAST], one));
+        let other = scope.spawn(|| write([MIDDLE, MIDDLE + 8], other));
+        let reader = scope.spawn(|| read(reader));
+        while ended.load(SeqCst) < 2 && !reader.is_finished() {
+            slice(&mut background);
+        }
+        assert!(reader.join().expect("no reader fails") >= STATES);
+        [one, other].map(|writer| writer.join().expect("no writer fails"))
+    });
+    let mut handle = store.handle().unwrap();
+    let guard = handle.guard(NOW);
+    let (bytes, _) = large_of(&guard, &guard.key(Namespace::DEFAULT, b"k"));
+    let found = [10, LAST, MIDDLE, MIDDLE + 8].map(|at| number(&bytes, at));
+    assert_eq!(found, [rounds[0], rounds[0], rounds[1], rounds[1]], "no change is lost");
 }

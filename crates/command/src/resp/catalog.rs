@@ -772,7 +772,7 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
            "1.0.0" "string" "O(1)" Set,
            "Sets the value of a key"),
     entry!("setbit" 4 [Write DenyOom] (1 1 1) ["write" "bitmap" "slow"]
-           "2.2.0" "bitmap" "O(N) where N is the length of the value, at most a piece" Set,
+           "2.2.0" "bitmap" "O(N) where N is the length of the value" Set,
            "Sets or clears a bit of a string"),
     entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.0.0" "string" "O(1)" Set,

@@ -216,6 +216,11 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("select", "accepts 0 to 15, and names of namespaces"),
     ("set", "also accepts `IFEQ value`"),
     (
+        "setbit",
+        "copies the value, or the piece with the bit if the value is stored in pieces (above a sixteenth of a segment); \
+         such a value is copied when it grows, and in transactions with `--file`",
+    ),
+    (
         "slowlog",
         "covers requests of all protocols, the last 64 per worker; the last \
          argument of an entry gives the times of waiting, execution and sending; the arguments before it are cut \

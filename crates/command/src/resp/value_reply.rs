@@ -142,7 +142,7 @@ pub(super) fn put_pieces(
     large: LargeRef,
     range: std::ops::Range<u64>,
 ) -> Result<bool, Interrupt> {
-    let object = large.object;
+    let value = large.identity();
     let (head, mut at) = match call.session.copying {
         Some(copying) => (copying.head, copying.at),
         None => {
@@ -158,7 +158,7 @@ pub(super) fn put_pieces(
         }
     };
     while at < range.end {
-        call.session.copying = Some(Copying { object, head, at });
+        call.session.copying = Some(Copying { value, head, at });
         let to = range.end.min(at + COPIED_AT_ONCE_BYTES);
         call.room((to - at) as usize)?;
         let out = &mut *call.out;
@@ -167,7 +167,7 @@ pub(super) fn put_pieces(
             return Ok(false);
         }
         at = to;
-        call.session.copying = Some(Copying { object, head, at });
+        call.session.copying = Some(Copying { value, head, at });
         call.ops += COPIED_AT_ONCE_OPS;
         if at < range.end && call.is_slice_used() {
             return Err(SessionWait::Yield.into());
@@ -263,7 +263,7 @@ pub(super) fn finish_or_take_back<T>(
 #[inline]
 pub(super) fn continue_copy(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {
-        Some(copying) if !matches!(value, Some(Value::Large(large)) if large.object == copying.object) => {
+        Some(copying) if !matches!(value, Some(Value::Large(large)) if large.identity() == copying.value) => {
             session.copying = None;
             out.cut_to_head(copying.head);
             if out.room() < LINE_ROOM { Err(SessionWait::OutputFull { want: LINE_ROOM }) } else { Ok(()) }

@@ -235,6 +235,16 @@ pub struct LargeRef {
     pub object: u64,
     /// The length of all pieces together, in bytes.
     pub bytes: u64,
+    /// The number of pieces that were replaced by a change of the value, modulo 2^24.
+    pub revision: u32,
+}
+
+impl LargeRef {
+    /// Returns a number that identifies the object and its revision.
+    pub fn identity(&self) -> u64 {
+        // Object numbers are consecutive, so their high bits are 0.
+        self.object.rotate_left(24) ^ u64::from(self.revision)
+    }
 }
 
 /// An item as one read saw it. The item is borrowed from the guard: its memory is not reused before the guard ends.

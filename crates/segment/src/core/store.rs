@@ -244,18 +244,24 @@ const META_SECS_MASK: u32 = (1 << 26) - 1;
 /// Length of the value of a large value's head, in bytes.
 pub(crate) const LARGE_REF_BYTES: usize = 16;
 
-/// Decodes the value of a large value's head: 8 bytes with the object number and 8 bytes with the length, both
-/// little-endian.
+/// Decodes the value of a large value's head: 8 bytes with the object number, 5 with the length, and 3 with the
+/// revision, all little-endian.
 pub(crate) fn large_ref(value: &[u8]) -> LargeRef {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
-    LargeRef { object: word(0), bytes: word(8) }
+    let last = word(8);
+    LargeRef { object: word(0), bytes: last % LARGE_BYTES_END, revision: (last / LARGE_BYTES_END) as u32 }
 }
+
+/// All large values are shorter than this number of bytes.
+const LARGE_BYTES_END: u64 = 1 << 40;
 
 /// Encodes the value of a large value's head. [`large_ref`] decodes it.
 pub(crate) fn large_value(large: LargeRef) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&large.object.to_le_bytes());
-    value[8..].copy_from_slice(&large.bytes.to_le_bytes());
+    assert!(large.bytes < LARGE_BYTES_END, "a value of {} bytes", large.bytes);
+    let last = large.bytes | u64::from(large.revision) << 40;
+    value[8..].copy_from_slice(&last.to_le_bytes());
     value
 }
 

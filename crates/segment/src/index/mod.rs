@@ -31,6 +31,7 @@ mod tiered;
 pub(crate) use order::{Order, Part};
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
@@ -486,6 +487,16 @@ impl<'i> Locked<'i> {
     #[inline]
     pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<SlotHit<'i, T>> {
         self.index.scan(self.group, self.hash, &matches)
+    }
+
+    /// Returns the right to change the slots of another key's group too, if this lock covers that group. The caller uses
+    /// it only while it holds `self`.
+    pub(crate) fn beside(&self, hash: Hash) -> Option<ManuallyDrop<Self>> {
+        let group = self.index.write_group(hash);
+        let guard = StripeGuard { stripe: self.guard.stripe };
+        // `self` releases the lock, so this value must not.
+        let beside = ManuallyDrop::new(Locked { index: self.index, guard, group, hash });
+        (group % STRIPES == self.group % STRIPES).then_some(beside)
     }
 
     /// Records that the key, which had no live item before, now has a live item. The caller has stored the slot before.

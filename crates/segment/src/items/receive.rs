@@ -208,16 +208,32 @@ impl Receiver<'_, '_> {
     /// Aborts an in-place receive, whether or not all its bytes have arrived.
     pub fn abort(self, mut arriving: InPlaceReceive) {
         let Some(unpublished) = arriving.unpublished.take() else { return };
-        let header = self.guard.store.segments.header_of(unpublished.address());
-        if self.guard.own.open.is_latest(self.guard.store, &unpublished.reserved) {
-            self.guard.own.open.give_back(self.guard.store, unpublished.reserved);
-        } else {
-            fill_slack(self.guard.store, &unpublished);
-            note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
-            header.note_waste(unpublished.layout.size);
-        }
-        end_receive(header);
+        abandon(self.guard, unpublished);
     }
+}
+
+/// Protects an unpublished item: its segment is not evicted until [`abandon`] or [`release`], even if the segment is
+/// sealed meanwhile.
+pub(crate) fn protect(store: &Store, unpublished: &Unpublished) {
+    store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
+}
+
+/// Ends the protection of an item that was published, by the header of its segment.
+pub(crate) fn release(header: &SegmentHeader) {
+    end_receive(header);
+}
+
+/// Discards a protected item that was not published.
+pub(crate) fn abandon(guard: &mut Guard<'_>, unpublished: Unpublished) {
+    let header = guard.store.segments.header_of(unpublished.address());
+    if guard.own.open.is_latest(guard.store, &unpublished.reserved) {
+        guard.own.open.give_back(guard.store, unpublished.reserved);
+    } else {
+        fill_slack(guard.store, &unpublished);
+        note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
+        header.note_waste(unpublished.layout.size);
+    }
+    end_receive(header);
 }
 
 fn begin_receive(
@@ -229,7 +245,7 @@ fn begin_receive(
     let counters = guard.counters();
     let unpublished = unpublished(guard.store, &mut guard.own.open, key, plan, guard.now);
     let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
-    guard.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
+    protect(guard.store, &unpublished);
     Ok(InPlaceReceive { unpublished: Some(unpublished), bytes, received: 0 })
 }
 

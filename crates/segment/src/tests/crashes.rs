@@ -15,7 +15,8 @@ use base::clock::UnixMillis;
 use super::parted;
 use crate::background::Background;
 use crate::core::handle::ThreadHandle;
-use crate::core::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
+use crate::core::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Patch, Put, Value};
+use crate::items::write::replace::{Attempts, Loaded, Replaced, Replacement};
 use crate::{IndexPlace, Namespace, Power, Reopened, Store, StoreConfig, StoreFile};
 
 thread_local! {
@@ -492,6 +493,41 @@ fn interrupted_overwrite_of_long_value_yields_old_or_new_value() {
             },
         );
         assert!(found.len() > 100);
+    });
+}
+
+/// Both halves of the change are in one piece, so an image has both or none.
+#[test]
+fn interrupted_change_of_a_piece_yields_old_or_new_value() {
+    in_both_modes(|| {
+        let old: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
+        let found = crash(
+            1,
+            |rig| {
+                fill(rig, 10);
+                rig.put(b"long", &old);
+            },
+            &[b"long".to_vec(), key(3)],
+            |rig| {
+                let object = |rig: &mut Rig| {
+                    let guard = rig.handle.guard(rig.now);
+                    guard.items().get(&guard.key(Namespace::DEFAULT, b"long")).map(|item| match item.value {
+                        Value::Large(large) => large.object,
+                        other => panic!("{other:?} is not in pieces"),
+                    })
+                };
+                let before = object(rig);
+                let replaced = rig.until_done(|guard| {
+                    let key = guard.key(Namespace::DEFAULT, b"long");
+                    let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default())?;
+                    let patches = [Patch { at: 10, bytes: b"one" }, Patch { at: 30, bytes: b"other" }];
+                    let new = Replacement::Patch { patches: &patches, bytes_min: 0 };
+                    guard.items_mut().replace(&key, &version, new)
+                });
+                assert!(replaced == Replaced::Done && object(rig) == before, "only a piece was written");
+            },
+        );
+        assert!(found.len() > 20);
     });
 }
 

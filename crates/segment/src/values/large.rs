@@ -14,6 +14,8 @@
 //! - A value is evicted as a whole: the anchor leads from a piece to the head, whose reads count as reads of the piece
 //!   ([`crate::values::parts::judged`]). If a piece is evicted, the head and all other pieces are removed. If a
 //!   piece is lost in another way, the next reader deletes the head.
+//! - A change within one piece replaces that piece and the head ([`crate::values::patch`]). All other changes write a
+//!   new value.
 //! - An object id is never reused, so a piece can never be mistaken for a piece of another value.
 //! - An operation that writes a whole large value in one guard (a put, a join) first checks for enough free memory. If
 //!   it is short, the operation requests an eviction ([`request_eviction`]) and parks. Writing pieces and removing them
@@ -38,9 +40,11 @@ use crate::layout::item::ItemKind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::{free_orphan, remove_hidden};
+use crate::values::patch::revision_of;
 use crate::values::source::Source;
 use crate::values::unfinished::{JoinOf, earlier, outlasting, outlasts};
 use crate::values::writer::LargeWriter;
+use arrayvec::ArrayVec;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The result of a call of [`feed`], which writes the pieces of a joined value.
@@ -181,7 +185,7 @@ impl LargeValues<'_, '_> {
 
     /// Aborts a value that is being written, and removes its pieces.
     pub fn abort(self, writer: LargeWriter) {
-        let large = LargeRef { object: writer.object, bytes: writer.written };
+        let large = LargeRef { object: writer.object, bytes: writer.written, revision: 0 };
         free_orphan(self.guard.store, self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
@@ -230,7 +234,7 @@ impl LargeValues<'_, '_> {
         let mut scratch = std::mem::take(&mut self.guard.own.scratch);
         let fed = feed(self.guard, &mut writer, &mut scratch, key.namespace, sources);
         self.guard.own.scratch = scratch;
-        let head = large_value(LargeRef { object: writer.object, bytes });
+        let head = large_value(LargeRef { object: writer.object, bytes, revision: 0 });
         let stored = match fed {
             Ok(Fed::All) => {
                 let plan = Plan { kind: ItemKind::Head, content: Content::Bytes(&head, &[]), ..*plan };
@@ -279,7 +283,7 @@ impl LargeValues<'_, '_> {
     /// lost: the item is then deleted, and the read is a miss.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    /// [`OpError::Parked`] if the broken item's lock could not be taken, or the value is being changed.
     pub fn pin(self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
         self.guard.large().pin_range(key, large, 0..large.bytes)
     }
@@ -288,7 +292,7 @@ impl LargeValues<'_, '_> {
     /// `None` if a piece is lost, as [`LargeValues::pin`] does.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    /// [`OpError::Parked`] if the broken item's lock could not be taken, or the value is being changed.
     pub fn pin_range(
         self,
         key: &Key<'_>,
@@ -309,6 +313,12 @@ impl LargeValues<'_, '_> {
             };
             pin_piece(self.guard.store, &mut pin, address, bytes);
             at += u64::from(bytes);
+        }
+        let is_one = piece_of(self.guard, range.start) == piece_of(self.guard, range.end.saturating_sub(1));
+        if !is_one && revision_of(self.guard, key, large.object) != Some(large.revision) {
+            // The pieces may belong to several states of the value.
+            self.guard.store.unpin(pin);
+            return Err(self.guard.parked());
         }
         Ok(Some(pin))
     }
@@ -359,7 +369,7 @@ impl Pieces<'_, '_> {
         let whole = match value {
             Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes,
             Value::Integer(number) => crate::items::write::put::decimal(number, &mut digits),
-            Value::Large(large) => return copy_pieces(self.guard, key.namespace, large, range, each),
+            Value::Large(large) => return copy_pieces(self.guard, key, large, range, each),
         };
         each(&whole[range.start as usize..range.end as usize]);
         true
@@ -440,9 +450,15 @@ fn delete_broken_if_lost(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) 
     if is_lost { delete_broken(guard, key, large) } else { Ok(()) }
 }
 
+/// The maximum number of pieces from which [`copy_pieces`] reads one state of the value.
+const PIECES_AT_ONCE: usize = 64;
+/// The number of times that [`copy_pieces`] tries to find the pieces of one state of the value. If other threads change
+/// the value during all of them, it takes those of the last try.
+const COPY_TRIES: usize = 64;
+
 fn copy_pieces(
     guard: &Guard<'_>,
-    namespace: u8,
+    key: &Key<'_>,
     large: LargeRef,
     range: std::ops::Range<u64>,
     each: &mut dyn FnMut(&[u8]),
@@ -450,11 +466,44 @@ fn copy_pieces(
     assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
     let mut at = range.start;
     while at < range.end {
-        let Some(bytes) = piece_from(guard, namespace, large, at..range.end) else { return false };
-        each(bytes);
-        at += bytes.len() as u64;
+        let Some(pieces) = pieces_at_once(guard, key, large, at..range.end) else { return false };
+        for bytes in pieces {
+            each(bytes);
+            at += bytes.len() as u64;
+        }
     }
     true
+}
+
+/// Returns the bytes of a range, as far as they are in the first [`PIECES_AT_ONCE`] pieces. The pieces belong to one
+/// state of the value. Returns `None` if a piece is lost.
+fn pieces_at_once<'l>(
+    guard: &Guard<'l>,
+    key: &Key<'_>,
+    large: LargeRef,
+    range: std::ops::Range<u64>,
+) -> Option<ArrayVec<&'l [u8], PIECES_AT_ONCE>> {
+    let is_one = piece_of(guard, range.start) == piece_of(guard, range.end - 1);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut pieces = ArrayVec::new();
+        let mut at = range.start;
+        let before = if is_one { None } else { revision_of(guard, key, large.object) };
+        while at < range.end && !pieces.is_full() {
+            let bytes = piece_from(guard, key.namespace, large, at..range.end)?;
+            at += bytes.len() as u64;
+            pieces.push(bytes);
+        }
+        if is_one || before == revision_of(guard, key, large.object) || tries == COPY_TRIES {
+            return Some(pieces);
+        }
+    }
+}
+
+/// Returns the number of the piece that contains a byte.
+fn piece_of(guard: &Guard<'_>, at: u64) -> u64 {
+    at / guard.store.geometry.piece_bytes as u64
 }
 
 /// Returns the bytes from the start of a range to the end of the range or of its first piece, whichever is earlier.

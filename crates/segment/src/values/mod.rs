@@ -6,6 +6,7 @@ pub(crate) mod large;
 pub(crate) mod orphans;
 pub(crate) mod part_walk;
 pub(crate) mod parts;
+pub(crate) mod patch;
 pub(crate) mod rename;
 pub(crate) mod source;
 pub(crate) mod unfinished;

@@ -30,13 +30,13 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the source's length in bytes, and its identity: the object number of a large value, or the hash of bytes
-    /// (another request of the same client may have as many bytes).
+    /// Returns the source's length in bytes, and its identity: the object number and the revision of a large value, or
+    /// the hash of bytes (another request of the same client may have as many bytes).
     pub(super) fn identity(&self) -> (u64, u64) {
         match self {
             Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
             Self::Zeros(_) => (self.len(), 0),
-            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.object),
+            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.identity()),
         }
     }
 

@@ -39,7 +39,7 @@ impl LargeWriter {
     /// Returns a reference to the complete value. Panics if not all pieces are written.
     pub(crate) fn whole(&self) -> LargeRef {
         assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
-        LargeRef { object: self.object, bytes: self.bytes }
+        LargeRef { object: self.object, bytes: self.bytes, revision: 0 }
     }
 
     /// Returns the hidden key of the next piece.

@@ -259,7 +259,7 @@ mod tests {
     fn the_longest_line_of_each_kind_fits() {
         let head = LineHead { now: UnixMillis(u64::MAX), gid: u64::MAX };
         let key = [0xff; KEY_BYTES_MAX];
-        let item = evicted(&key, segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX }));
+        let item = evicted(&key, segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX, revision: 0 }));
         let event = StoreEvent {
             status: "not_stored",
             cmd: "prepend",

@@ -7,20 +7,21 @@
 //!   offset 2, part X Y                  offset 4, part X Y
 //!   after    [ a b X Y e f ]            [ a b 0 0 X Y ]
 //! ```
-//! The new value is written beside the old value, which it then replaces. A splice copies the whole value within one
-//! guard.
+//! The new value is written beside the old value, which it then replaces. A splice copies the whole value, except if it
+//! changes only one piece of a large value and not its length ([`crate::values::patch`]).
 
 use crate::core::capacity::exceeds_quota;
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
-use crate::core::op::{Expire, LargeRef, OpError, PATCHES_MAX, Put, PutMode, PutOutcome};
+use crate::core::op::{Expire, LargeRef, OpError, PATCHES_MAX, Patch, Put, PutMode, PutOutcome};
 use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
 use crate::layout::item::{ItemKind, KEY_BYTES_MAX, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
+use crate::values::patch::Patched;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 use arrayvec::ArrayVec;
@@ -406,6 +407,16 @@ pub(crate) fn overwrite(
     };
     let total = old.len().max(bytes_min);
     guard.sizes().check_size(key, total)?;
+    if let Some(there) = there
+        && total == old.len()
+        && let Some(patches) = patches_of(parts)
+    {
+        match guard.commits().patch_piece(key, there, &patches)? {
+            Patched::Done => return Ok(Some(total)),
+            Patched::Stale => return Ok(None),
+            Patched::Unfit => {}
+        }
+    }
     let sources = sources_of(&old, parts, total);
     let expect = Some(Expect::there(there.map(|(_, snap)| *snap)));
     let put = Put { client_flags, expire, ..Put::set(&[]) };
@@ -427,6 +438,15 @@ pub(crate) fn overwrite(
     scratch.shrink_to(store.geometry.piece_bytes);
     guard.own.change = scratch;
     Ok(stored?.map(|_| total))
+}
+
+/// Returns the parts as patches, unless the bytes of a part are in another large value.
+fn patches_of<'v>(parts: &[(u64, Source<'v>)]) -> Option<ArrayVec<Patch<'v>, PATCHES_MAX>> {
+    let patch = |(at, part): &(u64, Source<'v>)| match *part {
+        Source::Bytes(bytes) => Some(Patch { at: *at, bytes }),
+        _ => None,
+    };
+    parts.iter().map(patch).collect()
 }
 
 /// The sources of an overwritten value: each part, with bytes of the old value and zeros before and after it.
