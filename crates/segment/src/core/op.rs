@@ -77,6 +77,16 @@ pub struct Patch<'v> {
     pub bytes: &'v [u8],
 }
 
+/// The result of patches of a large value that write only one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patched {
+    Done,
+    /// The head or the piece has changed. Nothing was changed.
+    Stale,
+    /// The patches change several pieces, or must write the whole value for another reason. Nothing was changed.
+    Unfit,
+}
+
 /// The maximum number of patches of one change.
 pub const PATCHES_MAX: usize = 16;
 

@@ -489,8 +489,8 @@ impl<'i> Locked<'i> {
         self.index.scan(self.group, self.hash, &matches)
     }
 
-    /// Returns the right to change the slots of another key's group too, if this lock covers that group. The caller uses
-    /// it only while it holds `self`.
+    /// Returns the right to change the slots of another key's group too, if this lock covers that group. The caller
+    /// uses it only while it holds `self`.
     pub(crate) fn beside(&self, hash: Hash) -> Option<ManuallyDrop<Self>> {
         let group = self.index.write_group(hash);
         let guard = StripeGuard { stripe: self.guard.stripe };

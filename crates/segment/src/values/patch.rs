@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants:
-//! - The new head differs from the old one in its revision. So a reader of several pieces, and an operation over several
-//!   iterations, detect the change ([`revision_of`]).
+//! - The new head differs from the old one in its revision. So a reader of several pieces, and an operation over
+//!   several iterations, detect the change ([`revision_of`]).
 //! - Both locks are held until both items are published. A thread that holds the piece's lock and waits for the key's
 //!   lock gives up after a bounded number of tries, as this one does, so no deadlock is possible.
 //! - If the process is killed between both publications, the value is unchanged: the length of the value and of the
@@ -17,7 +17,7 @@
 use crate::core::facets::Commits;
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked, live};
-use crate::core::op::{LargeRef, OpError, Patch};
+use crate::core::op::{LargeRef, OpError, Patch, Patched};
 use crate::core::snap::Snap;
 use crate::core::store::{large_ref, large_value};
 use crate::index::Locked;
@@ -30,16 +30,6 @@ use crate::layout::key::Key;
 
 /// The number of revisions, after which they repeat.
 const REVISIONS: u32 = 1 << 24;
-
-/// The result of [`Commits::patch_piece`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patched {
-    Done,
-    /// The head or the piece has changed. Nothing was changed.
-    Stale,
-    /// The change does not fit this operation. Nothing was changed.
-    Unfit,
-}
 
 /// Returns the revision of the large value with the number `object`, if it is the value of `key` now.
 pub(crate) fn revision_of(guard: &Guard<'_>, key: &Key<'_>, object: u64) -> Option<u32> {
