@@ -353,7 +353,7 @@ fn edit_value(
         string(item.as_ref())?;
         let len = item.as_ref().map_or(0, Item::value_len);
         let (total, is_grown) = (len.max(bytes_min), bytes_min > len);
-        if !is_large && total > call.guard.sizes().large_threshold() {
+        if !is_large && item.is_some_and(|item| matches!(item.value, Value::Large(_))) {
             // Another client has replaced the value by a longer one meanwhile.
             return Err(SessionWait::Yield.into());
         }
