@@ -17,7 +17,7 @@ pub mod host;
 pub mod needs;
 pub mod null_server;
 pub mod server;
-mod valkey;
+pub mod valkey;
 
 use std::env;
 use std::path::{Path, PathBuf};

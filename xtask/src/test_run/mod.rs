@@ -23,8 +23,12 @@ use runners::{Runner, ShellStep};
 /// # Errors
 /// If a part names no runner, if a program that the tests need cannot be installed, or if the server does not build.
 pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
-    let runners = chosen(runners::all(root), parts)?;
+    let mut runners = chosen(runners::all(root), parts)?;
     needs::install_missing()?;
+    runners
+        .iter_mut()
+        .filter(|runner| runner.name == runners::CARGO_TESTS)
+        .for_each(|runner| name_valkey(runner, root));
     let (overlapping, alone): (Vec<&Runner>, Vec<&Runner>) = runners.iter().partition(|runner| runner.overlaps);
     let mut rows: Vec<Row> = alone.into_iter().map(run_alone).collect();
     rows.extend(run_side_by_side(&overlapping));
@@ -48,6 +52,14 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(total.passed > 0 && rows.iter().all(|(_, outcome, _)| outcome.error.is_none()))
+}
+
+/// Names Valkey's server to tests that compare with it, if it can be installed.
+fn name_valkey(runner: &mut Runner, root: &Path) {
+    match testbed::valkey::binary(&testbed::target_folder(root)) {
+        Ok(path) => runner.step.environment.push(("VALKEY_BIN", path.display().to_string())),
+        Err(why) => println!("no test compares with Valkey: {why}"),
+    }
 }
 
 /// The name of a runner, its result, and its duration in seconds.

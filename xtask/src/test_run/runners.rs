@@ -125,9 +125,12 @@ pub fn all(root: &Path) -> Vec<Runner> {
     ]
 }
 
+/// The name of the runner of all tests in Rust.
+pub const CARGO_TESTS: &str = "cargo";
+
 fn cargo_tests(root: &Path) -> Runner {
     Runner {
-        name: "cargo",
+        name: CARGO_TESTS,
         prepare: Vec::new(),
         overlaps: false,
         step: ShellStep::new(root, CARGO)
