@@ -6,6 +6,9 @@
 //!
 //! Invariants: ordinary requests never call the host. No call blocks.
 
+/// Work that may block, for example on a disk.
+pub type Job = Box<dyn FnOnce() + Send>;
+
 /// The server that runs the commands, with its threads.
 pub trait Host: Send + Sync {
     /// Wakes a worker if it waits.
@@ -13,6 +16,9 @@ pub trait Host: Send + Sync {
 
     /// Wakes the background thread if it sleeps.
     fn wake_background(&self);
+
+    /// Executes a job in a thread that serves no clients, after the earlier jobs. If the server stops first, drops it.
+    fn run_aside(&self, job: Job);
 
     /// Requests a graceful stop. Does not wait for the stop, so that a command may call it.
     fn request_stop(&self);

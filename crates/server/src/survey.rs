@@ -20,10 +20,11 @@ const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// a count.
 const PAGES_EVERY: u64 = 10;
 
-/// Runs the survey until all workers have ended. After an unpark, checks whether they have ended, and whether memory
-/// was freed.
+/// Runs the survey until all workers have ended, and executes jobs that may block, for workers. After an unpark, checks
+/// for jobs, whether the workers have ended, and whether memory was freed.
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
+    let _ = shared.threads.survey.set(std::thread::current());
     let mut found = shared.survey.latest();
     found.system_bytes = system_bytes().unwrap_or(0);
     let mut before = (Instant::now(), shared.info_counts());
@@ -38,12 +39,16 @@ pub(crate) fn run(shared: &Shared) {
             rounds += 1;
             due = Instant::now() + CENSUS_STEP;
         }
+        while let Some(job) = shared.threads.next_job() {
+            job();
+        }
         if shared.budget.has_freed_much() {
             io::allocation::trim();
             std::thread::sleep(TRIM_PAUSE);
         }
         std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
     }
+    while shared.threads.next_job().is_some() {}
 }
 
 /// Takes the census, and obtains the other figures that are due in this round.

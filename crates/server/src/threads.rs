@@ -2,12 +2,13 @@
 //!
 //! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
-use command::host::{FlashFigures, Host};
+use command::host::{FlashFigures, Host, Job};
 use io::waker::Waker;
+use std::collections::VecDeque;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,21 @@ pub struct Threads {
     pub(crate) acceptor: Waker,
     /// The background thread, once it runs.
     pub(crate) background: OnceLock<Thread>,
+    /// The survey thread, once it runs, and the jobs that it executes.
+    pub(crate) survey: OnceLock<Thread>,
+    jobs: Jobs,
     /// The tier that evicted items are written to.
     pub flash: Option<Arc<flash::Flash>>,
+}
+
+/// Jobs that were not begun yet. Each connection has at most one.
+#[derive(Default)]
+struct Jobs(Mutex<VecDeque<Job>>);
+
+impl std::fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(jobs)")
+    }
 }
 
 /// The part of one worker that other threads access.
@@ -50,6 +64,8 @@ impl Threads {
             workers: (0..workers).map(|_| worker()).collect::<std::io::Result<_>>()?,
             acceptor: Waker::new()?,
             background: OnceLock::new(),
+            survey: OnceLock::new(),
+            jobs: Jobs::default(),
             flash,
         })
     }
@@ -59,6 +75,11 @@ impl Threads {
     pub fn request_hand_over(&self) {
         self.stop.closed.store(true, Release);
         self.acceptor.wake();
+    }
+
+    /// Removes and returns the first job that was not begun.
+    pub(crate) fn next_job(&self) -> Option<Job> {
+        self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     /// Prepares a handover while clients are served as usual. From now on no worker begins an in-place receive, because
@@ -109,6 +130,13 @@ impl Host for Threads {
 
     fn wake_background(&self) {
         if let Some(thread) = self.background.get() {
+            thread.unpark();
+        }
+    }
+
+    fn run_aside(&self, job: Job) {
+        self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        if let Some(thread) = self.survey.get() {
             thread.unpark();
         }
     }

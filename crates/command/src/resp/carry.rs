@@ -29,6 +29,7 @@ impl SessionState {
             && self.publishing.is_none()
             && self.listing.is_none()
             && self.sum == 0
+            && self.file_work.is_none()
             && !self.is_replying();
         if !is_between {
             return None;

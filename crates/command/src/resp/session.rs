@@ -5,7 +5,7 @@ use crate::lookup::large::LargeSet;
 use crate::push::outbox::MessageCheck;
 use crate::push::outbox::Publishing;
 use crate::push::outbox::Subscriber;
-use crate::resp::acl::{ClientUser, Users};
+use crate::resp::acl::{ClientUser, FileWork, Users};
 use crate::resp::catalog;
 use crate::resp::state::Answers;
 use crate::resp::state::absent::AbsentKeys;
@@ -92,6 +92,8 @@ pub struct SessionState {
     pub(super) publishing: Option<Box<Publishing>>,
     /// A list that is collected over several visits.
     pub(super) listing: Option<Box<Listing>>,
+    /// Work on a file that another thread does for the current request.
+    pub(super) file_work: Option<FileWork>,
     /// An unfinished walk over keys.
     pub(super) walk: Option<Box<Walk>>,
     /// The instant before which a rate-limited walk over records does not continue, in Unix ms.

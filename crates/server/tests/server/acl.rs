@@ -304,6 +304,30 @@ fn user_restricted_to_namespaces_cannot_use_keys_of_others() {
     running.stop();
 }
 
+/// The file of users may be on a disk that takes long. A pipe without a writer stands for such a disk.
+#[test]
+fn slow_disk_of_the_file_of_users_delays_no_other_client() {
+    let path = std::env::temp_dir().join(format!("gannet-users-{}-{}", std::process::id(), crate::common::io() as u8));
+    std::fs::write(&path, "user ann on nopass ~* +@all\n").expect("a file");
+    let running = start(ServerConfig { acl_file: Some(path.clone()), ..served() });
+    let (mut admin, mut other) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!((ask(&mut admin, "ACL SAVE"), ask(&mut admin, "ACL LOAD")), ("+OK\r\n".into(), "+OK\r\n".into()));
+    std::fs::remove_file(&path).expect("the file");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+    assert!(made.success());
+    admin.client.send(&request(&[b"ACL", b"LOAD"]));
+    for _ in 0..100 {
+        assert_eq!(ask(&mut other, "PING"), "+PONG\r\n");
+    }
+    assert!(ask(&mut other, "ACL USERS").contains("\r\nann\r\n"));
+    std::fs::write(&path, "user bob on nopass ~* +@all\n").expect("a writer");
+    assert_eq!(admin.next(), b"+OK\r\n");
+    let users = ask(&mut other, "ACL USERS");
+    assert!(users.contains("\r\nbob\r\n") && !users.contains("\r\nann\r\n"), "{users}");
+    running.stop();
+    let _ = std::fs::remove_file(&path);
+}
+
 /// A rule can be as long as a request, and a user can have a thousand rules, so a list of rules needs a limit.
 #[test]
 fn rules_longer_than_any_answer_are_refused_or_listed_and_end_no_server() {

@@ -19,6 +19,7 @@ mod users;
 pub(in crate::resp) use client_user::ClientUser;
 pub use rights::{NUMBER_COUNT, Rights};
 pub(in crate::resp) use rights::{name_of, number_of};
+pub(in crate::resp) use users::FileWork;
 pub use users::{FileError, User, Users};
 
 use super::catalog::{CommandSpec, Flag, find, lower};
@@ -28,12 +29,13 @@ use super::key_specs::only_gets_fields;
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
+use users::{DEFAULT, FileResult, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
 /// The keys of a request, as far as they are known when the client's rights to execute the request are checked.
 #[derive(Clone, Copy)]
@@ -276,11 +278,16 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"log", 0 | 1) => reply_log(call, args.next()),
         (b"dryrun", 2..) => dry_run(call, args),
         (b"load", 0) => {
+            let read = work_on_file(call, |users| users.read().map(Some))?;
             let before = call.ctx.shared.users.all();
-            file_done(call, |users| users.load())?;
+            file_done(call, read);
             disconnect_after_change(call, &before)
         }
-        (b"save", 0) => file_done(call, Users::save),
+        (b"save", 0) => {
+            let saved = work_on_file(call, |users| users.save().map(|()| None))?;
+            file_done(call, saved);
+            Ok(())
+        }
         _ => other_subcommand(call, "acl", topic),
     }
 }
@@ -523,10 +530,35 @@ fn error_about(call: &mut Call<'_, '_>, before: &[u8], name: &[u8], behind: &[u8
     Ok(())
 }
 
-fn file_done(call: &mut Call<'_, '_>, what: impl FnOnce(&Users) -> Result<(), FileError>) -> Run {
-    match what(&call.ctx.shared.users) {
-        Ok(()) => call.out.push(reply::OK),
+/// Does `work` on the file of users in another thread, because a disk may take long. The request is parked until the
+/// result is there.
+fn work_on_file(call: &mut Call<'_, '_>, work: fn(&Users) -> FileResult) -> Result<FileResult, Interrupt> {
+    if let Some(begun) = call.session.file_work.take() {
+        match Arc::try_unwrap(begun) {
+            Ok(ended) => return Ok(ended.into_inner().unwrap_or(Err(FileError::Stopped))),
+            Err(begun) => call.session.file_work = Some(begun),
+        }
+    } else {
+        let (result, worker, shared) = (FileWork::default(), call.ctx.worker, Arc::clone(&call.ctx.shared));
+        call.session.file_work = Some(Arc::clone(&result));
+        call.ctx.shared.host.run_aside(Box::new(move || {
+            let _ = result.set(work(&shared.users));
+            drop(result);
+            shared.host.wake_worker(worker);
+        }));
+    }
+    Err(SessionWait::Parked.into())
+}
+
+/// Adopts the users that were read, if any, and replies.
+fn file_done(call: &mut Call<'_, '_>, done: FileResult) {
+    match done {
+        Ok(read) => {
+            if let Some(read) = read {
+                call.ctx.shared.users.adopt(read, false);
+            }
+            call.out.push(reply::OK);
+        }
         Err(error) => reply::error(call.out, format!("ERR {error}").as_bytes()),
     }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The maximum number of users.
 pub const USERS_MAX: usize = 1000;
@@ -227,6 +227,13 @@ struct Log {
 
 type ByName = BTreeMap<Vec<u8>, Arc<User>>;
 
+/// The result of work on the file of users: the users that were read, or `None` if the file was written.
+pub(in crate::resp) type FileResult = Result<Option<ByName>, FileError>;
+
+/// Work on the file of users that another thread does for a request. The thread sets the result, and then drops its
+/// reference.
+pub(in crate::resp) type FileWork = Arc<OnceLock<FileResult>>;
+
 /// The users of a server.
 pub struct Users {
     budget: Arc<Budget>,
@@ -254,6 +261,8 @@ pub enum FileError {
     None,
     /// The file could not be read or written, for this reason.
     Io(std::io::Error),
+    /// The server stopped before the file was read or written.
+    Stopped,
     /// The number of the malformed line, counted from 1, and the reason. The line's text is not reported, because it
     /// may contain a password.
     Line(usize, String),
@@ -262,6 +271,7 @@ pub enum FileError {
 impl std::fmt::Display for FileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Stopped => write!(f, "the server stops"),
             Self::None => write!(f, "no file of users is configured: set listen.acl_file"),
             Self::Io(error) => write!(f, "the file cannot be read or written ({error})"),
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
@@ -295,7 +305,7 @@ impl Users {
         lines: &[u8],
     ) -> Result<Self, FileError> {
         let users = Self::alone(path, is_open, budget);
-        users.replace(lines, false)?;
+        users.adopt(parse(lines, &users.budget)?, false);
         Ok(users)
     }
 
@@ -395,12 +405,21 @@ impl Users {
     /// # Errors
     /// If the file cannot be loaded.
     pub fn load(&self) -> Result<(), FileError> {
+        self.adopt(self.read()?, false);
+        Ok(())
+    }
+
+    /// Reads the users of the file. May take long, because of the disk.
+    ///
+    /// # Errors
+    /// If the file cannot be loaded.
+    pub(super) fn read(&self) -> Result<ByName, FileError> {
         use std::io::Read as _;
         let path = self.path.as_ref().ok_or(FileError::None)?;
         let mut text = Vec::new();
         let file = std::fs::File::open(path).map_err(FileError::Io)?;
         file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
-        self.replace(&text, false)
+        parse(&text, &self.budget)
     }
 
     /// Returns all users in the format of the file, if a command has changed them since the file was read or written.
@@ -418,23 +437,25 @@ impl Users {
     /// # Errors
     /// If the lines are malformed.
     pub fn restore(&self, lines: &[u8]) -> Result<(), FileError> {
-        self.replace(lines, true)
+        self.adopt(parse(lines, &self.budget)?, true);
+        Ok(())
     }
 
-    fn replace(&self, text: &[u8], unsaved: bool) -> Result<(), FileError> {
-        let read = parse(text, &self.budget)?;
-        self.change(|users| {
+    /// Replaces all users with those of a file. The default user remains if the file does not contain it.
+    pub(super) fn adopt(&self, read: ByName, unsaved: bool) {
+        let Ok(()) = self.change(|users| {
             let default_user = users.get(DEFAULT).cloned();
             *users = read;
             if let Some(user) = default_user {
                 users.entry(DEFAULT.to_vec()).or_insert(user);
             }
             self.unsaved.store(unsaved, Relaxed);
-            Ok(())
-        })
+            Ok::<_, std::convert::Infallible>(())
+        });
     }
 
-    /// Writes all users to the file. If the write fails, the old file remains unchanged.
+    /// Writes all users to the file. May take long, because of the disk. If the write fails, the old file remains
+    /// unchanged.
     ///
     /// # Errors
     /// If the file cannot be written.
