@@ -308,7 +308,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 168;
+pub(super) const COMMAND_COUNT: usize = 186;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -588,6 +588,9 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("lmove" 5 [Write DenyOom] (1 2 1) ["write" "list" "slow"]
            "6.2.0" "list" "O(1)" Set,
            "Moves an element from an end of one list to an end of another"),
+    entry!("lmpop" -4 [Write MovableKeys] (2 -128 1) ["write" "list" "slow"]
+           "7.0.0" "list" "O(N+M) where N is the number of keys given and M that of returned elements" Delete,
+           "Removes elements from the first of several lists that exists and returns them"),
     entry!("lpop" -2 [Write Fast] (1 1 1) ["write" "list" "fast"]
            "1.0.0" "list" "O(N) where N is the number of returned elements" Delete,
            "Removes elements from the left end of a list and returns them"),
@@ -759,12 +762,24 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("rpushx" -3 [Write DenyOom Fast] (1 1 1) ["write" "list" "fast"]
            "2.2.0" "list" "O(N) where N is the number of elements given" Set,
            "Adds elements at the right end of a list that exists"),
+    entry!("sadd" -3 [Write DenyOom Fast] (1 1 1) ["write" "set" "fast"]
+           "1.0.0" "set" "O(N) where N is the number of elements given" Set,
+           "Adds elements to a set"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "2.8.0" "generic" "O(1) per call" Other,
            "Iterates over the keys of the database"),
+    entry!("scard" 2 [ReadOnly Fast] (1 1 1) ["read" "set" "fast"]
+           "1.0.0" "set" "O(1)" Get,
+           "Returns the number of elements of a set"),
     entry!("script" -2 [] (0 0 0) ["slow"]
            "2.6.0" "scripting" "Depends on the subcommand" Other,
            "Caches scripts, and ends scripts in execution"),
+    entry!("sdiff" -2 [ReadOnly] (1 -1 1) ["read" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of elements of all sets" MultiGet,
+           "Returns the elements of a set that no other set has"),
+    entry!("sdiffstore" -3 [Write DenyOom] (1 -1 1) ["write" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of elements of all sets" Set,
+           "Stores the elements of a set that no other set has"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other,
            "Selects a database, by number or by name"),
@@ -783,12 +798,45 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.2.0" "string" "O(N) where N is the length of the new value" Set,
            "Overwrites a part of a value from an offset on"),
+    entry!("sinter" -2 [ReadOnly] (1 -1 1) ["read" "set" "slow"]
+           "1.0.0" "set" "O(N*M) where N is the size of the smallest set and M the number of sets" MultiGet,
+           "Returns the elements that all sets have"),
+    entry!("sintercard" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "set" "slow"]
+           "7.0.0" "set" "O(N*M) where N is the size of the smallest set and M the number of sets" Get,
+           "Returns the number of elements that all sets have"),
+    entry!("sinterstore" -3 [Write DenyOom] (1 -1 1) ["write" "set" "slow"]
+           "1.0.0" "set" "O(N*M) where N is the size of the smallest set and M the number of sets" Set,
+           "Stores the elements that all sets have"),
+    entry!("sismember" 3 [ReadOnly Fast] (1 1 1) ["read" "set" "fast"]
+           "1.0.0" "set" "O(1)" Get,
+           "Returns whether a set has an element"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["slow"]
            "2.2.12" "server" "O(N) where N is the number of entries" Other,
            "Returns the slow log's entries"),
+    entry!("smembers" 2 [ReadOnly] (1 1 1) ["read" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of elements" MultiGet,
+           "Returns all elements of a set"),
+    entry!("smismember" -3 [ReadOnly Fast] (1 1 1) ["read" "set" "fast"]
+           "6.2.0" "set" "O(N) where N is the number of elements given" MultiGet,
+           "Returns for each given element whether a set has it"),
+    entry!("smove" 4 [Write Fast] (1 2 1) ["write" "set" "fast"]
+           "1.0.0" "set" "O(1)" Set,
+           "Moves an element from one set to another"),
+    entry!("spop" -2 [Write Fast] (1 1 1) ["write" "set" "fast"]
+           "1.0.0" "set" "O(N) where N is the number of returned elements" Delete,
+           "Removes elements that are chosen by chance from a set and returns them"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
            "7.0.0" "pubsub" "O(N) where N is the number of subscribers" Other,
            "Publishes a message to a shard channel"),
+    entry!("srandmember" -2 [ReadOnly] (1 1 1) ["read" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of returned elements" Get,
+           "Returns elements of a set that are chosen by chance"),
+    entry!("srem" -3 [Write Fast] (1 1 1) ["write" "set" "fast"]
+           "1.0.0" "set" "O(N) where N is the number of elements given" Delete,
+           "Removes elements from a set"),
+    entry!("sscan" -3 [ReadOnly] (1 1 1) ["read" "set" "slow"]
+           "2.8.0" "set" "O(1) per call" Other,
+           "Iterates over the elements of a set"),
     entry!("ssubscribe" -2 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Subscribes to shard channels"),
@@ -801,6 +849,12 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("substr" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
            "1.0.0" "string" "O(N) where N is the length of the returned part" Get,
            "Returns a substring of a value. GETRANGE replaces it"),
+    entry!("sunion" -2 [ReadOnly] (1 -1 1) ["read" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of elements of all sets" MultiGet,
+           "Returns the elements that at least one set has"),
+    entry!("sunionstore" -3 [Write DenyOom] (1 -1 1) ["write" "set" "slow"]
+           "1.0.0" "set" "O(N) where N is the number of elements of all sets" Set,
+           "Stores the elements that at least one set has"),
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from shard channels"),

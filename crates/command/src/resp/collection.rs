@@ -12,6 +12,7 @@
 use super::error::ErrorReply;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::number::integer;
 use crate::resp::slices::{self, collect_room};
 use crate::resp::state::walk::{Reading, Walk};
 use crate::resp::string;
@@ -22,7 +23,7 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
 use record::{Collection, Damaged, Kind, Value};
-use segment::{Attempts, Expire, Item, Loaded, OpError, Replaced, Replacement};
+use segment::{Attempts, Delete, DeleteOutcome, Expire, Item, Loaded, OpError, Replaced, Replacement};
 
 /// The maximum number of elements that a reply of one visit contains.
 pub(super) const ELEMENTS_A_VISIT: u64 = 256;
@@ -84,6 +85,17 @@ pub(super) fn change<C: Collection, T>(
     bytes: &[u8],
     change: &mut Change<'_, C, T>,
 ) -> Result<(T, Effect), Interrupt> {
+    change_from::<C, T>(call, bytes, false, change)
+}
+
+/// Changes the collection under a key as [`change`] does, or if `is_new`, replaces the value of the key, whatever its
+/// type, by a new collection.
+pub(super) fn change_from<C: Collection, T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    is_new: bool,
+    change: &mut Change<'_, C, T>,
+) -> Result<(T, Effect), Interrupt> {
     let (key, view) = (call.key(bytes), call.ctx.view());
     let mut scratch = call.ctx.scratch(call.guard);
     let mut attempts = Attempts::default();
@@ -93,11 +105,11 @@ pub(super) fn change<C: Collection, T>(
         // A record whose fields have all expired is not there.
         let item = typed::live(item, view);
         let there = KeyParts::new(call.guard, key);
-        let Changed { answer, expire, kind, parts } =
-            match changed::<C, T>(item.as_ref(), &there, &mut scratch, change)? {
-                Ok(changed) => changed,
-                Err(answer) => return Ok((answer, Effect::default())),
-            };
+        let old = item.as_ref().filter(|_| !is_new);
+        let Changed { answer, expire, kind, parts } = match changed::<C, T>(old, &there, &mut scratch, change)? {
+            Ok(changed) => changed,
+            Err(answer) => return Ok((answer, Effect::default())),
+        };
         let effect = Effect { is_changed: true, is_removed: kind.is_none() && item.is_some() };
         let new = match kind {
             None => Replacement::Remove,
@@ -170,6 +182,21 @@ pub(super) fn notify(call: &mut Call<'_, '_>, bytes: &[u8], event: KeyEvent, eff
     if effect.is_removed {
         call.changed(KeyEvent::DEL, bytes);
     }
+}
+
+/// Parses the number of keys that begins `args`, and returns the keys and the words after them.
+pub(super) fn counted_keys<'c>(mut args: Args<'c>) -> Result<(Args<'c>, Args<'c>), ErrorReply> {
+    let count = integer(args.next().unwrap_or_default()).ok().filter(|count| *count > 0);
+    let count = count.ok_or(ErrorReply::KeyCount)?;
+    let count = u32::try_from(count).ok().filter(|count| *count as usize <= args.len()).ok_or(ErrorReply::Syntax)?;
+    Ok(args.split(count))
+}
+
+/// Removes a key, whatever its type. Returns false if it does not exist.
+pub(super) fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
+    let key = call.key(bytes);
+    let outcome = call.guard.items_mut().delete(&key, &Delete::default())?;
+    Ok(outcome == DeleteOutcome::Deleted)
 }
 
 /// The elements of a reply: the number of the first one, their number, and their direction.
@@ -398,7 +425,7 @@ pub(super) fn reply_popped<'c, C: Pops>(
             }
         }
         if !call.collects_replies {
-            return Err(slices::run_locked(call, name, args, key));
+            return Err(take_visits(call, name, args, key));
         }
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
@@ -406,6 +433,15 @@ pub(super) fn reply_popped<'c, C: Pops>(
     let is_there = walk.cursor > 0;
     slices::end_visit(call, walk, ran)?;
     Ok(is_there)
+}
+
+/// Makes the command one that takes several visits, with its keys locked: `key`, or those that the caller has locked.
+pub(super) fn take_visits<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
+    match call.guard.locks().is_attached() {
+        // The caller goes on with a copy of the words.
+        true => SessionWait::Yield.into(),
+        false => slices::run_locked(call, name, args, key),
+    }
 }
 
 fn exists<C: Collection>(call: &mut Call<'_, '_>, key: &[u8]) -> Result<bool, Interrupt> {

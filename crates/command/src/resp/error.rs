@@ -134,6 +134,12 @@ pub(super) enum ErrorReply {
     RankZero,
     /// A rank of `LPOS` whose sign cannot be changed.
     RankOutOfRange,
+    /// A number of keys that is not positive.
+    KeyCount,
+    /// More keys than there are words.
+    KeyCountTooHigh,
+    /// A count that is not positive.
+    CountNotPositive,
     /// A negative number of this option.
     NegativeOption(&'static str),
     /// An element of a list, set or sorted set that is longer than the maximum.
@@ -278,6 +284,9 @@ impl ErrorReply {
                  limits.client_memory"
             }
             Self::NegativeOption(name) => return ["ERR ", name, " can't be negative"],
+            Self::KeyCount => "ERR numkeys should be greater than 0",
+            Self::KeyCountTooHigh => "ERR Number of keys can't be greater than number of args",
+            Self::CountNotPositive => "ERR count should be greater than 0",
             Self::IndexOutOfRange => "ERR index out of range",
             Self::NotPositive => "ERR value is out of range, must be positive",
             Self::RankZero => {

@@ -42,13 +42,15 @@ const ANY_READ: &str = "We cannot tell how the keys will be used so we assume th
 /// Returns the key specifications of a command or subcommand with this full name.
 pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
     match name {
-        "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" => {
+        "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" | "sadd" => {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
         "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
-        | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "substr"
-        | "ttl" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
+        | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
+        | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" => {
+            const { &[spec(&["RO", "access"], 1, 0, 1)] }
+        }
         "bitfield" => {
             const {
                 &[noted(
@@ -65,26 +67,33 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
+        "lmpop" => const { &[spec(&["RW", "access", "delete"], 2, COUNTED, 1)] },
+        "sintercard" => const { &[spec(&["RO", "access"], 2, COUNTED, 1)] },
         "evalsha" => const { &[spec(&["RW", "access", "update"], 3, COUNTED, 1)] },
         "evalsha_ro" => const { &[spec(&["RO", "access"], 3, COUNTED, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
         | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
         | "rec.put" | "rec.touch" | "setrange" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
-        "getdel" | "hgetdel" | "lpop" | "rpop" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
+        "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
         "getex" => {
             const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
         }
-        "hdel" | "lrem" | "ltrim" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
-        "hexists" | "hlen" | "hstrlen" | "llen" | "rec.exists" | "strlen" | "type" => {
+        "hdel" | "lrem" | "ltrim" | "srem" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
+        "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type" => {
             const { &[spec(&["RO"], 1, 0, 1)] }
         }
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
         }
-        "lmove" | "rpoplpush" => {
+        "lmove" | "rpoplpush" | "smove" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["RW", "insert"], 2, 0, 1)] }
         }
+        "sdiff" | "sinter" | "sunion" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
+        "sdiffstore" | "sunionstore" => {
+            const { &[spec(&["OW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] }
+        }
+        "sinterstore" => const { &[spec(&["RW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },
         "msetnx" => const { &[spec(&["OW", "insert"], 1, -1, 2)] },
@@ -139,11 +148,12 @@ pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
 /// Returns the tips of a command or subcommand with this full name.
 pub(super) fn tips(name: &str) -> &'static [&'static str] {
     match name {
-        "client|info" | "client|list" | "hrandfield" | "hscan" | "object|encoding" | "object|freq" | "dump"
-        | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl" => &["nondeterministic_output"],
-        "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" => {
-            &["nondeterministic_output_order"]
+        "client|info" | "client|list" | "dump" | "hrandfield" | "hscan" | "spop" | "srandmember" | "sscan"
+        | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl" => {
+            &["nondeterministic_output"]
         }
+        "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
+        | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
         "config|set" | "latency|reset" | "slowlog|reset" => {
             &["request_policy:all_nodes", "response_policy:all_succeeded"]
         }

@@ -64,6 +64,7 @@ mod scan;
 mod scripts;
 mod server;
 mod session;
+mod set;
 mod slices;
 mod slowlog;
 mod state;

@@ -1,5 +1,5 @@
-//! Random streams of commands on lists, sent to this server and to Debian's Redis, whose replies are compared. Small
-//! values and values in parts are compared, with transactions, expiry and wrong types among the commands.
+//! Random streams of commands on lists and sets, sent to this server and to Debian's Redis, whose replies are compared.
+//! Small values and values in parts are compared, with transactions, expiry and wrong types among the commands.
 
 use crate::common::redis::{Redis, Replies, both, request, resp};
 use crate::common::start;
@@ -59,6 +59,7 @@ impl Requests {
             "LREM",
             "LTRIM",
             "LPOS",
+            "LMPOP",
             "LMOVE",
             "RPOPLPUSH",
             "TYPE",
@@ -103,6 +104,12 @@ impl Requests {
                 let ends = [self.one_of(&["LEFT", "right"]), self.one_of(&["left", "RIGHT", "up"])];
                 words.extend([self.list().to_owned(), ends[0].to_owned(), ends[1].to_owned()]);
             }
+            "LMPOP" => {
+                words = ["LMPOP", "2", key, self.list(), self.one_of(&["left", "RIGHT"]), "COUNT"]
+                    .map(str::to_owned)
+                    .to_vec();
+                words.push(self.one_of(&["1", "2", "400"]).to_owned());
+            }
             "RPOPLPUSH" | "RENAME" | "COPY" => words.push(self.list().to_owned()),
             "PEXPIRE" => words.push("100000".to_owned()),
             "DEL" if self.prng.chance(9, 10) => words[0] = "LLEN".to_owned(),
@@ -116,8 +123,78 @@ impl Requests {
     }
 }
 
+impl Requests {
+    fn set(&mut self) -> &'static str {
+        if self.prng.chance(1, 40) { "text" } else { self.one_of(&["set1", "set2", "set3"]) }
+    }
+
+    /// Returns an element of a set: one of few if the sets are small, else one of many.
+    fn member(&mut self) -> String {
+        if self.is_large { format!("member:{}", self.prng.below(6000)) } else { self.element() }
+    }
+
+    /// Returns a request of a command on sets.
+    fn set_request(&mut self) -> Vec<String> {
+        let name = self.one_of(&[
+            "SADD",
+            "SADD",
+            "SADD",
+            "SREM",
+            "SISMEMBER",
+            "SMISMEMBER",
+            "SCARD",
+            "SMEMBERS",
+            "SMOVE",
+            "SINTER",
+            "SUNION",
+            "SDIFF",
+            "SINTERSTORE",
+            "SUNIONSTORE",
+            "SDIFFSTORE",
+            "SINTERCARD",
+            "TYPE",
+            "RENAME",
+            "COPY",
+            "MULTI",
+            "DEL",
+        ]);
+        let key = self.set();
+        let mut words = vec![name.to_owned(), key.to_owned()];
+        let many = self.one_of(if self.is_large { &["3", "70", "900", "900"] } else { &["1", "1", "2", "4"] });
+        match name {
+            "SADD" | "SREM" | "SMISMEMBER" => {
+                (0..many.parse().expect("a number")).for_each(|_| words.push(self.member()));
+            }
+            "SISMEMBER" => words.push(self.member()),
+            "SMOVE" => words.extend([self.set().to_owned(), self.member()]),
+            "SINTER" | "SUNION" | "SDIFF" | "SINTERSTORE" | "SUNIONSTORE" | "SDIFFSTORE" => {
+                (0..1 + self.prng.below(3)).for_each(|_| words.push(self.set().to_owned()));
+            }
+            "SINTERCARD" => {
+                words = ["SINTERCARD", "2", key, self.set(), "LIMIT"].map(str::to_owned).to_vec();
+                words.push(self.one_of(&["0", "1", "5", "1000"]).to_owned());
+            }
+            "RENAME" | "COPY" => words.push(self.set().to_owned()),
+            "DEL" if self.prng.chance(9, 10) => words[0] = "SCARD".to_owned(),
+            "MULTI" => {
+                self.in_multi = !self.in_multi;
+                words = vec![if self.in_multi { "MULTI" } else { "EXEC" }.to_owned()];
+            }
+            _ => {}
+        }
+        words
+    }
+}
+
+/// Returns a reply in a form that does not depend on the order of the elements of sets.
+fn sorted(reply: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = reply.split_inclusive(|byte| *byte == b'\n').collect();
+    lines.sort_unstable();
+    lines.concat()
+}
+
 /// Sends `count` random requests to both servers, and compares the replies.
-fn compare(seed: u64, count: usize, is_large: bool, next: fn(&mut Requests) -> Vec<String>) {
+fn compare(seed: u64, count: usize, (is_large, is_unordered): (bool, bool), next: fn(&mut Requests) -> Vec<String>) {
     let (redis, running) = (Redis::start(), start(both()));
     let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
     let mut requests = Requests { prng: Prng::new(seed), is_large, in_multi: false };
@@ -135,7 +212,7 @@ fn compare(seed: u64, count: usize, is_large: bool, next: fn(&mut Requests) -> V
         });
         let shown = || words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
         assert!(
-            ours == theirs,
+            ours == theirs || is_unordered && sorted(&ours) == sorted(&theirs),
             "seed {seed}, request {number}: {}\n{}\n{}",
             shown(),
             ours.escape_ascii(),
@@ -147,10 +224,66 @@ fn compare(seed: u64, count: usize, is_large: bool, next: fn(&mut Requests) -> V
 
 #[test]
 fn small_lists_answer_as_those_of_redis() {
-    (1..4).for_each(|seed| compare(seed, 4000, false, Requests::list_request));
+    (1..4).for_each(|seed| compare(seed, 4000, (false, false), Requests::list_request));
 }
 
 #[test]
 fn long_lists_answer_as_those_of_redis() {
-    (4..6).for_each(|seed| compare(seed, 1500, true, Requests::list_request));
+    (4..6).for_each(|seed| compare(seed, 1500, (true, false), Requests::list_request));
+}
+
+#[test]
+fn small_sets_answer_as_those_of_redis() {
+    (1..4).for_each(|seed| compare(seed, 3000, (false, true), Requests::set_request));
+}
+
+#[test]
+fn large_sets_answer_as_those_of_redis() {
+    (4..6).for_each(|seed| compare(seed, 700, (true, true), Requests::set_request));
+}
+
+/// Returns the elements of an array of texts.
+fn elements(reply: &[u8]) -> Vec<Vec<u8>> {
+    let lines = reply.split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end().to_vec());
+    lines.skip(1).filter(|line| !line.is_empty() && line[0] != b'$').collect()
+}
+
+#[test]
+fn elements_are_chosen_with_equal_chances_and_popped_once() {
+    let running = start(both());
+    let mut client = resp(&running);
+    for (members, draws) in [(20u64, 20_000u64), (3000, 60_000)] {
+        client.ask(&[b"DEL", b"set"]);
+        let names: Vec<String> = (0..members).map(|number| format!("m{number}")).collect();
+        let mut words: Vec<&[u8]> = vec![b"SADD", b"set"];
+        words.extend(names.iter().map(String::as_bytes));
+        assert_eq!(client.ask(&words), format!(":{members}\r\n").as_bytes());
+        let mut counts = std::collections::HashMap::<Vec<u8>, u64>::new();
+        let mut count = |found: Vec<Vec<u8>>| found.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+        // Repeated elements, few and many different ones.
+        count(elements(&client.ask(&[b"SRANDMEMBER", b"set", format!("-{}", draws / 2).as_bytes()])));
+        for _ in 0..draws / 4 / (members / 10) {
+            let found = elements(&client.ask(&[b"SRANDMEMBER", b"set", (members / 10).to_string().as_bytes()]));
+            assert_eq!(found.iter().collect::<std::collections::HashSet<_>>().len() as u64, members / 10);
+            count(found);
+        }
+        for _ in 0..draws / 4 / (members / 2) {
+            count(elements(&client.ask(&[b"SRANDMEMBER", b"set", (members / 2).to_string().as_bytes()])));
+        }
+        let mean = counts.values().sum::<u64>() as f64 / members as f64;
+        let chi: f64 = names.iter().map(|name| (counts[name.as_bytes()] as f64 - mean).powi(2) / mean).sum();
+        // Six standard deviations of the distribution with `members` degrees of freedom.
+        let most = members as f64 + 6.0 * (2.0 * members as f64).sqrt();
+        assert!(chi < most, "chi-square {chi} of {members} elements, at most {most}");
+        let mut popped = Vec::new();
+        for take in [1, members / 10, members / 2, members] {
+            popped.extend(elements(&client.ask(&[b"SPOP", b"set", take.to_string().as_bytes()])));
+        }
+        popped.sort_unstable();
+        let mut all: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into_bytes()).collect();
+        all.sort_unstable();
+        assert_eq!(popped, all);
+        assert_eq!(client.ask(&[b"EXISTS", b"set"]), b":0\r\n");
+    }
+    running.stop();
 }

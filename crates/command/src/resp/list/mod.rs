@@ -5,7 +5,7 @@ mod change;
 mod moves;
 
 pub(super) use change::{linsert, lpop, lpush, lpushx, lrem, lset, ltrim, rpop, rpush, rpushx};
-pub(super) use moves::{lmove, rpoplpush};
+pub(super) use moves::{lmove, lmpop, rpoplpush};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape};

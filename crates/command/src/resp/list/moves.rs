@@ -1,12 +1,13 @@
-//! Commands that move elements between lists.
+//! Commands that move elements between lists, or take them from the first list that exists.
 
 use super::change::{pop_event, push_event};
 use super::words;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::{self, Effect};
+use crate::resp::collection::{self, Effect, ReplyShape};
 use crate::resp::error::ErrorReply;
+use crate::resp::number::integer;
 use crate::resp::typed::{self, Edited, answer_fits};
 use protocol::resp::{Args, reply};
 use record::{Digits, ListEnd, ListValue, Lists, Value};
@@ -86,4 +87,45 @@ pub(in crate::resp) fn lmove<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
 pub(in crate::resp) fn rpoplpush<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [from, to] = words(args);
     move_element(call, [from, to], [ListEnd::Right, ListEnd::Left])
+}
+
+/// Pops elements from the first of several lists that exists. The keys are locked, so no other client changes them
+/// between two visits.
+pub(in crate::resp) fn lmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let (keys, mut options) = collection::counted_keys(args)?;
+    let from = end(options.next().ok_or(ErrorReply::Syntax)?)?;
+    let mut count = None;
+    while let Some(word) = options.next() {
+        if lower(word)[..] != *b"count" || count.is_some() {
+            return Err(ErrorReply::Syntax.into());
+        }
+        let number = integer(options.next().ok_or(ErrorReply::Syntax)?).ok();
+        let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
+        count = Some(number.ok_or(ErrorReply::CountNotPositive)?);
+    }
+    let count = count.unwrap_or(1);
+    let shape = ReplyShape::of(call);
+    if call.session.walk.is_some() {
+        // An earlier visit has chosen the key, and written the reply up to its elements.
+        let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
+        collection::reply_popped::<Lists>(call, ("lmpop", args), key, (from, Some(count)), shape, pop_event(from))?;
+        return Ok(());
+    }
+    for (number, key) in keys.into_iter().enumerate() {
+        if collection::look::<Lists, _>(call, key, |_, list| Ok(list.is_some()))? {
+            call.session.sum = number as i64;
+            answer_fits(call, key.len() + 2 * reply::NUMBER_LINE_BYTES_MAX)?;
+            let mark = call.out.mark();
+            reply::array(call.out, 2);
+            reply::bulk(call.out, key);
+            let place = (from, Some(count));
+            let ran = collection::reply_popped::<Lists>(call, ("lmpop", args), key, place, shape, pop_event(from));
+            if ran.is_err() && call.session.walk.is_none() {
+                call.out.truncate(mark);
+            }
+            return ran.map(drop);
+        }
+    }
+    reply::null_array(call.out, call.session.version);
+    Ok(())
 }
