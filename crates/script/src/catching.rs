@@ -40,7 +40,8 @@ pub(crate) fn text_of(raised: &Value) -> Vec<u8> {
 /// Returns the text of an error reply for an error of a Rust function.
 pub(crate) fn described(error: &mlua::Error) -> Vec<u8> {
     match failure_in(error) {
-        Some(Failure { text, is_reply: true }) => text.clone(),
+        Some(Failure { raised: Some(raised), .. }) => text_of(raised),
+        Some(Failure { text, is_reply: true, .. }) => text.clone(),
         Some(Failure { text, .. }) => [b"ERR ", &text[..]].concat(),
         None => match error {
             mlua::Error::MemoryError(_) => b"ERR not enough memory".to_vec(),
@@ -66,7 +67,8 @@ pub(crate) fn exposed(caller: &Caller<'_>, lua: &Lua, raised: Value) -> mlua::Re
     caller.check_alive()?;
     let Value::Error(error) = &raised else { return Ok(raised) };
     match failure_in(error) {
-        Some(Failure { text, is_reply: false }) => Ok(Value::String(lua.create_string(text)?)),
+        Some(Failure { raised: Some(raised), .. }) => Ok(raised.clone()),
+        Some(Failure { text, is_reply: false, .. }) => Ok(Value::String(lua.create_string(text)?)),
         Some(Failure { text, .. }) => error_table(lua, text).map(Value::Table),
         None => Ok(Value::String(lua.create_string(described(error).strip_prefix(b"ERR ").unwrap_or_default())?)),
     }

@@ -3,7 +3,7 @@
 //! A Rust function can raise only a userdata value. `pcall`, `xpcall` and `coroutine.resume` of the sandbox turn it
 //! into the value that Redis raises: a string, or a table with the field `err`.
 
-use mlua::{Error, Lua};
+use mlua::{Error, Lua, Value};
 use std::fmt;
 
 /// An error that a function raised.
@@ -13,6 +13,9 @@ pub(crate) struct Failure {
     pub(crate) text: Vec<u8>,
     /// True if the text is an error reply, which begins with a code.
     pub(crate) is_reply: bool,
+    /// The value that a function of the script has raised, which passes through a Rust function. The text is then
+    /// empty.
+    pub(crate) raised: Option<Value>,
 }
 
 impl fmt::Display for Failure {
@@ -30,12 +33,20 @@ pub(crate) fn failure_in(error: &mlua::Error) -> Option<&Failure> {
 
 /// Returns an error with the text of an error reply.
 pub(crate) fn reply(text: impl Into<Vec<u8>>) -> Error {
-    Error::external(Failure { text: text.into(), is_reply: true })
+    Error::external(Failure { text: text.into(), is_reply: true, raised: None })
+}
+
+/// Returns the error with which a Rust function passes on the value that a function of the script has raised.
+pub(crate) fn passed_on(raised: Value) -> Error {
+    match raised {
+        Value::Error(error) => *error,
+        raised => Error::external(Failure { text: Vec::new(), is_reply: false, raised: Some(raised) }),
+    }
 }
 
 /// Returns an error without a position.
 pub(crate) fn plain(text: impl Into<Vec<u8>>) -> Error {
-    Error::external(Failure { text: text.into(), is_reply: false })
+    Error::external(Failure { text: text.into(), is_reply: false, raised: None })
 }
 
 /// Returns an error whose text begins with the position of the function's caller, as `luaL_error` does.

@@ -62,6 +62,9 @@ fn a_killed_script_ends_whatever_it_catches_and_the_machine_runs_the_next_one() 
         "while true do xpcall(function() while true do end end, function() while true do end end) end",
         "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
         "while true do redis.pcall('GET', 'key') end",
+        "return string.find(string.rep('a', 100000), '.-.-.-.-b')",
+        "return string.gsub(string.rep('a', 100000), '.-.-.-.-b', 'x')",
+        "for word in string.gmatch(string.rep('a', 100000), '.-.-.-.-b') do end",
     ];
     for (number, text) in endless.into_iter().enumerate() {
         machine.begin(script(number as u64, text), std::iter::empty(), 0, false);
@@ -78,6 +81,16 @@ fn a_killed_script_ends_whatever_it_catches_and_the_machine_runs_the_next_one() 
     // A machine that is dropped within a script ends too.
     machine.begin(script(0, endless[0]), std::iter::empty(), 0, false);
     machine.step(Input::Run);
+}
+
+#[test]
+fn a_pattern_with_many_repeated_items_is_refused_instead_of_using_up_the_stack() {
+    let mut machine = Machine::new().expect("a stack");
+    let ended = run(&mut machine, 1, "return string.find(string.rep('a', 1000000), string.rep('a?', 1000000))");
+    assert!(ended.starts_with("-ERR user_script:1: pattern too complex"), "{ended}");
+    let ended = run(&mut machine, 2, "return #string.find(string.rep('a', 100), string.rep('(a?)', 33))");
+    assert!(ended.starts_with("-ERR user_script:1: too many captures"), "{ended}");
+    assert_eq!(run(&mut machine, 3, "return string.find(string.rep('a', 500), string.rep('a?', 500))"), ":1\r\n");
 }
 
 #[test]

@@ -4,9 +4,11 @@ pub(crate) mod args;
 mod bits;
 pub(crate) mod functions;
 mod json;
+mod matcher;
 mod msgpack;
 pub(crate) mod random;
 pub(crate) mod redis;
+mod strings;
 mod strtod;
 mod structs;
 
@@ -21,6 +23,7 @@ pub(crate) fn add<'scope, 'env>(
     globals: &Table,
 ) -> mlua::Result<()> {
     random::add(scope, caller, &globals.raw_get("math")?)?;
+    strings::add(lua, scope, caller, &globals.raw_get("string")?)?;
     redis::add(lua, scope, caller, globals)?;
     globals.raw_set("bit", bits::create(lua)?)?;
     globals.raw_set("cjson", json::create(lua, scope, caller)?)?;
