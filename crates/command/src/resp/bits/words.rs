@@ -2,19 +2,30 @@
 
 use std::ops::Range;
 
+/// The number of words that one vector has.
+const LANES: usize = 4;
+/// The number of vectors that [`count_ones`] adds before it counts bits.
+const GROUP_VECTORS: usize = 8;
+
+/// Words that are processed together. The compiler uses the vector instructions of the CPU for them.
+type Vector = [u64; LANES];
+
 /// Returns the number of bits that are 1.
+///
+/// Source: W. Mula, N. Kurz and D. Lemire, "Faster Population Counts Using AVX2 Instructions", section 2: full adders
+/// add the bits, and only the bits of weight 8 are counted.
 pub(super) fn count_ones(bytes: &[u8]) -> u64 {
-    let (groups, rest) = bytes.as_chunks::<{ 8 * GROUP_WORDS }>();
+    let (groups, rest) = bytes.as_chunks::<{ 8 * LANES * GROUP_VECTORS }>();
     let mut ones = 0;
-    // Three sums of bits with the weights 1, 2 and 4. Only bits that overflow the sums are counted one word at a time.
-    let (mut one, mut two, mut four) = (0, 0, 0);
+    // The sums of bits with the weights 1, 2 and 4.
+    let (mut one, mut two, mut four) = ([0; LANES], [0; LANES], [0; LANES]);
     for group in groups {
-        let mut words = [0_u64; GROUP_WORDS];
-        for (word, bytes) in words.iter_mut().zip(group.as_chunks::<8>().0) {
+        let mut vectors = [[0_u64; LANES]; GROUP_VECTORS];
+        for (word, bytes) in vectors.as_flattened_mut().iter_mut().zip(group.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
-        let mut twos = [0; 4];
-        for (carry, pair) in twos.iter_mut().zip(words.as_chunks::<2>().0) {
+        let mut twos = [[0; LANES]; GROUP_VECTORS / 2];
+        for (carry, pair) in twos.iter_mut().zip(vectors.as_chunks::<2>().0) {
             (one, *carry) = add_bits(one, pair[0], pair[1]);
         }
         let (sum, first) = add_bits(two, twos[0], twos[1]);
@@ -22,23 +33,28 @@ pub(super) fn count_ones(bytes: &[u8]) -> u64 {
         two = sum;
         let (sum, eights) = add_bits(four, first, second);
         four = sum;
-        ones += 8 * u64::from(eights.count_ones());
+        ones += 8 * ones_of(eights);
     }
-    let of = |word: u64| u64::from(word.count_ones());
-    ones += 4 * of(four) + 2 * of(two) + of(one);
+    ones += 4 * ones_of(four) + 2 * ones_of(two) + ones_of(one);
     let (words, rest) = rest.as_chunks::<8>();
-    ones += words.iter().map(|word| of(u64::from_le_bytes(*word))).sum::<u64>();
+    ones += words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum::<u64>();
     ones + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
 }
 
-/// The number of words that [`count_ones`] adds before it counts bits.
-const GROUP_WORDS: usize = 8;
+fn ones_of(vector: Vector) -> u64 {
+    vector.iter().map(|word| u64::from(word.count_ones())).sum()
+}
 
-/// Adds three bits in each of 64 places. Returns the sums and the carries.
+/// Adds three bits in each place. Returns the sums and the carries.
 #[inline(always)]
-fn add_bits(a: u64, b: u64, c: u64) -> (u64, u64) {
-    let half = a ^ b;
-    (half ^ c, a & b | half & c)
+fn add_bits(a: Vector, b: Vector, c: Vector) -> (Vector, Vector) {
+    let (mut sums, mut carries) = ([0; LANES], [0; LANES]);
+    for lane in 0..LANES {
+        let half = a[lane] ^ b[lane];
+        sums[lane] = half ^ c[lane];
+        carries[lane] = a[lane] & b[lane] | half & c[lane];
+    }
+    (sums, carries)
 }
 
 /// Returns the position of the first bit that is `bit`.
@@ -97,9 +113,9 @@ mod tests {
     fn bits_of_any_range_are_counted_and_found_as_one_by_one() {
         let mut prng = Prng::new(3);
         let (mut found, mut missed) = (0, 0);
-        for _ in 0..2000 {
+        for _ in 0..1000 {
             let fill = [0, 0xff, 0x10, 0xef][prng.below(4) as usize];
-            let mut bytes = vec![fill; 1 + prng.below(300) as usize];
+            let mut bytes = vec![fill; 1 + prng.below(1000) as usize];
             for _ in 0..prng.below(4) {
                 let at = prng.below(bytes.len() as u64) as usize;
                 bytes[at] = prng.next_u64() as u8;
@@ -116,6 +132,6 @@ mod tests {
                 if wanted.is_some() { found += 1 } else { missed += 1 }
             }
         }
-        assert!(found > 1000 && missed > 100, "{found} found, {missed} missed");
+        assert!(found > 500 && missed > 50, "{found} found, {missed} missed");
     }
 }
