@@ -217,8 +217,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("set", "also accepts `IFEQ value`"),
     (
         "setbit",
-        "copies the value, or the piece with the bit if the value is stored in pieces (above a sixteenth of a segment); \
-         such a value is copied when it grows, and in transactions with `--file`",
+        "copies the value, or the piece with the bit if the value is stored in pieces (above a sixteenth of a \
+         segment); such a value is copied when it grows, and in transactions with `--file`",
     ),
     (
         "slowlog",
