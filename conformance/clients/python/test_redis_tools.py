@@ -158,3 +158,29 @@ def test_redis_exporter_tells_what_was_done(server):
     assert 0 < after["redis_memory_used_bytes"] <= after["redis_memory_max_bytes"]
     assert after["redis_slowlog_length"] >= 1 and after["redis_evicted_keys_total"] == 0
     assert after["redis_connected_clients"] >= 1 and after["redis_rejected_connections_total"] == 0
+
+
+# The metrics that redis_exporter has from redis-server and not from Gannet, with the reason.
+NO_METRIC = {
+    "redis_client_recent_max_input_buffer_bytes": "buffers have fixed sizes",
+    "redis_client_recent_max_output_buffer_bytes": "buffers have fixed sizes",
+    "redis_expired_stale_percentage": "expired items are removed with their segment, not found by samples",
+    "redis_total_reads_processed": "reads of sockets are not counted",
+    "redis_total_writes_processed": "writes to sockets are not counted",
+}
+
+
+def test_redis_exporter_lacks_no_metric_of_redis_without_a_reason(server):
+    def names(beside):
+        lines = ["set a 1 ex 100", "get a", "get none", "hset h f v", "incr h", "nosuch"]
+        lines += ["config set slowlog-log-slower-than 0", "ping", "config set slowlog-log-slower-than 10000"]
+        cli(beside, stdin="\n".join(lines) + "\n")
+        with exporter(beside) as metrics:
+            metrics()
+            return {name.split("{")[0] for name in metrics() if name.startswith("redis_")}
+
+    with Server(resp=True, SERVER="redis") as redis:
+        wanted = names(redis)
+    replied = names(server)
+    assert wanted - replied == NO_METRIC.keys(), sorted(wanted ^ replied)
+    assert len(wanted) > 100, len(wanted)

@@ -27,18 +27,31 @@ final class Server implements AutoCloseable {
         return new Server(freePort(), freePort());
     }
 
+    /** Starts Debian's redis-server, for comparisons. */
+    static Server redis() throws Exception {
+        return new Server(freePort(), freePort(), "redis");
+    }
+
     /** Starts a server that replaces one that has ended. */
     static Server again(Server ended) throws Exception {
         return new Server(ended.port, ended.respPort);
     }
 
     private Server(int port, int respPort) throws Exception {
+        this(port, respPort, null);
+    }
+
+    /** {@code kind}: the program, in the words of {@code ../serve}; null: that of the environment. */
+    private Server(int port, int respPort, String kind) throws Exception {
         this.port = port;
         this.respPort = respPort;
         File script = new File("../serve").getCanonicalFile();
         ProcessBuilder builder = new ProcessBuilder(script.getPath(), Integer.toString(port)).inheritIO();
         if (respPort != 0) {
             builder.environment().put("RESP_PORT", Integer.toString(respPort));
+        }
+        if (kind != null) {
+            builder.environment().put("SERVER", kind);
         }
         process = builder.start();
         for (int attempt = 0; attempt < 500; attempt++) {
