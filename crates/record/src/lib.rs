@@ -46,8 +46,8 @@ mod value;
 
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
-    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, SetEdit, SetValue, SortedSetEdit, SortedSetValue,
-    SortedSets, TextSets,
+    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, ScoredHashes, SetEdit, SetValue, SortedSetEdit,
+    SortedSetValue, SortedSets, TextSets,
 };
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;

@@ -308,7 +308,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(super) const COMMAND_COUNT: usize = 186;
+pub(super) const COMMAND_COUNT: usize = 209;
 
 /// All commands, in the order of their names.
 pub static COMMANDS: [CommandSpec; COMMAND_COUNT] = {
@@ -885,6 +885,75 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("watch" -2 [NoScript Loading Stale Fast AllowBusy] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
+    entry!("zadd" -4 [Write DenyOom Fast] (1 1 1) ["write" "sortedset" "fast"]
+           "1.2.0" "sorted-set" "O(log(N)) for each given element, where N is the number of elements" Set,
+           "Adds elements to a sorted set, or changes their scores"),
+    entry!("zcard" 2 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "1.2.0" "sorted-set" "O(1)" Get,
+           "Returns the number of elements of a sorted set"),
+    entry!("zcount" 4 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "2.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
+           "Returns the number of elements of a sorted set with scores in an interval"),
+    entry!("zincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "sortedset" "fast"]
+           "1.2.0" "sorted-set" "O(log(N)) where N is the number of elements" Set,
+           "Adds to the score of an element of a sorted set"),
+    entry!("zlexcount" 4 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "2.8.9" "sorted-set" "O(log(N)) where N is the number of elements" Get,
+           "Returns the number of elements of a sorted set in an interval of texts"),
+    entry!("zmscore" -3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "6.2.0" "sorted-set" "O(M*log(N)) where N is the number of elements and M the number given" MultiGet,
+           "Returns the scores of elements of a sorted set"),
+    entry!("zpopmax" -2 [Write Fast] (1 1 1) ["write" "sortedset" "fast"]
+           "5.0.0" "sorted-set" "O(log(N)*M) where N is the number of elements and M the number popped" Delete,
+           "Removes the elements of a sorted set with the highest scores and returns them"),
+    entry!("zpopmin" -2 [Write Fast] (1 1 1) ["write" "sortedset" "fast"]
+           "5.0.0" "sorted-set" "O(log(N)*M) where N is the number of elements and M the number popped" Delete,
+           "Removes the elements of a sorted set with the lowest scores and returns them"),
+    entry!("zrandmember" -2 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "6.2.0" "sorted-set" "O(M*log(N)) where N is the number of elements and M the number returned" MultiGet,
+           "Returns random elements of a sorted set"),
+    entry!("zrange" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "1.2.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns the elements of a sorted set in an interval of positions, scores or texts"),
+    entry!("zrangebylex" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "2.8.9" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns the elements of a sorted set in an interval of texts"),
+    entry!("zrangebyscore" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "1.0.5" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns the elements of a sorted set with scores in an interval"),
+    entry!("zrank" -3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "2.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
+           "Returns the position of an element of a sorted set, in ascending order of scores"),
+    entry!("zrem" -3 [Write Fast] (1 1 1) ["write" "sortedset" "fast"]
+           "1.2.0" "sorted-set" "O(M*log(N)) where N is the number of elements and M the number given" Delete,
+           "Removes elements of a sorted set"),
+    entry!("zremrangebylex" 4 [Write] (1 1 1) ["write" "sortedset" "slow"]
+           "2.8.9" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number removed" Delete,
+           "Removes the elements of a sorted set in an interval of texts"),
+    entry!("zremrangebyrank" 4 [Write] (1 1 1) ["write" "sortedset" "slow"]
+           "2.0.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number removed" Delete,
+           "Removes a range of the elements of a sorted set"),
+    entry!("zremrangebyscore" 4 [Write] (1 1 1) ["write" "sortedset" "slow"]
+           "1.2.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number removed" Delete,
+           "Removes the elements of a sorted set with scores in an interval"),
+    entry!("zrevrange" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "1.2.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns a range of the elements of a sorted set, in descending order"),
+    entry!("zrevrangebylex" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "2.8.9" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns the elements of a sorted set in an interval of texts, in descending order"),
+    entry!("zrevrangebyscore" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "2.2.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
+           "Returns the elements of a sorted set with scores in an interval, in descending order"),
+    entry!("zrevrank" -3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "2.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
+           "Returns the position of an element of a sorted set, in descending order of scores"),
+    entry!("zscan" -3 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
+           "2.8.0" "sorted-set" "O(log(N)) per call, if few elements have the same score" MultiGet,
+           "Iterates over the elements of a sorted set"),
+    entry!("zscore" 3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
+           "1.2.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
+           "Returns the score of an element of a sorted set"),
 ];
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ impl ReplyShape {
     }
 
     /// Writes the line before the elements.
-    fn put_head(&self, to: &mut impl Sink, count: u64) {
+    pub(super) fn put_head(&self, to: &mut impl Sink, count: u64) {
         let pairs = self.has_scores && self.version == Version::Resp2;
         match self.is_set {
             true => reply::set(to, self.version, count),
@@ -349,6 +349,11 @@ pub(super) trait Pops: Collection {
     /// The place from which elements are popped.
     type From: Copy;
 
+    /// The maximum number of elements that one change pops.
+    const POPPED_A_STEP: u64 = ELEMENTS_A_VISIT;
+    /// The number of popped elements that cost one operation.
+    const POPPED_AN_OP: usize = ELEMENTS_AN_OP;
+
     /// Removes `count` elements, which the collection has, and appends them to `to` as a reply.
     fn pop(
         value: &Self::Value<'_>,
@@ -409,13 +414,13 @@ pub(super) fn reply_popped<'c, C: Pops>(
 ) -> Result<bool, Interrupt> {
     let most = count.unwrap_or(1);
     if call.session.walk.is_none() {
-        let is_short = most <= ELEMENTS_A_VISIT
-            || look::<C, _>(call, key, |_, value| Ok(value.is_none_or(|value| C::len(value) <= ELEMENTS_A_VISIT)))?;
+        let is_short = most <= C::POPPED_A_STEP
+            || look::<C, _>(call, key, |_, value| Ok(value.is_none_or(|value| C::len(value) <= C::POPPED_A_STEP)))?;
         if is_short {
-            let most = most.min(ELEMENTS_A_VISIT);
+            let most = most.min(C::POPPED_A_STEP);
             match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event)? {
                 Popped::Elements(popped) => {
-                    call.ops += popped as usize / ELEMENTS_AN_OP;
+                    call.ops += popped as usize / C::POPPED_AN_OP;
                     return Ok(popped > 0 || (count == Some(0) && exists::<C>(call, key)?));
                 }
                 Popped::NoRoom(bytes) => match typed::answer_fits(call, bytes) {
@@ -458,13 +463,13 @@ fn pop_over_visits<C: Pops>(
 ) -> Run {
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
-    let mut step = ELEMENTS_A_VISIT;
+    let mut step = C::POPPED_A_STEP;
     while walk.cursor < most {
         match pop_some::<C>(call, key, (from, step.min(most - walk.cursor)), shape, false, event)? {
             Popped::Elements(0) => break,
             Popped::Elements(count) => {
                 walk.cursor += count;
-                call.ops += 1 + count as usize / ELEMENTS_AN_OP;
+                call.ops += 1 + count as usize / C::POPPED_AN_OP;
             }
             // Long elements are popped one at a time.
             Popped::NoRoom(bytes) if step == 1 => collect_room(call.out, bytes)?,

@@ -128,6 +128,22 @@ pub(super) enum ErrorReply {
     RecordTooLarge,
     /// A position outside a list.
     IndexOutOfRange,
+    /// An end of an interval of scores that is not a score.
+    ScoreInterval,
+    /// An end of an interval of texts that does not say whether it is included.
+    TextInterval,
+    /// `LIMIT` for an interval by rank.
+    LimitOfRanks,
+    /// `WITHSCORES` for an interval by text.
+    ScoresOfTexts,
+    /// `NX` and `XX` together.
+    NewAndOld,
+    /// More than one of `NX`, `GT` and `LT`.
+    AboveAndBelow,
+    /// `ZADD` with `INCR` for several elements.
+    OneIncrement,
+    /// The sum of two infinite scores.
+    NotANumber,
     /// A count that is negative or not a number.
     NotPositive,
     /// `RANK 0` of `LPOS`.
@@ -288,6 +304,16 @@ impl ErrorReply {
             Self::KeyCountTooHigh => "ERR Number of keys can't be greater than number of args",
             Self::CountNotPositive => "ERR count should be greater than 0",
             Self::IndexOutOfRange => "ERR index out of range",
+            Self::ScoreInterval => "ERR min or max is not a float",
+            Self::TextInterval => "ERR min or max not valid string range item",
+            Self::LimitOfRanks => {
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+            }
+            Self::ScoresOfTexts => "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            Self::NewAndOld => "ERR XX and NX options at the same time are not compatible",
+            Self::AboveAndBelow => "ERR GT, LT, and/or NX options at the same time are not compatible",
+            Self::OneIncrement => "ERR INCR option supports a single increment-element pair",
+            Self::NotANumber => "ERR resulting score is not a number (NaN)",
             Self::NotPositive => "ERR value is out of range, must be positive",
             Self::RankZero => {
                 "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \

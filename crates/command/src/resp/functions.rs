@@ -7,7 +7,8 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
-    lease, list, mget, pair, pubsub, records, scan, scripts, server, set, slowlog, string, transaction, walk,
+    lease, list, mget, pair, pubsub, records, scan, scripts, server, set, slowlog, sorted_set, string, transaction,
+    walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -211,4 +212,27 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("unwatch", transaction::unwatch),
     ("wait", server::wait),
     ("watch", transaction::watch),
+    ("zadd", sorted_set::zadd),
+    ("zcard", sorted_set::zcard),
+    ("zcount", sorted_set::zcount),
+    ("zincrby", sorted_set::zincrby),
+    ("zlexcount", sorted_set::zlexcount),
+    ("zmscore", sorted_set::zmscore),
+    ("zpopmax", sorted_set::zpopmax),
+    ("zpopmin", sorted_set::zpopmin),
+    ("zrandmember", sorted_set::zrandmember),
+    ("zrange", sorted_set::zrange),
+    ("zrangebylex", sorted_set::zrangebylex),
+    ("zrangebyscore", sorted_set::zrangebyscore),
+    ("zrank", sorted_set::zrank),
+    ("zrem", sorted_set::zrem),
+    ("zremrangebylex", sorted_set::zremrangebylex),
+    ("zremrangebyrank", sorted_set::zremrangebyrank),
+    ("zremrangebyscore", sorted_set::zremrangebyscore),
+    ("zrevrange", sorted_set::zrevrange),
+    ("zrevrangebylex", sorted_set::zrevrangebylex),
+    ("zrevrangebyscore", sorted_set::zrevrangebyscore),
+    ("zrevrank", sorted_set::zrevrank),
+    ("zscan", sorted_set::zscan),
+    ("zscore", sorted_set::zscore),
 ];

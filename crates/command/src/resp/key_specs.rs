@@ -48,7 +48,9 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
         | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
-        | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" => {
+        | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount"
+        | "zmscore" | "zrandmember" | "zrange" | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange"
+        | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan" | "zscore" => {
             const { &[spec(&["RO", "access"], 1, 0, 1)] }
         }
         "bitfield" => {
@@ -63,7 +65,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "cas.set" | "lease.set" | "psetex" | "restore" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
-        | "lease.get" | "rec.operate" | "setbit" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
+        | "lease.get" | "rec.operate" | "setbit" | "zincrby" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
@@ -74,15 +76,18 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
         | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
-        | "rec.put" | "rec.touch" | "setrange" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
-        "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" => const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] },
+        | "rec.put" | "rec.touch" | "setrange" | "zadd" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
+        "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" | "zpopmax" | "zpopmin" => {
+            const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] }
+        }
         "getex" => {
             const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
         }
-        "hdel" | "lrem" | "ltrim" | "srem" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
-        "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type" => {
-            const { &[spec(&["RO"], 1, 0, 1)] }
+        "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
+            const { &[spec(&["RW", "delete"], 1, 0, 1)] }
         }
+        "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type"
+        | "zcard" => const { &[spec(&["RO"], 1, 0, 1)] },
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
         }
@@ -149,9 +154,8 @@ pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
 pub(super) fn tips(name: &str) -> &'static [&'static str] {
     match name {
         "client|info" | "client|list" | "dump" | "hrandfield" | "hscan" | "spop" | "srandmember" | "sscan"
-        | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl" => {
-            &["nondeterministic_output"]
-        }
+        | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl"
+        | "zrandmember" | "zscan" => &["nondeterministic_output"],
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
         | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
         "config|set" | "latency|reset" | "slowlog|reset" => {

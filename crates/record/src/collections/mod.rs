@@ -12,7 +12,7 @@ mod sorted_set;
 
 pub use list::{ListEdit, ListEnd, ListValue};
 pub use set::{SetEdit, SetValue};
-pub use sorted_set::{Bound, SortedSetEdit, SortedSetValue};
+pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
 
 use crate::{Damaged, Kind, Parts, Source};
 

@@ -230,6 +230,15 @@ trait Searches: Nodes + Sized {
 impl Searches for CountedTree<'_> {}
 impl Searches for CountedEdit<'_> {}
 
+/// Scores and hashes of texts, from [`SortedSetValue::hashes`].
+#[derive(Clone, Debug, Default)]
+pub struct ScoredHashes {
+    /// The score and the hash of each text.
+    pub found: Vec<(f64, u32)>,
+    /// The lowest hash of the texts behind them.
+    pub next: Option<u32>,
+}
+
 /// A stored sorted set.
 #[derive(Clone, Copy, Debug)]
 pub struct SortedSetValue<'r>(CountedTree<'r>);
@@ -288,6 +297,39 @@ impl<'r> SortedSetValue<'r> {
     pub fn before(&self, bound: &Bound) -> Result<u64, Damaged> {
         let (cursor, place) = self.0.place(bound.code, &bound.text)?;
         Ok(cursor.before + place.before)
+    }
+
+    /// Returns true if the sorted set has an index of the hashes of its texts.
+    pub fn is_large(&self) -> bool {
+        self.0.root().1 > 0
+    }
+
+    /// Returns the scores and hashes of at least `most` texts of a large sorted set, in the order of the hashes from
+    /// `hash` on, and the lowest hash of the texts behind them, if there are more. Never separates texts with the same
+    /// hash. A walk with these hashes meets all texts that stay in the sorted set, even if it changes meanwhile.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn hashes(&self, hash: u32, most: u64) -> Result<ScoredHashes, Damaged> {
+        let mut found: Vec<(f64, u32)> = Vec::new();
+        let mut cursor = self.0.seek_key(&hash_key(hash, 0))?;
+        loop {
+            let (elements, rest) = cursor.leaf.as_chunks::<HASH_BYTES>();
+            if !rest.is_empty() || !self.is_large() {
+                return Err(Damaged);
+            }
+            let first = elements.partition_point(|element| element[..4] < hash.to_be_bytes()[..]);
+            for element in &elements[first..] {
+                let of = u32::from_be_bytes(*element.first_chunk().ok_or(Damaged)?);
+                if found.len() as u64 >= most && found.last().is_none_or(|(_, last)| *last != of) {
+                    return Ok(ScoredHashes { found, next: Some(of) });
+                }
+                found.push((score_of(code_at(&element[4..])?), of));
+            }
+            if !cursor.next(&self.0)? {
+                return Ok(ScoredHashes { found, next: None });
+            }
+        }
     }
 
     /// Returns the elements from number `index` on, in order, each with its score.

@@ -68,6 +68,9 @@ fn entries(reply: &Tree) -> BTreeMap<String, Tree> {
     all
 }
 
+/// Commands that have more arguments since Redis 7.2, which Redis 7.0 refuses.
+const LONGER: [&str; 2] = ["zrank", "zrevrank"];
+
 #[test]
 fn every_command_is_described_as_by_redis() {
     let (redis, running) = (Redis::start(), start(both()));
@@ -80,7 +83,8 @@ fn every_command_is_described_as_by_redis() {
     for (name, entry) in &ours {
         // Redis 7.0 does not have the others.
         if let Some(wanted) = theirs.get(name) {
-            assert_eq!(entry, wanted, "{name}");
+            let from = if LONGER.contains(&&name[..]) { 2 } else { 0 };
+            assert_eq!(array(entry)[from..], array(wanted)[from..], "{name}");
             compared += 1;
         }
     }
@@ -140,6 +144,9 @@ fn keys_and_lists_of_commands_are_those_of_redis() {
     }
     let mut with_keys = 0;
     for entry in COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2") {
+        if LONGER.contains(&entry.name) {
+            continue;
+        }
         let most = entry.arity.unsigned_abs().max(3) + 3;
         for words in 2..most {
             let args: String = (1..words).map(|n| format!(" a{n}")).collect();

@@ -39,7 +39,7 @@ const NOT_SENT: [(&str, &[&str]); 5] = [
     ),
     (
         "its reply depends on chance or on the order of keys",
-        &["hrandfield", "hscan", "keys", "randomkey", "scan", "spop", "srandmember", "sscan"],
+        &["hrandfield", "hscan", "keys", "randomkey", "scan", "spop", "srandmember", "sscan", "zrandmember", "zscan"],
     ),
     ("tests of Redis only", &["debug"]),
     ("hashes have another encoding; it has its own tests", &["dump", "restore"]),
@@ -53,8 +53,15 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
     ("incrbyfloat", "$19\\r\\n9223372036854776000", "$19\\r\\n922337203685477", FLOAT),
     ("incrbyfloat", "$20\\r\\n-9223372036854776000", "$20\\r\\n-922337203685477", FLOAT),
     ("lpos", "-ERR value is out of range, value must between", "*1", "refuses the rank, as Redis 7.2 does"),
+    ("zadd", "*6", "*6", DIGITS),
+    ("zincrby", "$21\\r\\n9.223372036854776e+18", "$22\\r\\n9.2233720368547758e+18", DIGITS),
+    ("zincrby", "$22\\r\\n-9.223372036854776e+18", "$23\\r\\n-9.2233720368547758e+18", DIGITS),
+    ("zincrby", "*6", "*6", DIGITS),
+    ("zrank", "-ERR syntax error", "-ERR wrong number of arguments", "accepts `WITHSCORE`, as Redis 7.2 does"),
+    ("zrevrank", "-ERR syntax error", "-ERR wrong number of arguments", "accepts `WITHSCORE`, as Redis 7.2 does"),
 ];
 
+const DIGITS: &str = "writes a score in the fewest digits, as Redis 7.2 does";
 const FLOAT: &str = "computes with 64-bit floating point instead of 80-bit";
 
 /// Words in place of an argument.
@@ -125,6 +132,19 @@ fn valid(name: &str) -> String {
         "sintercard" => "2 set set LIMIT 1",
         "sismember" => "set a",
         "smove" => "set other a",
+        "zadd" => "zset CH 5 c",
+        "zincrby" => "zset 2 c",
+        "zrem" | "zmscore" => "zset b x",
+        "zscore" | "zrank" | "zrevrank" => "zset b",
+        "zcard" => "zset",
+        "zcount" | "zremrangebyscore" => "zset 1 (3",
+        "zlexcount" | "zremrangebylex" => "zset [a (c",
+        "zrange" => "zset 0 5 BYSCORE LIMIT 0 5 WITHSCORES",
+        "zrevrange" => "zset 0 1 WITHSCORES",
+        "zrangebyscore" | "zrevrangebyscore" => "zset 1 3 LIMIT 0 1",
+        "zrangebylex" | "zrevrangebylex" => "zset [a [b LIMIT 0 1",
+        "zremrangebyrank" => "zset 0 1",
+        "zpopmin" | "zpopmax" => "zset 2",
         "publish" | "spublish" => "channel message",
         "wait" => "0 100",
         "select" => "0",
@@ -176,17 +196,23 @@ type Difference = (String, String, String);
 fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
     let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
-    let state: [&[&[u8]]; 7] = [
+    let state: [&[&[u8]]; 8] = [
         &[b"FLUSHALL"],
         &[b"SET", b"text", b"some text", b"PX", b"500000"],
         &[b"SET", b"number", b"10"],
         &[b"HSET", b"hash", b"number", b"5", b"text", b"abc"],
         &[b"RPUSH", b"list", b"a", b"b", b"c"],
         &[b"SADD", b"set", b"a"],
+        &[b"ZADD", b"zset", b"1", b"a", b"1", b"b", b"1", b"c"],
         &[b"SELECT", b"0"],
     ];
-    let reads: [&[&[u8]]; 4] =
-        [&[b"GET", b"text"], &[b"GET", b"number"], &[b"HLEN", b"hash"], &[b"LRANGE", b"list", b"0", b"-1"]];
+    let reads: [&[&[u8]]; 5] = [
+        &[b"GET", b"text"],
+        &[b"GET", b"number"],
+        &[b"HLEN", b"hash"],
+        &[b"LRANGE", b"list", b"0", b"-1"],
+        &[b"ZRANGE", b"zset", b"0", b"-1", b"WITHSCORES"],
+    ];
     let known = COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2");
     for entry in known.filter(|entry| !skipped.contains(entry.name)) {
         for words in forms(entry.name, entry.arity) {

@@ -98,7 +98,7 @@ fn element_at(len: u64, index: i64) -> Option<u64> {
 }
 
 /// Returns the first words of a request.
-fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
+pub(super) fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
     [(); N].map(|()| args.next().unwrap_or_default())
 }
 

@@ -1,0 +1,88 @@
+//! Commands that remove and return the elements with the lowest or highest scores.
+
+use super::put_element;
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Run};
+use crate::resp::collection::{self, Pops, ReplyShape};
+use crate::resp::error::ErrorReply;
+use crate::resp::list::words;
+use crate::resp::number::integer;
+use protocol::resp::{Args, Version, reply};
+use record::{Damaged, Digits, SortedSetEdit, SortedSetValue, SortedSets, Value};
+
+/// The end of a sorted set from which elements are popped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) enum PopEnd {
+    Lowest,
+    Highest,
+}
+
+impl PopEnd {
+    pub(super) fn event(self) -> KeyEvent {
+        match self {
+            Self::Lowest => KeyEvent::ZPOPMIN,
+            Self::Highest => KeyEvent::ZPOPMAX,
+        }
+    }
+}
+
+impl Pops for SortedSets {
+    /// The end, and true if a single element is popped, which the reply has in an array with its score.
+    type From = (PopEnd, bool);
+
+    /// Each removal changes two leaves.
+    const POPPED_A_STEP: u64 = 32;
+    const POPPED_AN_OP: usize = 1;
+
+    fn pop(
+        set: &SortedSetValue<'_>,
+        edit: &mut SortedSetEdit<'_>,
+        (from, is_single): (PopEnd, bool),
+        count: u64,
+        shape: ReplyShape,
+        to: &mut Vec<u8>,
+    ) -> Result<(), Damaged> {
+        let is_all = count == set.len();
+        let mut pop_one = |(score, value): (f64, Value<'_>)| {
+            if is_single && shape.version == Version::Resp2 {
+                reply::array(to, 2);
+            }
+            put_element(to, &value, score, shape);
+            if is_all { Ok(()) } else { edit.remove(value.text(&mut Digits::new()), score) }
+        };
+        match from {
+            PopEnd::Lowest => set.from(0)?.take(count as usize).try_for_each(|element| pop_one(element?))?,
+            PopEnd::Highest => {
+                set.back_from(set.len() - 1)?.take(count as usize).try_for_each(|element| pop_one(element?))?
+            }
+        }
+        if is_all {
+            edit.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Pops elements from an end, and replies with them.
+fn pop<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, from: PopEnd) -> Run {
+    let [key, count] = words(args);
+    let count = match args.len() {
+        1 => None,
+        2 => Some(integer(count).ok().and_then(|count| u64::try_from(count).ok()).ok_or(ErrorReply::NotPositive)?),
+        _ => return Err(ErrorReply::Syntax.into()),
+    };
+    let shape = ReplyShape { has_scores: true, ..ReplyShape::of(call) };
+    let end = (from, count.is_none());
+    if !collection::reply_popped::<SortedSets>(call, (name, args), key, (end, count), shape, from.event())? {
+        reply::array(call.out, 0);
+    }
+    Ok(())
+}
+
+pub(in crate::resp) fn zpopmin<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    pop(call, "zpopmin", args, PopEnd::Lowest)
+}
+
+pub(in crate::resp) fn zpopmax<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    pop(call, "zpopmax", args, PopEnd::Highest)
+}
