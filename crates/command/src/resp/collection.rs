@@ -227,6 +227,8 @@ pub(super) struct ReplyShape {
     pub(super) version: Version,
     /// True if each element is followed by its score.
     pub(super) has_scores: bool,
+    /// True if each element is in an array with its score. Otherwise, the elements and scores alternate.
+    pub(super) is_nested: bool,
     /// True if the whole reply is a set of RESP3.
     pub(super) is_set: bool,
     /// The maximum length of a reply in bytes.
@@ -240,6 +242,7 @@ impl ReplyShape {
         Self {
             version: call.session.version,
             has_scores: false,
+            is_nested: call.session.version == Version::Resp3,
             is_set: false,
             bytes_max: typed::answer_bytes_max(call),
             is_collected: call.collects_replies,
@@ -253,7 +256,7 @@ impl ReplyShape {
 
     /// Writes the line before the elements.
     pub(super) fn put_head(&self, to: &mut impl Sink, count: u64) {
-        let pairs = self.has_scores && self.version == Version::Resp2;
+        let pairs = self.has_scores && !self.is_nested;
         match self.is_set {
             true => reply::set(to, self.version, count),
             false => reply::array(to, if pairs { 2 * count } else { count }),
@@ -442,8 +445,8 @@ pub(super) fn reply_popped<'c, C: Pops>(
 
 /// Makes the command one that takes several visits, with its keys locked: `key`, or those that the caller has locked.
 pub(super) fn take_visits<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Interrupt {
-    match call.guard.locks().is_attached() {
-        // The caller goes on with a copy of the words.
+    match call.guard.locks().is_attached() || call.copies {
+        // The caller locks all keys, and goes on with a copy of the words.
         true => SessionWait::Yield.into(),
         false => slices::run_locked(call, name, args, key),
     }

@@ -128,6 +128,10 @@ pub(super) enum ErrorReply {
     RecordTooLarge,
     /// A position outside a list.
     IndexOutOfRange,
+    /// No keys are given to this command.
+    NoInputKey(&'static str),
+    /// A weight that is not a number.
+    WeightNotFloat,
     /// An end of an interval of scores that is not a score.
     ScoreInterval,
     /// An end of an interval of texts that does not say whether it is included.
@@ -304,6 +308,8 @@ impl ErrorReply {
             Self::KeyCountTooHigh => "ERR Number of keys can't be greater than number of args",
             Self::CountNotPositive => "ERR count should be greater than 0",
             Self::IndexOutOfRange => "ERR index out of range",
+            Self::NoInputKey(name) => return ["ERR at least 1 input key is needed for '", name, "' command"],
+            Self::WeightNotFloat => "ERR weight value is not a float",
             Self::ScoreInterval => "ERR min or max is not a float",
             Self::TextInterval => "ERR min or max not valid string range item",
             Self::LimitOfRanks => {

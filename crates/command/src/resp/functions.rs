@@ -215,8 +215,12 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("zadd", sorted_set::zadd),
     ("zcard", sorted_set::zcard),
     ("zcount", sorted_set::zcount),
+    ("zdiff", sorted_set::zdiff),
     ("zincrby", sorted_set::zincrby),
+    ("zinter", sorted_set::zinter),
+    ("zintercard", sorted_set::zintercard),
     ("zlexcount", sorted_set::zlexcount),
+    ("zmpop", sorted_set::zmpop),
     ("zmscore", sorted_set::zmscore),
     ("zpopmax", sorted_set::zpopmax),
     ("zpopmin", sorted_set::zpopmin),
@@ -235,4 +239,5 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("zrevrank", sorted_set::zrevrank),
     ("zscan", sorted_set::zscan),
     ("zscore", sorted_set::zscore),
+    ("zunion", sorted_set::zunion),
 ];

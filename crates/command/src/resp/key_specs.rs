@@ -69,8 +69,10 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
-        "lmpop" => const { &[spec(&["RW", "access", "delete"], 2, COUNTED, 1)] },
-        "sintercard" => const { &[spec(&["RO", "access"], 2, COUNTED, 1)] },
+        "lmpop" | "zmpop" => const { &[spec(&["RW", "access", "delete"], 2, COUNTED, 1)] },
+        "sintercard" | "zdiff" | "zinter" | "zintercard" | "zunion" => {
+            const { &[spec(&["RO", "access"], 2, COUNTED, 1)] }
+        }
         "evalsha" => const { &[spec(&["RW", "access", "update"], 3, COUNTED, 1)] },
         "evalsha_ro" => const { &[spec(&["RO", "access"], 3, COUNTED, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },

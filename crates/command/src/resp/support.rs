@@ -299,14 +299,9 @@ pub const ABSENT: &[Absent] = &[
     absent("xrevrange", -4, "stream", NotYet("streams")),
     absent("xsetid", -3, "stream", NotYet("streams")),
     absent("xtrim", -4, "stream", NotYet("streams")),
-    absent("zdiff", -3, "sorted-set", NotYet("sorted sets")),
     absent("zdiffstore", -4, "sorted-set", NotYet("sorted sets")),
-    absent("zinter", -3, "sorted-set", NotYet("sorted sets")),
-    absent("zintercard", -3, "sorted-set", NotYet("sorted sets")),
     absent("zinterstore", -4, "sorted-set", NotYet("sorted sets")),
-    absent("zmpop", -4, "sorted-set", NotYet("sorted sets")),
     absent("zrangestore", -5, "sorted-set", NotYet("sorted sets")),
-    absent("zunion", -3, "sorted-set", NotYet("sorted sets")),
     absent("zunionstore", -4, "sorted-set", NotYet("sorted sets")),
 ];
 

@@ -59,6 +59,7 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
     ("zincrby", "*6", "*6", DIGITS),
     ("zrank", "-ERR syntax error", "-ERR wrong number of arguments", "accepts `WITHSCORE`, as Redis 7.2 does"),
     ("zrevrank", "-ERR syntax error", "-ERR wrong number of arguments", "accepts `WITHSCORE`, as Redis 7.2 does"),
+    ("zunion", "*6", "*6", DIGITS),
 ];
 
 const DIGITS: &str = "writes a score in the fewest digits, as Redis 7.2 does";
@@ -144,6 +145,10 @@ fn valid(name: &str) -> String {
         "zrangebyscore" | "zrevrangebyscore" => "zset 1 3 LIMIT 0 1",
         "zrangebylex" | "zrevrangebylex" => "zset [a [b LIMIT 0 1",
         "zremrangebyrank" => "zset 0 1",
+        "zunion" | "zinter" => "2 zset none WEIGHTS 2 3 AGGREGATE MAX WITHSCORES",
+        "zdiff" => "2 zset none WITHSCORES",
+        "zintercard" => "2 zset zset LIMIT 2",
+        "zmpop" => "2 none zset MIN COUNT 2",
         "zpopmin" | "zpopmax" => "zset 2",
         "publish" | "spublish" => "channel message",
         "wait" => "0 100",

@@ -5,7 +5,12 @@ use crate::common::redis::{Replies, both, resp};
 use crate::common::start;
 
 /// The commands on sorted sets, those that add more often.
-const SORTED_SET_NAMES: [&str; 37] = [
+const SORTED_SET_NAMES: [&str; 42] = [
+    "ZUNION",
+    "ZINTER",
+    "ZDIFF",
+    "ZINTERCARD",
+    "ZMPOP",
     "ZADD",
     "ZADD",
     "ZADD",
@@ -95,6 +100,37 @@ impl Requests {
         }
     }
 
+    /// Returns a request of a command over several sorted sets.
+    fn several_sorted_sets(&mut self, name: &str) -> Vec<String> {
+        let count = 1 + self.prng.below(3);
+        let mut words = vec![name.to_owned(), count.to_string()];
+        (0..count).for_each(|_| words.push(self.sorted_set().to_owned()));
+        match name {
+            "ZMPOP" => {
+                words.push(self.one_of(&["MIN", "max", "mid"]).to_owned());
+                if self.prng.chance(1, 2) {
+                    words.extend(["COUNT".to_owned(), self.one_of(&["0", "1", "3", "60", "x"]).to_owned()]);
+                }
+            }
+            "ZINTERCARD" if self.prng.chance(1, 2) => {
+                words.extend(["LIMIT".to_owned(), self.one_of(&["0", "1", "20", "-1", "x"]).to_owned()]);
+            }
+            "ZUNION" | "ZINTER" => {
+                if self.prng.chance(1, 3) {
+                    words.push("WEIGHTS".to_owned());
+                    (0..count).for_each(|_| words.push(self.one_of(&["1", "-2", "0.5", "inf", "0"]).to_owned()));
+                }
+                if self.prng.chance(1, 3) {
+                    words.extend(["AGGREGATE".to_owned(), self.one_of(&["SUM", "min", "MAX", "avg"]).to_owned()]);
+                }
+                self.options(&mut words, &["WITHSCORES"]);
+            }
+            "ZDIFF" => self.options(&mut words, &["WITHSCORES"]),
+            _ => {}
+        }
+        words
+    }
+
     /// Returns a request of a command on sorted sets.
     fn sorted_set_request(&mut self) -> Vec<String> {
         let (mut name, key) = (self.one_of(&SORTED_SET_NAMES), self.sorted_set());
@@ -102,6 +138,9 @@ impl Requests {
         // Intervals of texts are specified only if all scores are the same.
         if !is_lex && name.contains("LEX") || is_lex && name == "ZINCRBY" {
             name = "ZCARD";
+        }
+        if ["ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD", "ZMPOP"].contains(&name) {
+            return self.several_sorted_sets(name);
         }
         let mut words = vec![name.to_owned(), key.to_owned()];
         let many = self.one_of(if self.is_large { &["1", "3", "70", "300"] } else { &["1", "1", "2", "4"] });

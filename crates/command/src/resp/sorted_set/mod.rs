@@ -1,17 +1,19 @@
 //! Commands on sorted sets. This file contains the commands that read one sorted set by names and intervals, `range`
 //! those that return intervals of elements, `change` those that change one sorted set, `pop` those that remove and
-//! return elements, and `scan` those that return elements in no order.
+//! return elements, `scan` those that return elements in no order, and `several` those over several sorted sets.
 
 mod change;
 mod interval;
 mod pop;
 mod range;
 mod scan;
+mod several;
 
 pub(super) use change::{zadd, zincrby, zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
 pub(super) use pop::{zpopmax, zpopmin};
 pub(super) use range::{zrange, zrangebylex, zrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore};
 pub(super) use scan::{zrandmember, zscan};
+pub(super) use several::{zdiff, zinter, zintercard, zmpop, zunion};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape};
@@ -65,9 +67,9 @@ fn put_all<'v>(
     Ok((count, bytes))
 }
 
-/// Writes an element, with its score if the reply has scores: both in an array in version 3 of the protocol.
+/// Writes an element, with its score if the reply has scores: both in an array if the reply is nested.
 fn put_element(to: &mut impl Sink, value: &Value<'_>, score: f64, shape: ReplyShape) {
-    if shape.has_scores && shape.version == Version::Resp3 {
+    if shape.has_scores && shape.is_nested {
         reply::array(to, 2);
     }
     put_text(to, value);

@@ -3,11 +3,12 @@
 use super::put_element;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
 use crate::resp::collection::{self, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::list::words;
 use crate::resp::number::integer;
-use protocol::resp::{Args, Version, reply};
+use protocol::resp::{Args, reply};
 use record::{Damaged, Digits, SortedSetEdit, SortedSetValue, SortedSets, Value};
 
 /// The end of a sorted set from which elements are popped.
@@ -44,7 +45,7 @@ impl Pops for SortedSets {
     ) -> Result<(), Damaged> {
         let is_all = count == set.len();
         let mut pop_one = |(score, value): (f64, Value<'_>)| {
-            if is_single && shape.version == Version::Resp2 {
+            if is_single && !shape.is_nested {
                 reply::array(to, 2);
             }
             put_element(to, &value, score, shape);
@@ -61,6 +62,15 @@ impl Pops for SortedSets {
         }
         Ok(())
     }
+}
+
+/// Parses the `COUNT` of a command that pops from several sorted sets. It is 1 if there is none.
+pub(super) fn count_of(mut options: Args<'_>) -> Result<u64, ErrorReply> {
+    let Some(word) = options.next() else { return Ok(1) };
+    let (true, Some(number)) = (lower(word)[..] == *b"count", options.next()) else { return Err(ErrorReply::Syntax) };
+    let number = integer(number).ok().and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
+    let number = number.ok_or(ErrorReply::CountNotPositive)?;
+    if options.len() == 0 { Ok(number) } else { Err(ErrorReply::Syntax) }
 }
 
 /// Pops elements from an end, and replies with them.

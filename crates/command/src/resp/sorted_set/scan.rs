@@ -81,7 +81,7 @@ fn put_head(out: &mut impl Sink, cursor: u64, elements: u64) {
 
 /// Returns the form of the elements of a scan: in both versions of the protocol, scores are texts.
 fn shape(call: &Call<'_, '_>) -> ReplyShape {
-    ReplyShape { version: Version::Resp2, has_scores: true, ..ReplyShape::of(call) }
+    ReplyShape { version: Version::Resp2, is_nested: false, has_scores: true, ..ReplyShape::of(call) }
 }
 
 pub(in crate::resp) fn zscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {

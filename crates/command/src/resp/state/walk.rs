@@ -8,7 +8,7 @@ use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
 use record::IndexPosting;
 use segment::Stride;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 /// An unfinished walk.
 #[derive(Default)]
@@ -48,6 +48,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) records: FoundRecords,
     /// The progress of an index query.
     pub(in crate::resp) query: QueryProgress,
+    /// The elements of a combination of sorted sets that are not in the reply yet.
+    pub(in crate::resp) scored: ScoredElements,
     /// The state of a command on strings, which is no walk.
     pub(in crate::resp) work: Option<StringWork>,
     /// The walk's share of client memory.
@@ -64,7 +66,7 @@ impl Walk {
     /// is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
-        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
+        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + self.scored.held_bytes()
     }
 
     /// Reserves the bytes that the walk holds. Returns false if client memory is used up. A short walk reserves
@@ -83,6 +85,51 @@ pub(in crate::resp) const HASH_BYTES: usize = 10;
 
 /// The number of bytes that a walk may hold without a reservation.
 pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;
+
+/// Elements of sorted sets in the order of their scores and texts.
+#[derive(Default)]
+pub(in crate::resp) struct ScoredElements {
+    /// The scores by their places in the order, and the texts.
+    elements: BTreeMap<(u64, Vec<u8>), f64>,
+    /// The total length of the texts in bytes.
+    text_bytes: usize,
+}
+
+impl ScoredElements {
+    /// Adds an element, which is not there. Returns true.
+    pub(in crate::resp) fn add(&mut self, score: f64, text: &[u8]) -> bool {
+        // Both zeros have the same place.
+        let bits = (score + 0.0).to_bits() as i64;
+        let place = bits as u64 ^ ((bits >> 63) as u64 | 1 << 63);
+        self.text_bytes += text.len();
+        self.elements.insert((place, text.to_vec()), score);
+        true
+    }
+
+    pub(in crate::resp) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Returns the element with the lowest score.
+    pub(in crate::resp) fn first(&self) -> Option<(f64, &[u8])> {
+        self.elements.first_key_value().map(|((_, text), score)| (*score, &text[..]))
+    }
+
+    /// Removes and returns the element with the lowest score.
+    pub(in crate::resp) fn pop_first(&mut self) -> Option<(f64, Vec<u8>)> {
+        let ((_, text), score) = self.elements.pop_first()?;
+        self.text_bytes -= text.len();
+        Some((score, text))
+    }
+
+    /// Returns the number of bytes that this value holds, about.
+    fn held_bytes(&self) -> usize {
+        self.text_bytes + self.elements.len() * SCORED_BYTES
+    }
+}
+
+/// The number of bytes of a collected element besides its text.
+const SCORED_BYTES: usize = 72;
 
 /// The results of a walk over records: the encoded records, each with its position in the order of the walk.
 #[derive(Default)]
