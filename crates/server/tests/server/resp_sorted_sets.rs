@@ -242,11 +242,14 @@ fn add(client: &mut Replies, key: &str, elements: std::ops::Range<u64>, score: i
     }
 }
 
+/// A function that returns the score of an element with this number.
+type ScoreOf = fn(u64) -> u64;
+
 #[test]
 fn a_scan_of_a_sorted_set_returns_whoever_stays_while_others_come_and_go() {
     let running = start(both());
     let mut client = resp(&running);
-    let scores: [(&str, fn(u64) -> u64); 2] = [("different", |element| element), ("same", |_| 7)];
+    let scores: [(&str, ScoreOf); 2] = [("different", |element| element), ("same", |_| 7)];
     for (key, score) in scores {
         for (elements, count) in [(20, "10"), (3000, "10"), (3000, "1000")] {
             client.ask(&[b"DEL", key.as_bytes()]);
