@@ -186,8 +186,15 @@ fn value_complete(
         }
     }
     let (mark, answers) = (call.out.mark(), call.session.answers);
-    let (key, is_read) = (Box::<[u8]>::from(large.key()), rule.reads_key(&tail));
-    match absent::run_part(call, &key, is_read, |call| store_large(call, &mut large, rule, &tail)) {
+    // The key is copied only for the events that name it.
+    let stored = match call.ctx.push.watch.watched.has_absence_events() {
+        false => store_large(call, &mut large, rule, &tail),
+        true => {
+            let (key, is_read) = (large.key().to_vec(), rule.reads_key(&tail));
+            absent::run_part(call, &key, is_read, |call| store_large(call, &mut large, rule, &tail))
+        }
+    };
+    match stored {
         Err(Interrupt::State(state)) => {
             call.out.truncate(mark);
             long::retain(call, entry, left, LongStage::Value { large, rule });
