@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("testbed", &["load"]),
     ("xtask", &["base", "rdb", "load", "testbed"]),
-    ("long_commands", &["base", "segment", "protocol", "record", "command", "io", "server"]),
+    ("long_commands", &["base", "segment", "protocol", "record", "rdb", "command", "io", "server"]),
     ("lab", &["base", "segment", "flash", "load", "trace", "migrate", "testbed"]),
 ];
 
