@@ -108,7 +108,7 @@ fn push_large(
     large: LargeRef,
     end_it: Option<Ending>,
 ) -> Result<bool, SessionWait> {
-    if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
+    if !call.out.has_pin_room_for_large(large.bytes) || !call.ctx.pin_budget(large.bytes) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM });
     }
     match call.guard.large().pin(key, large) {

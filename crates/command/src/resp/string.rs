@@ -570,7 +570,7 @@ fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range
         return Ok(());
     }
     let bytes = range.end - range.start;
-    if !call.out.has_pin_room() || !call.ctx.pin_budget(bytes) {
+    if !call.out.has_pin_room_for_large(bytes) || !call.ctx.pin_budget(bytes) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
     }
     let pinned = call.guard.large().pin_range(key, large, range);

@@ -110,7 +110,7 @@ pub(super) fn reply_value(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Opti
 /// Pins a value that is stored in pieces, so that it can be sent directly from the store. Returns `None` if a piece is
 /// lost.
 fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Interrupt> {
-    if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
+    if !call.out.has_pin_room_for_large(large.bytes) || !call.ctx.pin_budget(large.bytes) {
         return Err(SessionWait::OutputFull { want: LINE_ROOM }.into());
     }
     let pinned = call.guard.large().pin(key, large);
