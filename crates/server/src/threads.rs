@@ -78,7 +78,7 @@ impl Threads {
     }
 
     /// Removes and returns the first job that was not begun.
-    pub(crate) fn next_job(&self) -> Option<Job> {
+    pub fn next_job(&self) -> Option<Job> {
         self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 

@@ -159,6 +159,10 @@ impl World {
             self.reached.longest_ns = ns;
             show(|| format!("an iteration of {} us after {:#?}", ns / 1000, self.recent));
         }
+        // The survey thread, which does not run here, executes the jobs of workers.
+        while let Some(job) = self.shared.threads.next_job() {
+            job();
+        }
         let mut steps = 0;
         let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
         self.background.slice(now, &mut || {
