@@ -247,7 +247,7 @@ static PLACES: [u8; PLACE_COUNT] = {
     places
 };
 
-const PLACE_COUNT: usize = 512;
+const PLACE_COUNT: usize = 1024;
 
 /// Returns the place at which a search for a name begins. The place is a multiplicative hash of the name: the two
 /// halves of the name are combined by XOR and multiplied by 2^64 divided by the golden ratio, and the upper bits of the
