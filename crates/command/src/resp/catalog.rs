@@ -895,22 +895,22 @@ static ROWS: [CommandSpec; COMMAND_COUNT] = [
            "2.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
            "Returns the number of elements of a sorted set with scores in an interval"),
     entry!("zdiff" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
-           "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the number of elements of the first of K sorted sets" MultiGet,
+           "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the length of the first of K sorted sets" MultiGet,
            "Returns the elements of a sorted set that others do not have"),
     entry!("zincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "sortedset" "fast"]
            "1.2.0" "sorted-set" "O(log(N)) where N is the number of elements" Set,
            "Adds to the score of an element of a sorted set"),
     entry!("zinter" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
-           "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the number of elements of the smallest of K sorted sets" MultiGet,
+           "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the length of the smallest of K sorted sets" MultiGet,
            "Returns the elements that several sorted sets have in common"),
     entry!("zintercard" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
-           "7.0.0" "sorted-set" "O(N*K*log(N)) where N is the number of elements of the smallest of K sorted sets" Get,
+           "7.0.0" "sorted-set" "O(N*K*log(N)) where N is the length of the smallest of K sorted sets" Get,
            "Returns the number of elements that several sorted sets have in common"),
     entry!("zlexcount" 4 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
            "2.8.9" "sorted-set" "O(log(N)) where N is the number of elements" Get,
            "Returns the number of elements of a sorted set in an interval of texts"),
     entry!("zmpop" -4 [Write MovableKeys] (2 -128 1) ["write" "sortedset" "slow"]
-           "7.0.0" "sorted-set" "O(K+M*log(N)) where K is the number of keys, N that of elements and M that of popped ones" Delete,
+           "7.0.0" "sorted-set" "O(K+M*log(N)) for K keys, N elements and M popped ones" Delete,
            "Removes elements of the first of several sorted sets that is not empty, and returns them"),
     entry!("zmscore" -3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
            "6.2.0" "sorted-set" "O(M*log(N)) where N is the number of elements and M the number given" MultiGet,

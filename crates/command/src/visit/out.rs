@@ -451,8 +451,8 @@ impl OutBuffer {
         self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
     }
 
-    /// Returns true if this output can pin another value in pieces of `bytes` bytes. Together with other values, it must
-    /// not exceed what is copied out for a slow reader; alone, it may have any length.
+    /// Returns true if this output can pin another value of `bytes` bytes in pieces. Together with other values, it
+    /// must not exceed what is copied out for a slow reader; alone, it may have any length.
     #[inline]
     pub fn has_pin_room_for_large(&self, bytes: u64) -> bool {
         self.has_pin_room() && (self.pins_len == 0 || self.total() + bytes <= PINNED_BYTES_MAX)

@@ -1,6 +1,6 @@
 //! Commands that change one sorted set.
 
-use super::interval::{By, Interval, score};
+use super::interval::{By, ScoreInterval, score};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
@@ -242,7 +242,7 @@ fn remove_interval<'c>(
     event: KeyEvent,
 ) -> Run {
     let [key, start, stop] = words(args);
-    let interval = Interval::read(by, [start, stop], false)?;
+    let interval = ScoreInterval::read(by, [start, stop], false)?;
     let is_locked = call.collects_replies;
     // `wanted` elements from number `start` on are still to be removed, after `keys` that were removed.
     let mut walk = call.session.walk.take().unwrap_or_default();

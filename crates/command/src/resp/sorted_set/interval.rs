@@ -37,7 +37,7 @@ pub(super) enum TextEnd<'c> {
 
 /// An interval of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Interval<'c> {
+pub(super) enum ScoreInterval<'c> {
     /// Positions, of which negative ones count from the end. The second is included.
     Ranks {
         start: i64,
@@ -67,7 +67,7 @@ fn text_end(word: &[u8]) -> Result<TextEnd<'_>, ErrorReply> {
     }
 }
 
-impl<'c> Interval<'c> {
+impl<'c> ScoreInterval<'c> {
     /// Parses the two ends of an interval. The higher end is the first one if `is_reverse`.
     pub(super) fn read(by: By, [start, stop]: [&'c [u8]; 2], is_reverse: bool) -> Result<Self, ErrorReply> {
         let (low, high) = if is_reverse { (stop, start) } else { (start, stop) };

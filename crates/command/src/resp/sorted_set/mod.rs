@@ -23,7 +23,7 @@ use super::list::words;
 use super::typed::put_text;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
-use interval::{By, Interval};
+use interval::{By, ScoreInterval};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, SortedSetValue, SortedSets, Value};
@@ -151,7 +151,7 @@ pub(super) fn zrevrank<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 /// Replies with the number of elements in an interval.
 fn count(call: &mut Call<'_, '_>, args: Args<'_>, by: By) -> Run {
     let [key, start, stop] = words(args);
-    let interval = Interval::read(by, [start, stop], false)?;
+    let interval = ScoreInterval::read(by, [start, stop], false)?;
     let (first, end) = collection::look::<SortedSets, _>(call, key, |_, set| {
         Ok(set.map_or(Ok((0, 0)), |set| interval.positions(set))?)
     })?;

@@ -1,6 +1,6 @@
 //! Commands that return an interval of the elements of a sorted set.
 
-use super::interval::{By, Interval};
+use super::interval::{By, ScoreInterval};
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::{self, ElementRange, ReplyShape};
@@ -24,7 +24,7 @@ pub(super) struct Form {
 /// The interval of elements that a request selects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection<'c> {
-    interval: Interval<'c>,
+    interval: ScoreInterval<'c>,
     is_reverse: bool,
     pub(super) has_scores: bool,
     /// The number of elements of the interval that are skipped, and the maximum number of the others. Negative numbers
@@ -62,7 +62,7 @@ impl<'c> Selection<'c> {
         if has_scores && by == By::Text {
             return Err(ErrorReply::ScoresOfTexts);
         }
-        Ok(Self { interval: Interval::read(by, ends, is_reverse)?, is_reverse, has_scores, limit })
+        Ok(Self { interval: ScoreInterval::read(by, ends, is_reverse)?, is_reverse, has_scores, limit })
     }
 
     /// Returns the selected elements.

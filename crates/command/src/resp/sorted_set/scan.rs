@@ -135,7 +135,7 @@ fn scan_plain(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>) -> Result<bo
 }
 
 /// The progress of a step that looks for the elements with wanted scores and hashes.
-struct Step {
+struct ScanStep {
     /// The number of scores and hashes that are done.
     done: usize,
     /// The number of elements that were compared with the next of them.
@@ -222,12 +222,12 @@ fn find(
     wanted: &[[u8; WANTED_BYTES]],
     compared: u64,
     put: &mut PutFound<'_>,
-) -> Result<Step, Interrupt> {
+) -> Result<ScanStep, Interrupt> {
     let score_of = |of: &[u8; WANTED_BYTES]| f64::from_le_bytes(*of.first_chunk().expect("eight bytes"));
     let hash_of = |of: &[u8; WANTED_BYTES]| u32::from_le_bytes(*of.last_chunk().expect("four bytes"));
     let score = wanted.first().map_or(0.0, score_of);
     let tied = wanted.iter().take_while(|other| score_of(other) == score).count();
-    let mut step = Step { done: 0, compared, has_ties: false, replied: 0 };
+    let mut step = ScanStep { done: 0, compared, has_ties: false, replied: 0 };
     let (mut met, first) = (0, set.before(&Bound::before(score))? + compared);
     for element in set.from(first)?.take(COMPARED_A_STEP as usize) {
         let (of, value) = element?;
