@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Returns a configuration with segments of 1 MiB: values of up to 64 KiB are stored in one piece.
+/// Returns a configuration with segments of 1 MiB: values of up to 128 KiB are stored in one piece.
 fn config(connections_max: usize) -> ServerConfig {
     ServerConfig { connections_max, segment_bytes: Some(1 << 20), ..crate::common::config() }
 }
