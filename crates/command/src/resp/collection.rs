@@ -221,6 +221,34 @@ pub(super) trait Elements: Collection {
     ) -> Result<(u64, usize), Interrupt>;
 }
 
+/// Writes elements until there is no room, as [`Elements::put`] does. `value_of` returns the text of an element, and
+/// `put` writes it.
+pub(super) fn put_while_room<'v, T>(
+    out: &mut OutBuffer,
+    elements: impl Iterator<Item = Result<T, Damaged>>,
+    shape: ReplyShape,
+    value_of: impl Fn(&T) -> Value<'v>,
+    put: impl Fn(&mut OutBuffer, &T),
+) -> Result<(u64, usize), Interrupt> {
+    let (mut count, mut bytes) = (0, 0);
+    for element in elements {
+        let element = element?;
+        let len = shape.bytes_of(&value_of(&element));
+        match shape.room(out, len) {
+            Err(stop) if count == 0 || !shape.is_collected => return Err(stop),
+            Err(_) => break,
+            Ok(()) => put(out, &element),
+        }
+        (count, bytes) = (count + 1, bytes + len);
+    }
+    Ok((count, bytes))
+}
+
+/// Returns the first words of a request. Missing words are empty.
+pub(super) fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
+    [(); N].map(|()| args.next().unwrap_or_default())
+}
+
 /// The form of the elements of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplyShape {

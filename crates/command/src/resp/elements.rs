@@ -83,7 +83,7 @@ fn reply_each_over_visits<C: Collection>(
 }
 
 /// Returns a generator of the random choices of this visit.
-fn prng_of(call: &Call<'_, '_>) -> Prng {
+pub(super) fn prng_of(call: &Call<'_, '_>) -> Prng {
     Prng::new(call.ctx.clock.ticks().0 ^ (call.ops as u64) << 48)
 }
 
@@ -166,7 +166,7 @@ fn draw_at_once<C: Elements>(call: &mut Call<'_, '_>, key: &[u8], count: i64, sh
 
 /// Returns `count` different random numbers below `bound`. Each set of numbers has the same chance (R. Floyd's
 /// algorithm).
-fn distinct(prng: &mut Prng, bound: u64, count: u64) -> Vec<u64> {
+pub(super) fn distinct(prng: &mut Prng, bound: u64, count: u64) -> Vec<u64> {
     let mut chosen = HashSet::with_capacity(count as usize);
     let mut numbers = Vec::with_capacity(count as usize);
     for last in bound - count.min(bound)..bound {

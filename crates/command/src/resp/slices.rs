@@ -164,7 +164,8 @@ fn check_lengths<'c>(call: &mut Call<'c, '_>, words: Args<'c>, field_words: u32)
             _ => Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most),
         };
         if is_too_long {
-            return Err(ErrorReply::RecordTooLarge.into());
+            let fault = if field_words == 1 { ErrorReply::ElementTooLong } else { ErrorReply::RecordTooLarge };
+            return Err(fault.into());
         }
         words_done(call, slice.len() as u32, slice.wire_bytes());
         call.ops += OPS_PER_CHECK;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   key ── item ──┬─ bytes, number, pieces     a string
-//!                 └─ type byte, bytes          a record (record::Kind): see `hash` and `records`
+//!                 └─ type byte, bytes          a record: see `hash` and `records`; or a collection: see `collection`
 //! ```
 
 use super::error::ErrorReply;

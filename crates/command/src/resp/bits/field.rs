@@ -37,7 +37,7 @@ const BLOCK_BYTES: usize = 16;
 /// The maximum number of bytes that contain bits of one field.
 const FIELD_BYTES_MAX: usize = 9;
 
-/// What an operation does with its field.
+/// The kinds of operations on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Get,

@@ -1,9 +1,10 @@
 //! Commands that change one list.
 
-use super::{EXAMINED_A_STEP, OPS_A_STEP, between, element_at, words};
+use super::{EXAMINED_A_STEP, OPS_A_STEP, between, element_at};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
+use crate::resp::collection::words;
 use crate::resp::collection::{self, ElementRange, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

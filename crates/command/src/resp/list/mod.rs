@@ -8,7 +8,7 @@ pub(super) use change::{linsert, lpop, lpush, lpushx, lrem, lset, ltrim, rpop, r
 pub(super) use moves::{lmove, lmpop, rpoplpush};
 
 use super::catalog::lower;
-use super::collection::{self, ElementRange, Elements, ReplyShape};
+use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};
 use super::error::ErrorReply;
 use super::number::integer;
 use super::slices;
@@ -33,18 +33,8 @@ impl Elements for Lists {
         most: u64,
         shape: ReplyShape,
     ) -> Result<(u64, usize), Interrupt> {
-        let (mut count, mut bytes) = (0, 0);
-        for value in list.from(range.first)?.take(range.count.min(most) as usize) {
-            let value = value?;
-            let len = shape.bytes_of(&value);
-            match shape.room(out, len) {
-                Err(stop) if count == 0 || !shape.is_collected => return Err(stop),
-                Err(_) => break,
-                Ok(()) => put_text(out, &value),
-            }
-            (count, bytes) = (count + 1, bytes + len);
-        }
-        Ok((count, bytes))
+        let elements = list.from(range.first)?.take(range.count.min(most) as usize);
+        put_while_room(out, elements, shape, |value| *value, |out, value| put_text(out, value))
     }
 }
 
@@ -95,11 +85,6 @@ pub(super) fn lindex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 fn element_at(len: u64, index: i64) -> Option<u64> {
     let index = if index < 0 { index.checked_add(len as i64)? } else { index };
     u64::try_from(index).ok().filter(|index| *index < len)
-}
-
-/// Returns the first words of a request.
-pub(super) fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
-    [(); N].map(|()| args.next().unwrap_or_default())
 }
 
 /// The options of `LPOS`.

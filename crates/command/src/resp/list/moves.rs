@@ -1,10 +1,10 @@
 //! Commands that move elements between lists, or take them from the first list that exists.
 
 use super::change::{pop_event, push_event};
-use super::words;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
+use crate::resp::collection::words;
 use crate::resp::collection::{self, Effect, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

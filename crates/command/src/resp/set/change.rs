@@ -1,8 +1,8 @@
 //! Commands that change one set, or move an element from one set to another.
 
-use super::words;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
+use crate::resp::collection::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::slices::Slices;
 use crate::resp::typed::{self, Edited};

@@ -10,10 +10,11 @@
 //! So no command needs memory for a result that is replied. A result that is stored in a key that is not among the sets
 //! is stored a few elements at a time; otherwise all its elements are collected first, in client memory.
 
-use super::{ELEMENTS_AN_OP, words};
+use super::ELEMENTS_AN_OP;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
+use crate::resp::collection::words;
 use crate::resp::collection::{self, Effect, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

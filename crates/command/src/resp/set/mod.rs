@@ -10,7 +10,8 @@ pub(super) use combine::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sun
 pub(super) use random::{spop, srandmember};
 
 use super::catalog::lower;
-use super::collection::{self, ElementRange, Elements, ReplyShape};
+use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};
+use super::elements::reply_each;
 use super::error::ErrorReply;
 use super::number::integer;
 use super::pattern::check;
@@ -19,6 +20,7 @@ use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
 use protocol::number::{Decimal, parse_u64};
+use protocol::resp::reply::NUMBER_LINE_BYTES_MAX;
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, SetValue, TextSets};
 
@@ -30,24 +32,9 @@ impl Elements for TextSets {
         most: u64,
         shape: ReplyShape,
     ) -> Result<(u64, usize), Interrupt> {
-        let (mut count, mut bytes) = (0, 0);
-        for value in set.from(range.first)?.take(range.count.min(most) as usize) {
-            let value = value?;
-            let len = shape.bytes_of(&value);
-            match shape.room(out, len) {
-                Err(stop) if count == 0 || !shape.is_collected => return Err(stop),
-                Err(_) => break,
-                Ok(()) => put_text(out, &value),
-            }
-            (count, bytes) = (count + 1, bytes + len);
-        }
-        Ok((count, bytes))
+        let elements = set.from(range.first)?.take(range.count.min(most) as usize);
+        put_while_room(out, elements, shape, |value| *value, |out, value| put_text(out, value))
     }
-}
-
-/// Returns the first words of a request.
-fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
-    [(); N].map(|()| args.next().unwrap_or_default())
 }
 
 pub(super) fn scard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -67,16 +54,9 @@ pub(super) fn sismember<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 pub(super) fn smismember<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let [key] = words(args);
-    let elements = args.after_first();
-    typed::answer_fits(call, (1 + elements.len()) * reply::NUMBER_LINE_BYTES_MAX)?;
-    call.ops += elements.len() / ELEMENTS_AN_OP;
-    collection::look::<TextSets, _>(call, key, |out, set| {
-        reply::array(out, elements.len() as u64);
-        for element in elements {
-            let is_there = set.map_or(Ok(false), |set| set.contains(&Name::new(element)))?;
-            reply::int(out, is_there.into());
-        }
+    reply_each::<TextSets>(call, ("smismember", args), NUMBER_LINE_BYTES_MAX, &|out, set, element| {
+        let is_there = set.map_or(Ok(false), |set| set.contains(&Name::new(element)))?;
+        reply::int(out, is_there.into());
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ pub(in crate::resp) fn score(text: &[u8]) -> Result<f64, ErrorReply> {
     if number.is_infinite() && !is_infinity() { Err(ErrorReply::NotFloat) } else { Ok(number) }
 }
 
-/// What an interval is by.
+/// The kinds of ends of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,

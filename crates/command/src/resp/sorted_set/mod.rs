@@ -17,9 +17,9 @@ pub(super) use several::{zdiff, zinter, zintercard, zmpop, zunion};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape};
+use super::collection::{put_while_room, words};
 use super::elements::reply_each;
 use super::error::ErrorReply;
-use super::list::words;
 use super::typed::put_text;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
@@ -41,30 +41,20 @@ impl Elements for SortedSets {
     ) -> Result<(u64, usize), Interrupt> {
         let count = range.count.min(most) as usize;
         match range.is_reverse {
-            true => put_all(out, set.back_from(range.first)?.take(count), shape),
-            false => put_all(out, set.from(range.first)?.take(count), shape),
+            true => put_scored(out, set.back_from(range.first)?.take(count), shape),
+            false => put_scored(out, set.from(range.first)?.take(count), shape),
         }
     }
 }
 
-/// Writes elements until there is no room, as [`Elements::put`] does.
-fn put_all<'v>(
+/// Writes elements with their scores until there is no room.
+fn put_scored<'v>(
     out: &mut OutBuffer,
     elements: impl Iterator<Item = Result<(f64, Value<'v>), Damaged>>,
     shape: ReplyShape,
 ) -> Result<(u64, usize), Interrupt> {
-    let (mut count, mut bytes) = (0, 0);
-    for element in elements {
-        let (score, value) = element?;
-        let len = shape.bytes_of(&value);
-        match shape.room(out, len) {
-            Err(stop) if count == 0 || !shape.is_collected => return Err(stop),
-            Err(_) => break,
-            Ok(()) => put_element(out, &value, score, shape),
-        }
-        (count, bytes) = (count + 1, bytes + len);
-    }
-    Ok((count, bytes))
+    let put = |out: &mut OutBuffer, (score, value): &(f64, Value<'v>)| put_element(out, value, *score, shape);
+    put_while_room(out, elements, shape, |(_, value)| *value, put)
 }
 
 /// Writes an element, with its score if the reply has scores: both in an array if the reply is nested.

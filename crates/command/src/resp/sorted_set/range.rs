@@ -3,9 +3,9 @@
 use super::interval::{By, ScoreInterval};
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
+use crate::resp::collection::words;
 use crate::resp::collection::{self, ElementRange, ReplyShape};
 use crate::resp::error::ErrorReply;
-use crate::resp::list::words;
 use crate::resp::number::integer;
 use protocol::resp::Args;
 use record::{Damaged, SortedSetValue, SortedSets};
@@ -13,7 +13,7 @@ use record::{Damaged, SortedSetValue, SortedSets};
 /// The forms of a command that returns an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// What the interval is by. `None` if options decide.
+    /// The kind of the ends of the interval. `None` if options decide.
     pub(super) by: Option<By>,
     /// The direction. `None` if an option decides.
     pub(super) is_reverse: Option<bool>,
