@@ -29,6 +29,7 @@ mod rdb;
 mod readme;
 mod redis_rs;
 mod restart;
+mod restart_collections;
 mod restart_flash;
 mod restart_power;
 mod restart_power_flash;

@@ -13,19 +13,19 @@ use crate::common::{PATIENCE, Serving, TempFile, connect, request};
 use crate::restart::{MemoryFile, before_a_kill, get, kills, seed_told, serve, value_of};
 
 /// A connection that uses RESP.
-struct Redis(BufReader<TcpStream>);
+pub struct Redis(BufReader<TcpStream>);
 
 impl Redis {
-    fn connect(addr: SocketAddr) -> Self {
+    pub fn connect(addr: SocketAddr) -> Self {
         Self(BufReader::new(connect(addr)))
     }
 
-    fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
+    pub fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
         self.0.get_mut().write_all(&request(words))
     }
 
     /// Reads the next reply. Returns its elements with spaces between them; `nil` for a null.
-    fn answer(&mut self) -> std::io::Result<String> {
+    pub fn answer(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 || !line.ends_with("\r\n") {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
@@ -48,7 +48,7 @@ impl Redis {
         }
     }
 
-    fn ask(&mut self, text: &str) -> String {
+    pub fn ask(&mut self, text: &str) -> String {
         self.ask_words(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
@@ -57,13 +57,13 @@ impl Redis {
     }
 }
 
-fn serve_redis(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr, SocketAddr) {
+pub fn serve_redis(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr, SocketAddr) {
     let (mut serving, memcached) = serve(file, &[&["--resp", "127.0.0.1:0"], more].concat());
     let redis = serving.addr_behind("Redis clients connect to ");
     (serving, memcached, redis)
 }
 
-fn killed(mut serving: Serving) {
+pub fn killed(mut serving: Serving) {
     serving.signal("KILL");
     serving.ended();
 }

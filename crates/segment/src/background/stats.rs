@@ -20,7 +20,7 @@ pub struct StoreStats {
     /// Items in memory, including the pieces and parts of values. Expired and flushed items count until they are
     /// removed.
     pub items: u64,
-    /// Of those, the items that clients know: a value in pieces or in parts counts once.
+    /// The items that clients see. A value in pieces or in parts counts once.
     pub values: u64,
     /// Items stored since the start.
     pub items_total: u64,
