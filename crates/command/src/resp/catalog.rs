@@ -80,8 +80,8 @@ pub struct CommandSpec {
     pub flags: &'static [Flag],
     /// The positions of the first and last key among the arguments, counted from 1, and the step between keys. A
     /// negative position is counted from the end, and 0 means that the command has no keys. If the step is negative,
-    /// the actual step is one more than the number of bins in the first argument. If the last position is [`COUNTED`],
-    /// the argument before the first key is the number of keys.
+    /// the actual step is one more than the number of bins in the first argument. The last position
+    /// may be [`COUNTED`] or [`STORED`].
     pub keys: (i8, i8, i8),
     /// The command's access categories. Those of a container are on its subcommands.
     pub categories: &'static [&'static str],
@@ -131,30 +131,32 @@ impl CommandSpec {
         self.has(Flag::PubSub) && self.has(Flag::NoScript) && reply.first() != Some(&b'-')
     }
 
-    /// Returns the position of the keys in a request with `args` arguments: the number of arguments before the first
-    /// key, and the number of arguments from the first key to the last, including both.
-    fn keys_place(&self, words: Args<'_>) -> (usize, usize) {
+    /// Returns the positions of the keys in a request with the arguments `words`: two ranges, each as the number of
+    /// arguments before its first key, and the number of arguments from its first key to its last, including both.
+    #[inline]
+    fn keys_places(&self, words: Args<'_>) -> [(usize, usize); 2] {
         let ((first, last, _), args) = (self.keys, words.len());
         if first <= 0 {
-            return (0, 0);
+            return [(0, 0); 2];
         }
-        if last == COUNTED {
-            return counted_place(first as usize - 1, words);
+        if matches!(last, COUNTED | STORED) {
+            return movable_places(first as usize - 1, last, words);
         }
         let behind =
             if last < 0 { (args + 2).saturating_sub(usize::from(last.unsigned_abs())) } else { last as usize + 1 };
-        (first as usize - 1, behind.min(args + 1).saturating_sub(first as usize))
+        [(first as usize - 1, behind.min(args + 1).saturating_sub(first as usize)), (0, 0)]
     }
 
     /// Returns the arguments that are keys.
     pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
-        let (before, count) = self.keys_place(args);
-        args.skip(before).take(count).step_by(self.step(args))
+        let [(before, count), (more_before, more)] = self.keys_places(args);
+        args.skip(before).take(count).step_by(self.step(args)).chain(args.skip(more_before).take(more))
     }
 
     /// Returns the number of arguments that are keys.
     pub(super) fn key_count(&self, args: Args<'_>) -> usize {
-        self.keys_place(args).1.div_ceil(self.step(args))
+        let [(_, count), (_, more)] = self.keys_places(args);
+        count.div_ceil(self.step(args)) + more
     }
 
     fn step(&self, mut args: Args<'_>) -> usize {
@@ -179,15 +181,47 @@ impl CommandSpec {
     }
 }
 
-/// The last position of the keys of a command whose argument before the first key is the number of keys.
+/// The last position of the keys of a command whose argument before the first key is the number of keys. If the first
+/// position is 1, the first argument is a key, the second the number of further keys, and those follow.
 pub(super) const COUNTED: i8 = i8::MIN;
+/// The last position of the keys of a command with one key, and a second one behind the word `STORE` or `STOREDIST`
+/// among its options.
+pub(super) const STORED: i8 = i8::MIN + 1;
+
+/// Returns the positions of keys that depend on other arguments, as [`CommandSpec::keys_places`] does.
+#[cold]
+fn movable_places(before: usize, last: i8, words: Args<'_>) -> [(usize, usize); 2] {
+    match (last, before) {
+        (STORED, _) => [(before, 1), stored_place(words)],
+        (_, 0) => [(0, 1), counted_place(2, words)],
+        _ => [counted_place(before, words), (0, 0)],
+    }
+}
 
 /// Returns the position of the keys whose number is in the argument before them: the number of arguments before the
 /// first key, and the number of keys.
-#[cold]
-fn counted_place(before: usize, words: Args<'_>) -> (usize, usize) {
+pub(super) fn counted_place(before: usize, words: Args<'_>) -> (usize, usize) {
     let count = words.into_iter().nth(before - 1).and_then(base::decimal::parse_signed).unwrap_or(0);
     (before, usize::try_from(count).unwrap_or(0).min(words.len().saturating_sub(before)))
+}
+
+/// Returns the position of the key behind the last word `STORE` or `STOREDIST`: the number of arguments before it, and
+/// 1, or 0 if there is none.
+fn stored_place(words: Args<'_>) -> (usize, usize) {
+    let (mut place, mut options) = ((0, 0), words.after_first());
+    while let Some(word) = options.next() {
+        let passed = match &lower(word)[..] {
+            b"store" | b"storedist" if options.len() > 0 => {
+                place = (words.len() - options.len(), 1);
+                1
+            }
+            b"by" | b"get" => 1,
+            b"limit" => 2,
+            _ => 0,
+        };
+        options.by_ref().take(passed).for_each(drop);
+    }
+    place
 }
 
 /// The maximum length of the name of a command or an option, in bytes.

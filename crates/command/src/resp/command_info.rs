@@ -1,6 +1,6 @@
 //! The command `COMMAND`, which returns the table of commands, and the keys of a request.
 
-use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, find, lower};
+use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, STORED, counted_place, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::key_specs::{KeySpec, key_specs, only_gets_fields, tips};
@@ -170,8 +170,12 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
 
 /// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
 fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
-    if spec.step == 0 || spec.last == COUNTED {
+    if spec.step == 0 {
         return entry.keys_of(args).collect();
+    }
+    if spec.last == COUNTED {
+        let (before, count) = counted_place(usize::from(spec.first) - 1, args);
+        return args.skip(before).take(count).collect();
     }
     let before = usize::from(spec.first) - 1;
     let count = match spec.last {
@@ -278,10 +282,10 @@ impl Described {
         match (self, specs.first()) {
             (_, None) => [0; 3],
             (_, Some(spec)) if spec.last == COUNTED => [0; 3],
-            (Command(entry), _) => [entry.keys.0.into(), entry.keys.1.into(), entry.keys.2.into()],
-            (Part(..), Some(spec)) => {
-                [i64::from(spec.first), i64::from(spec.first) + i64::from(spec.last), spec.step.into()]
+            (Command(entry), _) if !matches!(entry.keys.1, COUNTED | STORED) => {
+                [entry.keys.0.into(), entry.keys.1.into(), entry.keys.2.into()]
             }
+            (_, Some(spec)) => [i64::from(spec.first), i64::from(spec.first) + i64::from(spec.last), spec.step.into()],
         }
     }
 

@@ -100,6 +100,12 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "sdiffstore" | "sunionstore" => {
             const { &[spec(&["OW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] }
         }
+        "geosearchstore" | "zrangestore" => {
+            const { &[spec(&["OW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, 0, 1)] }
+        }
+        "zdiffstore" | "zinterstore" | "zunionstore" => {
+            const { &[spec(&["OW", "update"], 1, 0, 1), spec(&["RO", "access"], 3, COUNTED, 1)] }
+        }
         "sinterstore" => const { &[spec(&["RW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },

@@ -71,6 +71,7 @@ mod slowlog;
 mod sorted_set;
 mod state;
 mod statistics;
+mod stored;
 mod string;
 pub mod subcommands;
 pub mod support;

@@ -299,10 +299,6 @@ pub const ABSENT: &[Absent] = &[
     absent("xrevrange", -4, "stream", NotYet("streams")),
     absent("xsetid", -3, "stream", NotYet("streams")),
     absent("xtrim", -4, "stream", NotYet("streams")),
-    absent("zdiffstore", -4, "sorted-set", NotYet("sorted sets")),
-    absent("zinterstore", -4, "sorted-set", NotYet("sorted sets")),
-    absent("zrangestore", -5, "sorted-set", NotYet("sorted sets")),
-    absent("zunionstore", -4, "sorted-set", NotYet("sorted sets")),
 ];
 
 #[cfg(test)]

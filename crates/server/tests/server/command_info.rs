@@ -135,6 +135,8 @@ fn keys_and_lists_of_commands_are_those_of_redis() {
         "COMMAND GETKEYS SET|x a",
         "COMMAND GETKEYS config|get a",
         "COMMAND GETKEYS config get",
+        "COMMAND GETKEYS ZUNIONSTORE to 2 a b WEIGHTS 1 2",
+        "COMMAND GETKEYSANDFLAGS ZINTERSTORE to 1 to",
         "COMMAND DOCS nosuch",
         "COMMAND COUNT x",
     ] {

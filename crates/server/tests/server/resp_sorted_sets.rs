@@ -5,7 +5,11 @@ use crate::common::redis::{Replies, both, resp};
 use crate::common::start;
 
 /// The commands on sorted sets, those that add more often.
-const SORTED_SET_NAMES: [&str; 42] = [
+const SORTED_SET_NAMES: [&str; 46] = [
+    "ZUNIONSTORE",
+    "ZINTERSTORE",
+    "ZDIFFSTORE",
+    "ZRANGESTORE",
     "ZUNION",
     "ZINTER",
     "ZDIFF",
@@ -53,7 +57,7 @@ const SORTED_SET_NAMES: [&str; 42] = [
 impl Requests {
     /// Returns a key of a sorted set. In those that end in `l`, all elements have the same score.
     fn sorted_set(&mut self) -> &'static str {
-        if self.prng.chance(1, 60) { "text" } else { self.one_of(&["zset1", "zset2", "zset-l", "zset-l"]) }
+        if self.prng.chance(1, 60) { "text" } else { self.one_of(&["zset1", "zset2", "zset3", "zset-l", "zset-l"]) }
     }
 
     fn score(&mut self) -> String {
@@ -104,6 +108,11 @@ impl Requests {
     fn several_sorted_sets(&mut self, name: &str) -> Vec<String> {
         let count = 1 + self.prng.below(3);
         let mut words = vec![name.to_owned(), count.to_string()];
+        let is_stored = name.ends_with("STORE");
+        if is_stored {
+            // Elements of the destination have different scores.
+            words.insert(1, self.one_of(&["zset1", "zset2", "zset3", "zset3"]).to_owned());
+        }
         (0..count).for_each(|_| words.push(self.sorted_set().to_owned()));
         match name {
             "ZMPOP" => {
@@ -115,7 +124,7 @@ impl Requests {
             "ZINTERCARD" if self.prng.chance(1, 2) => {
                 words.extend(["LIMIT".to_owned(), self.one_of(&["0", "1", "20", "-1", "x"]).to_owned()]);
             }
-            "ZUNION" | "ZINTER" => {
+            "ZUNION" | "ZINTER" | "ZUNIONSTORE" | "ZINTERSTORE" => {
                 if self.prng.chance(1, 3) {
                     words.push("WEIGHTS".to_owned());
                     (0..count).for_each(|_| words.push(self.one_of(&["1", "-2", "0.5", "inf", "0"]).to_owned()));
@@ -123,7 +132,9 @@ impl Requests {
                 if self.prng.chance(1, 3) {
                     words.extend(["AGGREGATE".to_owned(), self.one_of(&["SUM", "min", "MAX", "avg"]).to_owned()]);
                 }
-                self.options(&mut words, &["WITHSCORES"]);
+                if !is_stored || self.prng.chance(1, 30) {
+                    self.options(&mut words, &["WITHSCORES"]);
+                }
             }
             "ZDIFF" => self.options(&mut words, &["WITHSCORES"]),
             _ => {}
@@ -139,7 +150,8 @@ impl Requests {
         if !is_lex && name.contains("LEX") || is_lex && name == "ZINCRBY" {
             name = "ZCARD";
         }
-        if ["ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD", "ZMPOP"].contains(&name) {
+        let several = ["ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD", "ZMPOP", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"];
+        if several.contains(&name) {
             return self.several_sorted_sets(name);
         }
         let mut words = vec![name.to_owned(), key.to_owned()];
@@ -172,6 +184,14 @@ impl Requests {
             "ZREVRANGE" => words.extend([self.position(), self.position()]),
             "ZRANGEBYSCORE" | "ZREVRANGEBYSCORE" => words.extend([self.score_end(), self.score_end()]),
             "ZRANGEBYLEX" | "ZREVRANGEBYLEX" => words.extend([self.text_end(), self.text_end()]),
+            "ZRANGESTORE" if self.prng.chance(1, 2) => {
+                words.insert(1, self.one_of(&["zset1", "zset2", "zset3"]).to_owned());
+                words.extend([self.position(), self.position()]);
+            }
+            "ZRANGESTORE" => {
+                words.insert(1, "zset3".to_owned());
+                words.extend([self.score_end(), self.score_end(), "BYSCORE".to_owned()]);
+            }
             "ZRANGE" => match self.prng.below(3) {
                 0 if is_lex => words.extend([self.text_end(), self.text_end(), "BYLEX".to_owned()]),
                 1 => words.extend([self.score_end(), self.score_end(), "byscore".to_owned()]),
@@ -181,7 +201,7 @@ impl Requests {
                 words.push(self.one_of(&["0", "1", "2", "5", "40", "-1", "a"]).to_owned());
             }
             "RENAME" | "COPY" if is_lex => words.push("zset-l".to_owned()),
-            "RENAME" | "COPY" => words.push(self.one_of(&["zset1", "zset2"]).to_owned()),
+            "RENAME" | "COPY" => words.push(self.one_of(&["zset1", "zset2", "zset3"]).to_owned()),
             "PEXPIRE" => words.push("100000".to_owned()),
             "DEL" if self.prng.chance(9, 10) => words[0] = "ZCARD".to_owned(),
             "MULTI" => {
@@ -191,7 +211,11 @@ impl Requests {
             _ => {}
         }
         if name.contains("RANGE") && !name.contains("REM") {
-            let options = if name == "ZRANGE" { &["REV", "LIMIT", "WITHSCORES"][..] } else { &["LIMIT", "withscores"] };
+            let options = match name {
+                "ZRANGE" => &["REV", "LIMIT", "WITHSCORES"][..],
+                "ZRANGESTORE" => &["rev", "LIMIT"],
+                _ => &["LIMIT", "withscores"],
+            };
             self.options(&mut words, options);
         }
         words
@@ -327,5 +351,64 @@ fn random_elements_of_a_sorted_set_are_uniform_and_distinct() {
     client.ask(&[b"ZADD", b"f", b"3.1", b"a", b"1e20", b"b", b"-0", b"c", b"-inf", b"d"]);
     let scores = client.ask(&[b"ZMSCORE", b"f", b"a", b"b", b"c", b"d", b"e"]);
     assert_eq!(scores, b"*5\r\n,3.1\r\n,1e+20\r\n,-0\r\n,-inf\r\n_\r\n");
+    running.stop();
+}
+
+/// A result that does not fit must not be stored in part, nor in place of the old value.
+#[test]
+fn a_full_store_refuses_to_store_a_result_and_keeps_the_destination() {
+    let running = start(gannet_server::start::ServerConfig { evict: false, ..both() });
+    let mut client = resp(&running);
+    add(&mut client, "a", 0..3000, |element| element);
+    add(&mut client, "b", 2000..6000, |element| element);
+    client.ask(&[b"SET", b"to", b"old"]);
+    let value = [b'x'; 1000];
+    let is_full =
+        (0..200_000).any(|n| client.ask(&[b"SET", format!("filler-{n}").as_bytes(), &value]).starts_with(b"-OOM"));
+    assert!(is_full, "the store takes all values");
+    for line in [
+        "ZUNIONSTORE to 2 a b",
+        "ZINTERSTORE to 2 a b",
+        "ZDIFFSTORE to 2 a b",
+        "ZRANGESTORE to a 0 -1",
+        "ZUNIONSTORE a 2 a b",
+    ] {
+        let reply = client.ask(&crate::common::redis::words(line));
+        assert!(reply.starts_with(b"-OOM"), "{line}: {}", reply.escape_ascii());
+    }
+    assert_eq!(client.ask(&[b"GET", b"to"]), b"$3\r\nold\r\n");
+    assert_eq!(client.ask(&[b"ZCARD", b"a"]), b":3000\r\n");
+    running.stop();
+}
+
+#[test]
+fn stored_sorted_sets_send_the_events_of_redis() {
+    let (redis, running) = (crate::common::redis::Redis::start(), start(both()));
+    let events = [redis.addr, crate::common::redis::resp_addr(&running)].map(|addr| {
+        let [mut client, mut listener] = [Replies::connect(addr), Replies::connect(addr)];
+        client.text("CONFIG SET notify-keyspace-events KEA");
+        listener.text("PSUBSCRIBE __keyevent@0__:*");
+        for line in [
+            "ZADD a 1 x 2 y",
+            "SADD s x",
+            "ZUNIONSTORE u 2 a s",
+            "ZINTERSTORE i 2 a s",
+            "ZDIFFSTORE d 2 a s",
+            "ZRANGESTORE r a 0 -1",
+            "ZRANGESTORE r a 5 9",
+            "ZRANGESTORE r a 5 9",
+            "ZINTERSTORE i 2 a none",
+            "ZUNIONSTORE s 1 none",
+            "PUBLISH __keyevent@0__:end end",
+        ] {
+            client.ask(&crate::common::redis::words(line));
+        }
+        let mut all = Vec::new();
+        while !all.last().is_some_and(|event: &String| event.contains("end")) {
+            all.push(listener.next().escape_ascii().to_string());
+        }
+        all
+    });
+    assert_eq!(events[0], events[1]);
     running.stop();
 }

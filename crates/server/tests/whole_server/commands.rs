@@ -212,9 +212,11 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("zcard", &["@k"]),
     ("zcount", &["@k @f @f"]),
     ("zdiff", &["2 @k @k [ WITHSCORES ]"]),
+    ("zdiffstore", &["@k 2 @k @k"]),
     ("zincrby", &["@k @f @v"]),
     ("zinter", &["2 @k @k [ WITHSCORES ]"]),
     ("zintercard", &["2 @k @k [ LIMIT @n ]"]),
+    ("zinterstore", &["@k 2 @k @k [ AGGREGATE MAX ]"]),
     ("zlexcount", &["@k - +"]),
     ("zmpop", &["1 @k MIN|MAX [ COUNT @n ]"]),
     ("zmscore", &["@k @v { @v }"]),
@@ -224,6 +226,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("zrange", &["@k @n @n [ WITHSCORES ]", "@k @f @f BYSCORE LIMIT @n @n", "@k - + BYLEX"]),
     ("zrangebylex", &["@k - +"]),
     ("zrangebyscore", &["@k @f @f [ WITHSCORES ]"]),
+    ("zrangestore", &["@k @k @n @n", "@k @k @f @f BYSCORE LIMIT @n @n"]),
     ("zrank", &["@k @v [ WITHSCORE ]"]),
     ("zrem", &["@k @v { @v }"]),
     ("zremrangebylex", &["@k - +"]),
@@ -236,6 +239,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("zscan", &["@k @u [ MATCH @g ] [ COUNT @n ]"]),
     ("zscore", &["@k @v"]),
     ("zunion", &["2 @k @k [ WITHSCORES ]"]),
+    ("zunionstore", &["@k 2 @k @k [ WEIGHTS @f @f ]"]),
 ];
 
 /// Templates of memcached lines; `...` stands for a value.

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 214;
+pub(in crate::resp) const COMMAND_COUNT: usize = 218;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -607,6 +607,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("zdiff" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
            "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the length of the first of K sorted sets" MultiGet,
            "Returns the elements of a sorted set that others do not have"),
+    entry!("zdiffstore" -4 [Write DenyOom MovableKeys] (1 -128 1) ["write" "sortedset" "slow"]
+           "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the length of the first of K sorted sets" Set,
+           "Stores the elements of a sorted set that others do not have"),
     entry!("zincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "sortedset" "fast"]
            "1.2.0" "sorted-set" "O(log(N)) where N is the number of elements" Set,
            "Adds to the score of an element of a sorted set"),
@@ -616,6 +619,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("zintercard" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
            "7.0.0" "sorted-set" "O(N*K*log(N)) where N is the length of the smallest of K sorted sets" Get,
            "Returns the number of elements that several sorted sets have in common"),
+    entry!("zinterstore" -4 [Write DenyOom MovableKeys] (1 -128 1) ["write" "sortedset" "slow"]
+           "2.0.0" "sorted-set" "O(N*K*log(N)) where N is the length of the smallest of K sorted sets" Set,
+           "Stores the elements that several sorted sets have in common"),
     entry!("zlexcount" 4 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
            "2.8.9" "sorted-set" "O(log(N)) where N is the number of elements" Get,
            "Returns the number of elements of a sorted set in an interval of texts"),
@@ -643,6 +649,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("zrangebyscore" -4 [ReadOnly] (1 1 1) ["read" "sortedset" "slow"]
            "1.0.5" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number returned" MultiGet,
            "Returns the elements of a sorted set with scores in an interval"),
+    entry!("zrangestore" -5 [Write DenyOom] (1 2 1) ["write" "sortedset" "slow"]
+           "6.2.0" "sorted-set" "O(log(N)+M) where N is the number of elements and M the number stored" Set,
+           "Stores the elements of a sorted set in an interval of positions, scores or texts"),
     entry!("zrank" -3 [ReadOnly Fast] (1 1 1) ["read" "sortedset" "fast"]
            "2.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Get,
            "Returns the position of an element of a sorted set, in ascending order of scores"),
@@ -679,4 +688,7 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("zunion" -3 [ReadOnly MovableKeys] (2 -128 1) ["read" "sortedset" "slow"]
            "6.2.0" "sorted-set" "O(N*K*log(N)) where N is the number of elements of all K sorted sets" MultiGet,
            "Returns the elements that any of several sorted sets has"),
+    entry!("zunionstore" -4 [Write DenyOom MovableKeys] (1 -128 1) ["write" "sortedset" "slow"]
+           "2.0.0" "sorted-set" "O(N*K*log(N)) where N is the number of elements of all K sorted sets" Set,
+           "Stores the elements that any of several sorted sets has"),
 ];

@@ -15,12 +15,13 @@ use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
-use crate::resp::collection::{self, Effect, ReplyShape};
+use crate::resp::collection::{self, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices;
 use crate::resp::state::walk::Walk;
-use crate::resp::typed::{self, Edited, KeyParts};
+use crate::resp::stored::{self, Destination};
+use crate::resp::typed::{self, KeyParts};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
@@ -248,106 +249,19 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     }
 }
 
-/// The room in bytes that a stored result needs for each element of its sets, if their length is not known.
-const ELEMENT_BYTES: u64 = 32;
-/// The length in bytes of the length before each collected element.
-const LEN_BYTES: usize = 4;
-
 /// Stores a combination of sets under the first key of `args`, and replies with the number of its elements.
 fn store<'c>(call: &mut Call<'c, '_>, args: Args<'c>, combination: Combination, event: KeyEvent) -> Run {
-    let ([to], keys) = (words(args), args.after_first());
-    if call.session.walk.is_none() {
-        let elements = elements_of(call, keys)?;
-        if !call.collects_replies && elements > EXAMINED_A_VISIT {
-            return Err(SessionWait::Yield.into());
-        }
-        typed::room_to_store(call, elements * ELEMENT_BYTES)?;
-    }
-    let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = store_over_visits(call, to, keys, combination, &mut walk);
-    if matches!(ran, Err(Interrupt::State(_))) {
-        if !walk.reserve(&call.ctx.shared.budget) {
-            call.session.end_request();
-            return Err(ErrorReply::ClientMemory.into());
-        }
-        call.session.walk = Some(walk);
-        call.session.done = call.session.done.max(1);
-        return ran;
-    }
-    ran?;
-    let stored = walk.keys;
-    if stored == 0 {
-        let is_removed = collection::remove(call, to)?;
-        collection::notify(call, to, event, Effect { is_changed: false, is_removed });
-    } else {
-        collection::notify(call, to, event, Effect { is_changed: true, is_removed: false });
-    }
-    call.int(stored as i64);
-    Ok(())
-}
-
-/// Collects elements in `walk.found`, and stores them in `to` when there are enough, or at last if `to` is one of the
-/// sets. `walk.keys` elements are stored, and `walk.examined` bytes of those found are.
-fn store_over_visits(
-    call: &mut Call<'_, '_>,
-    to: &[u8],
-    keys: Args<'_>,
-    combination: Combination,
-    walk: &mut Walk,
-) -> Run {
-    let is_apart = keys.into_iter().all(|key| key != to);
-    loop {
-        if walk.ended.is_none() {
-            let mut found = std::mem::take(&mut walk.found);
-            let stepped = step(call, keys, combination, walk, EXAMINED_A_STEP, &mut |_, text| {
-                found.extend_from_slice(&(text.len() as u32).to_le_bytes());
-                found.extend_from_slice(text);
-                true
-            });
-            walk.found = found;
-            let step = stepped?;
-            call.ops += 1 + step.examined as usize / ELEMENTS_AN_OP;
-            walk.ended = step.is_last.then_some(0);
-        }
-        if (is_apart || walk.ended.is_some()) && walk.examined < walk.found.len() {
-            walk.examined += store_some(call, to, &walk.found[walk.examined..], walk.keys == 0, &mut walk.keys)?;
-            call.ops += EXAMINED_A_STEP as usize / ELEMENTS_AN_OP;
-        }
-        if walk.examined == walk.found.len() {
-            walk.found.clear();
-            walk.examined = 0;
-            if walk.ended.is_some() {
-                return Ok(());
-            }
-        }
-        if call.collects_replies && call.is_slice_used() {
-            return Err(SessionWait::Yield.into());
-        }
-    }
-}
-
-/// Stores some collected elements, in place of the key's value if they are the first. Returns the number of their
-/// bytes.
-fn store_some(
-    call: &mut Call<'_, '_>,
-    to: &[u8],
-    found: &[u8],
-    is_first: bool,
-    stored: &mut u64,
-) -> Result<usize, Interrupt> {
-    let (len, bytes) = collection::change_from::<TextSets, _>(call, to, is_first, &mut |_, set| {
-        let mut at = 0;
-        for _ in 0..EXAMINED_A_STEP {
-            let Some(len) = found.get(at..at + LEN_BYTES) else { break };
-            let len = u32::from_le_bytes(len.try_into().map_err(|_| Damaged)?) as usize;
-            set.add(&Name::new(found.get(at + LEN_BYTES..at + LEN_BYTES + len).ok_or(Damaged)?))?;
-            at += LEN_BYTES + len;
-        }
-        Ok(Edited::Store((set.len(), at)))
-    })?
-    .0;
-    *stored = len;
-    Ok(bytes)
+    let ([key], keys) = (words(args), args.after_first());
+    let elements = if call.session.walk.is_none() { elements_of(call, keys)? } else { 0 };
+    let to = Destination { key, is_apart: keys.into_iter().all(|source| source != key), event };
+    stored::store::<TextSets>(call, to, (elements, elements > EXAMINED_A_VISIT), &mut |call, walk, found| {
+        let step = step(call, keys, combination, walk, EXAMINED_A_STEP, &mut |_, text| {
+            stored::collect(found, 0.0, text);
+            true
+        })?;
+        call.ops += 1 + step.examined as usize / ELEMENTS_AN_OP;
+        Ok(step.is_last)
+    })
 }
 
 pub(in crate::resp) fn sinterstore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {

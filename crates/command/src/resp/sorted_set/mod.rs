@@ -11,9 +11,9 @@ mod several;
 
 pub(super) use change::{zadd, zincrby, zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
 pub(super) use pop::{zpopmax, zpopmin};
-pub(super) use range::{zrange, zrangebylex, zrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore};
+pub(super) use range::{zrange, zrangebylex, zrangebyscore, zrangestore, zrevrange, zrevrangebylex, zrevrangebyscore};
 pub(super) use scan::{zrandmember, zscan};
-pub(super) use several::{zdiff, zinter, zintercard, zmpop, zunion};
+pub(super) use several::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zmpop, zunion, zunionstore};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape};

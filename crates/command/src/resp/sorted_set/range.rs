@@ -1,14 +1,16 @@
 //! Commands that return an interval of the elements of a sorted set.
 
 use super::interval::{By, ScoreInterval};
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
 use crate::resp::collection::{self, ElementRange, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
+use crate::resp::stored::{self, Destination, STORED_A_STEP};
 use protocol::resp::Args;
-use record::{Damaged, SortedSetValue, SortedSets};
+use record::{Damaged, Digits, SortedSetValue, SortedSets};
 
 /// The forms of a command that returns an interval.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +91,31 @@ fn reply_selection<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'
     let selection = Selection::read(args.after_first(), form)?;
     let shape = ReplyShape { has_scores: selection.has_scores, ..ReplyShape::of(call) };
     collection::reply_range::<SortedSets>(call, (name, args), key, shape, &|set| selection.range(set))
+}
+
+/// Stores the selected elements under the first key of `args`, and replies with their number.
+pub(in crate::resp) fn zrangestore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key, from] = words(args);
+    let form = Form { by: None, is_reverse: None, may_have_scores: false };
+    let selection = Selection::read(args.after_first().after_first(), form)?;
+    let wanted = collection::look::<SortedSets, _>(call, from, |_, set| {
+        Ok(set.map(|set| selection.range(set)).transpose()?.unwrap_or_default())
+    })?;
+    let first = if wanted.is_reverse { wanted.first + 1 - wanted.count.min(wanted.first + 1) } else { wanted.first };
+    let to = Destination { key, is_apart: key != from, event: KeyEvent::ZRANGESTORE };
+    stored::store::<SortedSets>(call, to, (wanted.count, wanted.count > STORED_A_STEP), &mut |call, walk, found| {
+        let left = (wanted.count - walk.cursor).min(STORED_A_STEP);
+        collection::look::<SortedSets, _>(call, from, |_, set| {
+            let Some(set) = set else { return Ok(()) };
+            for element in set.from(first + walk.cursor)?.take(left as usize) {
+                let (score, value) = element?;
+                stored::collect(found, score, value.text(&mut Digits::new()));
+            }
+            Ok(())
+        })?;
+        walk.cursor += left;
+        Ok(walk.cursor == wanted.count)
+    })
 }
 
 /// Returns the form of a command of which the name decides about the interval.

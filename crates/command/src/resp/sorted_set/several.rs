@@ -11,6 +11,7 @@
 
 use super::pop::{PopEnd, count_of};
 use super::put_element;
+use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
@@ -19,6 +20,7 @@ use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices;
 use crate::resp::state::walk::{ScoredElements, Walk};
+use crate::resp::stored::{self, Destination};
 use crate::resp::typed::{self, KeyParts, reply_bytes};
 use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
@@ -132,8 +134,13 @@ struct Combine<'c> {
 }
 
 impl<'c> Combine<'c> {
-    /// Parses the options behind the keys.
-    fn read(combination: Combination, keys: Args<'c>, mut options: Args<'c>) -> Result<Self, ErrorReply> {
+    /// Parses the options behind the keys. Those of a stored result do not include `WITHSCORES`.
+    fn read(
+        combination: Combination,
+        keys: Args<'c>,
+        mut options: Args<'c>,
+        is_stored: bool,
+    ) -> Result<Self, ErrorReply> {
         let aggregate = Aggregate::default();
         let mut combine = Self { combination, keys, weights: Vec::new(), aggregate, has_scores: false };
         let is_difference = combination == Combination::Difference;
@@ -151,7 +158,7 @@ impl<'c> Combine<'c> {
                         _ => return Err(ErrorReply::Syntax),
                     };
                 }
-                b"withscores" => combine.has_scores = true,
+                b"withscores" if !is_stored => combine.has_scores = true,
                 _ => return Err(ErrorReply::Syntax),
             }
         }
@@ -260,12 +267,12 @@ fn with_sources<T>(
 }
 
 /// Parses the number of keys and the keys, and checks the types of their values. Returns the keys, the words behind
-/// them, and true if the command takes one visit only.
+/// them, and the number of elements of all keys.
 fn read_keys<'c>(
     call: &mut Call<'c, '_>,
     name: &'static str,
     mut args: Args<'c>,
-) -> Result<(Args<'c>, Args<'c>, bool), Interrupt> {
+) -> Result<(Args<'c>, Args<'c>, u64), Interrupt> {
     let count = integer(args.next().unwrap_or_default())?;
     if count < 1 {
         return Err(ErrorReply::NoInputKey(name).into());
@@ -279,7 +286,12 @@ fn read_keys<'c>(
     if call.session.walk.is_none() {
         call.count_reads(keys.len() as u64, hits as u64);
     }
-    Ok((keys, options, elements.saturating_mul(keys.len() as u64) <= SEARCHES_A_VISIT))
+    Ok((keys, options, elements))
+}
+
+/// Returns true if a command over keys with so many elements makes too many searches for one visit.
+fn is_long(keys: Args<'_>, elements: u64) -> bool {
+    elements.saturating_mul(keys.len() as u64) > SEARCHES_A_VISIT
 }
 
 /// Makes the command one that takes several visits, with its keys locked.
@@ -290,11 +302,11 @@ fn take_visits<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, 
 
 /// Replies with a combination of sorted sets.
 fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, combination: Combination) -> Run {
-    let (keys, options, is_short) = read_keys(call, name, args)?;
-    let combine = Combine::read(combination, keys, options)?;
+    let (keys, options, elements) = read_keys(call, name, args)?;
+    let combine = Combine::read(combination, keys, options, false)?;
     let shape = ReplyShape { has_scores: combine.has_scores, ..ReplyShape::of(call) };
     if !call.collects_replies {
-        if !is_short {
+        if is_long(keys, elements) {
             return Err(take_visits(call, name, args, keys));
         }
         let mut found = ScoredElements::default();
@@ -363,9 +375,40 @@ pub(in crate::resp) fn zdiff<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     combine(call, "zdiff", args, Combination::Difference)
 }
 
+/// Stores a combination of sorted sets under the first key of `args`, and replies with the number of its elements.
+fn store<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    combination: Combination,
+    event: KeyEvent,
+) -> Run {
+    let [key] = words(args);
+    let (keys, options, elements) = read_keys(call, name, args.after_first())?;
+    let combine = Combine::read(combination, keys, options, true)?;
+    let to = Destination { key, is_apart: keys.into_iter().all(|source| source != key), event };
+    stored::store::<SortedSets>(call, to, (elements, is_long(keys, elements)), &mut |call, walk, found| {
+        combine.step(call, walk, combine.examined_a_step(), &mut |score, text| {
+            stored::collect(found, score, text);
+            true
+        })
+    })
+}
+
+pub(in crate::resp) fn zinterstore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    store(call, ("zinterstore", args), Combination::Intersection, KeyEvent::ZINTERSTORE)
+}
+
+pub(in crate::resp) fn zunionstore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    store(call, ("zunionstore", args), Combination::Union, KeyEvent::ZUNIONSTORE)
+}
+
+pub(in crate::resp) fn zdiffstore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    store(call, ("zdiffstore", args), Combination::Difference, KeyEvent::ZDIFFSTORE)
+}
+
 /// Replies with the number of elements that all keys have, at most `LIMIT`.
 pub(in crate::resp) fn zintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let (keys, mut options, is_short) = read_keys(call, "zintercard", args)?;
+    let (keys, mut options, elements) = read_keys(call, "zintercard", args)?;
     let mut most = u64::MAX;
     while let Some(word) = options.next() {
         let (b"limit", Some(number)) = (&lower(word)[..], options.next()) else {
@@ -375,10 +418,10 @@ pub(in crate::resp) fn zintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         most = number.ok_or(ErrorReply::NegativeOption("LIMIT"))?;
         most = if most == 0 { u64::MAX } else { most };
     }
-    if !call.collects_replies && !is_short {
+    if !call.collects_replies && is_long(keys, elements) {
         return Err(take_visits(call, "zintercard", args, keys));
     }
-    let combine = Combine::read(Combination::Intersection, keys, options)?;
+    let combine = Combine::read(Combination::Intersection, keys, options, false)?;
     let mut walk = call.session.walk.take().unwrap_or_default();
     loop {
         let mut count = walk.keys;

@@ -1,0 +1,180 @@
+//! Commands that store elements under a key, in place of its value. They find the elements in other keys.
+//!
+//! ```text
+//!   find ──> collected elements ──> some at a time into the destination, while more are found
+//!            (client memory)        after the last is found, if the destination is one of the sources
+//! ```
+
+use super::collection::{self, Effect};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::error::ErrorReply;
+use crate::resp::state::walk::Walk;
+use crate::resp::typed::{self, Edited};
+use crate::visit::progress::SessionWait;
+use record::{Collection, Damaged, ListEdit, ListEnd, Lists, Name, SetEdit, SortedSetEdit, SortedSets, TextSets};
+
+/// The number of elements that one change stores.
+pub(super) const STORED_A_STEP: u64 = 64;
+/// The number of stored elements that cost one operation.
+const STORED_AN_OP: usize = 4;
+/// The room in bytes that a result needs for each of its elements, if their length is not known.
+const ELEMENT_BYTES: u64 = 32;
+/// The length in bytes of the score and of the length before each collected element.
+const SCORE_BYTES: usize = 8;
+const LEN_BYTES: usize = 4;
+
+/// A type of collection that elements are stored in.
+pub(super) trait Storable: Collection {
+    /// Adds an element, which is not there yet unless the collection is a list.
+    fn add(edit: &mut Self::Edit<'_>, score: f64, text: &[u8]) -> Result<(), Damaged>;
+
+    /// Returns the number of elements.
+    fn count(edit: &Self::Edit<'_>) -> u64;
+}
+
+impl Storable for TextSets {
+    fn add(edit: &mut SetEdit<'_>, _: f64, text: &[u8]) -> Result<(), Damaged> {
+        edit.add(&Name::new(text)).map(drop)
+    }
+
+    fn count(edit: &SetEdit<'_>) -> u64 {
+        edit.len()
+    }
+}
+
+impl Storable for SortedSets {
+    fn add(edit: &mut SortedSetEdit<'_>, score: f64, text: &[u8]) -> Result<(), Damaged> {
+        edit.set(text, None, score)
+    }
+
+    fn count(edit: &SortedSetEdit<'_>) -> u64 {
+        edit.len()
+    }
+}
+
+impl Storable for Lists {
+    fn add(edit: &mut ListEdit<'_>, _: f64, text: &[u8]) -> Result<(), Damaged> {
+        edit.push(ListEnd::Right, text)
+    }
+
+    fn count(edit: &ListEdit<'_>) -> u64 {
+        edit.len()
+    }
+}
+
+/// Appends an element to those that are collected.
+pub(super) fn collect(found: &mut Vec<u8>, score: f64, text: &[u8]) {
+    found.extend_from_slice(&score.to_bits().to_le_bytes());
+    found.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    found.extend_from_slice(text);
+}
+
+/// Removes and returns the first of the collected elements in `found`.
+fn next_collected<'f>(found: &mut &'f [u8]) -> Option<(f64, &'f [u8])> {
+    let (score, behind) = found.split_first_chunk::<SCORE_BYTES>()?;
+    let (len, behind) = behind.split_first_chunk::<LEN_BYTES>()?;
+    let (text, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *found = behind;
+    Some((f64::from_bits(u64::from_le_bytes(*score)), text))
+}
+
+/// The place where elements are stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Destination<'c> {
+    pub(super) key: &'c [u8],
+    /// True if no element is found in the destination, so that it may change before all are found.
+    pub(super) is_apart: bool,
+    /// The event of a result that is not empty.
+    pub(super) event: KeyEvent,
+}
+
+/// Finds more elements from the position of the walk on, and appends them with [`collect`]. Returns true after the last
+/// element.
+pub(super) type Find<'f> = dyn FnMut(&mut Call<'_, '_>, &mut Walk, &mut Vec<u8>) -> Result<bool, Interrupt> + 'f;
+
+/// Stores the elements that `find` returns, at most `most` of them, and replies with their number. The keys are locked.
+/// If `is_long`, the command takes several visits.
+pub(super) fn store<C: Storable>(
+    call: &mut Call<'_, '_>,
+    to: Destination<'_>,
+    (most, is_long): (u64, bool),
+    find: &mut Find<'_>,
+) -> Run {
+    if call.session.walk.is_none() {
+        if !call.collects_replies && is_long {
+            return Err(SessionWait::Yield.into());
+        }
+        typed::room_to_store(call, most.saturating_mul(ELEMENT_BYTES))?;
+    }
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = store_over_visits::<C>(call, to, find, &mut walk);
+    if matches!(ran, Err(Interrupt::State(_))) {
+        if !walk.reserve(&call.ctx.shared.budget) {
+            call.session.end_request();
+            return Err(ErrorReply::ClientMemory.into());
+        }
+        call.session.walk = Some(walk);
+        call.session.done = call.session.done.max(1);
+        return ran;
+    }
+    ran?;
+    let is_removed = walk.keys == 0 && collection::remove(call, to.key)?;
+    collection::notify(call, to.key, to.event, Effect { is_changed: walk.keys > 0, is_removed });
+    call.int(walk.keys as i64);
+    Ok(())
+}
+
+/// Collects elements in `walk.found`, and stores them. `walk.keys` elements are stored, and `walk.examined` bytes of
+/// those found are. `walk.ended` is set when all are found.
+fn store_over_visits<C: Storable>(
+    call: &mut Call<'_, '_>,
+    to: Destination<'_>,
+    find: &mut Find<'_>,
+    walk: &mut Walk,
+) -> Run {
+    loop {
+        if walk.ended.is_none() {
+            let mut found = std::mem::take(&mut walk.found);
+            let ended = find(call, walk, &mut found);
+            walk.found = found;
+            walk.ended = ended?.then_some(0);
+        }
+        if (to.is_apart || walk.ended.is_some()) && walk.examined < walk.found.len() {
+            let left = &walk.found[walk.examined..];
+            let (count, stored_bytes) = store_some::<C>(call, to.key, left, walk.keys == 0)?;
+            walk.keys = count;
+            walk.examined += stored_bytes;
+            call.ops += STORED_A_STEP as usize / STORED_AN_OP;
+        }
+        if walk.examined == walk.found.len() {
+            walk.found.clear();
+            walk.examined = 0;
+            if walk.ended.is_some() {
+                return Ok(());
+            }
+        }
+        if call.collects_replies && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+}
+
+/// Stores some collected elements, in place of the key's value if they are the first. Returns the number of elements of
+/// the destination, and of the bytes that were stored.
+fn store_some<C: Storable>(
+    call: &mut Call<'_, '_>,
+    to: &[u8],
+    found: &[u8],
+    is_first: bool,
+) -> Result<(u64, usize), Interrupt> {
+    let stored = collection::change_from::<C, _>(call, to, is_first, &mut |_, edit| {
+        let mut left = found;
+        for _ in 0..STORED_A_STEP {
+            let Some((score, text)) = next_collected(&mut left) else { break };
+            C::add(edit, score, text)?;
+        }
+        Ok(Edited::Store((C::count(edit), found.len() - left.len())))
+    })?;
+    Ok(stored.0)
+}
