@@ -144,6 +144,52 @@ fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
     running.stop();
 }
 
+/// A command that only reads its sources must not need the right to write them, and one that returns what it removes
+/// needs the right to read it.
+#[test]
+fn each_key_of_a_command_needs_the_rights_that_redis_requires() {
+    let (redis, running) = (Redis::start(), start(served()));
+    let mut servers = [Replies::connect(redis.addr), Replies::connect(addr(&running))];
+    let mut asked = |line: &str| {
+        let [theirs, ours] = servers.each_mut().map(|client| ask(client, line));
+        assert_eq!(ours, theirs, "{line}");
+        usize::from(ours.contains("OK"))
+    };
+    asked("ACL SETUSER bob on +@all %R~r* %W~w* %RW~b*");
+    let mut allowed = 0;
+    for name in ["lpop", "rpop", "zpopmin", "spop", "getdel", "type", "llen", "lrange", "zcard", "getbit"] {
+        allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key} 1 1"))).iter().sum::<usize>();
+        allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key}"))).iter().sum::<usize>();
+    }
+    for name in ["sadd", "zadd", "hset", "lpush", "append", "incrby", "zincrby", "set", "srem", "expire", "getset"] {
+        allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key} 1 1"))).iter().sum::<usize>();
+        allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key} 1"))).iter().sum::<usize>();
+    }
+    for from in ["r", "w", "b"] {
+        for to in ["r", "w", "b"] {
+            for (line, behind) in [
+                ("sinterstore TO FROM", ""),
+                ("sunionstore TO FROM", ""),
+                ("zrangestore TO FROM", "0 -1"),
+                ("zunionstore TO 1 FROM", ""),
+                ("zdiffstore TO 2 FROM FROM", ""),
+                ("smove FROM TO", "a"),
+                ("lmove FROM TO LEFT", "LEFT"),
+                ("rpoplpush FROM TO", ""),
+                ("copy FROM TO", ""),
+                ("rename FROM TO", ""),
+                ("pfmerge TO FROM", ""),
+                ("bitop not TO FROM", ""),
+            ] {
+                let line = format!("{line} {behind}").replace("FROM", from).replace("TO", to);
+                allowed += asked(&format!("ACL DRYRUN bob {}", line.trim_end()));
+            }
+        }
+    }
+    assert!(allowed > 50, "{allowed} requests were allowed");
+    running.stop();
+}
+
 #[test]
 fn changed_acl_rules_apply_to_open_connections_and_deluser_closes_them() {
     let running = start(served());

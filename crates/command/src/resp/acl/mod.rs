@@ -25,7 +25,7 @@ pub use users::{FileError, User, Users};
 use super::catalog::{CommandSpec, Flag, find, lower};
 use super::error::{ErrorReply, Line, shown};
 use super::help::other_subcommand;
-use super::key_specs::only_gets_fields;
+use super::key_specs::{key_specs, only_gets_fields};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::resp::call::{Call, Interrupt, Run};
@@ -51,26 +51,20 @@ pub(super) enum KnownKeys<'k, 'c> {
 /// Returns the kinds of access, [`READ`] and [`WRITE`], that a command needs to its key number `place`. Returns 0 for a
 /// command that neither returns nor changes a value, such as `EXISTS`.
 fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
+    let gets = |mut args: Args<'_>| args.by_ref().skip(2).any(|word| word.eq_ignore_ascii_case(b"get"));
     match entry.name {
-        "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
-        "copy" => [READ, WRITE][place.min(1)],
-        "bitop" => [WRITE, READ][place.min(1)],
-        "pfmerge" => [READ | WRITE, READ][place.min(1)],
-        "pfdebug" => READ,
-        "rename" | "renamenx" => [READ | WRITE, WRITE][place.min(1)],
-        "set" => match args.is_some_and(|args| args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get"))) {
-            true => READ | WRITE,
-            false => WRITE,
-        },
+        "set" if !args.is_some_and(gets) => WRITE,
         // As in Redis, requests that only read need no right to write.
         "bitfield" if args.is_some_and(only_gets_fields) => READ,
-        "bitfield" => READ | WRITE,
-        "setbit" | "getdel" | "getex" | "getset" | "hgetdel" | "hgetex" | "incr" | "incrby" | "incrbyfloat"
-        | "decr" | "decrby" | "hincrby" | "hincrbyfloat" | "lease.get" => READ | WRITE,
         name if name.starts_with("rec.") && entry.has(Flag::Write) => READ | WRITE,
-        _ if entry.runs_script() && !entry.has(Flag::ReadOnly) => READ | WRITE,
-        _ if entry.has(Flag::Write) => WRITE,
-        _ => READ,
+        name => {
+            let specs = key_specs(name);
+            let spec = if place == 0 { specs.first() } else { specs.last() };
+            let flags = spec.map_or(&[][..], |spec| spec.flags);
+            let writes = flags.iter().any(|flag| matches!(*flag, "insert" | "update" | "delete"));
+            let reads = flags.contains(&"access");
+            (READ * u8::from(reads)) | (WRITE * u8::from(writes))
+        }
     }
 }
 
