@@ -114,7 +114,7 @@ pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Re
     let (stats, found) = (shared.store_stats(), shared.survey.latest());
     let (used, items) = (stats.held_bytes, stats.item_bytes);
     let (peak, resident) = (found.used_peak_bytes.max(used), found.resident_bytes);
-    scripts(text, shared)?;
+    // redis-cli takes the first name that begins with `used_memory` for the memory in use.
     write!(
         text,
         "used_memory:{used}\r\nused_memory_human:{}\r\nused_memory_rss:{resident}\r\nused_memory_rss_human:{}\r\n\
@@ -128,6 +128,7 @@ pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Re
         used.saturating_sub(items),
         ratio(items, used) * 100.0,
     )?;
+    scripts(text, shared)?;
     write!(
         text,
         "total_system_memory:{}\r\ntotal_system_memory_human:{}\r\nmaxmemory:{}\r\nmaxmemory_human:{}\r\n\
