@@ -54,12 +54,16 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     for _ in 0..CHECKS_MAX {
         let list = &mut core.holders.inputs[class.slot()];
         let Some(&(index, since_ns)) = list.queue.front() else { return };
+        // A session whose request is complete by now leaves at once: each iteration examines the list until it is empty.
+        let Some((session, input)) = holder(core.sessions.peek(index as usize)) else {
+            list.pop();
+            continue;
+        };
         let is_due = core.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
         if !is_due || copied >= BYTES_PER_ITERATION || core.holders.full_ns > 0 {
             return;
         }
         list.pop();
-        let Some((session, input)) = holder(core.sessions.peek(index as usize)) else { continue };
         let active_ns = session.received_ns.max(session.held_ns);
         let len = input.len();
         if session.place == SessionPlace::Ready {
