@@ -280,13 +280,14 @@ impl GateClient {
         Ok(Self { stream, reply: Vec::new() })
     }
 
-    /// Stores the items that the case uses.
+    /// Stores the items that the case uses, unless earlier cases left them in place. `is_first` if the server has had
+    /// no case of this protocol.
     ///
     /// # Errors
     /// If a store gets a wrong reply.
-    pub fn prepare(&mut self, case: &Case) -> Result<(), String> {
+    pub fn prepare(&mut self, case: &Case, is_first: bool) -> Result<(), String> {
         let stores = Case { name: "prepare", request: |out, n| set(out, "set", n), reply_bytes: |_| 8, ..PLAIN };
-        if case.name == "resp-get" {
+        if case.resp && is_first {
             let set = |out: &mut Vec<u8>, n: usize| words(out, &["SET", &key(n), &"x".repeat(VALUE_BYTES)]);
             let stores = Case { name: "prepare", request: set, reply_bytes: |_| 5, ..RESP };
             self.run(&stores, 0..KEYS / stores.depth)?;
@@ -304,8 +305,7 @@ impl GateClient {
             let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
             self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
-        // Stores the items again only before these cases; the cases between them leave the items in place.
-        if matches!(case.name, "get" | "touch" | "set-delete") {
+        if !case.resp && (is_first || matches!(case.name, "touch" | "set-delete")) {
             self.run(&stores, 0..KEYS / stores.depth)?;
             // The counters are so large that increments do not change the number of digits.
             let counter = |out: &mut Vec<u8>, n: usize| {
