@@ -54,7 +54,7 @@ fn relieve_inputs<B: Backend>(core: &mut Core<B>, class: Class) {
     for _ in 0..CHECKS_MAX {
         let list = &mut core.holders.inputs[class.slot()];
         let Some(&(index, since_ns)) = list.queue.front() else { return };
-        // A session whose request is complete by now leaves at once: each iteration examines the list until it is empty.
+        // A session whose request is complete leaves at once: each iteration examines the list until it is empty.
         let Some((session, input)) = holder(core.sessions.peek(index as usize)) else {
             list.pop();
             continue;
