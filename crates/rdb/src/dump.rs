@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use crate::encode::kind;
 use crate::event::{Element, ValueType};
 use crate::file::{VALKEY_VERSION_MAX, VERSION_MAX, op, skip_key_metadata};
 use crate::input::Input;
-use crate::sum::{SUM_BYTES, sum_of};
+use crate::sum::{RunningSum, SUM_BYTES, sum_of};
 use crate::value::{VALKEY_VERSION_MIN, ValueWalk};
 use crate::{Damage, ReadLimits, malformed};
 
@@ -44,6 +45,40 @@ pub(crate) fn sealed(mut body: Vec<u8>, version: u16) -> Vec<u8> {
     body
 }
 
+/// Checks the version and the checksum of a payload in steps.
+#[derive(Debug, Default)]
+pub struct DumpCheck {
+    sum: RunningSum,
+    summed: usize,
+}
+
+impl DumpCheck {
+    /// Adds at most `bytes_max` bytes of the payload to the checksum. Returns true if the checksum is complete and right.
+    ///
+    /// # Errors
+    /// [`DumpError::VersionOrSum`].
+    pub fn advance(&mut self, payload: &[u8], bytes_max: usize) -> Result<bool, DumpError> {
+        let (_, version) = split(payload)?;
+        let is_known = version <= VERSION_MAX || (VALKEY_VERSION_MIN..=VALKEY_VERSION_MAX).contains(&version);
+        let (covered, sum) = payload.split_last_chunk::<{ SUM_BYTES as usize }>().ok_or(DumpError::VersionOrSum)?;
+        let end = self.summed.saturating_add(bytes_max).min(covered.len());
+        self.sum.add(covered.get(self.summed..end).ok_or(DumpError::VersionOrSum)?);
+        self.summed = end;
+        if is_known && end < covered.len() {
+            return Ok(false);
+        }
+        let is_same = std::mem::take(&mut self.sum).end().to_le_bytes() == *sum;
+        if is_known && is_same { Ok(true) } else { Err(DumpError::VersionOrSum) }
+    }
+}
+
+/// Splits a payload into its body and its version.
+fn split(payload: &[u8]) -> Result<(&[u8], u32), DumpError> {
+    let split = payload.len().checked_sub(FOOTER_BYTES).ok_or(DumpError::VersionOrSum)?;
+    let (body, footer) = payload.split_at(split);
+    Ok((body, u32::from(footer[0]) | u32::from(footer[1]) << 8))
+}
+
 /// Reads a payload, element by element.
 pub struct DumpReader<'p> {
     input: Input<&'p [u8]>,
@@ -52,25 +87,40 @@ pub struct DumpReader<'p> {
     end: u64,
 }
 
+/// Returns true if a payload is that of a string, if it is valid.
+pub fn is_text(payload: &[u8]) -> bool {
+    payload.first() == Some(&kind::TEXT)
+}
+
+/// The position of a reader in its payload, without the payload.
+#[derive(Debug)]
+pub struct PausedDump {
+    offset: u64,
+    value_type: ValueType,
+    value: ValueWalk,
+}
+
 impl<'p> DumpReader<'p> {
     /// Checks version and checksum, and begins to read the value.
     ///
     /// # Errors
     /// See [`DumpError`].
     pub fn new(payload: &'p [u8], limits: ReadLimits) -> Result<Self, DumpError> {
-        let split = payload.len().checked_sub(FOOTER_BYTES).ok_or(DumpError::VersionOrSum)?;
-        let (body, footer) = payload.split_at(split);
-        let (version, sum) = footer.split_at(VERSION_BYTES);
-        let version = u32::from(version[0]) | u32::from(version[1]) << 8;
-        let is_known = version <= VERSION_MAX || (VALKEY_VERSION_MIN..=VALKEY_VERSION_MAX).contains(&version);
-        if !is_known || sum != sum_of(&payload[..split + VERSION_BYTES]).to_le_bytes() {
-            return Err(DumpError::VersionOrSum);
-        }
+        DumpCheck::default().advance(payload, usize::MAX)?;
+        Self::of_checked(payload, limits)
+    }
+
+    /// Begins to read the value of a payload that a [`DumpCheck`] has found valid.
+    ///
+    /// # Errors
+    /// See [`DumpError`].
+    pub fn of_checked(payload: &'p [u8], limits: ReadLimits) -> Result<Self, DumpError> {
+        let (body, version) = split(payload)?;
         Self::begin(body, version, limits).map_err(DumpError::Value)
     }
 
     fn begin(body: &'p [u8], version: u32, limits: ReadLimits) -> Result<Self, Damage> {
-        let mut input = Input::new(body, 0, limits);
+        let mut input = Input::without_sum(body, 0, limits);
         let mut kind = input.byte()?;
         if kind == op::KEY_METADATA_OR_SLOT_IMPORT && version < VALKEY_VERSION_MIN {
             skip_key_metadata(&mut input)?;
@@ -80,6 +130,22 @@ impl<'p> DumpReader<'p> {
         let value_type = ValueWalk::type_of(kind, version, input.offset())?;
         value.begin(&mut input, kind, version)?;
         Ok(Self { input, value_type, value, end: body.len() as u64 })
+    }
+
+    /// Ends the reading for now.
+    pub fn pause(self) -> PausedDump {
+        PausedDump { offset: self.input.offset(), value_type: self.value_type, value: self.value }
+    }
+
+    /// Continues to read a payload.
+    ///
+    /// # Errors
+    /// [`DumpError::VersionOrSum`] if the payload is shorter than the one that was paused.
+    pub fn resume(payload: &'p [u8], paused: PausedDump, limits: ReadLimits) -> Result<Self, DumpError> {
+        let (body, _) = split(payload)?;
+        let PausedDump { offset, value_type, value } = paused;
+        let rest = usize::try_from(offset).ok().and_then(|offset| body.get(offset..)).ok_or(DumpError::VersionOrSum)?;
+        Ok(Self { input: Input::without_sum(rest, offset, limits), value_type, value, end: body.len() as u64 })
     }
 
     /// Returns the type of the value.

@@ -3,13 +3,16 @@
 //! Lists, sets, sorted sets and hashes are not packed: a server packs them again if they are small. Streams have the
 //! second form. Only hashes whose fields expire need a format of newer servers: that of Redis 7.4, or of Valkey 9.
 
+mod payload;
+
 use std::fmt;
 
-use crate::dump::{FOOTER_BYTES, VERSION, sealed};
+use crate::dump::{VERSION, sealed};
 use crate::event::{Element, StreamId, StreamTotals, ValueType};
 use crate::packed::back_bytes;
 use crate::stream::SAME_FIELDS;
-use crate::sum::RunningSum;
+
+pub use payload::PayloadWriter;
 
 /// The servers for which hashes with expiring fields are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,16 @@ const VALKEY_FIELD_TIMES_VERSION: u16 = 80;
 /// Highest number of entries and of bytes of a stream's node, as the defaults of Redis.
 const NODE_ENTRIES_MAX: i64 = 100;
 const NODE_BYTES_MAX: usize = 4096;
+
+/// The numbers of encodings that are not packed.
+pub(crate) mod kind {
+    pub(crate) const TEXT: u8 = 0;
+    pub(crate) const LIST: u8 = 1;
+    pub(crate) const SET: u8 = 2;
+    pub(crate) const HASH: u8 = 4;
+    pub(crate) const SORTED_SET: u8 = 5;
+    pub(crate) const EXPIRING_HASH: u8 = 24;
+}
 
 /// An element that does not fit the value's type, or its place in the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +90,12 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
 fn raw(out: &mut Vec<u8>, text: &[u8]) {
     length(out, text.len() as u64);
     out.extend_from_slice(text);
+}
+
+/// Appends a member of a sorted set with its score.
+fn scored(out: &mut Vec<u8>, member: &[u8], score: f64) {
+    string(out, member);
+    out.extend_from_slice(&score.to_bits().to_le_bytes());
 }
 
 fn id_as_lengths(out: &mut Vec<u8>, id: StreamId) {
@@ -145,9 +164,7 @@ impl Encoder {
             (ValueType::String, Element::Text(text)) if self.parts.count == 0 => string(self.parts.part(), text),
             (ValueType::List | ValueType::Set, Element::Member(member)) => string(self.parts.part(), member),
             (ValueType::SortedSet, Element::Scored { member, score }) => {
-                let out = self.parts.part();
-                string(out, member);
-                out.extend_from_slice(&score.to_bits().to_le_bytes());
+                scored(self.parts.part(), member, *score);
             }
             (ValueType::Hash, Element::Field { name, value, expire_at_ms }) => {
                 // 0 stands for no expiry, and 1 is as long ago.
@@ -172,13 +189,15 @@ impl Encoder {
             return Err(Misplaced);
         }
         let mut out = Vec::with_capacity(self.parts.bytes.len() + 32);
+        if self.expires {
+            return Ok(self.expiring_hash());
+        }
         let kind = match self.value_type {
-            ValueType::String => 0,
-            ValueType::List => 1,
-            ValueType::Set => 2,
-            ValueType::SortedSet => 5,
-            ValueType::Hash if self.expires => return Ok(self.expiring_hash()),
-            ValueType::Hash => 4,
+            ValueType::String => kind::TEXT,
+            ValueType::List => kind::LIST,
+            ValueType::Set => kind::SET,
+            ValueType::SortedSet => kind::SORTED_SET,
+            ValueType::Hash => kind::HASH,
             ValueType::Stream => 19,
             ValueType::Module => return Err(Misplaced),
         };
@@ -207,7 +226,7 @@ impl Encoder {
             return sealed(out, VALKEY_FIELD_TIMES_VERSION);
         }
         let earliest = self.expiries.iter().map(|(expiry, _)| *expiry).filter(|expiry| *expiry > 0).min().unwrap_or(0);
-        out.push(24);
+        out.push(kind::EXPIRING_HASH);
         out.extend_from_slice(&earliest.to_le_bytes());
         length(&mut out, self.parts.count);
         for (expiry, field) in each {
@@ -215,109 +234,6 @@ impl Encoder {
             out.extend_from_slice(field);
         }
         sealed(out, REDIS_FIELD_TIMES_VERSION)
-    }
-}
-
-/// Bytes of the longest head of a payload: its type, the earliest expiry, and a length.
-const HEAD_BYTES_MAX: usize = 1 + 8 + 9;
-
-/// Writes the payload of a string or a hash in steps, behind room for bytes that the caller writes before it. No step
-/// takes time that grows with the value.
-#[derive(Debug)]
-pub struct PayloadWriter {
-    bytes: Vec<u8>,
-    kind: u8,
-    version: u16,
-    /// The length of the string, or the number of fields.
-    count: u64,
-    /// The earliest expiry of the fields, if any of them expires.
-    earliest: Option<u64>,
-    /// The first byte of the value, behind the room and the longest head; the first byte of the payload; and the end of
-    /// the bytes that are in the checksum.
-    value: usize,
-    start: usize,
-    summed: usize,
-    sum: RunningSum,
-    is_complete: bool,
-}
-
-impl PayloadWriter {
-    /// Creates a writer for a string of `len` bytes, behind `room` bytes.
-    pub fn text(len: u64, room: usize) -> Self {
-        Self::new(0, VERSION, len, None, room)
-    }
-
-    /// Creates a writer for a hash, behind `room` bytes. `earliest` is the earliest expiry of its fields in ms since
-    /// 1970, if any of them expires. The payload is then in the format of Redis 7.4.
-    pub fn hash(earliest: Option<u64>, room: usize) -> Self {
-        match earliest {
-            None => Self::new(4, VERSION, 0, None, room),
-            Some(_) => Self::new(24, REDIS_FIELD_TIMES_VERSION, 0, earliest, room),
-        }
-    }
-
-    fn new(kind: u8, version: u16, count: u64, earliest: Option<u64>, room: usize) -> Self {
-        let bytes = vec![0; room + HEAD_BYTES_MAX];
-        let sum = RunningSum::default();
-        let value = bytes.len();
-        Self { bytes, kind, version, count, earliest, value, start: 0, summed: 0, sum, is_complete: false }
-    }
-
-    /// Returns the number of bytes of memory that the payload occupies.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Reserves memory for `bytes` more bytes.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.bytes.reserve_exact(bytes + FOOTER_BYTES);
-    }
-
-    /// Appends a part of the string.
-    pub fn push(&mut self, part: &[u8]) {
-        self.bytes.extend_from_slice(part);
-    }
-
-    /// Appends a field. An expiry before the earliest one is as late as that.
-    pub fn field(&mut self, name: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
-        if let Some(earliest) = self.earliest {
-            length(&mut self.bytes, expire_at_ms.map_or(0, |at| at.saturating_sub(earliest) + 1));
-        }
-        string(&mut self.bytes, name);
-        string(&mut self.bytes, value);
-        self.count += 1;
-    }
-
-    /// Writes the head before the value, and the version after it. The checksum follows.
-    pub fn end(&mut self) {
-        let mut head = vec![self.kind];
-        head.extend(self.earliest.iter().flat_map(|earliest| earliest.to_le_bytes()));
-        length(&mut head, self.count);
-        self.start = self.value - head.len();
-        self.bytes[self.start..self.value].copy_from_slice(&head);
-        self.bytes.extend_from_slice(&self.version.to_le_bytes());
-        self.summed = self.start;
-    }
-
-    /// Adds at most `bytes_max` bytes to the checksum. Returns true if the payload is complete.
-    pub fn advance(&mut self, bytes_max: usize) -> bool {
-        if self.is_complete {
-            return true;
-        }
-        let end = (self.summed + bytes_max).min(self.bytes.len());
-        self.sum.add(&self.bytes[self.summed..end]);
-        self.summed = end;
-        if end == self.bytes.len() {
-            let sum = std::mem::take(&mut self.sum).end();
-            self.bytes.extend_from_slice(&sum.to_le_bytes());
-            self.is_complete = true;
-        }
-        self.is_complete
-    }
-
-    /// Returns all bytes, and where the payload begins in them.
-    pub fn into_parts(self) -> (Vec<u8>, usize) {
-        (self.bytes, self.start)
     }
 }
 

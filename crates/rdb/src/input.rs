@@ -35,7 +35,12 @@ impl<R: Read> Input<R> {
     /// Creates an input; `inner` is positioned at `offset`.
     pub(crate) fn new(inner: R, offset: u64, limits: ReadLimits) -> Self {
         let sum = (offset == 0).then(RunningSum::default);
-        Self { inner, offset, limits, sum, compressed: Vec::new() }
+        Self { sum, ..Self::without_sum(inner, offset, limits) }
+    }
+
+    /// Creates an input that computes no checksum; `inner` is positioned at `offset`.
+    pub(crate) fn without_sum(inner: R, offset: u64, limits: ReadLimits) -> Self {
+        Self { inner, offset, limits, sum: None, compressed: Vec::new() }
     }
 
     /// Returns the offset from the start of the input.

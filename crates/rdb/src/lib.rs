@@ -64,7 +64,7 @@ mod whole;
 use std::fmt;
 use std::io;
 
-pub use dump::{DumpError, DumpReader, VERSION as DUMP_VERSION};
+pub use dump::{DumpCheck, DumpError, DumpReader, PausedDump, VERSION as DUMP_VERSION, is_text};
 pub use encode::{Encoder, FieldTimes, Misplaced, PayloadWriter};
 pub use event::{Element, Event, Key, ModuleType, StreamId, StreamTotals, ValueType};
 pub use file::{FileReader, Mark, VERSION_MAX};

@@ -571,3 +571,53 @@ fn payload_that_is_written_in_steps_equals_one_that_is_written_at_once() {
         assert!(start >= 7 && bytes[start..] == encoder.finish().unwrap(), "{is_hash} {expires}");
     }
 }
+
+/// Returns the members of a value, read with a pause after every `step` elements.
+fn members_in_steps(payload: &[u8], step: usize) -> Vec<(Vec<u8>, f64)> {
+    let limits = ReadLimits::default();
+    let mut check = DumpCheck::default();
+    while !check.advance(payload, 3).expect("a valid payload") {}
+    let mut reader = DumpReader::of_checked(payload, limits).expect("a value");
+    let mut members = Vec::new();
+    loop {
+        for _ in 0..step {
+            match reader.next_element().expect("an element") {
+                Some(Element::Member(member)) => members.push((member.to_vec(), 0.0)),
+                Some(Element::Scored { member, score }) => members.push((member.to_vec(), score)),
+                Some(element) => panic!("{element:?}"),
+                None => return members,
+            }
+        }
+        reader = DumpReader::resume(payload, reader.pause(), limits).expect("the same payload");
+    }
+}
+
+#[test]
+fn collection_that_is_written_and_read_in_steps_is_the_same() {
+    let members: Vec<(Vec<u8>, f64)> =
+        (0..300).map(|n| (format!("{}{n}", "m".repeat(n % 70)).into_bytes(), n as f64 / 4.0)).collect();
+    for value_type in [ValueType::List, ValueType::Set, ValueType::SortedSet] {
+        let is_scored = value_type == ValueType::SortedSet;
+        let mut encoder = Encoder::new(value_type, FieldTimes::Redis);
+        let mut writer = match value_type {
+            ValueType::List => PayloadWriter::list(9),
+            ValueType::Set => PayloadWriter::set(9),
+            _ => PayloadWriter::sorted_set(9),
+        };
+        for (member, score) in &members {
+            let element = if is_scored { Element::Scored { member, score: *score } } else { Element::Member(member) };
+            encoder.add(&element).unwrap();
+            if is_scored { writer.scored(member, *score) } else { writer.member(member) }
+        }
+        writer.end();
+        while !writer.advance(5) {}
+        let (bytes, start) = writer.into_parts();
+        let payload = &bytes[start..];
+        assert!(payload == encoder.finish().unwrap(), "{value_type:?}");
+        let wanted: Vec<_> =
+            members.iter().map(|(member, score)| (member.clone(), if is_scored { *score } else { 0.0 })).collect();
+        for step in [1, 7, 1000] {
+            assert!(members_in_steps(payload, step) == wanted, "{value_type:?} in steps of {step}");
+        }
+    }
+}

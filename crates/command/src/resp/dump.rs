@@ -1,33 +1,28 @@
-//! `DUMP` and `RESTORE`: values of strings and hashes in the format of Redis's files, which the crate `rdb` writes and
-//! reads.
+//! `DUMP`: a value in the format of Redis's files, which the crate `rdb` writes.
 //!
 //! ```text
-//!   DUMP      value, part by part ──> payload ──> checksum, part by part ──> reply
-//!   RESTORE   payload ──> string: stored at once        hash: its fields, some at a time, under a lock of the key
+//!   value, part by part ──> payload ──> checksum, part by part ──> reply
 //! ```
 
 use super::aside;
-use super::catalog::lower;
+use super::collection;
 use super::error::ErrorReply;
-use super::expire::{Deadline, Unit};
-use super::number::integer;
 use super::slices;
-use super::string::note_store;
-use super::typed::{self, Edited, KeyParts, live};
+use super::typed::{self, KeyParts, live};
 use crate::memory::budget::MemoryUse;
-use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::state::dump_work::{DumpPart, DumpWork, RestoreWork, RestoredField};
+use crate::resp::state::dump_work::{DumpPart, DumpWork};
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::walk::Reading;
-use crate::visit::clock::Moment;
 use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
-use rdb::{DumpError, DumpReader, Element, PayloadWriter, ReadLimits, ValueType};
-use record::{Digits, HASHES, Name, Value as BinValue};
-use segment::{Attempts, Expire, Loaded, Put, PutMode, PutOutcome, Replaced, Replacement, Value};
+use rdb::{PayloadWriter, ValueType};
+use record::{
+    Collection, Damaged, Digits, HASHES, Kind, ListValue, Lists, SetValue, SortedSetValue, SortedSets, TextSets, Value,
+};
+use segment::Item;
 
 /// Room before the payload for the head of the reply.
 const HEAD_ROOM: usize = reply::NUMBER_LINE_BYTES_MAX;
@@ -39,11 +34,12 @@ const SUM_STEP: usize = 16 << 10;
 const SUM_OPS: usize = 16;
 /// The maximum length of a string that is dumped in one visit.
 const FIRST_BYTES_MAX: u64 = 32 << 10;
-/// The number of bytes of a payload that are read for one operation.
-const BYTES_READ_AN_OP: usize = 1 << 10;
-/// The number of fields that one edit of a hash stores, and the cost of each in operations.
-const FIELDS_AN_EDIT: usize = 16;
-const OPS_A_FIELD: usize = 3;
+/// The maximum number of elements of a collection that are copied between two checks of the slice, and the number of
+/// bytes after which no more are copied.
+const ELEMENTS_A_STEP: usize = 256;
+const BYTES_A_STEP: usize = 32 << 10;
+/// The number of elements that cost one operation.
+const ELEMENTS_AN_OP: usize = 8;
 
 /// Executes `DUMP key`.
 pub(super) fn dump<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -66,7 +62,7 @@ pub(super) fn dump<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         Ok(()) => reply_payload(call, *work),
         Err(Interrupt::State(state)) if call.collects_replies => {
             // A read that starts over has no identity any more, and begins with a new payload.
-            if work.len.is_some() || work.reading.identity.is_some() {
+            if !work.reading.is_new() {
                 slices::retain_work(call, StringWork::Dump(work));
             }
             Err(state.into())
@@ -75,34 +71,62 @@ pub(super) fn dump<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
 }
 
+/// A value to dump.
+struct Found {
+    value_type: ValueType,
+    /// The length of a string.
+    len: Option<u64>,
+    /// True if fields of a hash may expire.
+    has_ends: bool,
+    /// True if the value is too long for one visit.
+    is_long: bool,
+}
+
+/// Returns the facts about an item that its dump needs.
+fn found(call: &Call<'_, '_>, item: &Item<'_>, parts: &KeyParts<'_>) -> Result<Option<Found>, ErrorReply> {
+    let segment::Value::Typed { kind, .. } = item.value else {
+        let (len, value_type) = (item.value_len(), ValueType::String);
+        return Ok(Some(Found { value_type, len: Some(len), has_ends: false, is_long: len > FIRST_BYTES_MAX }));
+    };
+    let kind = Kind::of(kind).ok_or(ErrorReply::Damaged)?;
+    let value_type = match kind {
+        Kind::List | Kind::LargeList => ValueType::List,
+        Kind::Set | Kind::LargeSet => ValueType::Set,
+        Kind::SortedSet | Kind::LargeSortedSet => ValueType::SortedSet,
+        Kind::Hash | Kind::InSet | Kind::Large | Kind::LargeInSet => ValueType::Hash,
+    };
+    if value_type != ValueType::Hash {
+        return Ok(Some(Found { value_type, len: None, has_ends: false, is_long: kind.is_large() }));
+    }
+    let record = typed::record(Some(item), call.ctx.view(), parts)?;
+    Ok(record.map(|record| Found { value_type, len: None, has_ends: record.has_ends(), is_long: record.is_large() }))
+}
+
 /// Looks the value up. Returns the state of its dump, and whether it is too long for one visit.
 fn begin_dump(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<Option<(DumpWork, bool)>, Interrupt> {
     let key = call.key(bytes);
-    let item = live(call.guard.items().get(&key), call.ctx.view());
-    let facts = match &item {
+    let found = match live(call.guard.items().get(&key), call.ctx.view()) {
         None => None,
-        Some(item) if matches!(item.value, Value::Typed { .. }) => {
-            let parts = KeyParts::new(call.guard, key);
-            let record = typed::record(Some(item), call.ctx.view(), &parts).map_err(|error| match error {
-                ErrorReply::WrongType => ErrorReply::DumpType,
-                error => error,
-            })?;
-            record.map(|record| (None, record.has_ends(), record.is_large()))
-        }
-        Some(item) => Some((Some(item.value_len()), false, item.value_len() > FIRST_BYTES_MAX)),
+        Some(item) => found(call, &item, &KeyParts::new(call.guard, key))?,
     };
-    call.count_read(facts.is_some());
-    let Some((len, has_ends, is_long)) = facts else { return Ok(None) };
+    call.count_read(found.is_some());
+    let Some(Found { value_type, len, has_ends, is_long }) = found else { return Ok(None) };
     if len.is_some_and(|len| len > ANSWER_BYTES_MAX as u64) {
         return Err(ErrorReply::RepliesTooLong.into());
     }
     let memory = 2 * HEAD_ROOM as u64 + 64 + len.unwrap_or(0);
     let grant = call.ctx.shared.budget.grant(MemoryUse::Walks, memory).ok_or(ErrorReply::ClientMemory)?;
-    let mut writer =
-        len.map_or_else(|| PayloadWriter::hash(None, HEAD_ROOM), |len| PayloadWriter::text(len, HEAD_ROOM));
+    let mut writer = match value_type {
+        ValueType::List => PayloadWriter::list(HEAD_ROOM),
+        ValueType::Set => PayloadWriter::set(HEAD_ROOM),
+        ValueType::SortedSet => PayloadWriter::sorted_set(HEAD_ROOM),
+        ValueType::Hash => PayloadWriter::hash(None, HEAD_ROOM),
+        _ => PayloadWriter::text(len.unwrap_or(0), HEAD_ROOM),
+    };
     writer.reserve(len.unwrap_or(0) as usize);
-    let part = if has_ends { DumpPart::Earliest } else { DumpPart::Value };
-    let work = DumpWork { part, writer, len, cursor: 0, earliest: None, reading: Reading::default(), grant };
+    let (part, end) = if has_ends { (DumpPart::Earliest, HASHES) } else { (DumpPart::Value, len.unwrap_or(HASHES)) };
+    let reading = Reading::default();
+    let work = DumpWork { part, writer, value_type, end, cursor: 0, earliest: None, reading, grant };
     Ok(Some((work, is_long)))
 }
 
@@ -117,11 +141,13 @@ fn write_payload(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> 
         (work.writer, work.part, work.cursor) = (PayloadWriter::hash(earliest, HEAD_ROOM), DumpPart::Value, 0);
     }
     if work.part == DumpPart::Value {
-        let end = work.len.unwrap_or(HASHES);
-        while work.cursor < end {
-            match work.len {
-                Some(len) => copy_text(call, bytes, work, len)?,
-                None => copy_fields(call, bytes, work)?,
+        while work.cursor < work.end {
+            match work.value_type {
+                ValueType::List => copy_elements::<Lists>(call, bytes, work)?,
+                ValueType::Set => copy_elements::<TextSets>(call, bytes, work)?,
+                ValueType::SortedSet => copy_elements::<SortedSets>(call, bytes, work)?,
+                ValueType::Hash => copy_fields(call, bytes, work)?,
+                _ => copy_text(call, bytes, work)?,
             }
             check_slice(call)?;
         }
@@ -136,13 +162,13 @@ fn write_payload(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> 
 }
 
 /// Returns [`SessionWait::Yield`] if the visit has used up its slice, in a request that takes several visits.
-fn check_slice(call: &Call<'_, '_>) -> Run {
+pub(super) fn check_slice(call: &Call<'_, '_>) -> Run {
     if call.collects_replies && call.is_slice_used() { Err(SessionWait::Yield.into()) } else { Ok(()) }
 }
 
 /// Copies the next bytes of a string.
-fn copy_text(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork, len: u64) -> Run {
-    let key = call.key(bytes);
+fn copy_text(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Run {
+    let (key, len) = (call.key(bytes), work.end);
     let item = live(call.guard.items().peek(&key), call.ctx.view());
     let end = (work.cursor + COPY_STEP).min(len);
     let range = work.cursor..end;
@@ -153,11 +179,11 @@ fn copy_text(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork, len: u6
     });
     if !is_read {
         // The value was evicted, or has lost a piece, since the previous visit. The command starts over.
-        work.len = None;
         work.reading.identity = None;
         return Err(SessionWait::Yield.into());
     }
     work.cursor = end;
+    work.reading.allow_changes();
     call.ops += COPY_OPS;
     Ok(())
 }
@@ -185,8 +211,8 @@ fn find_earliest(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> 
 fn copy_fields(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Run {
     let (from, moment) = (work.cursor as u32, call.moment());
     let writer = &mut work.writer;
-    let (to, fields, copied) = slices::read_consistently(call, bytes, &mut work.reading, |_, record, now_ms| {
-        let Some(record) = record else { return Ok((HASHES, 0, 0)) };
+    let step = slices::read_consistently(call, bytes, &mut work.reading, |_, record, now_ms| {
+        let Some(record) = record else { return Ok(None) };
         let to = record.step_end(from)?;
         let (mut fields, mut copied) = (0, 0);
         for bin in record.bins_in(now_ms, from, to) {
@@ -197,16 +223,95 @@ fn copy_fields(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Ru
             fields += 1;
             copied += name.len() + value.len();
         }
-        Ok((to, fields, copied))
+        Ok(Some((to, fields, copied)))
     })?;
+    let Some((to, fields, copied)) = step else { return Err(key_lost(call, work)) };
     work.cursor = to;
+    check_memory(work)?;
+    call.ops += 2 + fields / 2 + copied / COPY_STEP as usize * COPY_OPS;
+    Ok(())
+}
+
+/// Accounts for the memory of the payload, and checks its length.
+fn check_memory(work: &mut DumpWork) -> Run {
     if work.writer.capacity() > ANSWER_BYTES_MAX {
         return Err(ErrorReply::RepliesTooLong.into());
     }
     if !work.grant.resize(work.writer.capacity() as u64) {
         return Err(ErrorReply::ClientMemory.into());
     }
-    call.ops += 2 + fields / 2 + copied / COPY_STEP as usize * COPY_OPS;
+    Ok(())
+}
+
+/// Lets the command start over, because the key was removed since the command looked it up.
+fn key_lost(call: &mut Call<'_, '_>, work: &mut DumpWork) -> Interrupt {
+    slices::restart(call.session, call.guard, &mut work.reading)
+}
+
+/// A collection that is dumped.
+trait Dumped: Collection {
+    /// Writes elements from number `from` on, until a step is full. Returns the numbers of elements and of their bytes.
+    fn write(value: &Self::Value<'_>, from: u64, to: &mut PayloadWriter) -> Result<(usize, usize), Damaged>;
+}
+
+/// Writes elements until a step is full. `write` writes one and returns its length.
+fn write_step<T>(
+    elements: impl Iterator<Item = Result<T, Damaged>>,
+    mut write: impl FnMut(T) -> usize,
+) -> Result<(usize, usize), Damaged> {
+    let (mut count, mut bytes) = (0, 0);
+    for element in elements.take(ELEMENTS_A_STEP) {
+        (count, bytes) = (count + 1, bytes + write(element?));
+        if bytes >= BYTES_A_STEP {
+            break;
+        }
+    }
+    Ok((count, bytes))
+}
+
+/// Writes a member of a list or a set. Returns its length.
+fn write_member(to: &mut PayloadWriter, member: &Value<'_>) -> usize {
+    let mut digits = Digits::new();
+    let text = member.text(&mut digits);
+    to.member(text);
+    text.len()
+}
+
+impl Dumped for Lists {
+    fn write(list: &ListValue<'_>, from: u64, to: &mut PayloadWriter) -> Result<(usize, usize), Damaged> {
+        write_step(list.from(from)?, |member| write_member(to, &member))
+    }
+}
+
+impl Dumped for TextSets {
+    fn write(set: &SetValue<'_>, from: u64, to: &mut PayloadWriter) -> Result<(usize, usize), Damaged> {
+        write_step(set.from(from)?, |member| write_member(to, &member))
+    }
+}
+
+impl Dumped for SortedSets {
+    fn write(set: &SortedSetValue<'_>, from: u64, to: &mut PayloadWriter) -> Result<(usize, usize), Damaged> {
+        write_step(set.from(from)?, |(score, member)| {
+            let mut digits = Digits::new();
+            let text = member.text(&mut digits);
+            to.scored(text, score);
+            text.len()
+        })
+    }
+}
+
+/// Copies the next elements of a collection.
+fn copy_elements<C: Dumped>(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Run {
+    let (from, writer) = (work.cursor, &mut work.writer);
+    let step = collection::look_consistently::<C, _>(call, bytes, &mut work.reading, |_, value| {
+        let Some(value) = value else { return Ok(None) };
+        let (count, copied) = C::write(value, from, writer)?;
+        Ok(Some((C::len(value), count, copied)))
+    })?;
+    let Some((len, count, copied)) = step else { return Err(key_lost(call, work)) };
+    (work.end, work.cursor) = (len, from + count as u64);
+    check_memory(work)?;
+    call.ops += 1 + count / ELEMENTS_AN_OP + copied / COPY_STEP as usize * COPY_OPS;
     Ok(())
 }
 
@@ -221,240 +326,4 @@ fn reply_payload(call: &mut Call<'_, '_>, work: DumpWork) -> Run {
     // The reply has a share of its own.
     drop(grant);
     aside::send_long_reply_from(call, bytes, from)
-}
-
-/// Options of `RESTORE`.
-#[derive(Clone, Copy, Default)]
-struct RestoreOptions {
-    replace: bool,
-    is_absolute: bool,
-}
-
-impl RestoreOptions {
-    /// Parses the options. The idle time and the frequency are only checked.
-    fn read(mut args: Args<'_>) -> Result<Self, ErrorReply> {
-        let (mut options, mut has_idle, mut has_frequency) = (Self::default(), false, false);
-        while let Some(word) = args.next() {
-            match &lower(word)[..] {
-                b"replace" => options.replace = true,
-                b"absttl" => options.is_absolute = true,
-                b"idletime" if args.len() > 0 && !has_frequency => {
-                    has_idle = true;
-                    if integer(args.next().unwrap_or_default())? < 0 {
-                        return Err(ErrorReply::IdleTime);
-                    }
-                }
-                b"freq" if args.len() > 0 && !has_idle => {
-                    has_frequency = true;
-                    if !(0..=255).contains(&integer(args.next().unwrap_or_default())?) {
-                        return Err(ErrorReply::Frequency);
-                    }
-                }
-                _ => return Err(ErrorReply::Syntax),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// A request of `RESTORE` whose arguments are valid.
-struct Restore<'c> {
-    bytes: &'c [u8],
-    payload: &'c [u8],
-    options: RestoreOptions,
-    /// The expiry, and whether it has passed.
-    expire: Expire,
-    is_past: bool,
-}
-
-/// Executes `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`.
-pub(super) fn restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
-    let mut args = all;
-    let [bytes, ttl, payload] = [(); 3].map(|()| args.next().unwrap_or_default());
-    let options = RestoreOptions::read(args)?;
-    let work = match slices::take_work(call) {
-        Some(StringWork::Restore(work)) => Some(work),
-        _ => {
-            let key = call.key(bytes);
-            if !options.replace && typed::is_there(call, &key)? {
-                return Err(ErrorReply::BusyKey.into());
-            }
-            None
-        }
-    };
-    let (expire, is_past) = expiry(ttl, options, call.moment())?;
-    let request = Restore { bytes, payload, options, expire, is_past };
-    match work {
-        Some(work) => restore_hash(call, &request, work),
-        None => begin_restore(call, all, &request),
-    }
-}
-
-/// Returns the expiry that a time to live stands for, and whether it has passed.
-fn expiry(ttl: &[u8], options: RestoreOptions, moment: Moment) -> Result<(Expire, bool), ErrorReply> {
-    match integer(ttl)? {
-        0 => Ok((Expire::Never, false)),
-        ..0 => Err(ErrorReply::RestoreTtl),
-        _ => {
-            let unit = if options.is_absolute { Unit::UnixMillis } else { Unit::Millis };
-            let deadline = Deadline::read(ttl, unit, moment, "restore")?;
-            Ok((deadline.expire(), deadline.is_past(moment.now)))
-        }
-    }
-}
-
-/// Reads the payload, and stores a string, or begins to store a hash.
-fn begin_restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>, request: &Restore<'c>) -> Run {
-    let bytes_max = call.ctx.request_bytes_max as u64;
-    let reader = DumpReader::new(request.payload, ReadLimits { string_bytes_max: bytes_max });
-    call.ops += request.payload.len() / BYTES_READ_AN_OP;
-    let reader = reader.map_err(|error| match error {
-        DumpError::VersionOrSum => ErrorReply::DumpFooter,
-        DumpError::Value(_) => ErrorReply::BadDump,
-    })?;
-    match reader.value_type() {
-        ValueType::String => restore_string(call, request, reader),
-        ValueType::Hash if !call.collects_replies => Err(slices::run_locked(call, "restore", all, request.bytes)),
-        ValueType::Hash => {
-            let work = fields_of(call, reader, bytes_max)?;
-            restore_hash(call, request, Box::new(work))
-        }
-        _ => Err(ErrorReply::DumpType.into()),
-    }
-}
-
-fn restore_string<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut reader: DumpReader<'c>) -> Run {
-    let Ok(Some(Element::Text(text))) = reader.next_element() else { return Err(ErrorReply::BadDump.into()) };
-    let (key, len) = (call.key(request.bytes), text.len() as u64);
-    if request.is_past {
-        return end_past(call, request);
-    }
-    typed::room_to_store(call, len)?;
-    let mode = if request.options.replace { PutMode::Set } else { PutMode::Add };
-    let put = Put { mode, expire: request.expire, ..Put::set(text) };
-    let outcome = call.guard.items_mut().put(&key, &put)?;
-    if !matches!(outcome, PutOutcome::Stored { .. }) {
-        return Err(ErrorReply::BusyKey.into());
-    }
-    if !matches!(reader.next_element(), Ok(None)) {
-        return Err(ErrorReply::BadDump.into());
-    }
-    note_store(call);
-    call.ctx.note_length(call.session.namespace, request.bytes, len);
-    end(call, request)
-}
-
-/// Replies after a value was stored.
-fn end(call: &mut Call<'_, '_>, request: &Restore<'_>) -> Run {
-    call.changed(KeyEvent::RESTORE, request.bytes);
-    call.out.push(reply::OK);
-    Ok(())
-}
-
-/// Removes the old value instead of storing one that has expired.
-fn end_past(call: &mut Call<'_, '_>, request: &Restore<'_>) -> Run {
-    if remove(call, request.bytes)? {
-        call.changed(KeyEvent::DEL, request.bytes);
-    }
-    call.out.push(reply::OK);
-    Ok(())
-}
-
-/// Removes a key. Returns true if it existed.
-fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
-    let (key, mut attempts) = (call.key(bytes), Attempts::default());
-    loop {
-        let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        if item.is_none() {
-            return Ok(false);
-        }
-        if call.guard.items_mut().replace(&key, &version, Replacement::Remove)? == Replaced::Done {
-            return Ok(true);
-        }
-    }
-}
-
-/// Reads the fields of a payload, except those that have expired.
-fn fields_of(call: &Call<'_, '_>, mut reader: DumpReader<'_>, bytes_max: u64) -> Result<RestoreWork, Interrupt> {
-    let moment = call.moment();
-    let (mut bytes, mut fields) = (Vec::new(), Vec::new());
-    loop {
-        let (name, value, expire_at) = match reader.next_element() {
-            Ok(Some(Element::Field { name, value, expire_at_ms })) => (name, value, expire_at_ms),
-            Ok(None) if !fields.is_empty() => break,
-            _ => return Err(ErrorReply::BadDump.into()),
-        };
-        bytes.extend_from_slice(name);
-        let name_end = bytes.len();
-        bytes.extend_from_slice(value);
-        if bytes.len() as u64 > bytes_max {
-            return Err(ErrorReply::DumpTooLong.into());
-        }
-        let end_ms = expire_at.map(|at| moment.to_store(UnixMillis(at)).0.min(record::END_MS_MAX));
-        fields.push(RestoredField { name_end, value_end: bytes.len(), end_ms });
-    }
-    let memory = bytes.capacity() + fields.capacity() * size_of::<RestoredField>();
-    let grant = call.ctx.shared.budget.grant(MemoryUse::Walks, memory as u64).ok_or(ErrorReply::ClientMemory)?;
-    Ok(RestoreWork { bytes, fields, done: 0, is_begun: false, grant })
-}
-
-/// Stores the fields of a hash that are left. The transaction of this command has locked the key.
-fn restore_hash(call: &mut Call<'_, '_>, request: &Restore<'_>, mut work: Box<RestoreWork>) -> Run {
-    match store_fields(call, request, &mut work) {
-        Err(Interrupt::State(state)) => {
-            slices::retain_work(call, StringWork::Restore(work));
-            Err(state.into())
-        }
-        Err(fault) => {
-            // No part of a value stays.
-            if work.is_begun {
-                remove(call, request.bytes)?;
-            }
-            Err(fault)
-        }
-        stored => stored,
-    }
-}
-
-fn store_fields(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
-    if !work.is_begun {
-        if request.is_past {
-            return end_past(call, request);
-        }
-        typed::room_to_store(call, work.bytes.len() as u64)?;
-        remove(call, request.bytes)?;
-        work.is_begun = true;
-    }
-    while work.done < work.fields.len() {
-        let next = (work.done + FIELDS_AN_EDIT).min(work.fields.len());
-        store_some(call, request, work, next)?;
-        call.ops += (next - work.done) * OPS_A_FIELD;
-        work.done = next;
-        check_slice(call)?;
-    }
-    work.grant.shrink(0);
-    note_store(call);
-    call.out.push(reply::OK);
-    Ok(())
-}
-
-/// Stores the fields up to number `next`.
-fn store_some(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &RestoreWork, next: usize) -> Run {
-    let (first, now_ms) = (work.done, call.ctx.now.0);
-    let begin = |at: usize| at.checked_sub(1).map_or(0, |before| work.fields[before].value_end);
-    typed::edit_record(call, request.bytes, None, KeyEvent::RESTORE, &mut |_, edit, _| {
-        for at in first..next {
-            let RestoredField { name_end, value_end, end_ms } = work.fields[at];
-            let (name, value) = (&work.bytes[begin(at)..name_end], &work.bytes[name_end..value_end]);
-            let name = Name::new(name);
-            if end_ms.is_some_and(|end| end <= now_ms) {
-                continue;
-            }
-            edit.set(&name, &BinValue::of_text(value), false)?;
-            if end_ms.is_some() {
-                edit.set_end(&name, end_ms)?;
-            }
-        }
-        Ok(Edited::StoreUntil(request.expire, ()))
-    })
 }

@@ -7,8 +7,8 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
-    lease, list, mget, pair, pubsub, records, scan, scripts, server, set, slowlog, sorted_set, string, transaction,
-    walk,
+    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sorted_set, string,
+    transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -165,7 +165,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("rename", pair::rename),
     ("renamenx", pair::renamenx),
     ("reset", connection::reset),
-    ("restore", dump::restore),
+    ("restore", restore::restore),
     ("role", server::role),
     ("rpop", list::rpop),
     ("rpoplpush", list::rpoplpush),

@@ -60,6 +60,7 @@ mod pairs;
 mod pattern;
 mod pubsub;
 mod records;
+mod restore;
 mod run;
 mod scan;
 mod scripts;

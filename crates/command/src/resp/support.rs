@@ -75,9 +75,9 @@ pub fn page() -> String {
     page
 }
 
-const DUMPED: &str = "only strings and hashes; the payload is not compressed, and has at most 64 MiB; that of a hash \
-                      whose fields expire is in the format of Redis 7.4";
-const RESTORED: &str = "only strings and hashes; the request, and the value without compression, must fit into the \
+const DUMPED: &str = "the payload is not compressed or packed, and has at most 64 MiB; that of a hash whose fields expire \
+                      is in the format of Redis 7.4";
+const RESTORED: &str = "no streams and values of modules; the request, and the value without compression, must fit into the \
                         receive buffer; `IDLETIME` and `FREQ` have no effect";
 
 /// Differences of supported commands from Redis, in the order of the commands' names.

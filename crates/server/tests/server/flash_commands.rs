@@ -34,6 +34,8 @@ const ROWS: &[(&str, &str)] = &[
     ("SET @1 abcde;SET @2 xbcdy", "LCS @1 @2 IDX WITHMATCHLEN"),
     ("SET @1 abc", "SUBSTR @1 1 -1"),
     ("SET @1 abc;HSET @2 a 1 b 2", "DUMP @1;DUMP @2"),
+    ("RPUSH @1 a b;SADD @2 c", "DUMP @1;DUMP @2"),
+    ("ZADD @1 1 a 2 b", "DUMP @1"),
     ("SET @1 abc", "RESTORE @1 0 x;RESTORE @1 0 x REPLACE"),
     ("SET @1 abc", "DELIFEQ @1 abd;DELIFEQ @1 abc;GET @1"),
     ("SET @1 abc", "SETBIT @1 7 0;SETBIT @1 90 1"),

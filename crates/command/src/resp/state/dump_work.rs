@@ -1,8 +1,10 @@
 //! The state of `DUMP` and `RESTORE` between two visits.
 
 use crate::memory::budget::Grant;
-use crate::resp::state::walk::Reading;
-use rdb::PayloadWriter;
+use crate::resp::state::walk::{HASH_BYTES, Reading};
+use rdb::{DumpCheck, PausedDump, PayloadWriter, ValueType};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 
 /// The part of a payload that is written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +21,11 @@ pub(in crate::resp) enum DumpPart {
 pub(in crate::resp) struct DumpWork {
     pub(in crate::resp) part: DumpPart,
     pub(in crate::resp) writer: PayloadWriter,
-    /// The length of the string; `None` if the value is a hash.
-    pub(in crate::resp) len: Option<u64>,
-    /// The next byte of the string to copy, or the position in the hash.
+    pub(in crate::resp) value_type: ValueType,
+    /// The next byte of the string to copy, the position in the hash, or the number of the next element.
     pub(in crate::resp) cursor: u64,
+    /// The cursor at which the value is complete.
+    pub(in crate::resp) end: u64,
     /// The earliest expiry of the hash's fields that was found, by the store's clock.
     pub(in crate::resp) earliest: Option<u64>,
     pub(in crate::resp) reading: Reading,
@@ -30,24 +33,120 @@ pub(in crate::resp) struct DumpWork {
     pub(in crate::resp) grant: Grant,
 }
 
-/// A field of a payload: the ends of its name and of its value in the bytes of all fields, and its expiry by the
-/// store's clock.
+/// A fact about an element besides its texts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::resp) struct RestoredField {
-    pub(in crate::resp) name_end: usize,
-    pub(in crate::resp) value_end: usize,
-    pub(in crate::resp) end_ms: Option<u64>,
+pub(in crate::resp) enum Detail {
+    None,
+    /// The expiry of a field by the store's clock.
+    End(u64),
+    /// The score of a member.
+    Score(f64),
 }
 
-/// The state of `RESTORE` of a hash.
+/// An element of a payload: the ends of its name and of its value in the bytes of all elements.
+#[derive(Clone, Copy, Debug)]
+struct RestoredElement {
+    name_end: usize,
+    value_end: usize,
+    detail: Detail,
+}
+
+/// The number of parts of a set of hashes. Each grows by itself, so that no step has to move all hashes.
+const HASH_PARTS: usize = 64;
+
+/// The elements of a payload. A member of a list, a set or a sorted set is a name without a value.
+pub(in crate::resp) struct RestoredElements {
+    pub(in crate::resp) value_type: ValueType,
+    texts: Vec<u8>,
+    elements: Vec<RestoredElement>,
+    /// The hashes of the names, if no name may occur twice.
+    names: Vec<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl Default for RestoredElements {
+    fn default() -> Self {
+        Self {
+            value_type: ValueType::String,
+            texts: Vec::new(),
+            elements: Vec::new(),
+            names: Vec::new(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl RestoredElements {
+    /// Adds an element. Returns false if its name occurs twice in a value other than a list.
+    pub(in crate::resp) fn add(&mut self, name: &[u8], value: &[u8], detail: Detail) -> bool {
+        if self.value_type != ValueType::List {
+            self.names.resize_with(HASH_PARTS, HashSet::new);
+            let hash = self.hasher.hash_one(name);
+            if !self.names[hash as usize % HASH_PARTS].insert(hash) {
+                return false;
+            }
+        }
+        self.texts.extend_from_slice(name);
+        let name_end = self.texts.len();
+        self.texts.extend_from_slice(value);
+        self.elements.push(RestoredElement { name_end, value_end: self.texts.len(), detail });
+        true
+    }
+
+    /// Returns an element: its name, its value and its detail.
+    pub(in crate::resp) fn get(&self, at: usize) -> (&[u8], &[u8], Detail) {
+        let begin = at.checked_sub(1).map_or(0, |before| self.elements[before].value_end);
+        let RestoredElement { name_end, value_end, detail } = self.elements[at];
+        (&self.texts[begin..name_end], &self.texts[name_end..value_end], detail)
+    }
+
+    pub(in crate::resp) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    pub(in crate::resp) fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// Returns the number of bytes of all names and values.
+    pub(in crate::resp) fn text_bytes(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Returns the number of bytes of memory that the elements occupy, about.
+    pub(in crate::resp) fn held_bytes(&self) -> usize {
+        let names = if self.names.is_empty() { 0 } else { 2 * HASH_BYTES * self.elements.len() };
+        self.texts.capacity() + self.elements.capacity() * size_of::<RestoredElement>() + names
+    }
+}
+
+/// The part of `RESTORE` that is done next.
+pub(in crate::resp) enum RestoreStage {
+    /// The checksum is compared.
+    Check(DumpCheck),
+    /// The elements are read and checked.
+    Read(Box<PausedDump>),
+    /// The elements are stored.
+    Store {
+        /// The number of stored elements.
+        done: usize,
+        /// True if the old value was removed.
+        is_begun: bool,
+        /// The number of times that the first element was stored again.
+        tries: u32,
+    },
+}
+
+impl Default for RestoreStage {
+    fn default() -> Self {
+        Self::Check(DumpCheck::default())
+    }
+}
+
+/// The state of `RESTORE`.
 pub(in crate::resp) struct RestoreWork {
-    /// The names and values of all fields.
-    pub(in crate::resp) bytes: Vec<u8>,
-    pub(in crate::resp) fields: Vec<RestoredField>,
-    /// The number of stored fields.
-    pub(in crate::resp) done: usize,
-    /// True if the old value was removed.
-    pub(in crate::resp) is_begun: bool,
+    pub(in crate::resp) stage: RestoreStage,
+    pub(in crate::resp) elements: RestoredElements,
     /// The share of client memory.
     pub(in crate::resp) grant: Grant,
 }

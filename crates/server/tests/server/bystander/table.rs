@@ -170,6 +170,7 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
             changes("HPERSIST of 1,500 fields", fields("HPERSIST h FIELDS 1500", 1_500, "field")),
             changes("HGETEX of 1,500 fields", fields("HGETEX h EX 100 FIELDS 1500", 1_500, "field")),
             changes("RESTORE of 1,500 fields", restore(1_500)).once(),
+            changes("RESTORE of 1,500 scored members", restore_scored(1_500)).once(),
             changes("HGETDEL of 1,500 fields", fields("HGETDEL h FIELDS 1500", 1_500, "field")).once(),
             BystanderCase::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
             BystanderCase::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
@@ -181,6 +182,17 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
 fn restore(count: usize) -> Vec<u8> {
     let mut writer = rdb::PayloadWriter::hash(None, 0);
     (0..count).for_each(|n| writer.field(format!("field:{n}").as_bytes(), b"some value", None));
+    restore_request(writer)
+}
+
+/// Returns a request that restores a sorted set of `count` members.
+fn restore_scored(count: usize) -> Vec<u8> {
+    let mut writer = rdb::PayloadWriter::sorted_set(0);
+    (0..count).for_each(|n| writer.scored(format!("member:{n}").as_bytes(), n as f64));
+    restore_request(writer)
+}
+
+fn restore_request(mut writer: rdb::PayloadWriter) -> Vec<u8> {
     writer.end();
     writer.advance(usize::MAX >> 1);
     let (payload, start) = writer.into_parts();
