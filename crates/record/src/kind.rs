@@ -17,6 +17,8 @@ pub enum Kind {
     Set = 4,
     /// A sorted set ([`crate::SortedSetValue`]).
     SortedSet = 5,
+    /// A stream ([`crate::StreamValue`]).
+    Stream = 6,
     /// A record outside any set, stored in parts. The store recognises a value in parts by the bit `PARTS` of the
     /// number.
     Large = PARTS | 1,
@@ -28,6 +30,8 @@ pub enum Kind {
     LargeSet = PARTS | 4,
     /// A sorted set, stored in parts.
     LargeSortedSet = PARTS | 5,
+    /// A stream, stored in parts.
+    LargeStream = PARTS | 6,
 }
 
 /// The bit in a type's number that marks values stored in parts.
@@ -35,17 +39,19 @@ const PARTS: u8 = 0x80;
 
 impl Kind {
     /// Every type.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Hash,
         Self::InSet,
         Self::List,
         Self::Set,
         Self::SortedSet,
+        Self::Stream,
         Self::Large,
         Self::LargeInSet,
         Self::LargeList,
         Self::LargeSet,
         Self::LargeSortedSet,
+        Self::LargeStream,
     ];
 
     /// Returns the type with this byte.
@@ -70,6 +76,7 @@ impl Kind {
             Self::List | Self::LargeList => "list",
             Self::Set | Self::LargeSet => "set",
             Self::SortedSet | Self::LargeSortedSet => "zset",
+            Self::Stream | Self::LargeStream => "stream",
         }
     }
 
@@ -80,6 +87,7 @@ impl Kind {
             Self::Large | Self::LargeInSet | Self::LargeSet => "hashtable",
             Self::LargeList => "quicklist",
             Self::LargeSortedSet => "skiplist",
+            Self::Stream | Self::LargeStream => "stream",
         }
     }
 
@@ -91,7 +99,7 @@ impl Kind {
     /// live bin remains, because this function reads no parts.
     pub fn is_empty(self, bytes: &[u8], sets: &Sets, now_ms: u64) -> Result<bool, Damaged> {
         if !self.is_record() {
-            // The last element takes its key with it.
+            // The last element takes its key with it, unless the value is a stream, which clients see without entries.
             return Ok(false);
         }
         Record::of(self, bytes, sets, &NoParts)?.map_or(Ok(true), |record| record.is_empty(now_ms))
@@ -106,7 +114,7 @@ mod tests {
     fn a_type_is_known_by_its_byte_and_no_other() {
         for byte in 0..=255 {
             let known = Kind::of(byte);
-            assert_eq!(known.is_some(), matches!(byte & !PARTS, 1..=5), "{byte}");
+            assert_eq!(known.is_some(), matches!(byte & !PARTS, 1..=6), "{byte}");
             assert!(known.is_none_or(|kind| kind as u8 == byte));
         }
     }

@@ -14,7 +14,7 @@
 //!
 //! Modules: `read` and `edit` read and write a record, and `tree` a record that is too large for one item. `value`,
 //! `collection` and `coding` define values and their encoding. `sets` and `query` define sets of records, their indexes
-//! and queries. `collections` contains the lists, sets and sorted sets of Redis.
+//! and queries. `collections` contains the lists, sets, sorted sets and streams of Redis.
 //!
 //! # Example
 //! ```
@@ -47,7 +47,7 @@ mod value;
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
     Bound, Collection, ListEdit, ListEnd, ListValue, Lists, ScoredHashes, SetEdit, SetValue, SortedSetEdit,
-    SortedSetValue, SortedSets, TextSets,
+    SortedSetValue, SortedSets, StreamEdit, StreamEntry, StreamId, StreamState, StreamValue, Streams, TextSets,
 };
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;

@@ -180,9 +180,8 @@ impl<'r> Record<'r> {
                 }
                 Ok(Some(Self { set: Some(InSet::new(sets, set)), ..Self::open(bytes)? }))
             }
-            Kind::List | Kind::Set | Kind::SortedSet | Kind::LargeList | Kind::LargeSet | Kind::LargeSortedSet => {
-                Err(Damaged)
-            }
+            Kind::List | Kind::Set | Kind::SortedSet | Kind::Stream => Err(Damaged),
+            Kind::LargeList | Kind::LargeSet | Kind::LargeSortedSet | Kind::LargeStream => Err(Damaged),
         }
     }
 

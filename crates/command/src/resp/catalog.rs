@@ -44,6 +44,8 @@ pub enum Flag {
     NoMandatoryKeys,
     /// The places of the keys depend on the arguments.
     MovableKeys,
+    /// The command may wait for a change of a key.
+    Blocking,
 }
 
 impl Flag {
@@ -65,6 +67,7 @@ impl Flag {
             Self::SkipMonitor => "skip_monitor",
             Self::NoMandatoryKeys => "no_mandatory_keys",
             Self::MovableKeys => "movablekeys",
+            Self::Blocking => "blocking",
         }
     }
 }
@@ -81,7 +84,7 @@ pub struct CommandSpec {
     /// The positions of the first and last key among the arguments, counted from 1, and the step between keys. A
     /// negative position is counted from the end, and 0 means that the command has no keys. If the step is negative,
     /// the actual step is one more than the number of bins in the first argument. The last position
-    /// may be [`COUNTED`] or [`STORED`].
+    /// may be [`COUNTED`], [`STORED`] or [`STREAMED`].
     pub keys: (i8, i8, i8),
     /// The command's access categories. Those of a container are on its subcommands.
     pub categories: &'static [&'static str],
@@ -139,7 +142,7 @@ impl CommandSpec {
         if first <= 0 {
             return [(0, 0); 2];
         }
-        if matches!(last, COUNTED | STORED) {
+        if matches!(last, COUNTED | STORED | STREAMED) {
             return movable_places(first as usize - 1, last, words);
         }
         let behind =
@@ -192,6 +195,7 @@ pub(super) const STORED: i8 = i8::MIN + 1;
 #[cold]
 fn movable_places(before: usize, last: i8, words: Args<'_>) -> [(usize, usize); 2] {
     match (last, before) {
+        (STREAMED, _) => [streamed_place(words), (0, 0)],
         (STORED, _) => [(before, 1), stored_place(words)],
         (_, 0) => [(0, 1), counted_place(2, words)],
         _ => [counted_place(before, words), (0, 0)],
@@ -222,6 +226,27 @@ fn stored_place(words: Args<'_>) -> (usize, usize) {
         options.by_ref().take(passed).for_each(drop);
     }
     place
+}
+
+/// The last position of the keys of a command that reads streams: the keys are the first half of the arguments after
+/// the option `STREAMS`.
+pub(super) const STREAMED: i8 = i8::MIN + 2;
+
+/// Returns the position of the keys after the option `STREAMS`: the number of arguments before the first key, and the
+/// number of keys.
+fn streamed_place(words: Args<'_>) -> (usize, usize) {
+    let mut left = words;
+    while let Some(word) = left.next() {
+        let values = match &lower(word)[..] {
+            b"streams" => return (words.len() - left.len(), left.len() / 2),
+            b"block" | b"count" => 1,
+            b"group" => 2,
+            b"noack" => 0,
+            _ => break,
+        };
+        left = left.split(values).1;
+    }
+    (0, 0)
 }
 
 /// The maximum length of the name of a command or an option, in bytes.

@@ -1,4 +1,4 @@
-//! Reads and changes of collections: lists, sets and sorted sets.
+//! Reads and changes of collections: lists, sets, sorted sets and streams.
 //!
 //! ```text
 //!   look     item ──> value ──> the command reads it ──> reply

@@ -1,6 +1,6 @@
 //! The command `COMMAND`, which returns the table of commands, and the keys of a request.
 
-use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, STORED, counted_place, find, lower};
+use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, STORED, STREAMED, counted_place, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::key_specs::{KeySpec, key_specs, only_gets_fields, tips};
@@ -170,7 +170,7 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
 
 /// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
 fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
-    if spec.step == 0 {
+    if spec.step == 0 || spec.last == STREAMED {
         return entry.keys_of(args).collect();
     }
     if spec.last == COUNTED {
@@ -263,7 +263,9 @@ impl Described {
             _ if is_help => &[Flag::Loading, Flag::Stale],
             "acl" | "client" | "config" | "latency" => &[Flag::NoScript, Flag::Loading, Flag::Stale],
             "pubsub" => &[Flag::PubSub, Flag::Loading, Flag::Stale],
-            "object" => &[Flag::ReadOnly],
+            "object" | "xinfo" => &[Flag::ReadOnly],
+            "xgroup" if part.names().1.starts_with("create") => &[Flag::Write, Flag::DenyOom],
+            "xgroup" => &[Flag::Write],
             "function" if matches!(part.names().1, "load" | "restore") => &[Flag::Write, Flag::DenyOom, Flag::NoScript],
             "function" if part.categories.contains(&"write") => &[Flag::Write, Flag::NoScript],
             "script" | "function" if matches!(part.names().1, "kill" | "stats") => &[Flag::NoScript, Flag::AllowBusy],
@@ -281,7 +283,7 @@ impl Described {
         let specs = key_specs(self.name());
         match (self, specs.first()) {
             (_, None) => [0; 3],
-            (_, Some(spec)) if spec.last == COUNTED => [0; 3],
+            (_, Some(spec)) if matches!(spec.last, COUNTED | STREAMED) => [0; 3],
             (Command(entry), _) if !matches!(entry.keys.1, COUNTED | STORED) => {
                 [entry.keys.0.into(), entry.keys.1.into(), entry.keys.2.into()]
             }
@@ -351,6 +353,9 @@ fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
     put_flags(out, version, spec.flags);
     // The number of keys is before the first key.
     let index = i64::from(spec.first) - i64::from(spec.last == COUNTED);
+    if spec.last == STREAMED {
+        return put_streams_search(out, version, spec);
+    }
     put_search(out, version, ("begin_search", "index"), &[("index", index)]);
     let range = [("lastkey", spec.last.into()), ("keystep", spec.step.into()), ("limit", 0)];
     let counted = [("keynumidx", 0), ("firstkey", 1), ("keystep", spec.step.into())];
@@ -359,6 +364,21 @@ fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
         0 => put_search(out, version, ("find_keys", "unknown"), &[]),
         _ => put_search(out, version, ("find_keys", "range"), &range),
     }
+}
+
+/// Writes the search for the keys behind the word `STREAMS`: the first half of the arguments.
+fn put_streams_search(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
+    reply::bulk(out, b"begin_search");
+    reply::map(out, version, 2);
+    reply::bulk(out, b"type");
+    reply::bulk(out, b"keyword");
+    reply::bulk(out, b"spec");
+    reply::map(out, version, 2);
+    reply::bulk(out, b"keyword");
+    reply::bulk(out, b"STREAMS");
+    reply::bulk(out, b"startfrom");
+    reply::int(out, spec.first.into());
+    put_search(out, version, ("find_keys", "range"), &[("lastkey", -1), ("keystep", 1), ("limit", 2)]);
 }
 
 fn put_search(out: &mut Vec<u8>, version: Version, (name, kind): (&str, &str), numbers: &[(&str, i64)]) {

@@ -94,6 +94,7 @@ fn found(call: &Call<'_, '_>, item: &Item<'_>, parts: &KeyParts<'_>) -> Result<O
         Kind::Set | Kind::LargeSet => ValueType::Set,
         Kind::SortedSet | Kind::LargeSortedSet => ValueType::SortedSet,
         Kind::Hash | Kind::InSet | Kind::Large | Kind::LargeInSet => ValueType::Hash,
+        Kind::Stream | Kind::LargeStream => return Err(ErrorReply::DumpType),
     };
     if value_type != ValueType::Hash {
         return Ok(Some(Found { value_type, len: None, has_ends: false, is_long: kind.is_large() }));

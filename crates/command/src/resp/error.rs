@@ -2,6 +2,7 @@
 //! because clients compare the texts.
 
 use super::catalog;
+use super::stream::StreamError;
 use super::support::{Absent, CLUSTERS, Support, absent_of};
 use crate::visit::out::OutBuffer;
 use base::nearest::nearest;
@@ -150,6 +151,8 @@ pub(super) enum ErrorReply {
     NotANumber,
     /// A count that is negative or not a number.
     NotPositive,
+    /// A command on streams.
+    Stream(StreamError),
     /// `RANK 0` of `LPOS`.
     RankZero,
     /// A rank of `LPOS` whose sign cannot be changed.
@@ -321,6 +324,7 @@ impl ErrorReply {
             Self::OneIncrement => "ERR INCR option supports a single increment-element pair",
             Self::NotANumber => "ERR resulting score is not a number (NaN)",
             Self::NotPositive => "ERR value is out of range, must be positive",
+            Self::Stream(error) => error.text(),
             Self::RankZero => {
                 "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
                  start from the end of the list"
@@ -348,7 +352,7 @@ impl ErrorReply {
             Self::Frequency => "ERR Invalid FREQ value, must be >= 0 and <= 255",
             Self::DumpFooter => "ERR DUMP payload version or checksum are wrong",
             Self::BadDump => "ERR Bad data format",
-            Self::DumpType => "ERR this server cannot restore streams and values of modules",
+            Self::DumpType => "ERR this server cannot dump or restore streams and values of modules",
             Self::DumpTooLong => "ERR the value of the payload is too long for this server's receive buffer",
             Self::NotStrings => "ERR The specified keys must contain string values",
             Self::LengthAndRanges => "ERR If you want both the length and indexes, please just use IDX.",

@@ -7,7 +7,7 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
-    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sorted_set, string,
+    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sorted_set, stream, string,
     transaction, walk,
 };
 
@@ -212,6 +212,15 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("unwatch", transaction::unwatch),
     ("wait", server::wait),
     ("watch", transaction::watch),
+    ("xadd", stream::xadd),
+    ("xdel", stream::xdel),
+    ("xinfo", stream::xinfo),
+    ("xlen", stream::xlen),
+    ("xrange", stream::xrange),
+    ("xread", stream::xread),
+    ("xrevrange", stream::xrevrange),
+    ("xsetid", stream::xsetid),
+    ("xtrim", stream::xtrim),
     ("zadd", sorted_set::zadd),
     ("zcard", sorted_set::zcard),
     ("zcount", sorted_set::zcount),

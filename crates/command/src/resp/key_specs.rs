@@ -1,7 +1,7 @@
 //! What `COMMAND` reports about commands and subcommands besides the catalog: where their keys are and how they are
 //! accessed (key specifications), and hints for clients and proxies (tips), as in Redis.
 
-use super::catalog::COUNTED;
+use super::catalog::{COUNTED, STREAMED};
 use protocol::resp::Args;
 
 /// A place of keys in a request, and the access to them.
@@ -14,7 +14,8 @@ pub(super) struct KeySpec {
     /// The position of the first key. The command's name has the position 0.
     pub(super) first: u8,
     /// The position of the last key: from the first key if it is not negative, otherwise from the end of the request.
-    /// If it is [`COUNTED`], the argument before the first key is the number of keys.
+    /// If it is [`COUNTED`], the argument before the first key is the number of keys. If it is [`STREAMED`], the keys are
+    /// behind the word `STREAMS`, which is searched from the position `first` on.
     pub(super) last: i8,
     /// The number of arguments from one key to the next. 0 if it depends on the arguments.
     pub(super) step: u8,
@@ -50,9 +51,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
         | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount"
         | "zmscore" | "zrandmember" | "zrange" | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange"
-        | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan" | "zscore" => {
-            const { &[spec(&["RO", "access"], 1, 0, 1)] }
-        }
+        | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan" | "zscore" | "xpending" | "xrange"
+        | "xrevrange" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
         "bitfield" => {
             const {
                 &[noted(
@@ -78,21 +78,36 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
         "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
         | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
-        | "rec.put" | "rec.touch" | "setrange" | "zadd" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
+        | "rec.put" | "rec.touch" | "setrange" | "xack" | "xclaim" | "xsetid" | "zadd" => {
+            const { &[spec(&["RW", "update"], 1, 0, 1)] }
+        }
         "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" | "zpopmax" | "zpopmin" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] }
         }
         "getex" => {
             const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
         }
-        "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
-            const { &[spec(&["RW", "delete"], 1, 0, 1)] }
-        }
-        "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type"
+        "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem" | "zremrangebylex"
+        | "zremrangebyrank" | "zremrangebyscore" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
+        "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type" | "xlen"
         | "zcard" => const { &[spec(&["RO"], 1, 0, 1)] },
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
         }
+        "xadd" => {
+            const {
+                &[noted(
+                    "UPDATE instead of INSERT because of the optional trimming feature",
+                    spec(&["RW", "update"], 1, 0, 1),
+                )]
+            }
+        }
+        "xread" => const { &[spec(&["RO", "access"], 1, STREAMED, 1)] },
+        "xreadgroup" => const { &[spec(&["RO", "access"], 4, STREAMED, 1)] },
+        "xinfo|consumers" | "xinfo|groups" | "xinfo|stream" => const { &[spec(&["RO", "access"], 2, 0, 1)] },
+        "xgroup|create" | "xgroup|createconsumer" => const { &[spec(&["RW", "insert"], 2, 0, 1)] },
+        "xgroup|setid" => const { &[spec(&["RW", "update"], 2, 0, 1)] },
+        "xgroup|delconsumer" | "xgroup|destroy" => const { &[spec(&["RW", "delete"], 2, 0, 1)] },
         "lmove" | "rpoplpush" | "smove" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["RW", "insert"], 2, 0, 1)] }
         }
@@ -163,7 +178,9 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
     match name {
         "client|info" | "client|list" | "dump" | "hrandfield" | "hscan" | "spop" | "srandmember" | "sscan"
         | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl"
-        | "zrandmember" | "zscan" => &["nondeterministic_output"],
+        | "zrandmember" | "zscan" | "xadd" | "xautoclaim" | "xclaim" | "xinfo|consumers" | "xpending" | "xtrim" => {
+            &["nondeterministic_output"]
+        }
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
         | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
         "config|set" | "latency|reset" | "slowlog|reset" => {

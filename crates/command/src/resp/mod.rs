@@ -73,6 +73,7 @@ mod sorted_set;
 mod state;
 mod statistics;
 mod stored;
+mod stream;
 mod string;
 pub mod subcommands;
 pub mod support;

@@ -543,4 +543,19 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     part("slowlog|help", 2, &["slow"], &["HELP", "    Prints this help."]),
     part("slowlog|len", 2, &["admin", "dangerous", "slow"], &["LEN", "    Returns the number of slow requests."]),
     part("slowlog|reset", 2, &["admin", "dangerous", "slow"], &["RESET", "    Forgets the slow requests."]),
+    part(
+        "xinfo|help",
+        2,
+        &["slow", "stream"],
+        &["HELP", "    Prints this help."],
+    ),
+    part(
+        "xinfo|stream",
+        -3,
+        &["read", "slow", "stream"],
+        &[
+            "STREAM <key> [FULL [COUNT <count>]",
+            "    Describes a stream.",
+        ],
+    ),
 ];

@@ -75,8 +75,8 @@ pub fn page() -> String {
     page
 }
 
-const DUMPED: &str = "the payload is not compressed or packed, and has at most 64 MiB; that of a hash whose fields expire \
-                      is in the format of Redis 7.4";
+const DUMPED: &str = "no streams; the payload is not compressed or packed, and has at most 64 MiB; that of a hash whose \
+                      fields expire is in the format of Redis 7.4";
 const RESTORED: &str = "no streams and values of modules; the request, and the value without compression, must fit into the \
                         receive buffer; `IDLETIME` and `FREQ` have no effect";
 
@@ -233,6 +233,10 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("unlink", "as `DEL`, which also frees memory in the background"),
     ("wait", "returns 0 at once, because there are no replicas"),
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
+    ("xadd", "as `XTRIM`"),
+    ("xinfo", "`radix-tree-keys` and `radix-tree-nodes` are computed from the number of entries"),
+    ("xread", "no waiting: with `BLOCK`, a request without entries is an error outside transactions and scripts"),
+    ("xtrim", "with `~`, removes exactly what is to be removed, up to `LIMIT`"),
 ];
 
 /// The reason why no command saves data.
@@ -285,20 +289,11 @@ pub const ABSENT: &[Absent] = &[
     absent("sync", 1, "server", No("there are no replicas")),
     absent("waitaof", 4, "generic", No(NO_SAVES)),
     absent("xack", -4, "stream", NotYet("streams")),
-    absent("xadd", -5, "stream", NotYet("streams")),
     absent("xautoclaim", -6, "stream", NotYet("streams")),
     absent("xclaim", -6, "stream", NotYet("streams")),
-    absent("xdel", -3, "stream", NotYet("streams")),
     absent("xgroup", -2, "stream", NotYet("streams")),
-    absent("xinfo", -2, "stream", NotYet("streams")),
-    absent("xlen", 2, "stream", NotYet("streams")),
     absent("xpending", -3, "stream", NotYet("streams")),
-    absent("xrange", -4, "stream", NotYet("streams")),
-    absent("xread", -4, "stream", NotYet("streams")),
     absent("xreadgroup", -7, "stream", NotYet("streams")),
-    absent("xrevrange", -4, "stream", NotYet("streams")),
-    absent("xsetid", -3, "stream", NotYet("streams")),
-    absent("xtrim", -4, "stream", NotYet("streams")),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Lists, sets and sorted sets. Each is read from a typed value, changed, and written again.
+//! Lists, sets, sorted sets and streams. Each is read from a typed value, changed, and written again.
 //!
 //! ```text
 //!   plain    number of elements | element element ...        up to 4 KiB
@@ -9,10 +9,12 @@ mod counted;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
 
 pub use list::{ListEdit, ListEnd, ListValue};
 pub use set::{SetEdit, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
+pub use stream::{StreamEdit, StreamEntry, StreamId, StreamState, StreamValue};
 
 use crate::{Damaged, Kind, Parts, Source};
 
@@ -89,3 +91,4 @@ macro_rules! collection {
 collection!(Lists "Lists." ListValue ListEdit List LargeList);
 collection!(TextSets "Sets of texts." SetValue SetEdit Set LargeSet);
 collection!(SortedSets "Sorted sets." SortedSetValue SortedSetEdit SortedSet LargeSortedSet);
+collection!(Streams "Streams." StreamValue StreamEdit Stream LargeStream);

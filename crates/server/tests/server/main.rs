@@ -46,6 +46,7 @@ mod resp_record_index;
 mod resp_record_sets;
 mod resp_records;
 mod resp_sorted_sets;
+mod resp_streams;
 mod resp_strings;
 mod scripts;
 mod simulated;

@@ -472,7 +472,7 @@ fn unsupported_redis_command_is_not_taken_for_an_old_server() {
     let running = start(both());
     let mut redis = resp(&running);
     let mut says = |name: &[u8]| String::from_utf8(redis.ask(&[name, b"x"])).unwrap();
-    assert_eq!(says(b"Xadd"), "-ERR command 'XADD' is not supported by this server: it has no streams yet\r\n");
+    assert_eq!(says(b"Failover"), "-ERR command 'FAILOVER' is not supported by this server: there are no replicas\r\n");
     assert_eq!(
         says(b"SAVE"),
         "-ERR command 'SAVE' is not supported by this server: there are no RDB and AOF files; with `--file` every \

@@ -35,7 +35,10 @@ const NOT_SENT: [(&str, &[&str]); 5] = [
     ),
     (
         "it reports on the server or its users, and has its own tests",
-        &["acl", "command", "config", "info", "latency", "memory", "object", "pubsub", "role", "slowlog", "time"],
+        &[
+            "acl", "command", "config", "info", "latency", "memory", "object", "pubsub", "role", "slowlog", "time",
+            "xinfo",
+        ],
     ),
     (
         "its reply depends on chance or on the order of keys",
@@ -153,6 +156,15 @@ fn valid(name: &str) -> String {
         "zintercard" => "2 zset zset LIMIT 2",
         "zmpop" => "2 none zset MIN COUNT 2",
         "zpopmin" | "zpopmax" => "zset 2",
+        "xadd" => "stream MAXLEN 5 7-* c 5",
+        "xlen" => "stream",
+        "xrange" => "stream (5 7-1 COUNT 2",
+        "xrevrange" => "stream + - COUNT 1",
+        "xdel" => "stream 5-1 5-2",
+        "xtrim" => "stream MAXLEN = 1",
+        "xsetid" => "stream 7-1 ENTRIESADDED 5 MAXDELETEDID 3-1",
+        "xread" => "COUNT 1 STREAMS stream none 5 0",
+        "xinfo" => "HELP",
         "publish" | "spublish" => "channel message",
         "wait" => "0 100",
         "select" => "0",
@@ -204,7 +216,7 @@ type Difference = (String, String, String);
 fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
     let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
-    let state: [&[&[u8]]; 8] = [
+    let state: [&[&[u8]]; 10] = [
         &[b"FLUSHALL"],
         &[b"SET", b"text", b"some text", b"PX", b"500000"],
         &[b"SET", b"number", b"10"],
@@ -212,14 +224,17 @@ fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, St
         &[b"RPUSH", b"list", b"a", b"b", b"c"],
         &[b"SADD", b"set", b"a"],
         &[b"ZADD", b"zset", b"1", b"a", b"1", b"b", b"1", b"c"],
+        &[b"XADD", b"stream", b"5-1", b"a", b"1"],
+        &[b"XADD", b"stream", b"6-1", b"b", b"x"],
         &[b"SELECT", b"0"],
     ];
-    let reads: [&[&[u8]]; 5] = [
+    let reads: [&[&[u8]]; 6] = [
         &[b"GET", b"text"],
         &[b"GET", b"number"],
         &[b"HLEN", b"hash"],
         &[b"LRANGE", b"list", b"0", b"-1"],
         &[b"ZRANGE", b"zset", b"0", b"-1", b"WITHSCORES"],
+        &[b"XRANGE", b"stream", b"-", b"+"],
     ];
     let known = COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2");
     for entry in known.filter(|entry| !skipped.contains(entry.name)) {

@@ -2,8 +2,8 @@
 
 use super::CommandSpec;
 use super::Flag::{
-    Admin, AllowBusy, DenyOom, Fast, Loading, MovableKeys, NoAuth, NoMandatoryKeys, NoScript, PubSub, ReadOnly,
-    SkipMonitor, SkipSlowlog, Stale, Write,
+    Admin, AllowBusy, Blocking, DenyOom, Fast, Loading, MovableKeys, NoAuth, NoMandatoryKeys, NoScript, PubSub,
+    ReadOnly, SkipMonitor, SkipSlowlog, Stale, Write,
 };
 use crate::metrics::Command;
 use crate::resp::subcommands::is_container;
@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 218;
+pub(in crate::resp) const COMMAND_COUNT: usize = 227;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -595,6 +595,33 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("watch" -2 [NoScript Loading Stale Fast AllowBusy] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
+    entry!("xadd" -5 [Write DenyOom Fast] (1 1 1) ["write" "stream" "fast"]
+           "5.0.0" "stream" "O(1) without a trim, else O(N) where N is the number of removed entries" Set,
+           "Adds an entry to a stream. Creates the key if it does not exist"),
+    entry!("xdel" -3 [Write Fast] (1 1 1) ["write" "stream" "fast"]
+           "5.0.0" "stream" "O(log(N)) for each identifier, where N is the number of entries" Delete,
+           "Deletes entries of a stream"),
+    entry!("xinfo" -2 [ReadOnly] (2 2 1) ["slow"]
+           "5.0.0" "stream" "O(1)" Other,
+           "Describes streams, their groups and consumers"),
+    entry!("xlen" 2 [ReadOnly Fast] (1 1 1) ["read" "stream" "fast"]
+           "5.0.0" "stream" "O(1)" Get,
+           "Returns the number of entries of a stream"),
+    entry!("xrange" -4 [ReadOnly] (1 1 1) ["read" "stream" "slow"]
+           "5.0.0" "stream" "O(log(N)+M) where N is the number of entries and M the number returned" MultiGet,
+           "Returns the entries of a stream in an interval of identifiers"),
+    entry!("xread" -4 [ReadOnly Blocking MovableKeys] (1 -126 1) ["read" "stream" "slow" "blocking"]
+           "5.0.0" "stream" "O(log(N)+M) for each stream, where N is the number of entries and M the number returned" MultiGet,
+           "Returns the entries of streams behind given identifiers"),
+    entry!("xrevrange" -4 [ReadOnly] (1 1 1) ["read" "stream" "slow"]
+           "5.0.0" "stream" "O(log(N)+M) where N is the number of entries and M the number returned" MultiGet,
+           "Returns the entries of a stream in an interval of identifiers, in reverse order"),
+    entry!("xsetid" -3 [Write DenyOom Fast] (1 1 1) ["write" "stream" "fast"]
+           "5.0.0" "stream" "O(1)" Set,
+           "Sets the last identifier of a stream"),
+    entry!("xtrim" -4 [Write] (1 1 1) ["write" "stream" "slow"]
+           "5.0.0" "stream" "O(N) where N is the number of removed entries" Delete,
+           "Removes the oldest entries of a stream"),
     entry!("zadd" -4 [Write DenyOom Fast] (1 1 1) ["write" "sortedset" "fast"]
            "1.2.0" "sorted-set" "O(log(N)) for each given element, where N is the number of elements" Set,
            "Adds elements to a sorted set, or changes their scores"),

@@ -1,0 +1,300 @@
+//! Commands that add entries to a stream, and that remove entries.
+
+use super::{StreamError, given_id, put_id, whole_id};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
+use crate::resp::collection::{self, Effect, words};
+use crate::resp::error::ErrorReply;
+use crate::resp::number::integer;
+use crate::resp::slices::Slices;
+use crate::resp::typed::{self, Edited};
+use protocol::resp::{Args, reply};
+use record::{Damaged, StreamEdit, StreamId, Streams};
+
+/// The number of words of an entry that cost one operation.
+const WORDS_AN_OP: usize = 8;
+/// The maximum number of entries that an approximate trim removes without `LIMIT`, as in Redis.
+const APPROXIMATE_LIMIT: u64 = 10_000;
+
+/// What a trim retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retained {
+    /// This number of entries.
+    Len(u64),
+    /// The entries from this identifier on.
+    From(StreamId),
+}
+
+/// A trim of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Trim {
+    retained: Retained,
+    /// The maximum number of entries that are removed.
+    limit: u64,
+}
+
+impl Trim {
+    /// Removes entries. Returns their number.
+    fn apply(self, stream: &mut StreamEdit<'_>) -> Result<u64, Damaged> {
+        let excess = match self.retained {
+            Retained::Len(len) => stream.state().len.saturating_sub(len),
+            Retained::From(id) => stream.before(id)?,
+        };
+        let count = excess.min(self.limit);
+        stream.remove_first(count)?;
+        Ok(count)
+    }
+}
+
+/// The identifier of a new entry.
+#[derive(Clone, Copy, Debug)]
+enum NewId {
+    /// The present time, or the next one after the last entry.
+    Next,
+    /// The given first number, with the next second number.
+    Ms(u64),
+    Given(StreamId),
+}
+
+impl NewId {
+    /// Returns the identifier of an entry after `last`.
+    fn after(self, last: StreamId, now_ms: u64) -> Result<StreamId, StreamError> {
+        if last == StreamId::MAX {
+            return Err(StreamError::Exhausted);
+        }
+        let id = match self {
+            Self::Next if now_ms > last.ms => Some(StreamId { ms: now_ms, seq: 0 }),
+            Self::Next => last.next(),
+            Self::Ms(ms) if ms == last.ms => last.seq.checked_add(1).map(|seq| StreamId { ms, seq }),
+            Self::Ms(ms) => Some(StreamId { ms, seq: 0 }),
+            Self::Given(id) => Some(id),
+        };
+        id.filter(|id| *id > last).ok_or(StreamError::IdTooLow)
+    }
+}
+
+/// The options of `XADD` and `XTRIM`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    must_exist: bool,
+    retained: Option<Retained>,
+    is_approximate: bool,
+    limit: Option<u64>,
+}
+
+impl Options {
+    /// Parses the value of `MAXLEN` or `MINID`, after `=` or `~`. Returns the words behind it.
+    fn read_retained<'c>(
+        &mut self,
+        mut args: Args<'c>,
+        parse: impl FnOnce(&[u8]) -> Result<Retained, ErrorReply>,
+    ) -> Result<Args<'c>, ErrorReply> {
+        if self.retained.is_some() {
+            return Err(ErrorReply::Stream(StreamError::TwoTrims));
+        }
+        let mut word = args.next().unwrap_or_default();
+        self.is_approximate = word == b"~" && args.len() > 0;
+        if self.is_approximate || word == b"=" && args.len() > 0 {
+            word = args.next().unwrap_or_default();
+        }
+        self.retained = Some(parse(word)?);
+        Ok(args)
+    }
+
+    /// Parses the options of `args`, up to a word that is no option. Returns the words from it on.
+    fn read<'c>(mut args: Args<'c>, is_add: bool) -> Result<(Self, Args<'c>), ErrorReply> {
+        let mut options = Self::default();
+        loop {
+            let left = args;
+            let Some(word) = args.next() else { return Ok((options, left)) };
+            let has_more = args.len() > 0;
+            args = match &lower(word)[..] {
+                b"maxlen" if has_more => options.read_retained(args, |word| {
+                    let len = u64::try_from(integer(word)?).ok();
+                    len.map(Retained::Len).ok_or(ErrorReply::Stream(StreamError::LenBelowZero))
+                })?,
+                b"minid" if has_more => options.read_retained(args, |word| Ok(Retained::From(bound_id(word)?)))?,
+                b"limit" if has_more => {
+                    let limit = integer(args.next().unwrap_or_default())?;
+                    let limit = u64::try_from(limit).map_err(|_| ErrorReply::Stream(StreamError::LimitBelowZero))?;
+                    options.limit = Some(limit);
+                    args
+                }
+                b"nomkstream" if is_add => {
+                    options.must_exist = true;
+                    args
+                }
+                _ => return Ok((options, left)),
+            };
+        }
+    }
+
+    /// Returns the trim that the options describe.
+    fn trim(&self) -> Result<Option<Trim>, ErrorReply> {
+        let Some(retained) = self.retained else {
+            return match self.limit {
+                Some(1..) => Err(ErrorReply::Stream(StreamError::LimitWithoutTrim)),
+                _ => Ok(None),
+            };
+        };
+        let limit = match (self.limit, self.is_approximate) {
+            (Some(_), false) => return Err(ErrorReply::Stream(StreamError::LimitOfExactTrim)),
+            (None, false) | (Some(0), true) => u64::MAX,
+            (limit, true) => limit.unwrap_or(APPROXIMATE_LIMIT),
+        };
+        Ok(Some(Trim { retained, limit }))
+    }
+}
+
+/// Parses the identifier of `MINID`, which may be `-` or `+`.
+fn bound_id(word: &[u8]) -> Result<StreamId, ErrorReply> {
+    match word {
+        b"-" => Ok(StreamId::MIN),
+        b"+" => Ok(StreamId::MAX),
+        _ => whole_id(word),
+    }
+}
+
+/// Parses the identifier of `XADD`.
+fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
+    if word == b"*" {
+        return Ok(NewId::Next);
+    }
+    let given = given_id(word, 0)?;
+    Ok(if given.is_partial { NewId::Ms(given.id.ms) } else { NewId::Given(given.id) })
+}
+
+pub(in crate::resp) fn xadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key] = words(args);
+    let (options, mut rest) = Options::read(args.after_first(), true)?;
+    let id = rest.next().map(new_id).transpose()?;
+    let trim = options.trim()?;
+    let id = id.filter(|_| rest.len() >= 2 && rest.len().is_multiple_of(2)).ok_or(ErrorReply::Arity("xadd"))?;
+    if matches!(id, NewId::Given(StreamId::MIN)) {
+        return Err(ErrorReply::Stream(StreamError::IdZero).into());
+    }
+    let moment = call.moment();
+    let now_ms = moment.to_wall(moment.now).0;
+    typed::room_to_store(call, rest.wire_bytes() as u64)?;
+    let (added, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+        if old.is_none() && options.must_exist {
+            return Ok(Edited::Keep(None));
+        }
+        let id = id.after(stream.state().last, now_ms).map_err(ErrorReply::Stream)?;
+        stream.append(id, rest)?;
+        let trimmed = trim.map_or(Ok(0), |trim| trim.apply(stream))?;
+        Ok(Edited::Store(Some((id, trimmed))))
+    })?;
+    call.ops += rest.len() / WORDS_AN_OP;
+    let Some((id, trimmed)) = added else {
+        call.null();
+        return Ok(());
+    };
+    collection::notify(call, key, KeyEvent::XADD, effect);
+    if trimmed > 0 {
+        call.changed(KeyEvent::XTRIM, key);
+    }
+    put_id(call.out, id);
+    Ok(())
+}
+
+pub(in crate::resp) fn xtrim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key] = words(args);
+    let (options, rest) = Options::read(args.after_first(), false)?;
+    if rest.len() > 0 {
+        return Err(ErrorReply::Syntax.into());
+    }
+    let trim = options.trim()?.ok_or(ErrorReply::Stream(StreamError::NoTrim))?;
+    let trimmed = collection::change_and_notify::<Streams, _>(call, key, KeyEvent::XTRIM, &mut |old, stream| {
+        if old.is_none() {
+            return Ok(Edited::Keep(0));
+        }
+        let trimmed = trim.apply(stream)?;
+        Ok(if trimmed > 0 { Edited::Store(trimmed) } else { Edited::Keep(0) })
+    })?;
+    call.int(trimmed as i64);
+    Ok(())
+}
+
+pub(in crate::resp) fn xdel<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key] = words(args);
+    let ids = args.after_first();
+    // The type of the value is checked before the identifiers.
+    if collection::look::<Streams, _>(call, key, |_, stream| Ok(stream.is_none()))? && call.session.done == 0 {
+        call.int(0);
+        return Ok(());
+    }
+    if call.session.done == 0 {
+        ids.into_iter().try_for_each(|id| whole_id(id).map(drop))?;
+    }
+    let mut slices = Slices::begin(call, ("xdel", args), key, (ids, 1), false)?;
+    while let Some((ids, _)) = slices.next(call)? {
+        let (deleted, effect) = collection::change::<Streams, _>(call, key, &mut |_, stream| {
+            let mut deleted = 0;
+            for id in ids {
+                deleted += i64::from(stream.remove(whole_id(id)?)?);
+            }
+            Ok(if deleted > 0 { Edited::Store(deleted) } else { Edited::Keep(0) })
+        })?;
+        call.session.sum += deleted;
+        let is_new = effect.is_changed && !std::mem::replace(&mut call.session.is_published, true);
+        collection::notify(call, key, KeyEvent::XDEL, Effect { is_changed: is_new, ..effect });
+    }
+    call.int(call.session.sum);
+    Ok(())
+}
+
+/// The arguments of `XSETID`.
+struct NewState {
+    last: StreamId,
+    added: Option<u64>,
+    deleted_max: StreamId,
+}
+
+impl NewState {
+    fn read(mut args: Args<'_>) -> Result<Self, ErrorReply> {
+        let last = whole_id(args.next().unwrap_or_default())?;
+        let mut state = Self { last, added: None, deleted_max: StreamId::MIN };
+        while let Some(word) = args.next() {
+            let value = args.next().ok_or(ErrorReply::Syntax)?;
+            match &lower(word)[..] {
+                b"entriesadded" => {
+                    let added = u64::try_from(integer(value)?).ok();
+                    state.added = Some(added.ok_or(ErrorReply::Stream(StreamError::AddedBelowZero))?);
+                }
+                b"maxdeletedid" => {
+                    state.deleted_max = whole_id(value)?;
+                    if state.last < state.deleted_max {
+                        return Err(ErrorReply::Stream(StreamError::BelowGivenDeleted));
+                    }
+                }
+                _ => return Err(ErrorReply::Syntax),
+            }
+        }
+        Ok(state)
+    }
+}
+
+pub(in crate::resp) fn xsetid<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key] = words(args);
+    let new = NewState::read(args.after_first())?;
+    typed::room_to_store(call, 0)?;
+    collection::change_and_notify::<Streams, _>(call, key, KeyEvent::XSETID, &mut |old, stream| {
+        let old = old.ok_or(ErrorReply::NoKey)?;
+        let state = old.state();
+        if let Some(last) = old.last()? {
+            if new.last < last.id {
+                return Err(ErrorReply::Stream(StreamError::BelowLast));
+            }
+            if new.added.is_some_and(|added| added < state.len) {
+                return Err(ErrorReply::Stream(StreamError::AddedBelowLen));
+            }
+        }
+        let deleted_max = if new.deleted_max == StreamId::MIN { state.deleted_max } else { new.deleted_max };
+        stream.set_state(new.last, deleted_max, new.added.unwrap_or(state.added));
+        Ok(Edited::Store(()))
+    })?;
+    call.out.push(reply::OK);
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The errors of commands on streams, with Redis's texts.
+
+/// The reasons for an error reply to a command on streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) enum StreamError {
+    /// A word that is not an identifier.
+    Id,
+    /// An excluded start behind which there is no identifier.
+    Start,
+    /// An excluded end before which there is no identifier.
+    End,
+    /// `MAXLEN` below 0.
+    LenBelowZero,
+    /// `LIMIT` below 0.
+    LimitBelowZero,
+    /// `MAXLEN` and `MINID` together, or one of them twice.
+    TwoTrims,
+    /// `LIMIT` without `MAXLEN` and `MINID`.
+    LimitWithoutTrim,
+    /// `LIMIT` of an exact trim.
+    LimitOfExactTrim,
+    /// `XTRIM` without `MAXLEN` and `MINID`.
+    NoTrim,
+    /// `XADD` with the identifier 0-0.
+    IdZero,
+    /// `XADD` with an identifier that is not above the last one.
+    IdTooLow,
+    /// `XADD` to a stream whose last identifier is the highest possible one.
+    Exhausted,
+    /// `ENTRIESADDED` below 0.
+    AddedBelowZero,
+    /// `XSETID` with an identifier below `MAXDELETEDID`.
+    BelowGivenDeleted,
+    /// `XSETID` with an identifier below that of the last entry.
+    BelowLast,
+    /// `XSETID` with fewer entries than the stream has.
+    AddedBelowLen,
+    /// An odd number of words after `STREAMS` of `XREAD`.
+    Unbalanced,
+    /// `GROUP` of `XREAD`.
+    GroupOfRead,
+    /// `NOACK` of `XREAD`.
+    NoAckOfRead,
+    /// The identifier `>` of `XREAD`.
+    NewOfRead,
+    /// A request that would wait for entries.
+    Block,
+}
+
+impl StreamError {
+    /// Returns the error line.
+    pub(in crate::resp) fn text(self) -> &'static str {
+        match self {
+            Self::Id => "ERR Invalid stream ID specified as stream command argument",
+            Self::Start => "ERR invalid start ID for the interval",
+            Self::End => "ERR invalid end ID for the interval",
+            Self::LenBelowZero => "ERR The MAXLEN argument must be >= 0.",
+            Self::LimitBelowZero => "ERR The LIMIT argument must be >= 0.",
+            Self::TwoTrims => "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+            Self::LimitWithoutTrim => "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            Self::LimitOfExactTrim => "ERR syntax error, LIMIT cannot be used without the special ~ option",
+            Self::NoTrim => "ERR syntax error, XTRIM must be called with a trimming strategy",
+            Self::IdZero => "ERR The ID specified in XADD must be greater than 0-0",
+            Self::IdTooLow => "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+            Self::Exhausted => "ERR The stream has exhausted the last possible ID, unable to add more items",
+            Self::AddedBelowZero => "ERR entries_added must be positive",
+            Self::BelowGivenDeleted => {
+                "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+            }
+            Self::BelowLast => "ERR The ID specified in XSETID is smaller than the target stream top item",
+            Self::AddedBelowLen => "ERR The entries_added specified in XSETID is smaller than the target stream length",
+            Self::Unbalanced => {
+                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+            }
+            Self::Block => "ERR this server does not support waiting for entries yet: call without BLOCK",
+            Self::GroupOfRead => "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
+            Self::NoAckOfRead => "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
+            Self::NewOfRead => {
+                "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Commands that read the entries of several streams behind given identifiers.
+
+use super::{StreamError, put_entries, whole_id};
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::lower;
+use crate::resp::collection::{self, ELEMENTS_A_VISIT, ReplyShape, words};
+use crate::resp::error::ErrorReply;
+use crate::resp::number::integer;
+use crate::resp::slices;
+use crate::resp::state::walk::Walk;
+use crate::resp::typed::answer_fits;
+use crate::visit::progress::SessionWait;
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::resp::{Args, Version};
+use protocol::sink::{Fixed, Sink};
+use record::Streams;
+
+/// The number of entries that cost one operation.
+const ENTRIES_AN_OP: usize = 4;
+/// The number of copied bytes that cost one operation.
+const BYTES_AN_OP: usize = 4096;
+
+/// A request of `XREAD`.
+#[derive(Clone, Copy)]
+struct Request<'c> {
+    /// The maximum number of entries of each stream.
+    most: u64,
+    /// True if the request waits for entries if there are none.
+    waits: bool,
+    keys: Args<'c>,
+    ids: Args<'c>,
+}
+
+impl<'c> Request<'c> {
+    fn read(mut args: Args<'c>) -> Result<Self, ErrorReply> {
+        let (mut most, mut waits) = (u64::MAX, false);
+        while let Some(word) = args.next() {
+            let has_more = args.len() > 0;
+            match &lower(word)[..] {
+                b"count" if has_more => {
+                    let count = integer(args.next().unwrap_or_default())?.max(0) as u64;
+                    most = if count == 0 { u64::MAX } else { count };
+                }
+                b"block" if has_more => {
+                    let ms = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::Timeout)?;
+                    if ms < 0 {
+                        return Err(ErrorReply::TimeoutBelowZero);
+                    }
+                    waits = true;
+                }
+                b"streams" if has_more => {
+                    if !args.len().is_multiple_of(2) {
+                        return Err(ErrorReply::Stream(StreamError::Unbalanced));
+                    }
+                    let (keys, ids) = args.split(args.len() as u32 / 2);
+                    return Ok(Self { most, waits, keys, ids });
+                }
+                b"group" if args.len() >= 2 => return Err(ErrorReply::Stream(StreamError::GroupOfRead)),
+                b"noack" => return Err(ErrorReply::Stream(StreamError::NoAckOfRead)),
+                _ => break,
+            }
+        }
+        Err(ErrorReply::Syntax)
+    }
+}
+
+/// The entries of one stream that a request reads: those from number `first` on.
+#[derive(Clone, Copy)]
+struct Wanted<'c> {
+    key: &'c [u8],
+    first: u64,
+    count: u64,
+}
+
+/// Finds the entries of a stream behind an identifier. Returns `None` if there are none.
+fn find<'c>(
+    call: &mut Call<'c, '_>,
+    request: Request<'c>,
+    (key, id): (&'c [u8], &'c [u8]),
+) -> Result<Option<Wanted<'c>>, Interrupt> {
+    collection::look::<Streams, _>(call, key, |_, stream| {
+        let behind = match id {
+            b"$" => None,
+            b">" => return Err(ErrorReply::Stream(StreamError::NewOfRead).into()),
+            id => whole_id(id)?.next(),
+        };
+        let (Some(stream), Some(behind)) = (stream, behind) else { return Ok(None) };
+        let first = stream.before(behind)?;
+        let count = (stream.len() - first).min(request.most);
+        Ok((count > 0).then_some(Wanted { key, first, count }))
+    })
+}
+
+/// Writes the line before the streams.
+fn put_head(to: &mut impl Sink, version: Version, streams: u64) {
+    match (streams, version) {
+        (0, _) => reply::null_array(to, version),
+        (_, Version::Resp2) => reply::array(to, streams),
+        (_, Version::Resp3) => reply::map(to, version, streams),
+    }
+}
+
+/// Writes the lines before the entries of a stream.
+fn put_stream_head(call: &mut Call<'_, '_>, wanted: Wanted<'_>) {
+    if call.session.version == Version::Resp2 {
+        reply::array(call.out, 2);
+    }
+    reply::bulk(call.out, wanted.key);
+    reply::array(call.out, wanted.count);
+}
+
+/// Writes entries of a stream, of which `done` are written. Returns the number of entries and of bytes written; `None`
+/// if the stream no longer exists.
+fn put_some(
+    call: &mut Call<'_, '_>,
+    wanted: Wanted<'_>,
+    done: u64,
+    shape: ReplyShape,
+) -> Result<Option<(u64, usize)>, Interrupt> {
+    collection::look::<Streams, _>(call, wanted.key, |out, stream| {
+        let Some(stream) = stream else { return Ok(None) };
+        let most = (wanted.count - done).min(ELEMENTS_A_VISIT) as usize;
+        put_entries(out, stream.from(wanted.first + done)?.take(most), shape).map(Some)
+    })
+}
+
+/// Replies in one visit. Returns false, with a part of the reply written, if the reply is too long for that.
+fn reply_at_once(call: &mut Call<'_, '_>, all: &[Wanted<'_>]) -> Result<bool, Interrupt> {
+    let shape = ReplyShape::of(call);
+    put_head(call.out, call.session.version, all.len() as u64);
+    for wanted in all {
+        answer_fits(call, wanted.key.len() + 3 * NUMBER_LINE_BYTES_MAX)?;
+        put_stream_head(call, *wanted);
+        let written = put_some(call, *wanted, 0, shape)?;
+        if written.is_none_or(|(count, _)| count < wanted.count) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let request = Request::read(args)?;
+    if call.collects_replies {
+        let mut walk = call.session.walk.take().unwrap_or_default();
+        let ran = reply_over_visits(call, request, &mut walk);
+        return slices::end_visit(call, walk, ran);
+    }
+    let mut all = Vec::new();
+    for words in request.keys.into_iter().zip(request.ids) {
+        all.extend(find(call, request, words)?);
+    }
+    call.ops += request.keys.len();
+    if all.is_empty() && request.waits && !call.guard.locks().is_attached() {
+        return Err(ErrorReply::Stream(StreamError::Block).into());
+    }
+    let mark = call.out.mark();
+    let entries: u64 = all.iter().map(|wanted| wanted.count).sum();
+    let ran = if entries > ELEMENTS_A_VISIT { Ok(false) } else { reply_at_once(call, &all) };
+    match ran {
+        Ok(true) => {
+            call.ops += entries as usize / ENTRIES_AN_OP;
+            return Ok(());
+        }
+        Ok(false) | Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
+        Err(stop) => {
+            call.out.truncate(mark);
+            return Err(stop);
+        }
+    }
+    call.out.truncate(mark);
+    let [key] = words(request.keys);
+    Err(collection::take_visits(call, "xread", args, key))
+}
+
+/// Replies over several visits, with the streams locked: `walk.left` streams are done, of which `walk.keys` are in the
+/// reply. Of the next one, `walk.cursor` entries are written. If `walk.wanted` is not 0, its head is written, too: it
+/// has so many entries in the reply, from number `walk.start` on.
+fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: Request<'c>, walk: &mut Walk) -> Run {
+    walk.reading.allow_changes();
+    let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
+    let shape = ReplyShape::of(call);
+    for (key, id) in request.keys.into_iter().zip(request.ids).skip(walk.left as usize) {
+        if walk.wanted == 0 {
+            slices::collect_room(call.out, key.len() + 3 * NUMBER_LINE_BYTES_MAX)?;
+            if let Some(wanted) = find(call, request, (key, id))? {
+                put_stream_head(call, wanted);
+                (walk.start, walk.wanted, walk.cursor) = (wanted.first, wanted.count, 0);
+                walk.keys += 1;
+            }
+        }
+        let wanted = Wanted { key, first: walk.start, count: walk.wanted };
+        while walk.cursor < walk.wanted {
+            let Some((count, bytes)) = put_some(call, wanted, walk.cursor, shape)? else {
+                return Err(slices::restart(call.session, call.guard, &mut walk.reading));
+            };
+            walk.cursor += count;
+            call.ops += 1 + count as usize / ENTRIES_AN_OP + bytes / BYTES_AN_OP;
+            if call.is_slice_used() && walk.cursor < walk.wanted {
+                return Err(SessionWait::Yield.into());
+            }
+        }
+        (walk.left, walk.wanted, walk.cursor) = (walk.left + 1, 0, 0);
+        call.ops += 1;
+        if call.is_slice_used() && (walk.left as usize) < request.keys.len() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    put_head(&mut line, call.session.version, walk.keys);
+    call.out.fill_head(head, line.as_slice());
+    Ok(())
+}
