@@ -116,6 +116,7 @@ events! {
     SINTERSTORE b's' "sinterstore",
     SUNIONSTORE b's' "sunionstore",
     SDIFFSTORE b's' "sdiffstore",
+    SORTSTORE b'l' "sortstore",
     ZADD b'z' "zadd",
     ZINCR b'z' "zincr",
     ZREM b'z' "zrem",

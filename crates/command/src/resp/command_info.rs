@@ -3,7 +3,7 @@
 use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, STORED, STREAMED, counted_place, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
-use super::key_specs::{KeySpec, key_specs, only_gets_fields, tips};
+use super::key_specs::{Begin, KeySpec, key_specs, only_gets_fields, tips};
 use super::subcommands::{Subcommand, accepts, find_subcommand, subcommands_of};
 use crate::glob::matches;
 use crate::resp::aside;
@@ -148,7 +148,8 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
         return Ok(());
     }
     let may_have_none = found.entry().has(Flag::NoMandatoryKeys);
-    if !may_have_none && specs().any(|spec| keys_at(spec, found.entry(), args).is_empty()) {
+    if !may_have_none && specs().any(|spec| spec.begin == Begin::Index && keys_at(spec, found.entry(), args).is_empty())
+    {
         reply::error(call.out, b"ERR Invalid arguments specified for command");
         return Ok(());
     }
@@ -170,8 +171,17 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
 
 /// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
 fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
-    if spec.step == 0 || spec.last == STREAMED {
-        return entry.keys_of(args).collect();
+    match spec.begin {
+        // The catalog tells where the key of a result is.
+        Begin::Unknown if spec.flags.contains(&"OW") => return entry.keys_of(args).skip(1).collect(),
+        Begin::Unknown => return Vec::new(),
+        Begin::Keyword(word) => {
+            let mut left = args.skip(usize::from(spec.first) - 1);
+            let is_there = left.any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+            return left.next().filter(|_| is_there).into_iter().collect();
+        }
+        Begin::Index if spec.step == 0 || spec.last == STREAMED => return entry.keys_of(args).collect(),
+        Begin::Index => {}
     }
     if spec.last == COUNTED {
         let (before, count) = counted_place(usize::from(spec.first) - 1, args);
@@ -356,9 +366,18 @@ fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
     if spec.last == STREAMED {
         return put_streams_search(out, version, spec);
     }
-    put_search(out, version, ("begin_search", "index"), &[("index", index)]);
-    let range = [("lastkey", spec.last.into()), ("keystep", spec.step.into()), ("limit", 0)];
-    let counted = [("keynumidx", 0), ("firstkey", 1), ("keystep", spec.step.into())];
+    match spec.begin {
+        Begin::Index => put_search(out, version, ("begin_search", "index"), &[("index", Spec::Number(index))]),
+        Begin::Keyword(word) => {
+            let words = [("keyword", Spec::Text(word)), ("startfrom", Spec::Number(index))];
+            put_search(out, version, ("begin_search", "keyword"), &words);
+        }
+        Begin::Unknown => put_search(out, version, ("begin_search", "unknown"), &[]),
+    }
+    let number = |number: i8| Spec::Number(number.into());
+    let step = Spec::Number(spec.step.into());
+    let range = [("lastkey", number(spec.last)), ("keystep", step), ("limit", number(0))];
+    let counted = [("keynumidx", number(0)), ("firstkey", number(1)), ("keystep", step)];
     match spec.step {
         _ if spec.last == COUNTED => put_search(out, version, ("find_keys", "keynum"), &counted),
         0 => put_search(out, version, ("find_keys", "unknown"), &[]),
@@ -368,28 +387,31 @@ fn put_spec(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
 
 /// Writes the search for the keys behind the word `STREAMS`: the first half of the arguments.
 fn put_streams_search(out: &mut Vec<u8>, version: Version, spec: &KeySpec) {
-    reply::bulk(out, b"begin_search");
-    reply::map(out, version, 2);
-    reply::bulk(out, b"type");
-    reply::bulk(out, b"keyword");
-    reply::bulk(out, b"spec");
-    reply::map(out, version, 2);
-    reply::bulk(out, b"keyword");
-    reply::bulk(out, b"STREAMS");
-    reply::bulk(out, b"startfrom");
-    reply::int(out, spec.first.into());
-    put_search(out, version, ("find_keys", "range"), &[("lastkey", -1), ("keystep", 1), ("limit", 2)]);
+    let words = [("keyword", Spec::Text("STREAMS")), ("startfrom", Spec::Number(spec.first.into()))];
+    put_search(out, version, ("begin_search", "keyword"), &words);
+    let range = [("lastkey", -1), ("keystep", 1), ("limit", 2)].map(|(name, number)| (name, Spec::Number(number)));
+    put_search(out, version, ("find_keys", "range"), &range);
 }
 
-fn put_search(out: &mut Vec<u8>, version: Version, (name, kind): (&str, &str), numbers: &[(&str, i64)]) {
+/// A part of a key specification.
+#[derive(Clone, Copy)]
+enum Spec {
+    Number(i64),
+    Text(&'static str),
+}
+
+fn put_search(out: &mut Vec<u8>, version: Version, (name, kind): (&str, &str), parts: &[(&str, Spec)]) {
     reply::bulk(out, name.as_bytes());
     reply::map(out, version, 2);
     reply::bulk(out, b"type");
     reply::bulk(out, kind.as_bytes());
     reply::bulk(out, b"spec");
-    reply::map(out, version, numbers.len() as u64);
-    for (name, number) in numbers {
+    reply::map(out, version, parts.len() as u64);
+    for (name, part) in parts {
         reply::bulk(out, name.as_bytes());
-        reply::int(out, *number);
+        match part {
+            Spec::Number(number) => reply::int(out, *number),
+            Spec::Text(text) => reply::bulk(out, text.as_bytes()),
+        }
     }
 }

@@ -139,6 +139,10 @@ pub(super) enum ErrorReply {
     TextInterval,
     /// `LIMIT` for an interval by rank.
     LimitOfRanks,
+    /// An element of `SORT`, or what `BY` names for it, is not a number.
+    SortNumber,
+    /// The client's user may not use this option of `SORT`, which reads any keys.
+    SortDenied(&'static str),
     /// `WITHSCORES` for an interval by text.
     ScoresOfTexts,
     /// `NX` and `XX` together.
@@ -305,6 +309,10 @@ impl ErrorReply {
             Self::ClientMemory => {
                 "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
                  limits.client_memory"
+            }
+            Self::SortNumber => "ERR One or more scores can't be converted into double",
+            Self::SortDenied(option) => {
+                return ["ERR ", option, " option of SORT denied due to insufficient ACL permissions."];
             }
             Self::NegativeOption(name) => return ["ERR ", name, " can't be negative"],
             Self::KeyCount => "ERR numkeys should be greater than 0",

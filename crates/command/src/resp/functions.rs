@@ -7,8 +7,8 @@ use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
     acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
-    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sorted_set, stream, string,
-    transaction, walk,
+    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort, sorted_set, stream,
+    string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -191,6 +191,8 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("smembers", set::smembers),
     ("smismember", set::smismember),
     ("smove", set::smove),
+    ("sort", sort::sort),
+    ("sort_ro", sort::sort_ro),
     ("spop", set::spop),
     ("spublish", pubsub::spublish),
     ("srandmember", set::srandmember),

@@ -11,7 +11,10 @@ pub(super) struct KeySpec {
     pub(super) notes: &'static str,
     /// The access: `RO`, `RW`, `OW` (overwrites) or `RM`, and details.
     pub(super) flags: &'static [&'static str],
-    /// The position of the first key. The command's name has the position 0.
+    /// The way to find the first key.
+    pub(super) begin: Begin,
+    /// The position of the first key, or of the first word that may be the keyword. The command's name has the position
+    /// 0.
     pub(super) first: u8,
     /// The position of the last key: from the first key if it is not negative, otherwise from the end of the request.
     /// If it is [`COUNTED`], the argument before the first key is the number of keys. If it is [`STREAMED`], the keys are
@@ -21,13 +24,40 @@ pub(super) struct KeySpec {
     pub(super) step: u8,
 }
 
+/// The way to find the first key of a specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// The first key has a fixed position.
+    Index,
+    /// The key is behind this word.
+    Keyword(&'static str),
+    /// The specification does not tell.
+    Unknown,
+}
+
 const fn spec(flags: &'static [&'static str], first: u8, last: i8, step: u8) -> KeySpec {
-    KeySpec { notes: "", flags, first, last, step }
+    KeySpec { notes: "", flags, begin: Begin::Index, first, last, step }
 }
 
 const fn noted(notes: &'static str, spec: KeySpec) -> KeySpec {
     KeySpec { notes, ..spec }
 }
+
+const fn behind(word: &'static str, first: u8) -> KeySpec {
+    KeySpec { begin: Begin::Keyword(word), ..spec(&["OW", "update"], first, 0, 1) }
+}
+
+const fn unknown(notes: &'static str, flags: &'static [&'static str]) -> KeySpec {
+    KeySpec { notes, begin: Begin::Unknown, ..spec(flags, 0, 0, 0) }
+}
+
+/// The sorted key of `SORT`, and the keys that its patterns name.
+const SORTED: KeySpec = spec(&["RO", "access"], 1, 0, 1);
+const SORTED_BY: KeySpec = unknown(
+    "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key \
+     we sort",
+    &["RO", "access"],
+);
 
 impl KeySpec {
     /// Returns false if the arguments at the place are names of channels.
@@ -122,6 +152,16 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
             const { &[spec(&["OW", "update"], 1, 0, 1), spec(&["RO", "access"], 3, COUNTED, 1)] }
         }
         "sinterstore" => const { &[spec(&["RW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
+        "georadius" => const { &[SORTED, behind("STORE", 6), behind("STOREDIST", 6)] },
+        "georadiusbymember" => const { &[SORTED, behind("STORE", 5), behind("STOREDIST", 5)] },
+        "sort_ro" => &[SORTED, SORTED_BY],
+        "sort" => {
+            const {
+                let note = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear \
+                            anywhere in the argument array";
+                &[SORTED, SORTED_BY, unknown(note, &["OW", "update"])]
+            }
+        }
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },
         "msetnx" => const { &[spec(&["OW", "insert"], 1, -1, 2)] },

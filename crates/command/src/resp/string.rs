@@ -348,7 +348,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 /// Appends the value of `item` to `to`. If a piece of the value is lost, leaves `to` empty.
-fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
+pub(super) fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
     if let Some(item) = item
         && !guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
     {

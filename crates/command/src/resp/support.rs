@@ -226,6 +226,8 @@ const DIFFERENT: &[(&str, &str)] = &[
          argument of an entry gives the times of waiting, execution and sending; the arguments before it are cut \
          to 48 bytes in all",
     ),
+    ("sort", "reads the keys that `BY` and `GET` name one after another: other clients may change some of them meanwhile"),
+    ("sort_ro", "as `SORT`"),
     ("spublish", "all slots belong to this server"),
     ("ssubscribe", "all slots belong to this server"),
     ("subscribe", "a client may subscribe to at most 100,000 names"),
@@ -283,8 +285,6 @@ pub const ABSENT: &[Absent] = &[
     absent("save", 1, "server", No(NO_SAVES)),
     absent("shutdown", -1, "server", No("stop the server with a signal or through the admin port")),
     absent("slaveof", 3, "server", No("there are no replicas")),
-    absent("sort", -2, "generic", NotYet("lists")),
-    absent("sort_ro", -2, "generic", NotYet("lists")),
     absent("swapdb", 3, "server", No("databases have separate memory")),
     absent("sync", 1, "server", No("there are no replicas")),
     absent("waitaof", 4, "generic", No(NO_SAVES)),

@@ -137,6 +137,9 @@ fn keys_and_lists_of_commands_are_those_of_redis() {
         "COMMAND GETKEYS config get",
         "COMMAND GETKEYS ZUNIONSTORE to 2 a b WEIGHTS 1 2",
         "COMMAND GETKEYSANDFLAGS ZINTERSTORE to 1 to",
+        "COMMAND GETKEYS SORT a BY b* LIMIT 0 5 GET STORE STORE to",
+        "COMMAND GETKEYS SORT a STORE to store other",
+        "COMMAND GETKEYS SORT_RO a BY b* STORE to",
         "COMMAND DOCS nosuch",
         "COMMAND COUNT x",
     ] {

@@ -45,6 +45,7 @@ mod resp_long;
 mod resp_record_index;
 mod resp_record_sets;
 mod resp_records;
+mod resp_sort_geo;
 mod resp_sorted_sets;
 mod resp_streams;
 mod resp_strings;

@@ -150,6 +150,8 @@ fn valid(name: &str) -> String {
         "zremrangebyrank" => "zset 0 1",
         "zunion" | "zinter" => "2 zset none WEIGHTS 2 3 AGGREGATE MAX WITHSCORES",
         "zdiff" => "2 zset none WITHSCORES",
+        "sort" => "list BY number ALPHA LIMIT 0 2 GET # DESC STORE other",
+        "sort_ro" => "list ALPHA LIMIT 0 2 GET #",
         "zrangestore" => "other zset 0 5 BYSCORE LIMIT 0 5",
         "zunionstore" | "zinterstore" => "other 2 zset set WEIGHTS 2 3 AGGREGATE MAX",
         "zdiffstore" => "other 2 zset set",

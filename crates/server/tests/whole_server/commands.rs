@@ -187,6 +187,8 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("smembers", &["@k"]),
     ("smismember", &["@k @v { @v }"]),
     ("smove", &["@k @k @v"]),
+    ("sort", &["@k [ BY nosort ] [ ALPHA ] [ DESC ]", "@k BY @k* GET @k*->@v", "@k LIMIT @n @n STORE @k"]),
+    ("sort_ro", &["@k [ ALPHA ]", "@k GET # LIMIT @n @n"]),
     ("spop", &["@k [ @n ]"]),
     ("spublish", &["@c @v"]),
     ("srandmember", &["@k [ @n ]"]),

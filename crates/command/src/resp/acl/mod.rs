@@ -150,6 +150,18 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     Err(denied.fault.into())
 }
 
+/// Returns true if the client's user may read all keys.
+pub(super) fn may_read_all_keys(call: &Call<'_, '_>) -> bool {
+    if call.ctx.shared.users.changes() == 0 {
+        return true;
+    }
+    match &call.session.user {
+        ClientUser::OfFile => true,
+        ClientUser::User(user) => user.rights.reads_all_keys(),
+        ClientUser::Default => call.ctx.shared.users.find(DEFAULT).is_some_and(|user| user.rights.reads_all_keys()),
+    }
+}
+
 /// Returns the reason why `rights` refuse a request in the client's namespace, or in the namespace that the request
 /// selects. Returns `None` if they allow it.
 fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, first: Option<&[u8]>) -> Option<Denied> {

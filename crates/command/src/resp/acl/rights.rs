@@ -173,6 +173,10 @@ impl Rights {
         self.keys.iter().any(|key| key.pattern == b"*" && key.may == READ | WRITE)
     }
 
+    pub(super) fn reads_all_keys(&self) -> bool {
+        self.keys.iter().any(|key| key.pattern == b"*" && key.may & READ != 0)
+    }
+
     fn all_channels(&self) -> bool {
         self.channels.iter().any(|pattern| pattern == b"*")
     }

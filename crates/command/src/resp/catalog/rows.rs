@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 227;
+pub(in crate::resp) const COMMAND_COUNT: usize = 229;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -532,6 +532,12 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("smove" 4 [Write Fast] (1 2 1) ["write" "set" "fast"]
            "1.0.0" "set" "O(1)" Set,
            "Moves an element from one set to another"),
+    entry!("sort" -2 [Write DenyOom MovableKeys] (1 -127 1) ["write" "set" "sortedset" "list" "slow" "dangerous"]
+           "1.0.0" "generic" "O(N*log(N)) where N is the number of elements" Set,
+           "Sorts the elements of a list, set or sorted set, and returns or stores them"),
+    entry!("sort_ro" -2 [ReadOnly MovableKeys] (1 1 1) ["read" "set" "sortedset" "list" "slow" "dangerous"]
+           "7.0.0" "generic" "O(N*log(N)) where N is the number of elements" MultiGet,
+           "Sorts the elements of a list, set or sorted set, and returns them"),
     entry!("spop" -2 [Write Fast] (1 1 1) ["write" "set" "fast"]
            "1.0.0" "set" "O(N) where N is the number of returned elements" Delete,
            "Removes elements that are chosen by chance from a set and returns them"),

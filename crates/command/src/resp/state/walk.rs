@@ -50,6 +50,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) query: QueryProgress,
     /// The elements of a combination of sorted sets that are not in the reply yet.
     pub(in crate::resp) scored: ScoredElements,
+    /// The elements of a `SORT` that are not in the reply yet.
+    pub(in crate::resp) sorted: SortedElements,
     /// The state of a command on strings, which is no walk.
     pub(in crate::resp) work: Option<StringWork>,
     /// The walk's share of client memory.
@@ -66,7 +68,8 @@ impl Walk {
     /// is copied when it grows.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
         let met = self.found_hashes.capacity() * HASH_BYTES * 3 / 2;
-        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + self.scored.held_bytes()
+        let elements = self.scored.held_bytes() + self.sorted.held_bytes();
+        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes() + elements
     }
 
     /// Reserves the bytes that the walk holds. Returns false if client memory is used up. A short walk reserves
@@ -86,6 +89,52 @@ pub(in crate::resp) const HASH_BYTES: usize = 10;
 /// The number of bytes that a walk may hold without a reservation.
 pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;
 
+/// Returns a number whose order is that of `score`. Both zeros have the same.
+pub(in crate::resp) fn order_of(score: f64) -> u64 {
+    let bits = (score + 0.0).to_bits() as i64;
+    bits as u64 ^ ((bits >> 63) as u64 | 1 << 63)
+}
+
+/// Elements in the order of their places, and of numbers if places are the same.
+#[derive(Default)]
+pub(in crate::resp) struct SortedElements {
+    elements: BTreeMap<(Vec<u8>, u64), Vec<u8>>,
+    /// The total length of the places and elements in bytes.
+    text_bytes: usize,
+}
+
+impl SortedElements {
+    /// Adds an element. No other has this number.
+    pub(in crate::resp) fn add(&mut self, place: Vec<u8>, number: u64, text: Vec<u8>) {
+        self.text_bytes += place.len() + text.len();
+        self.elements.insert((place, number), text);
+    }
+
+    pub(in crate::resp) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Returns the first element, or the last one.
+    pub(in crate::resp) fn peek(&self, is_last: bool) -> Option<&[u8]> {
+        let found = if is_last { self.elements.last_key_value() } else { self.elements.first_key_value() };
+        found.map(|(_, text)| &text[..])
+    }
+
+    /// Removes the first element, or the last one.
+    pub(in crate::resp) fn pop(&mut self, is_last: bool) {
+        let popped = if is_last { self.elements.pop_last() } else { self.elements.pop_first() };
+        self.text_bytes -= popped.map_or(0, |((place, _), text)| place.len() + text.len());
+    }
+
+    /// Returns the number of bytes that this value holds, about.
+    fn held_bytes(&self) -> usize {
+        self.text_bytes + self.elements.len() * SORTED_BYTES
+    }
+}
+
+/// The number of bytes of a sorted element besides its place and text.
+const SORTED_BYTES: usize = 120;
+
 /// Elements of sorted sets in the order of their scores and texts.
 #[derive(Default)]
 pub(in crate::resp) struct ScoredElements {
@@ -98,11 +147,8 @@ pub(in crate::resp) struct ScoredElements {
 impl ScoredElements {
     /// Adds an element, which is not there. Returns true.
     pub(in crate::resp) fn add(&mut self, score: f64, text: &[u8]) -> bool {
-        // Both zeros have the same place.
-        let bits = (score + 0.0).to_bits() as i64;
-        let place = bits as u64 ^ ((bits >> 63) as u64 | 1 << 63);
         self.text_bytes += text.len();
-        self.elements.insert((place, text.to_vec()), score);
+        self.elements.insert((order_of(score), text.to_vec()), score);
         true
     }
 

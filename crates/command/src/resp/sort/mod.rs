@@ -1,0 +1,292 @@
+//! `SORT` and `SORT_RO`: the elements of a list, set or sorted set in the order of numbers or texts, which are the
+//! elements themselves or are found under other keys.
+//!
+//! ```text
+//!   element ──BY──> number or text ──> place in the order ──> collected elements ──GET──> results ──> reply, or a list
+//! ```
+//!
+//! The collected elements are in client memory. With `LIMIT`, only those up to its end are kept. The sorted key is
+//! locked if the command takes several visits, and the keys of patterns are read one after another.
+
+mod options;
+mod pattern;
+
+use super::call::{Call, Interrupt, Run};
+use super::collection::{self, words};
+use super::error::ErrorReply;
+use super::found::{self, STEP_BYTES};
+use super::number::float;
+use super::state::walk::{Walk, order_of};
+use super::stored::{self, Destination};
+use super::typed::{KeyParts, live};
+use crate::push::notify::KeyEvent;
+use options::{Options, Order};
+use pattern::{Lookup, Pattern};
+use protocol::resp::{Args, reply};
+use record::{Damaged, Digits, ListValue, Lists, SetValue, SortedSetValue, SortedSets, TextSets, Value};
+use segment::Item;
+
+/// The number of elements that one step collects, and the number of those that one visit sorts at most.
+const ELEMENTS_A_STEP: u64 = 32;
+const ELEMENTS_A_VISIT: u64 = 128;
+/// The number of elements that are collected for the cost of one operation.
+const ELEMENTS_AN_OP: usize = 4;
+/// The number of bytes of results that cost one operation.
+const BYTES_AN_OP: usize = 4096;
+
+/// The sorted value.
+enum Source<'v> {
+    List(ListValue<'v>),
+    Set(SetValue<'v>),
+    Scored(SortedSetValue<'v>),
+}
+
+impl<'v> Source<'v> {
+    fn of(item: Option<&Item<'v>>, parts: &'v KeyParts<'_>) -> Result<Option<Self>, ErrorReply> {
+        if let Ok(found) = collection::opened::<Lists>(item, parts) {
+            return Ok(found.map(Self::List));
+        }
+        match collection::opened::<SortedSets>(item, parts) {
+            Err(ErrorReply::WrongType) => Ok(collection::opened::<TextSets>(item, parts)?.map(Self::Set)),
+            found => Ok(found?.map(Self::Scored)),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Set(set) => set.len(),
+            Self::Scored(set) => set.len(),
+        }
+    }
+
+    /// Returns up to `most` elements from number `index` on, counted from the end if `is_reverse`. Sets have no order,
+    /// and ignore it.
+    fn elements(&self, index: u64, most: u64, is_reverse: bool) -> Result<Vec<Vec<u8>>, Damaged> {
+        fn texts<'v>(values: impl Iterator<Item = Result<Value<'v>, Damaged>>) -> Result<Vec<Vec<u8>>, Damaged> {
+            values.map(|value| Ok(value?.text(&mut Digits::new()).to_vec())).collect()
+        }
+        let (most, last) = (most as usize, self.len().saturating_sub(index + 1));
+        match self {
+            Self::List(list) if is_reverse => texts(list.back_from(last)?.take(most)),
+            Self::List(list) => texts(list.from(index)?.take(most)),
+            Self::Set(set) => texts(set.from(index)?.take(most)),
+            Self::Scored(set) if is_reverse => {
+                texts(set.back_from(last)?.take(most).map(|element| element.map(|(_, value)| value)))
+            }
+            Self::Scored(set) => texts(set.from(index)?.take(most).map(|element| element.map(|(_, value)| value))),
+        }
+    }
+}
+
+/// Calls `look` with the value under the sorted key.
+fn with_source<T>(
+    call: &Call<'_, '_>,
+    key: &[u8],
+    look: impl FnOnce(Option<&Source<'_>>) -> Result<T, ErrorReply>,
+) -> Result<T, ErrorReply> {
+    let (key, view) = (call.key(key), call.ctx.view());
+    let item = live(call.guard.items().get(&key), view);
+    let parts = KeyParts::new(call.guard, key);
+    look(Source::of(item.as_ref(), &parts)?.as_ref())
+}
+
+/// Parses a number as the C function `strtod` does.
+fn number(text: &[u8]) -> Result<f64, ErrorReply> {
+    let text = text.trim_ascii_start();
+    if text.is_empty() {
+        return Ok(0.0);
+    }
+    let number = float(text).map_err(|_| ErrorReply::SortNumber)?;
+    let is_infinity = || text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
+    if number.is_infinite() && !is_infinity() { Err(ErrorReply::SortNumber) } else { Ok(number) }
+}
+
+/// A function that appends a result, if there is one, to those of a step.
+type Put<'p> = dyn Fn(&mut Vec<u8>, Option<&[u8]>) + 'p;
+
+/// A request of `SORT` for a present value.
+struct Sort<'c> {
+    key: &'c [u8],
+    options: Options<'c>,
+    order: Order,
+    /// The number of elements of the value.
+    len: u64,
+    /// The number of sorted elements that are skipped, and of those that follow them in the result.
+    skipped: u64,
+    wanted: u64,
+}
+
+impl<'c> Sort<'c> {
+    /// Parses a request, and looks up the key.
+    fn read(call: &mut Call<'c, '_>, args: Args<'c>, may_store: bool) -> Result<Self, Interrupt> {
+        let [key] = words(args);
+        let options = Options::read(call, args.after_first(), may_store)?;
+        let (len, is_set) = with_source(call, key, |source| {
+            Ok((source.map_or(0, Source::len), matches!(source, Some(Source::Set(_)))))
+        })?;
+        if call.session.walk.is_none() {
+            call.count_read(len > 0);
+        }
+        let mut order = options.order();
+        if is_set && order == Order::Unsorted && options.store.is_some() {
+            // The order of a set is arbitrary.
+            order = Order::Texts;
+        }
+        let (skipped, most) = options.limit;
+        let skipped = u64::try_from(skipped).unwrap_or(0).min(len);
+        let wanted = u64::try_from(most).unwrap_or(u64::MAX).min(len - skipped);
+        Ok(Self { key, options, order, len, skipped, wanted })
+    }
+
+    /// Returns the number of results.
+    fn results(&self) -> u64 {
+        self.wanted * self.options.gets.len().max(1) as u64
+    }
+
+    /// Returns the place of an element in the order.
+    fn place(&self, lookup: &mut Lookup<'_>, element: &[u8]) -> Result<Vec<u8>, Interrupt> {
+        let mut weight = Vec::new();
+        let found = match &self.options.by {
+            Some(by) if self.order != Order::Unsorted && by.has_star() => lookup.find(by, element, &mut weight)?,
+            _ => {
+                weight.extend_from_slice(element);
+                true
+            }
+        };
+        Ok(match self.order {
+            Order::Unsorted => Vec::new(),
+            // An element without a text is the first.
+            Order::Texts if !found => Vec::new(),
+            Order::Texts => [b"+", &weight[..]].concat(),
+            Order::Numbers => {
+                let number = if found { number(&weight)? } else { 0.0 };
+                [&order_of(number).to_be_bytes()[..], element].concat()
+            }
+        })
+    }
+
+    /// Collects up to `most` further elements. Returns true after the last one.
+    fn collect(&self, call: &mut Call<'_, '_>, walk: &mut Walk, most: u64) -> Result<bool, Interrupt> {
+        // Without an order, only the elements of the result are read.
+        let is_unsorted = self.order == Order::Unsorted;
+        let (first, count) = if is_unsorted { (self.skipped, self.wanted) } else { (0, self.len) };
+        let most = most.min(count - walk.cursor);
+        let is_reverse = is_unsorted && self.options.is_descending;
+        let elements = with_source(call, self.key, |source| match source {
+            Some(source) if most > 0 => Ok(source.elements(first + walk.cursor, most, is_reverse)?),
+            _ => Ok(Vec::new()),
+        })?;
+        let mut lookup = Lookup::new(call.guard, call.ctx.view(), call.session.namespace);
+        if let Some(by) = self.options.by.as_ref().filter(|_| !is_unsorted) {
+            lookup.fetch(by, &elements)?;
+        }
+        let places: Result<Vec<_>, _> = elements.iter().map(|element| self.place(&mut lookup, element)).collect();
+        let broken = lookup.broken();
+        let places = places.map_err(|stop| pattern::retry_broken(call, broken, stop))?;
+        for (place, element) in places.into_iter().zip(elements) {
+            // In descending order, elements with the same place are in their order in the value too.
+            let number = if self.is_last_first() { u64::MAX - walk.cursor } else { walk.cursor };
+            walk.sorted.add(place, number, element);
+            walk.cursor += 1;
+            if !is_unsorted && walk.sorted.len() as u64 > self.skipped + self.wanted {
+                walk.sorted.pop(!self.is_last_first());
+            }
+        }
+        call.ops += 1 + most as usize / ELEMENTS_AN_OP;
+        Ok(walk.cursor >= count)
+    }
+
+    /// Returns true if the last of the collected elements is the first of the result.
+    fn is_last_first(&self) -> bool {
+        self.options.is_descending && self.order != Order::Unsorted
+    }
+
+    /// Advances by one step: collects elements, or appends the results for some of them to `found` with `put`. Returns
+    /// true after the last one. `walk.has_wrapped` is set when all elements are collected, and `walk.left` of them are
+    /// done.
+    fn step(
+        &self,
+        call: &mut Call<'_, '_>,
+        walk: &mut Walk,
+        found: &mut Vec<u8>,
+        put: &Put<'_>,
+    ) -> Result<bool, Interrupt> {
+        if !walk.has_wrapped {
+            walk.has_wrapped = self.collect(call, walk, ELEMENTS_A_STEP)?;
+            return Ok(false);
+        }
+        let skipped = if self.order == Order::Unsorted { 0 } else { self.skipped };
+        let before = found.len();
+        for _ in 0..ELEMENTS_A_STEP {
+            if walk.left >= skipped + self.wanted {
+                return Ok(true);
+            }
+            let Some(element) = walk.sorted.peek(self.is_last_first()) else { return Ok(true) };
+            if walk.left >= skipped {
+                let results = self.look_up(call, element)?;
+                results.iter().for_each(|text| put(found, text.as_deref()));
+                walk.wanted += results.len() as u64;
+                call.ops += results.len();
+            }
+            walk.sorted.pop(self.is_last_first());
+            walk.left += 1;
+            if found.len() - before > STEP_BYTES {
+                break;
+            }
+        }
+        call.ops += 1 + (found.len() - before) / BYTES_AN_OP;
+        Ok(false)
+    }
+
+    /// Returns the results for an element of the sorted value.
+    fn look_up(&self, call: &mut Call<'_, '_>, element: &[u8]) -> Result<Vec<Option<Vec<u8>>>, Interrupt> {
+        if self.options.gets.is_empty() {
+            return Ok(vec![Some(element.to_vec())]);
+        }
+        let mut lookup = Lookup::new(call.guard, call.ctx.view(), call.session.namespace);
+        let find = |get: &Pattern<'_>| {
+            let mut value = Vec::new();
+            Ok(lookup.find(get, element, &mut value)?.then_some(value))
+        };
+        let found: Result<Vec<_>, Interrupt> = self.options.gets.iter().map(find).collect();
+        let broken = lookup.broken();
+        found.map_err(|stop| pattern::retry_broken(call, broken, stop))
+    }
+
+    /// Returns true if the command takes several visits.
+    fn is_long(&self) -> bool {
+        self.len > ELEMENTS_A_VISIT || self.results() > ELEMENTS_A_VISIT
+    }
+
+    /// Stores the results as a list.
+    fn store(&self, call: &mut Call<'_, '_>, to: &[u8]) -> Run {
+        // What `GET` names may be in the destination.
+        let is_apart = to != self.key && self.options.gets.iter().all(Pattern::is_element);
+        let to = Destination { key: to, is_apart, event: KeyEvent::SORTSTORE };
+        stored::store::<Lists>(call, to, (self.results(), self.is_long()), &mut |call, walk, found| {
+            self.step(call, walk, found, &|found, text| stored::collect(found, 0.0, text.unwrap_or_default()))
+        })
+    }
+}
+
+fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, may_store: bool) -> Run {
+    let (sort, version) = (Sort::read(call, args, may_store)?, call.session.version);
+    if let Some(to) = sort.options.store {
+        return sort.store(call, to);
+    }
+    found::reply(call, (name, args), (sort.key, sort.is_long()), &mut |call, walk, found| {
+        sort.step(call, walk, found, &|found, text| match text {
+            Some(text) => reply::bulk(found, text),
+            None => reply::null(found, version),
+        })
+    })
+}
+
+pub(super) fn sort<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "sort", args, true)
+}
+
+pub(super) fn sort_ro<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "sort_ro", args, false)
+}

@@ -1,0 +1,211 @@
+//! Random streams of `SORT`, as in [`super::resp_collections`].
+
+use super::resp_collections::{Requests, compare};
+use crate::common::redis::{Redis, Replies, both, resp, resp_addr, words};
+use crate::common::start;
+
+impl Requests {
+    fn sorted_key(&mut self) -> &'static str {
+        self.one_of(&["numbers", "texts", "set", "zset", "to", "none", "text"])
+    }
+
+    /// Returns an element: few are different, so that patterns find keys. None is too large for a number: after one,
+    /// Redis 7.0 refuses all numbers.
+    fn sorted_element(&mut self) -> String {
+        match self.prng.below(12) {
+            0..9 => self.prng.below(if self.is_large { 600 } else { 12 }).to_string(),
+            9 => self.one_of(&["-3", "1.5", "-0", "1e2", "inf", "007", " 4"]).to_owned(),
+            10 => self.one_of(&["a", "b", "", "nan", "x7", "4 "]).to_owned(),
+            _ => "2".to_owned(),
+        }
+    }
+
+    fn sort_request(&mut self) -> Vec<String> {
+        let name =
+            self.one_of(&["SORT", "SORT", "SORT", "SORT_RO", "RPUSH", "SADD", "ZADD", "SET", "HSET", "DEL", "MULTI"]);
+        let many = if self.is_large { 40 } else { 2 };
+        match name {
+            "RPUSH" => {
+                let key = self.one_of(&["numbers", "numbers", "texts", "to"]);
+                let elements = (0..many).map(|_| match key {
+                    "texts" => self.sorted_element(),
+                    _ => self.prng.below(if self.is_large { 600 } else { 30 }).to_string(),
+                });
+                ["RPUSH", key].map(str::to_owned).into_iter().chain(elements).collect()
+            }
+            "SADD" => {
+                let elements = (0..many).map(|_| self.prng.below(900).to_string());
+                ["SADD", "set"].map(str::to_owned).into_iter().chain(elements).collect()
+            }
+            "ZADD" => {
+                let [score, element] = [self.prng.below(9), self.prng.below(200)].map(|number| number.to_string());
+                ["ZADD", "zset", &score, &element].map(str::to_owned).to_vec()
+            }
+            "SET" => {
+                let weight = self.sorted_element();
+                let key = format!("weight:{}{}", self.sorted_element(), self.one_of(&["", "", ":x"]));
+                ["SET", &key, &weight].map(str::to_owned).to_vec()
+            }
+            "HSET" => {
+                let [element, weight] = [self.sorted_element(), self.prng.below(99).to_string()];
+                let field = self.one_of(&["field", "field", "", ">"]);
+                ["HSET", &format!("hash:{element}"), field, &weight].map(str::to_owned).to_vec()
+            }
+            "DEL" => {
+                let key = if self.prng.chance(1, 9) { self.sorted_key() } else { "none" };
+                ["DEL", key].map(str::to_owned).to_vec()
+            }
+            "MULTI" => {
+                self.in_multi = !self.in_multi;
+                vec![if self.in_multi { "MULTI" } else { "EXEC" }.to_owned()]
+            }
+            name => self.sort_words(name),
+        }
+    }
+
+    /// Returns a request of `SORT` with options.
+    fn sort_words(&mut self, name: &str) -> Vec<String> {
+        let key = self.sorted_key();
+        let mut options = Vec::new();
+        let mut is_unordered = false;
+        if self.prng.chance(1, 2) {
+            let by = self.one_of(&["weight:*", "weight:*:x", "hash:*->field", "hash:*->", "nosort", "no*", "#"]);
+            is_unordered = !by.contains('*') && key == "set";
+            options.push(format!("BY {by}"));
+        }
+        if self.prng.chance(1, 2) {
+            options.push(self.one_of(&["ASC", "desc"]).to_owned());
+        }
+        if self.prng.chance(1, 3) && (key != "text") {
+            options.push("ALPHA".to_owned());
+        }
+        if self.prng.chance(1, 3) {
+            let numbers = ["0", "1", "2", "5", "-1", "-2", "100", "x"];
+            let [first, second] = [self.one_of(&numbers), self.one_of(&numbers[..7])];
+            options.push(format!("LIMIT {first} {second}"));
+        }
+        for _ in 0..self.prng.below(3) {
+            let gets = ["#", "weight:*", "hash:*->field", "hash:*->>", "*", "plain"];
+            options.push(format!("GET {}", self.one_of(&gets)));
+        }
+        if self.prng.chance(1, 4) {
+            options.push(format!("store {}", self.one_of(&["to", "to", "numbers", "other"])));
+        }
+        if self.prng.chance(1, 40) {
+            options.push(self.one_of(&["BY", "nosuch", "LIMIT 1", "GET", "STORE"]).to_owned());
+        }
+        // The order is undefined if texts of a pattern are the same, or if a set is not sorted.
+        let ties = options.iter().any(|word| word.starts_with("BY") && word.contains('*'));
+        if ties && options.iter().any(|word| word == "ALPHA") {
+            options.retain(|word| !word.starts_with("BY"));
+        }
+        if is_unordered && !options.iter().any(|word| word.starts_with("store")) {
+            options.retain(|word| !word.starts_with("BY"));
+        }
+        let line = format!("{name} {key} {}", options.join(" "));
+        line.trim_end().split(' ').map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn small_values_are_sorted_as_by_redis() {
+    (21..25).for_each(|seed| compare(seed, 4000, (false, false), Requests::sort_request));
+}
+
+#[test]
+fn large_values_are_sorted_as_by_redis() {
+    (25..27).for_each(|seed| compare(seed, 1200, (true, false), Requests::sort_request));
+}
+
+/// Sends lines to Redis and to this server, and compares the replies.
+fn same_replies(lines: &[&str]) {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    for line in lines {
+        let [ours, theirs] = [&mut ours, &mut theirs].map(|client| client.shown(line));
+        assert_eq!(ours, theirs, "{line}");
+    }
+    running.stop();
+}
+
+#[test]
+fn texts_of_patterns_and_orders_without_sorting_are_those_of_redis() {
+    same_replies(
+        &[
+            "RPUSH list c a b d",
+            "MSET w:a 2 w:b 1 w:c 30 x:a zz x:b yy x:c xx",
+            "SORT list ALPHA",
+            "SORT list ALPHA DESC LIMIT 1 2",
+            "SORT list BY w:*",
+            "SORT list BY w:* DESC GET # GET x:* GET w:*",
+            "SORT list BY x:* ALPHA GET #",
+            "SORT list BY nosort DESC",
+            "SORT list BY nosort LIMIT 1 2 GET #",
+            "SORT list",
+            "SORT list BY w:* ALPHA DESC",
+            "ZADD zset 3 x 1 y 2 z",
+            "SORT zset BY nosort",
+            "SORT zset BY nosort DESC",
+            "SORT zset BY nosort DESC LIMIT 0 2",
+            "SADD set 3 1 2",
+            "SORT set BY nosort STORE to",
+            "LRANGE to 0 -1",
+            "SORT list BY w:* STORE list",
+            "LRANGE list 0 -1",
+            "SORT none STORE to",
+            "EXISTS to",
+            "SORT_RO list ALPHA STORE to",
+            "EVAL return{redis.call('sort',KEYS[1],'by','w:*','get','x:*')} 1 list",
+            "HELLO 3",
+            "SORT list BY w:* GET x:*",
+        ]
+        .map(|line| line.strip_prefix("HELLO 3").map_or(line, |_| "PING")),
+    );
+}
+
+#[test]
+fn a_user_who_may_not_read_all_keys_cannot_name_them_by_patterns_of_sort() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let replies = [redis.addr, resp_addr(&running)].map(|addr| {
+        let [mut admin, mut bob] = [Replies::connect(addr), Replies::connect(addr)];
+        admin.text("RPUSH l 2 1");
+        admin.text("ACL SETUSER bob on >pw +@all ~l ~to");
+        bob.text("AUTH bob pw");
+        let ask = |client: &mut Replies, lines: &[&str]| -> Vec<String> {
+            lines.iter().map(|line| client.shown(line)).collect()
+        };
+        let mut all = ask(&mut bob, &["SORT l", "SORT l BY x", "SORT l BY w*", "SORT l GET #", "SORT l STORE other"]);
+        all.extend(ask(&mut bob, &["SORT l STORE to", "SORT l STORE to STORE l"]));
+        admin.text("ACL SETUSER bob %R~*");
+        all.extend(ask(&mut bob, &["SORT l BY w*", "SORT l GET #", "SORT l STORE other", "SORT_RO l GET l"]));
+        all
+    });
+    assert_eq!(replies[0], replies[1]);
+    running.stop();
+}
+
+#[test]
+fn a_sort_of_a_long_list_is_whole_and_stores_its_result() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let replies = [redis.addr, resp_addr(&running)].map(|addr| {
+        let mut client = Replies::connect(addr);
+        for part in 0..40_u64 {
+            let texts: Vec<String> = (0..500).map(|n| ((part * 500 + n) * 7919 % 20_011).to_string()).collect();
+            let mut request: Vec<&[u8]> = vec![b"RPUSH", b"list"];
+            request.extend(texts.iter().map(String::as_bytes));
+            client.ask(&request);
+        }
+        let lines = [
+            "SORT list",
+            "SORT list DESC LIMIT 10 20",
+            "SORT list ALPHA STORE to",
+            "LRANGE to 0 -1",
+            "SORT to STORE to",
+        ];
+        let mut all: Vec<Vec<u8>> = lines.iter().map(|line| client.ask(&words(line))).collect();
+        all.push(client.ask(&words("LRANGE to 0 -1")));
+        all
+    });
+    assert!(replies[0] == replies[1], "the replies differ");
+    running.stop();
+}
