@@ -255,6 +255,7 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
     let text = if slow.is_empty() {
         format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
     } else {
+        let percent = |part: usize| u128::from(parts[part]) * 100 / u128::from(all);
         let remedy = [
             "The largest part was waiting for other requests: give the server more workers, or its own CPUs \
              (threads.pin), and look for large requests in SLOWLOG GET",
@@ -265,9 +266,9 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
             "{} requests took longer than {above_us} us; of their time {} % was waiting, {} % execution and {} % \
              sending.\n{remedy}. LATENCY EXPLAIN has the parts by command.\n",
             slow.len(),
-            parts[0] * 100 / all,
-            parts[1] * 100 / all,
-            parts[2] * 100 / all
+            percent(0),
+            percent(1),
+            percent(2)
         )
     };
     let mut all = Vec::new();
