@@ -23,11 +23,11 @@ export async function connect(port) {
   return socket;
 }
 
-// With `resp`, the server also serves Redis clients, on `respPort` or a free port.
-export async function startServer(port, { resp = false, respPort } = {}) {
+// With `resp`, the server also serves Redis clients, on `respPort` or a free port. `more`: variables for `serve`.
+export async function startServer(port, { resp = false, respPort, more = {} } = {}) {
   port ??= await freePort();
   if (resp) respPort ??= await freePort();
-  const env = resp ? { ...process.env, RESP_PORT: String(respPort) } : process.env;
+  const env = { ...process.env, ...(resp ? { RESP_PORT: String(respPort) } : {}), ...more };
   const child = spawn(SERVE, [String(port)], { stdio: ["ignore", "ignore", "inherit"], env });
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;

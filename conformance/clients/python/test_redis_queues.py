@@ -1,0 +1,147 @@
+"""Runs published, unmodified job queues: RQ and Celery, and the locks and transactions of redis-py that they use.
+
+A queue whose commands the server does not have yet is skipped.
+"""
+
+import threading
+from datetime import timedelta
+
+import pytest
+import redis
+from celery import Celery, chord, group
+from celery.contrib.testing.worker import start_worker
+from rq import Queue, SimpleWorker
+
+from server import Server
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server(resp=True, WORKERS="2") as running:
+        yield running
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def client(server, request):
+    with redis.Redis("127.0.0.1", server.resp_port, protocol=request.param, socket_timeout=20) as client:
+        client.flushall()
+        yield client
+
+
+def need(server, *commands):
+    """Skips the test if the server lacks one of the commands."""
+    with redis.Redis("127.0.0.1", server.resp_port) as client:
+        client.flushall()
+        missing = set(commands) - {name.decode().upper() for name in client.command_list()}
+    if missing:
+        pytest.skip(f"the server has no {' '.join(sorted(missing))} yet")
+
+
+def test_one_client_at_a_time_holds_a_lock(client):
+    taken, inside = [], []
+
+    def take(number):
+        with client.lock("lock", timeout=20, sleep=0.005):
+            inside.append(number)
+            taken.append(len(inside))
+            inside.remove(number)
+
+    threads = [threading.Thread(target=take, args=[number]) for number in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert taken == [1] * 8
+    lock = client.lock("lock", timeout=20)
+    assert lock.acquire() and lock.owned() and lock.extend(5) and lock.reacquire()
+    assert not client.lock("lock", timeout=20).acquire(blocking=False)
+    lock.release()
+    with pytest.raises(redis.exceptions.LockError):
+        lock.release()
+
+
+def test_transactions_on_one_list_lose_nothing(client):
+    def push_length(pipe):
+        length = pipe.llen("list")
+        pipe.multi()
+        pipe.rpush("list", length)
+
+    threads = [
+        threading.Thread(target=lambda: [client.transaction(push_length, "list") for _ in range(25)]) for _ in range(4)
+    ]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert client.lrange("list", 0, -1) == [str(number).encode() for number in range(100)]
+
+
+def test_script_moves_between_types(client):
+    script = client.register_script(
+        "local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1]) "
+        "for _, job in ipairs(due) do redis.call('ZREM', KEYS[1], job) redis.call('RPUSH', KEYS[2], job) end "
+        "return #due"
+    )
+    client.zadd("later", {f"job:{number}": number for number in range(50)})
+    assert script(keys=["later", "now"], args=[19]) == 20
+    assert client.lrange("now", 0, -1) == [f"job:{number}".encode() for number in range(20)]
+    assert client.zcard("later") == 30
+
+
+def test_keys_move_by_dump_and_restore(client):
+    client.rpush("list", *range(300))
+    client.sadd("set", *range(300))
+    client.zadd("zset", {f"member:{number}": number / 8 for number in range(300)})
+    for key in ("list", "set", "zset"):
+        client.restore(f"{key}:moved", 60_000, client.dump(key))
+        assert 0 < client.pttl(f"{key}:moved") <= 60_000
+    assert client.lrange("list", 0, -1) == client.lrange("list:moved", 0, -1)
+    assert client.smembers("set") == client.smembers("set:moved")
+    assert client.zrange("zset", 0, -1, withscores=True) == client.zrange("zset:moved", 0, -1, withscores=True)
+
+
+def add(one, other):
+    return one + other
+
+
+def total(numbers):
+    return sum(numbers)
+
+
+def fail():
+    raise ValueError("as intended")
+
+
+def test_rq_runs_jobs_in_their_order(server):
+    need(server, "XADD", "XREVRANGE")
+    with redis.Redis("127.0.0.1", server.resp_port, socket_timeout=20) as client:
+        queue = Queue("rq", connection=client)
+        jobs = [queue.enqueue(add, number, number) for number in range(20)]
+        failing = queue.enqueue(fail)
+        after = queue.enqueue(add, 1, 1, depends_on=jobs[0])
+        later = queue.enqueue_in(timedelta(hours=1), add, 1, 2)
+        SimpleWorker([queue], connection=client).work(burst=True, logging_level="CRITICAL")
+        assert [job.return_value(refresh=True) for job in jobs] == [2 * number for number in range(20)]
+        assert after.return_value(refresh=True) == 2
+        assert failing.get_status(refresh=True) == "failed" and "as intended" in failing.latest_result().exc_string
+        assert later.get_status(refresh=True) == "scheduled"
+        registries = (queue.finished_job_registry, queue.failed_job_registry, queue.scheduled_job_registry)
+        assert [registry.count for registry in registries] == [21, 1, 1]
+
+
+def test_celery_runs_tasks_groups_and_retries(server):
+    need(server, "BRPOP")
+    place = f"redis://127.0.0.1:{server.resp_port}"
+    app = Celery("celery", broker=f"{place}/0", backend=f"{place}/0")
+    app.conf.update(worker_hijack_root_logger=False, broker_connection_retry_on_startup=True)
+    add_task = app.task(add, name="add")
+    total_task = app.task(total, name="total")
+
+    @app.task(bind=True)
+    def retried(task):
+        if task.request.retries < 2:
+            raise task.retry(countdown=0)
+        return task.request.retries
+
+    with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, loglevel="CRITICAL"):
+        results = [add_task.delay(number, number) for number in range(20)]
+        assert [result.get(timeout=20) for result in results] == [2 * number for number in range(20)]
+        assert group(add_task.s(number, 1) for number in range(5))().get(timeout=20) == [1, 2, 3, 4, 5]
+        assert chord((add_task.s(number, 1) for number in range(5)), total_task.s())().get(timeout=20) == 15
+        assert retried.delay().get(timeout=20) == 2
