@@ -117,6 +117,11 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// The type of a key, its value and its expiry time.
+pub type Value = (Vec<u8>, Answer, Answer);
+/// All keys of a database.
+pub type Values = BTreeMap<Vec<u8>, Value>;
+
 /// A reply in RESP.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
@@ -176,7 +181,7 @@ impl Resp {
 
     /// Returns every key of the database with its type, its value in an order that is the same on all servers, and its
     /// expiry time.
-    pub fn all(&mut self) -> BTreeMap<Vec<u8>, (Vec<u8>, Answer, Answer)> {
+    pub fn all(&mut self) -> Values {
         let Answer::List(keys) = self.say("KEYS *") else { panic!("no keys") };
         let mut all = BTreeMap::new();
         for key in keys {

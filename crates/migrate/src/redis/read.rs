@@ -199,9 +199,13 @@ impl Redis {
                 }
                 Way::None => continue,
                 Way::Whole => self.answer(|answer| Ok(hash(&answer)))?,
-                Way::Dump => self.answer(|answer| {
-                    Ok(answer.text().map(|bytes| KeyValue::Dump(kept.kind.clone(), bytes.to_vec())))
-                })?,
+                Way::Dump => match self.dumped(&kept.kind)? {
+                    Ok(value) => value,
+                    Err(why) => {
+                        found[at] = Lookup::Unfit(why);
+                        continue;
+                    }
+                },
             };
             if let Some(value) = value {
                 found[at] = item(keys[at], value, kept.expiry);
@@ -218,6 +222,17 @@ impl Redis {
             };
         }
         Ok(())
+    }
+
+    /// Reads the reply to `DUMP`: a value, `None` for a missing key, or the reason why the server cannot dump it.
+    fn dumped(&mut self, kind: &str) -> Result<Result<Option<KeyValue>, String>, RequestError> {
+        self.answer(|answer| match answer {
+            Answer::Error(error) if error.starts_with(b"ERR this server cannot dump") => {
+                Ok(Err(format!("{kind}: the source cannot dump values of this type")))
+            }
+            Answer::Error(error) => Err(trouble(error)),
+            answer => Ok(Ok(answer.text().map(|bytes| KeyValue::Dump(kind.to_owned(), bytes.to_vec())))),
+        })
     }
 
     /// Reads a large hash page by page.

@@ -6,14 +6,17 @@
 //! ```text
 //!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
 //! ```
-//! If a server does not support the rename, existing keys are checked first, and then absent fields are set one by one.
+//! Large lists, sets and sorted sets are built in the same way, because one `RESTORE` of them takes long on the server,
+//! or does not fit into its buffer. If a server does not support the rename, existing keys are checked first, and then absent fields are set one by one.
 
 use base::clock::UnixMillis;
 use protocol::resp::BULK_BYTES_MAX;
 use protocol::resp::client::{CommandLine, Value as Answer};
+use rdb::{DumpReader, Element, ReadLimits};
 
 use super::{Redis, text, trouble};
 use crate::item::{Item, KeyValue};
+use crate::rdb::same_score;
 use crate::reconnect::RequestError;
 use crate::target::StoreOutcome;
 
@@ -21,7 +24,12 @@ use crate::target::StoreOutcome;
 const BUILT: &[u8] = b"gannet:warm:";
 /// Highest number of fields in one `HSET`.
 const FIELDS_AT_ONCE_MAX: usize = 1_000;
-/// Time to live in milliseconds of an incomplete temporary hash, in case the connection breaks.
+/// Bytes of a payload above which a list, a set or a sorted set is built element by element.
+const RESTORED_BYTES_MAX: usize = 64 << 10;
+/// Highest number of elements, and of their bytes, in one command that builds such a value.
+const ELEMENTS_AT_ONCE_MAX: usize = 1_000;
+const ELEMENT_BYTES_AT_ONCE_MAX: usize = 64 << 10;
+/// Time to live in milliseconds of an incomplete temporary key, in case the connection breaks.
 const LEFT_MS: u64 = 600_000;
 
 /// Number of replies to a key's requests, and the reply that decides the key's outcome.
@@ -60,7 +68,13 @@ impl Redis {
                 KeyValue::Bytes(value) => self.put_string(item, value, overwrite),
                 KeyValue::Hash(fields) if self.has_rename => self.put_hash(item, fields, overwrite),
                 KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
-                KeyValue::Dump(_, bytes) => self.put_dump(item, bytes, overwrite),
+                KeyValue::Dump(kind, bytes) => {
+                    let verb = adds(kind, bytes).filter(|_| self.has_rename);
+                    match verb.and_then(|verb| Some((verb, elements_of(bytes)?))) {
+                        Some((verb, elements)) => self.put_elements(item, verb, &elements, overwrite),
+                        None => self.put_dump(item, bytes, overwrite),
+                    }
+                }
                 KeyValue::Elements(kind, _) => {
                     outcomes[at] = Some(StoreOutcome::Unfit(format!(
                         "{kind}: this value was read for a comparison and cannot be stored"
@@ -79,8 +93,8 @@ impl Redis {
                     outcomes[at].get_or_insert(outcome);
                 }
             }
-            let is_hash = matches!(items[at].value, KeyValue::Hash(_));
-            if is_hash && self.has_rename && matches!(&outcomes[at], Some(StoreOutcome::Unknown)) {
+            // Only a key that is built needs several requests.
+            if answers > 1 && self.has_rename && matches!(&outcomes[at], Some(StoreOutcome::Unknown)) {
                 outcomes[at] = None;
                 again = true;
             }
@@ -142,9 +156,42 @@ impl Redis {
     }
 
     fn put_hash(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
+        self.put_built(item, overwrite, |redis, built| redis.put_pages(built, fields))
+    }
+
+    /// Builds a list, a set or a sorted set. `verb` adds words to it.
+    fn put_elements(&mut self, item: &Item, verb: &[u8], elements: &[Vec<Vec<u8>>], overwrite: bool) -> (usize, usize) {
+        self.put_built(item, overwrite, |redis, built| {
+            let (mut commands, mut rest) = (0, elements);
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fits = rest.iter().take(ELEMENTS_AT_ONCE_MAX).take_while(|words| {
+                    let fits = bytes < ELEMENT_BYTES_AT_ONCE_MAX;
+                    bytes += words.iter().map(Vec::len).sum::<usize>();
+                    fits
+                });
+                let (some, behind) = rest.split_at(fits.count());
+                let words = some.iter().flatten();
+                let count = words.clone().count() as u32;
+                let line = CommandLine::new(redis.link.out(), 2 + count).arg(verb).arg(built);
+                words.fold(line, |line, word| line.arg(word));
+                (commands, rest) = (commands + 1, behind);
+            }
+            commands
+        })
+    }
+
+    /// Writes the requests that build a key under a temporary name and rename it. `put` writes those that fill the key,
+    /// and returns their number.
+    fn put_built(
+        &mut self,
+        item: &Item,
+        overwrite: bool,
+        put: impl FnOnce(&mut Self, &[u8]) -> usize,
+    ) -> (usize, usize) {
         let built = [BUILT, &item.key].concat();
         self.put(&[b"DEL", &built]);
-        let mut answers = 1 + self.put_pages(&built, fields);
+        let mut answers = 1 + put(self, &built);
         // The temporary key expires by itself, in case no process resumes the copy.
         let left = UnixMillis::now().plus_ms(LEFT_MS);
         let at = self.at(item.expire_at.unwrap_or(left));
@@ -189,6 +236,33 @@ impl Redis {
     }
 }
 
+/// Returns the command that adds elements to a value of this type, if its payload is so long that the value is built
+/// element by element.
+fn adds(kind: &str, payload: &[u8]) -> Option<&'static [u8]> {
+    match kind {
+        _ if payload.len() <= RESTORED_BYTES_MAX => None,
+        "list" => Some(b"RPUSH"),
+        "set" => Some(b"SADD"),
+        "zset" => Some(b"ZADD"),
+        _ => None,
+    }
+}
+
+/// Returns the elements of a payload, each as the words of the command that adds it. Returns `None` if the payload
+/// cannot be read.
+fn elements_of(payload: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
+    let mut reader = DumpReader::new(payload, ReadLimits::default()).ok()?;
+    let mut elements = Vec::new();
+    while let Some(element) = reader.next_element().ok()? {
+        elements.push(match element {
+            Element::Member(member) => vec![member.to_vec()],
+            Element::Scored { member, score } => vec![same_score(score), member.to_vec()],
+            _ => return None,
+        });
+    }
+    Some(elements)
+}
+
 /// Returns the outcome according to one reply.
 fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
     Ok(match answer {
@@ -198,16 +272,18 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
         Answer::Error(error) if error.starts_with(b"ERR DUMP payload version") => {
             StoreOutcome::Unfit("the value was serialised by a newer server than the target".to_owned())
         }
+        Answer::Error(error) if error.starts_with(b"ERR this server cannot dump or restore") => {
+            StoreOutcome::Unfit("the target cannot restore values of this type".to_owned())
+        }
         Answer::Error(error) if is_of_the_connection(error) => return Err(trouble(error)),
         Answer::Error(error) => StoreOutcome::Refused(text(error)),
         _ => StoreOutcome::Copied,
     })
 }
 
-/// Returns whether an error means that the server does not have the command. `RESTORE` is the only command used here
-/// that this project's server does not support.
+/// Returns whether an error means that the server does not have the command.
 fn is_unknown(error: &[u8]) -> bool {
-    [&b"ERR unknown command"[..], b"ERR command 'RESTORE' is not supported"].iter().any(|text| error.starts_with(text))
+    error.starts_with(b"ERR unknown command")
 }
 
 /// Returns whether an error concerns the connection, so that every key would be refused.
