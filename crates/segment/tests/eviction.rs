@@ -144,6 +144,34 @@ fn ghost_hits_require_keys_that_were_read_before_expiry_and_not_flushed() {
 }
 
 /// The background only runs when a write waits for room, so it is short of segments in each of its slices.
+/// Few large values leave most of the index to ghosts, so that every key of a loop over four times as many keys as fit
+/// has a ghost when it returns. If all these ghosts counted, each value would replace one of the main queue that is
+/// requested sooner, and every request would miss.
+#[test]
+fn ghosts_of_keys_that_were_evicted_long_ago_do_not_replace_the_main_queue() {
+    const KEYS: u64 = 1000;
+    const ROUNDS: u64 = 10;
+    let mut bench = Bench::new();
+    let mut hits = 0;
+    for number in 0..ROUNDS * KEYS {
+        let name = format!("loop-{}", number % KEYS);
+        if bench.get(&name) {
+            hits += u64::from(number >= ROUNDS * KEYS / 2);
+        } else {
+            bench.put(&name, 30_000, Expire::Never);
+        }
+        if number % 4 == 0 {
+            bench.slice();
+        }
+    }
+    let stats = bench.store.stats();
+    let held = stats.item_bytes / 30_500;
+    // A value has eight pieces, a head and an anchor.
+    assert!(stats.index_slots > 10 * held + KEYS, "ghosts have no room for the whole loop: {stats:?}");
+    let best = held * ROUNDS / 2;
+    assert!(hits * 10 > best * 7, "{hits} hits, of at most {best} with {held} values in memory");
+}
+
 #[test]
 fn raised_memory_limit_takes_effect_under_constant_eviction() {
     let mut bench = Bench::new();

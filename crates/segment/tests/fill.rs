@@ -15,10 +15,14 @@ use gannet_segment::{
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn store(memory_bytes: u64, handles_max: usize) -> (Arc<Store>, Background) {
+    store_of(memory_bytes, handles_max, None)
+}
+
+fn store_of(memory_bytes: u64, handles_max: usize, segment_bytes: Option<u32>) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 0,
-        segment_bytes: None,
+        segment_bytes,
         item_bytes_max: 1 << 20,
         handles_max,
         hash_seed: 3,
@@ -266,6 +270,26 @@ fn a_read_large_value_survives_unread_ones() {
     fill(&mut handle, &mut background, "noise");
     let held = names.iter().filter(|name| is_there(&mut handle, name)).count();
     assert_eq!(held, names.len(), "{:?}", store.stats());
+}
+
+/// A value just below an eighth of a segment would leave up to a tenth of each segment unused. The reserve and the open
+/// segments take little of a small memory, however many handles there are.
+#[test]
+fn values_fill_a_full_memory_whatever_their_length() {
+    let cases = [(96, 256, 30_000, 945), (96, 256, 17_000, 945), (16, 64, 10_000, 910), (16, 64, 3_000, 920)];
+    for (mib, segment_kib, bytes, permille) in cases {
+        let (store, mut background) = store_of(mib << 20, 5, Some(segment_kib << 10));
+        let mut handle = store.handle().expect("handle");
+        let value = vec![b'v'; bytes];
+        let count = (mib << 20) * 3 / 2 / bytes as u64;
+        for number in 0..count {
+            put(&mut handle, &mut background, NOW, format!("{number:016}").as_bytes(), &value, Expire::Never);
+            slice(&mut background, NOW);
+        }
+        let payload = store.stats().items * (bytes as u64 + 16);
+        let least = (mib << 20) * permille / 1000;
+        assert!(payload >= least, "{bytes} bytes in {mib} MiB: {payload} bytes of {least}: {:?}", store.stats());
+    }
 }
 
 /// An observer that records the evictions reported to it while it is on.

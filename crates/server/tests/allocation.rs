@@ -30,9 +30,9 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut exchanges = vec![
         (set("small", &pattern(200)), b"STORED\r\n".to_vec()),
         (set("mid", &pattern(20_000)), b"STORED\r\n".to_vec()),
-        (set("long", &pattern(100_000)), b"STORED\r\n".to_vec()),
+        (set("long", &pattern(60_000)), b"STORED\r\n".to_vec()),
         (b"get small\r\n".to_vec(), value("small", &pattern(200))),
-        (b"get long\r\n".to_vec(), value("long", &pattern(100_000))),
+        (b"get long\r\n".to_vec(), value("long", &pattern(60_000))),
         (b"get small mid none\r\n".to_vec(), two),
         (hundred, hundred_replies),
     ];
@@ -60,7 +60,7 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Returns the Redis requests of one round, each with its expected reply.
 fn resp_round() -> Vec<(Vec<u8>, Vec<u8>)> {
     let bulk = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-    let (small, mid, long) = (pattern(200), pattern(20_000), pattern(100_000));
+    let (small, mid, long) = (pattern(200), pattern(20_000), pattern(60_000));
     let get = request(&[b"GET", b"small"]);
     let mget: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(std::iter::repeat_n(&b"small"[..], 50)).collect();
     let mut exchanges = vec![

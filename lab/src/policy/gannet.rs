@@ -223,7 +223,7 @@ fn slice(background: &mut Background, now: UnixMillis) -> bool {
     report.more
 }
 
-pub(super) fn segment_bytes(memory_bytes: u64) -> u32 {
+fn segment_bytes(memory_bytes: u64) -> u32 {
     let wanted = (memory_bytes / SEGMENTS_MIN).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     1 << wanted.ilog2()
 }

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use base::prng::{Prng, split_mix};
 use segment::StoreConfig;
 
-use super::gannet::{self, KEY_BYTES, Rig, START, cost_bytes};
+use super::gannet::{KEY_BYTES, Rig, START, cost_bytes};
 use super::memcached;
 use super::peers::{POLICIES, Peers};
 use super::streams::Access;
@@ -41,6 +41,8 @@ const DRAWN_ACCESSES: usize = 200_000;
 const DRAWN: u64 = 6;
 /// Number of accesses between two background slices: a server's background also runs between requests.
 const SLICE_EVERY: usize = 4;
+/// Sizes of segments in a memory that is too small for a server, in bytes.
+const SEGMENT_BYTES_SMALL: [u32; 5] = [64 << 10, 32 << 10, 16 << 10, 8 << 10, 4 << 10];
 /// Number of thread handles: two workers, and those that every server adds.
 const HANDLES: usize = 5;
 
@@ -228,8 +230,12 @@ fn replay(
 ) -> Result<Option<CellResult>, String> {
     let memory = memory_bytes(stream, cell);
     let at = |error: String| format!("{} with {} bytes in {memory} bytes: {error}", stream.name, cell.value_bytes);
-    let start = |segment| Rig::start(&config(memory, segment, cell.value_bytes), options.small_percent);
-    let Ok(mut rig) = start(None).or_else(|_| start(Some(gannet::segment_bytes(memory)))) else { return Ok(None) };
+    let start = |segment| Rig::start(&config(memory, segment, cell.value_bytes), options.small_percent).ok();
+    // A memory that is too small for a server gets the largest segments with which a store starts.
+    let Some(mut rig) = start(None).or_else(|| SEGMENT_BYTES_SMALL.into_iter().find_map(|bytes| start(Some(bytes))))
+    else {
+        return Ok(None);
+    };
     let mut result = CellResult::default();
     for (number, key) in stream.keys.iter().enumerate() {
         let access = access(*key, cell.value_bytes);

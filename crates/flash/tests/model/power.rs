@@ -78,8 +78,11 @@ impl World {
         for (key, value) in self.all() {
             let was = told.get(&key).and_then(|was| was.iter().rev().find(|live| live.value == value));
             let live = was.unwrap_or_else(|| panic!("{}: older, or never there", key.escape_ascii())).clone();
-            // If two states have the same value, it is unknown which of them this is.
-            if told[&key].iter().any(|other| other.value == value && other.flags != live.flags) {
+            // If two states with the same value differ in anything else, it is unknown which of them this is.
+            if told[&key]
+                .iter()
+                .any(|other| other.value == value && (other.flags, other.expire) != (live.flags, live.expire))
+            {
                 self.done(|guard| {
                     let key = guard.key(Namespace::DEFAULT, &key);
                     guard.items_mut().delete(&key, &Delete::default())

@@ -51,7 +51,7 @@ fn walk_reports_all_resident_items_as_they_move_between_tiers_and_regions() {
         let mut world = filled(index.map_or_else(|| World::new(seed), |index| World::in_file(seed, index)));
         let (stats, counts) = (world.store.stats(), world.flash.counts());
         let (mut stayed, mut parked) = (0, 0);
-        for _ in 0..4 {
+        for _ in 0..6 {
             let before = world.all();
             let mut changed = HashSet::new();
             let walked = walk(&mut world, Namespace::DEFAULT, |world| {

@@ -198,7 +198,7 @@ impl World {
         for key in [key.to_vec(), [b"n:", key].concat()] {
             // Any present value of the key is right.
             match self.peek(&key) {
-                Some(value) => self.note(&key, &value, Expire::Never, 0),
+                Some((value, flags)) => self.note(&key, &value, Expire::Never, flags),
                 None => drop(self.model.remove(&key)),
             }
         }
@@ -229,7 +229,7 @@ impl World {
     pub fn all(&mut self) -> HashMap<Vec<u8>, Vec<u8>> {
         let keys: Vec<Vec<u8>> =
             (0..KEYS).flat_map(|n| [format!("key:{n}"), format!("n:key:{n}")]).map(String::into_bytes).collect();
-        keys.into_iter().filter_map(|key| self.peek(&key).map(|value| (key, value))).collect()
+        keys.into_iter().filter_map(|key| self.peek(&key).map(|(value, _)| (key, value))).collect()
     }
 
     /// Does one iteration of a walk. Passes reported items to `told`, and checks that each has the value stored last.
@@ -307,7 +307,7 @@ impl World {
 
     /// Returns the present value of a key.
     pub fn value_now(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        self.peek(key)
+        self.peek(key).map(|(value, _)| value)
     }
 
     /// Returns the first place of a walk that reports the key.
@@ -316,20 +316,21 @@ impl World {
         guard.walks().walk_place(&guard.key(Namespace::DEFAULT, key))
     }
 
-    fn peek(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the present value of a key and its flags.
+    fn peek(&mut self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
         for _ in 0..1000 {
             let guard = self.handle.guard(self.now);
             let key = guard.key(Namespace::DEFAULT, key);
             if let Some(hit) = guard.items().read(&key, Prefetched::default()) {
-                return Some(text(&hit.value));
+                return Some((text(&hit.value), hit.client_flags));
             }
             match guard.tier().read(&key) {
                 FromFlash::Nowhere => return None,
                 FromFlash::Coming => {}
                 FromFlash::Here(hit) => {
-                    let value = text(&hit.value());
+                    let found = (text(&hit.value()), hit.client_flags());
                     guard.tier().put_back(hit, false);
-                    return Some(value);
+                    return Some(found);
                 }
             }
             drop(guard);

@@ -43,6 +43,12 @@ impl Why {
         }
     }
 
+    /// Returns true if the values that are evicted leave ghosts. Values of the main queue leave none, because they were
+    /// not read for a long time.
+    pub(super) fn leaves_ghosts(self) -> bool {
+        self == Self::Evict(EvictionQueue::Small)
+    }
+
     /// Returns the reason's index in the gauge of drained segments.
     pub(super) fn number(self) -> usize {
         match self {
@@ -198,15 +204,14 @@ fn drain_item(
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
     let Judged { freq, bytes } = judged(store, &key, &seen);
-    let room = store.segments.free_count() > 0;
     let target = match drain.why {
         _ if !stands(store, &seen, drain.why, now) => None,
         _ if key.piece && is_orphan(store, &key) => None,
         Why::Expire | Why::Flush => None,
-        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) && room => {
+        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) => {
             Some((EvictionQueue::Main, Some(0)))
         }
-        Why::Evict(EvictionQueue::Main) if freq > 0 && room => {
+        Why::Evict(EvictionQueue::Main) if freq > 0 => {
             Some((EvictionQueue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
         }
         Why::Evict(_) => None,
@@ -304,7 +309,7 @@ fn remove(
     why: Why,
     now: UnixMillis,
 ) -> Step {
-    if matches!(why, Why::Evict(_)) && key.piece && background.evict_head(store, key, now).is_none() {
+    if matches!(why, Why::Evict(_)) && key.piece && background.evict_head(store, key, why, now).is_none() {
         return Step::Busy;
     }
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
@@ -315,11 +320,15 @@ fn remove(
     let ended = there.ended(store, now);
     let ghost = match ended {
         // A piece or a part leaves no ghost, because its hidden key is never used again.
-        None => why == Why::Evict(EvictionQueue::Small) && !key.piece,
+        None => why.leaves_ghosts() && !key.piece,
         Some(EndReason::Expired) => access(store, there.slot, address, there.meta(store)).0,
         Some(EndReason::Flushed) => false,
     };
-    let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
+    let to = match ghost {
+        true if ended.is_none() => background.evicted_ghost(store, key.hash),
+        true => store.index.ghosts.ghost(key.hash),
+        false => Slot::EMPTY,
+    };
     unname(store, &locked, &there, to);
     match ended {
         Some(why) => {

@@ -67,15 +67,17 @@ use crate::core::store::{Store, background_counters, space_totals, totals};
 use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
+use crate::index::{GROUP_SLOTS, Hash};
 use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
+use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;
 use scrub::Scrub;
 use search::Search;
-use shadow::{SMALL_IN_A_ROW_MAX, Shadows};
+use shadow::{GhostAge, SMALL_IN_A_ROW_MAX, Shadows};
 use verify::Verification;
 
 /// The number of headers that one slice checks for segments that are expired, flushed or half dead.
@@ -158,6 +160,7 @@ pub struct Background {
     shadows: Shadows,
     /// The fixed share of the small queue, in percent of the segments. `None`: the shadows choose it.
     held_percent: Option<u8>,
+    ghost_age: GhostAge,
     /// For each namespace, true until it is first evicted from: see [`Background::fill_main`]. The default namespace
     /// stands for all namespaces without a quota.
     filling: [bool; Namespace::MAX],
@@ -194,6 +197,7 @@ impl Background {
             observer: None,
             shadows: Shadows::new(),
             held_percent: None,
+            ghost_age: GhostAge::default(),
             filling: [true; Namespace::MAX],
             small_in_a_row: [0; Namespace::MAX],
             store,
@@ -206,11 +210,25 @@ impl Background {
     }
 
     /// Estimates the number of values that the store will hold when its memory is full. Returns `None` while less than
-    /// an eighth of the segments are in use.
+    /// a part of [`ESTIMATED_FROM_PART`] of the segments are in use.
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
-        (used * 8 >= count).then(|| totals(store).values() * count / used)
+        (used * ESTIMATED_FROM_PART >= count).then(|| totals(store).values() * count / used)
+    }
+
+    /// Runs the shadows over the sampled requests, and follows their choice of the age up to which ghosts count.
+    fn choose_policy(&mut self, store: &Store) {
+        let items = Self::items_when_full(store);
+        let unused = ((store.index.groups() * GROUP_SLOTS) as u64).saturating_sub(totals(store).items());
+        self.shadows.run(&store.samples, items, unused);
+        self.ghost_age.follow(&store.index.ghosts, items, self.shadows.ghosts_percent());
+    }
+
+    /// Returns the ghost of a value that is evicted from the small queue.
+    fn evicted_ghost(&mut self, store: &Store, hash: Hash) -> Slot {
+        self.ghost_age.evicted(&store.index.ghosts);
+        store.index.ghosts.ghost(hash)
     }
 
     fn small_percent(&self) -> u8 {
@@ -255,7 +273,7 @@ impl Background {
         let digs = self.free_some(&store) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
-            self.shadows.run(&store.samples, Self::items_when_full(&store));
+            self.choose_policy(&store);
         }
         if shared_free(&store) >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
@@ -501,6 +519,9 @@ impl Drop for Background {
 /// The maximum number of segments that are compacted in a row. Compaction frees only a part of each segment. If memory
 /// is still short after this many, one segment is evicted before compaction continues.
 const COPIED_IN_A_ROW_MAX: usize = 16;
+/// The divisor of the number of segments that gives the number of used ones from which on the number of values that
+/// fit is estimated. The shadows then see nearly all requests that fill the memory.
+const ESTIMATED_FROM_PART: u64 = 32;
 /// The maximum number of segments that one slice moves to the main queue, about 50 us of work. A store that was opened
 /// from a file may have a million segments in the small queue.
 const FILLED_A_SLICE: usize = 256;

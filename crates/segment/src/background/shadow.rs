@@ -1,29 +1,51 @@
-//! Finds the best size of the small queue. For each candidate size, a miniature of the store (a shadow) counts the
-//! misses.
+//! Finds the best size of the small queue, and the best age up to which ghosts count. For each candidate, a miniature
+//! of the store (a shadow) counts the misses.
 //!
 //! ```text
-//!   samples ──> shadow with  2 % ── misses ──┐
-//!          ├──> shadow with  5 % ── misses ──┤ fewest, over the last rounds
-//!          ├──> ...                          ├─────────────────────────────> the store's share
-//!          └──> shadow with 75 % ── misses ──┘
+//!   samples ──> shadow with  2 %, young ghosts ── misses ──┐
+//!          ├──> shadow with  2 %, old ghosts ──── misses ──┤ fewest, over the last rounds
+//!          ├──> ...                                        ├─────────────────────────────> the store's candidate
+//!          └──> shadow with 85 %, no ghosts ───── misses ──┘
 //! ```
 //!
 //! A shadow holds only the hashes of sampled keys, in queues like those of the store. It ignores the items' sizes and
-//! lifetimes. No fixed size suits every workload. A small queue of a tenth has more misses than plain LRU if keys are
-//! read again after a while and then never again (a sliding window). A large small queue has more misses if many keys
-//! are read only once.
+//! lifetimes. No candidate suits every workload:
 //!
-//! Bounds: each shadow holds at most [`ITEMS_MAX`] items and half as many ghosts. If the store grows beyond what the
-//! sample covers, a smaller part of the keys is sampled, and the shadows start again empty.
+//! - A small queue of a tenth has more misses than plain LRU if keys are read again after a while and then never again
+//!   (a sliding window). A large small queue has more misses if many keys are read only once.
+//! - Old ghosts bring keys into the main queue that are requested rarely but again and again, for example those of a
+//!   loop after the workload has changed. In a loop over several times as many keys as fit, they only replace one key
+//!   of the loop by another.
+//!
+//! Bounds: each shadow holds at most [`ITEMS_MAX`] items, and as many ghosts as its candidate counts. If the store
+//! grows beyond what the sample covers, a smaller part of the keys is sampled, and the shadows start again empty.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::heap::samples::{RequestKind, Samples, THIN_MAX, THIN_START};
+use crate::index::ghosts::{GhostClock, TICKS_A_MEMORY};
 use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
-/// The candidate shares of the small queue, in percent of the segments.
-const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];
-/// The index in [`SHARES`] of the share with which a store begins.
+/// A candidate of the policy.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    /// The share of the small queue, in percent of the segments.
+    small: u8,
+    /// The number of values evicted from the small queue after which a ghost no longer counts, in percent of the values
+    /// that fit into the memory.
+    ghosts: u16,
+}
+
+/// All candidates. The sets of six that gave the fewest misses on recorded and drawn streams had these shares and ages.
+const CANDIDATES: [Candidate; 6] = [
+    Candidate { small: 2, ghosts: 25 },
+    Candidate { small: 2, ghosts: 240 },
+    Candidate { small: 5, ghosts: 240 },
+    Candidate { small: 25, ghosts: 240 },
+    Candidate { small: 50, ghosts: 25 },
+    Candidate { small: 85, ghosts: 0 },
+];
+/// The index in [`CANDIDATES`] of the one with which a store begins.
 const START: usize = 2;
 /// The share of the small queue, in percent, from which the main queue gives an item one more round for all its reads
 /// together. Below this share, an item gets one round for each read. A large small queue is best if keys are read again
@@ -34,11 +56,11 @@ const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
 /// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
-const ROUND_PARTS: usize = 2;
-/// Another share replaces the present share if its misses are below this percentage of the present share's misses.
-const BETTER_PERCENT: f64 = 98.0;
+const ROUND_PARTS: usize = 8;
+/// Another candidate replaces the present one if its misses are below this percentage of the present one's misses.
+const BETTER_PERCENT: f64 = 99.0;
 /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
-const DECAY: f64 = 0.93;
+const DECAY: f64 = 0.97;
 /// The maximum number of counted reads of an item in a shadow, as in an index slot.
 const FREQ_MAX: u8 = crate::layout::slot::FREQ_MAX as u8;
 
@@ -65,18 +87,24 @@ enum ShadowPlace {
 struct ShadowEntry {
     place: ShadowPlace,
     freq: u8,
+    /// The number of items that the shadow had evicted from its small queue when this item became a ghost.
+    evicted: u32,
 }
 
-/// A shadow: a miniature of the store with one candidate share.
+/// A shadow: a miniature of the store with one candidate.
 #[derive(Debug)]
 struct Shadow {
-    percent: u8,
+    candidate: Candidate,
     small_max: usize,
+    ghosts_max: usize,
     items_max: usize,
     entries: HashMap<u64, ShadowEntry>,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
+    /// The keys evicted from the small queue, whether their ghosts are still there or not.
     ghosts: VecDeque<u64>,
+    /// The number of items evicted from the small queue.
+    evicted: u32,
     misses: f64,
     /// True until the first eviction: items beyond the small queue's share enter the main queue.
     filling: bool,
@@ -85,33 +113,38 @@ struct Shadow {
 }
 
 impl Shadow {
-    fn new(percent: u8) -> Self {
+    fn new(candidate: Candidate) -> Self {
+        let ghosts_max = candidate.ghosts_of(ITEMS_MAX);
         Self {
-            percent,
+            candidate,
             small_max: 0,
+            ghosts_max: 0,
             items_max: 0,
-            entries: HashMap::with_capacity(ITEMS_MAX * 3 / 2 + 2),
+            entries: HashMap::with_capacity(ITEMS_MAX + ghosts_max + 2),
             small: VecDeque::with_capacity(ITEMS_MAX + 1),
             main: VecDeque::with_capacity(ITEMS_MAX + 1),
-            ghosts: VecDeque::with_capacity(ITEMS_MAX / 2 + 1),
+            ghosts: VecDeque::with_capacity(ghosts_max + 1),
+            evicted: 0,
             misses: 0.0,
             filling: true,
             small_in_a_row: 0,
         }
     }
 
-    fn begin(&mut self, items_max: usize) {
+    fn begin(&mut self, items_max: usize, ghosts_max: usize) {
         self.entries.clear();
         self.small.clear();
         self.main.clear();
         self.ghosts.clear();
         self.filling = true;
-        self.resize(items_max);
+        self.resize(items_max, ghosts_max);
     }
 
-    fn resize(&mut self, items_max: usize) {
+    /// Changes the number of items, and the number of ghosts for which the store's index has slots.
+    fn resize(&mut self, items_max: usize, ghosts_max: usize) {
         self.items_max = items_max;
-        self.small_max = (items_max * usize::from(self.percent) / 100).max(1);
+        self.small_max = (items_max * usize::from(self.candidate.small) / 100).max(1);
+        self.ghosts_max = self.candidate.ghosts_of(items_max).min(ghosts_max);
     }
 
     fn ask(&mut self, hash: u64, asked: RequestKind) {
@@ -129,7 +162,7 @@ impl Shadow {
             self.misses += 1.0;
         }
         // If the key had a ghost, its old entry in `ghosts` remains, and is skipped when it reaches the front.
-        self.entries.insert(hash, ShadowEntry { place: ShadowPlace::Small, freq });
+        self.entries.insert(hash, ShadowEntry { place: ShadowPlace::Small, freq, evicted: 0 });
         self.small.push_back(hash);
         if self.filling && self.small.len() > self.small_max {
             self.move_to_main();
@@ -164,12 +197,13 @@ impl Shadow {
         let Some(hash) = self.small.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&hash) else { return };
         if u64::from(entry.freq) >= PROMOTE_FREQ {
-            *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0 };
+            *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0, evicted: 0 };
             self.main.push_back(hash);
         } else {
-            *entry = ShadowEntry { place: ShadowPlace::Ghost, freq: 0 };
+            self.evicted = self.evicted.wrapping_add(1);
+            *entry = ShadowEntry { place: ShadowPlace::Ghost, freq: 0, evicted: self.evicted };
             self.ghosts.push_back(hash);
-            while self.ghosts.len() > self.items_max / 2 {
+            while self.ghosts.len() > self.ghosts_max {
                 self.forget();
             }
         }
@@ -179,53 +213,96 @@ impl Shadow {
         let Some(hash) = self.main.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&hash) else { return };
         if entry.freq > 0 {
-            entry.freq = freq_of_next_round(entry.freq.into(), self.percent) as u8;
+            entry.freq = freq_of_next_round(entry.freq.into(), self.candidate.small) as u8;
             self.main.push_back(hash);
         } else {
             self.entries.remove(&hash);
         }
     }
 
+    /// Removes the oldest ghost, unless its key was stored again since.
     fn forget(&mut self) {
+        let evicted = self.evicted.wrapping_sub(self.ghosts.len() as u32 - 1);
         if let Some(hash) = self.ghosts.pop_front()
-            && self.entries.get(&hash).is_some_and(|entry| entry.place == ShadowPlace::Ghost)
+            && self.entries.get(&hash).is_some_and(|e| e.place == ShadowPlace::Ghost && e.evicted == evicted)
         {
             self.entries.remove(&hash);
         }
     }
 }
 
-/// All shadows, and the share that they have chosen.
+impl Candidate {
+    /// Returns the number of evictions after which a ghost no longer counts, in a memory of `items` items.
+    const fn ghosts_of(self, items: usize) -> usize {
+        items * self.ghosts as usize / 100
+    }
+}
+
+/// The advance of the clock by which ghosts age ([`GhostClock`]).
+#[derive(Debug, Default)]
+pub(super) struct GhostAge {
+    /// The number of values that are evicted from small queues in a tick. 0: unknown, so the clock stands.
+    a_tick: u64,
+    /// The number of values evicted since the last tick.
+    evicted: u64,
+}
+
+impl GhostAge {
+    /// Counts a value that is evicted from a small queue.
+    pub(super) fn evicted(&mut self, clock: &GhostClock) {
+        self.evicted += 1;
+        if self.a_tick > 0 && self.evicted >= self.a_tick {
+            self.evicted = 0;
+            clock.tick();
+        }
+    }
+
+    /// Adjusts the clock to the number of values that fit into the memory, and to the chosen age in percent of it.
+    pub(super) fn follow(&mut self, clock: &GhostClock, items: Option<u64>, percent: u16) {
+        self.a_tick = items.unwrap_or(self.a_tick).div_ceil(TICKS_A_MEMORY.into());
+        clock.limit(u32::from(percent) * TICKS_A_MEMORY / 100);
+    }
+}
+
+/// All shadows, and the candidate that they have chosen.
 #[derive(Debug)]
 pub(crate) struct Shadows {
-    shadows: [Shadow; SHARES.len()],
+    shadows: [Shadow; CANDIDATES.len()],
     /// The sampling factor, as a power of two.
     thin: u32,
     /// The minimum sampling factor. It rises when requests were dropped because the background read them too late.
     thin_min: u32,
     items: usize,
+    ghosts: usize,
     reads: usize,
     chosen: usize,
 }
 
 impl Shadows {
     pub(super) fn new() -> Self {
-        Self { shadows: SHARES.map(Shadow::new), thin: THIN_START, thin_min: 0, items: 0, reads: 0, chosen: START }
+        let shadows = CANDIDATES.map(Shadow::new);
+        Self { shadows, thin: THIN_START, thin_min: 0, items: 0, ghosts: 0, reads: 0, chosen: START }
     }
 
     /// Returns the chosen share of the small queue, in percent.
     pub(super) fn percent(&self) -> u8 {
-        SHARES[self.chosen]
+        CANDIDATES[self.chosen].small
+    }
+
+    /// Returns the chosen number of evictions after which a ghost no longer counts, in percent of the values that fit.
+    pub(super) fn ghosts_percent(&self) -> u16 {
+        CANDIDATES[self.chosen].ghosts
     }
 
     /// Runs the shadows over the requests that were sampled since the last call. `items` is the number of items that
-    /// the store holds when its memory is full, or `None` as long as that is unknown.
-    pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>) {
+    /// the store holds when its memory is full, or `None` as long as that is unknown. `unused` is the number of index
+    /// slots without an item, which ghosts may take.
+    pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>, unused: u64) {
         let Some(items) = items else {
             samples.take(|_, _| {});
             return;
         };
-        self.fit(samples, items as usize);
+        self.fit(samples, items as usize, unused as usize);
         if self.items < ITEMS_MIN {
             samples.take(|_, _| {});
             return;
@@ -243,7 +320,7 @@ impl Shadows {
     }
 
     /// Adjusts the sampling factor and the shadows' size to the store's number of items.
-    fn fit(&mut self, samples: &Samples, items: usize) {
+    fn fit(&mut self, samples: &Samples, items: usize, unused: usize) {
         let mut thin = self.thin.max(self.thin_min);
         while thin < THIN_MAX && items >> thin > ITEMS_MAX {
             thin += 1;
@@ -251,21 +328,22 @@ impl Shadows {
         while thin > self.thin_min && items >> (thin - 1) <= ITEMS_MAX * 3 / 4 {
             thin -= 1;
         }
-        let part = items >> thin;
+        let (part, ghosts) = (items >> thin, unused >> thin);
         if thin != self.thin || self.items == 0 {
             samples.thin(thin);
-            (self.thin, self.items, self.reads) = (thin, part, 0);
-            self.shadows.iter_mut().for_each(|shadow| shadow.begin(part));
-        } else if part.abs_diff(self.items) > self.items / 16 {
-            self.items = part;
-            self.shadows.iter_mut().for_each(|shadow| shadow.resize(part));
+            (self.thin, self.items, self.ghosts, self.reads) = (thin, part, ghosts, 0);
+            self.shadows.iter_mut().for_each(|shadow| shadow.begin(part, ghosts));
+        } else if part.abs_diff(self.items) > self.items / 16 || ghosts.abs_diff(self.ghosts) > self.items / 16 {
+            (self.items, self.ghosts) = (part, ghosts);
+            self.shadows.iter_mut().for_each(|shadow| shadow.resize(part, ghosts));
         }
     }
 
     fn end_round(&mut self) {
         self.reads = 0;
         let misses = |shadow: usize| self.shadows[shadow].misses;
-        let best = (0..SHARES.len()).min_by(|a, b| misses(*a).total_cmp(&misses(*b))).expect("there are shares");
+        let best =
+            (0..CANDIDATES.len()).min_by(|a, b| misses(*a).total_cmp(&misses(*b))).expect("there are candidates");
         if misses(best) * 100.0 < misses(self.chosen) * BETTER_PERCENT {
             self.chosen = best;
         }
@@ -273,8 +351,17 @@ impl Shadows {
     }
 
     /// The maximum memory of all shadows, in bytes: their hash tables with unused entries, and their queues.
-    pub(crate) const BYTES_MAX: u64 =
-        (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, ShadowEntry)>() + 3 * size_of::<u64>())) as u64;
+    pub(crate) const BYTES_MAX: u64 = {
+        let (mut bytes, mut number) = (0, 0);
+        while number < CANDIDATES.len() {
+            let ghosts = CANDIDATES[number].ghosts_of(ITEMS_MAX);
+            let buckets = ((ITEMS_MAX + ghosts + 2) * 8 / 7 + 1).next_power_of_two();
+            bytes += buckets * (size_of::<(u64, ShadowEntry)>() + 1);
+            bytes += (2 * ITEMS_MAX + ghosts + 3) * size_of::<u64>();
+            number += 1;
+        }
+        bytes as u64
+    };
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -290,7 +377,7 @@ mod tests {
         for number in 0..2_000_000 {
             samples.note(0, Hash(split_mix(key(number, &mut prng))), RequestKind::Read);
             if number % 256 == 0 {
-                shadows.run(&samples, Some(16_384));
+                shadows.run(&samples, Some(16_384), 32_768);
             }
         }
         shadows.percent()
@@ -298,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_sliding_window_wants_a_large_small_queue() {
-        let percent = percent_for(|number, prng| number / 20 + prng.below(30_000));
+        let percent = percent_for(|number, prng| number / 8 + prng.below(15_000));
         assert!(percent >= 50, "{percent} %");
     }
 
@@ -317,13 +404,13 @@ mod tests {
             let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
             std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1
         };
-        assert_eq!(SHARES.map(rounds), [3, 3, 3, 3, 1, 1]);
+        assert_eq!([2, 5, 25, 50, 85].map(rounds), [3, 3, 3, 1, 1]);
     }
 
     #[test]
-    fn a_shadow_holds_no_more_than_its_items_and_half_as_many_ghosts() {
-        let mut shadow = Shadow::new(10);
-        shadow.begin(100);
+    fn a_shadow_holds_no_more_than_its_items_and_its_ghosts() {
+        let mut shadow = Shadow::new(Candidate { small: 10, ghosts: 200 });
+        shadow.begin(100, 50);
         let mut prng = Prng::new(1);
         for _ in 0..100_000 {
             let asked = if prng.below(3) == 0 { RequestKind::Store } else { RequestKind::Read };

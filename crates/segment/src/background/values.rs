@@ -3,7 +3,7 @@
 use base::clock::UnixMillis;
 
 use super::Background;
-use super::drain::note_evicted;
+use super::drain::{Why, note_evicted};
 use crate::core::lookup::FoundItem;
 use crate::core::store::Store;
 use crate::items::unpublished::{kill, unname};
@@ -35,7 +35,7 @@ impl Background {
     /// Removes the head of a value before a piece or a part of the value is evicted, so that the whole value is
     /// evicted. `key` is the hidden key. Returns `None` if the piece or part must not be evicted yet: the head's lock
     /// could not be taken, the head is being renamed, or a deferred free still needs the value's pages.
-    pub(super) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
+    pub(super) fn evict_head(&mut self, store: &Store, key: &Key<'_>, why: Why, now: UnixMillis) -> Option<()> {
         let Some((object, part)) = hidden_numbers(key) else { return Some(()) };
         let namespace = key.namespace;
         let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
@@ -56,7 +56,8 @@ impl Background {
         }
         let bytes = layout.key(&store.segments.heap, address);
         let head_key = Key { bytes, hash: owner, namespace, piece: false };
-        unname(store, &locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
+        let to = if why.leaves_ghosts() { self.evicted_ghost(store, owner) } else { Slot::EMPTY };
+        unname(store, &locked, &seen, to);
         note_evicted(self, store, &head_key, &seen, now);
         let counters = Self::counters(store);
         let orphan = kill(store, counters, address, &layout);

@@ -116,6 +116,9 @@ pub(crate) struct Geometry {
     pub(crate) item_whole_max: usize,
     /// The length of the longest value that is stored whole, in bytes.
     pub(crate) value_whole_max: usize,
+    /// The length of the longest plain value that is stored whole, in bytes, if its key is short. Shorter than
+    /// `value_whole_max` where pieces waste less of the memory.
+    pub(crate) plain_whole_max: usize,
     /// The length of a piece's value, in bytes. Pieces are shorter than the longest whole value, because on average
     /// half a piece's length stays unused at the end of each segment.
     pub(crate) piece_bytes: usize,
@@ -126,7 +129,8 @@ pub(crate) struct Geometry {
 /// The limits that follow from the memory limit, and change with each resize.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The number of segments that the background keeps free: about 2 % of all segments.
+    /// The number of segments that the background keeps free: the reserve, and a hundredth of all segments. A handle
+    /// that finds none waits for the background, which is called at once.
     pub(crate) free_low: usize,
     /// The number of free segments that only the background may take, because relocation frees more segments than it
     /// takes.
@@ -142,10 +146,12 @@ impl Geometry {
         Self::sized(config, None)
     }
 
-    /// Returns the geometry of a store whose index has a fixed size of `groups` groups, and whose second tier takes
-    /// `tier_bytes` bytes in the memory file.
+    /// Returns the geometry of a store with a second tier: its index has a fixed size of `groups` groups, and the tier
+    /// takes `tier_bytes` bytes in the memory file, or none if the memory is not in a file.
     pub(crate) fn with_index(config: &StoreConfig, groups: usize, tier_bytes: u64) -> Result<Self, StartError> {
-        Ok(Self { tier_bytes, ..Self::sized(config, Some(groups))? })
+        let sized = Self::sized(config, Some(groups))?;
+        // The second tier takes no value in pieces.
+        Ok(Self { tier_bytes, plain_whole_max: sized.value_whole_max, ..sized })
     }
 
     fn sized(config: &StoreConfig, groups_fixed: Option<usize>) -> Result<Self, StartError> {
@@ -170,6 +176,7 @@ impl Geometry {
             tier_bytes: 0,
             item_whole_max,
             value_whole_max: item_whole_max - PIECE_OVERHEAD,
+            plain_whole_max: item_whole_max.min(PLAIN_BYTES_MIN.max(segment_bytes as usize / 16)) - PIECE_OVERHEAD,
             piece_bytes: (segment_bytes as usize / 32).max(PIECE_BYTES_MIN).min(item_whole_max) - PIECE_OVERHEAD,
             item_bytes_max: config.item_bytes_max,
             handles_max: config.handles_max,
@@ -256,11 +263,16 @@ impl Geometry {
     /// Returns the limits that follow from a memory limit of `memory_bytes` bytes.
     pub(crate) fn limits(&self, memory_bytes: u64) -> Limits {
         let segments = self.segments_for(memory_bytes, self.groups_fixed.unwrap_or(groups_for(memory_bytes)));
-        let free_reserve = 2 + segments / 200;
+        // Segments on their way to flash are freed later than others, so more are kept free with a second tier.
+        let (reserve, kept_free) = match self.groups_fixed {
+            None => (1, (segments / 100).max(1)),
+            Some(_) => (2, (segments / 100).max(self.handles_max + 1)),
+        };
+        let free_reserve = reserve + segments / 200;
         let least = self.least_bytes(0);
         let index_most = memory_bytes.saturating_sub(least) as usize / GROUP_BYTES;
         Limits {
-            free_low: (segments / 50).max(free_reserve + self.handles_max + 1),
+            free_low: free_reserve + kept_free,
             free_reserve,
             open_max: (segments / 10 / (self.handles_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
             groups_max: self.groups_fixed.unwrap_or(index_most.min(self.groups_max)),
@@ -286,6 +298,10 @@ pub(crate) const OPEN_MIN: usize = 4;
 const PIECE_BYTES_MIN: usize = 4 << 10;
 /// The minimum length of a piece in files of version 3, in bytes.
 const PIECE_BYTES_MIN_3: usize = 32 << 10;
+/// The minimum length of the longest plain item that is stored whole, in bytes, if an eighth of a segment is longer.
+/// The values that fit into a segment fill it up to half a value on average: with values of an eighth, 6 % of it stay
+/// unused. From segments of 256 KiB on, pieces waste less, with the 50 bytes that each takes beside its value.
+const PLAIN_BYTES_MIN: usize = 16 << 10;
 /// The bytes of a piece beside its value: header, extended lengths, expiry and hidden key, rounded up.
 const PIECE_OVERHEAD: usize = 40;
 

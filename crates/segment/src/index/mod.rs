@@ -20,6 +20,7 @@
 //!
 //! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
 
+pub(crate) mod ghosts;
 pub(crate) mod growth;
 mod order;
 pub(crate) mod repair;
@@ -106,6 +107,8 @@ pub(crate) struct Index {
     growth: Word64,
     /// The number of groups after the growth. Written only while no growth is in progress.
     groups_next: Word32,
+    /// The age up to which ghosts count.
+    pub(crate) ghosts: ghosts::GhostClock,
     kept: PersistentPage,
 }
 
@@ -228,6 +231,7 @@ impl Index {
             births: (0..STRIPES * BIRTHS_A_STRIPE).map(|_| Word32::new(0)).collect(),
             growth: Word64::new(growth.0),
             groups_next: Word32::new(next as u32),
+            ghosts: ghosts::GhostClock::new(),
             kept,
         }
     }

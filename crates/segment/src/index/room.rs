@@ -14,7 +14,7 @@ pub(crate) struct Room<'i> {
     pub(crate) word: &'i Word64,
     /// Its present content: empty, a ghost, or the item that is replaced, which may be on flash.
     pub(crate) holds: Slot,
-    /// True if the key's ghost was found. `word` is then the ghost's slot.
+    /// True if the key's ghost was found and is not too old. `word` is then the ghost's slot.
     pub(crate) ghost: bool,
     /// True if another item was displaced to make room.
     pub(crate) displaced: bool,
@@ -86,7 +86,8 @@ impl<'i> Spot<'i> {
         };
         let first = |looks: [u8; 2]| looks.iter().position(|slots| *slots != 0).map(|which| (which, looks[which]));
         if let Some((which, slots)) = first(looks.map(|look| look.own)) {
-            return of(which, slots, true);
+            let room = of(which, slots, true);
+            return Room { ghost: self.index.ghosts.counts(room.holds), ..room };
         }
         if looks[emptier].empty != 0 {
             return of(emptier, looks[emptier].empty, false);
@@ -101,13 +102,13 @@ impl<'i> Spot<'i> {
     /// not predict such branches.
     #[inline(always)]
     fn look(&self, bucket: usize) -> RoomSearch {
-        let own = Slot::ghost(self.tag, self.group_hash);
+        let own = Slot::ghost(self.tag, self.group_hash, 0);
         let mut look = RoomSearch::default();
         for (number, word) in self.index.bucket(self.group, bucket).slots.iter().enumerate() {
             let slot = Slot(word.load(Acquire));
             look.empty |= u8::from(slot == Slot::EMPTY) << number;
             look.ghosts |= u8::from(slot.is_ghost()) << number;
-            look.own |= u8::from(slot == own) << number;
+            look.own |= u8::from(slot.same_ghost(own)) << number;
         }
         look
     }

@@ -131,7 +131,7 @@ impl Receiver<'_, '_> {
     ) -> Result<InPlaceReceive, OpError> {
         assert!(put.mode == PutMode::Set && put.compare.is_none(), "only an unconditional set is received ahead");
         self.guard.sizes().check_size(key, value_bytes as u64)?;
-        if value_bytes as u64 > self.guard.sizes().whole_max(key) {
+        if value_bytes as u64 > self.guard.sizes().plain_max(key) {
             return Err(OpError::TooLarge);
         }
         let room = Content::Room { bytes: value_bytes, tail: tail_bytes };

@@ -8,7 +8,7 @@
 //! +-----------+------+----+----------+-+-----------+-----------------+-----------+
 //! |  tag 12   | freq | 1  | gener. 7 | region 20   |    block 15     | blocks 6  |   item on flash
 //! +-----------+------+----+----------+-+-----------+-----------------+-----------+
-//! |  tag 12   |  0   | 0  |     0      |  1 |  0 (6)  |  group hash 32           |   ghost
+//! |  tag 12   | st. 3| 0  |     0      |  1 | stamp 6 |  group hash 32           |   ghost
 //! +-----------+------+----+------------+-----------------------------------------+
 //! |  0                                                                           |   empty
 //! +------------------------------------------------------------------------------+
@@ -17,6 +17,8 @@
 //! - The bit at 48 is the tier: 0 is memory; 1 is flash, and [`crate::tier::FlashAddress`] defines the lower bits.
 //! - `generation`: 1..=511, derived from the segment's; 0 marks a ghost, so no item's slot is ever 0.
 //! - A ghost contains the group hash of its key, from which a growth of the index finds the ghost's new group.
+//! - A ghost's stamp is the time at which it was left, on the clock of [`crate::index::ghosts`]. The upper 3 of its 9
+//!   bits are in the place of `freq`.
 
 use crate::tier::FlashAddress;
 
@@ -40,6 +42,13 @@ const GENERATION_SHIFT: u32 = 39;
 const LOCATION_BITS: u32 = 39;
 const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 const GHOST_MARK: u64 = 1 << 38;
+/// The number of times that a ghost's stamp distinguishes.
+pub(crate) const GHOST_STAMPS: u32 = 512;
+const STAMP_SHIFT: u32 = 32;
+const STAMP_LOW_BITS: u32 = 6;
+const STAMP_LOW_MASK: u64 = (1 << STAMP_LOW_BITS) - 1;
+/// The bits of a ghost's stamp.
+const STAMP: u64 = 7 << FREQ_SHIFT | STAMP_LOW_MASK << STAMP_SHIFT;
 /// The bit that is set if the item is on flash.
 const TIER: u64 = 1 << FlashAddress::BITS;
 /// The number of generations that a slot distinguishes.
@@ -65,9 +74,12 @@ impl Slot {
         )
     }
 
-    /// Returns a ghost, which records that a key with this tag and group hash had an item.
-    pub(crate) fn ghost(tag: u16, group_hash: u32) -> Self {
-        Self((u64::from(tag) << TAG_SHIFT) | GHOST_MARK | u64::from(group_hash))
+    /// Returns a ghost, which records that a key with this tag and group hash had an item until the time `stamp`.
+    pub(crate) fn ghost(tag: u16, group_hash: u32, stamp: u32) -> Self {
+        debug_assert!(stamp < GHOST_STAMPS);
+        let (high, low) = (u64::from(stamp) >> STAMP_LOW_BITS, u64::from(stamp) & STAMP_LOW_MASK);
+        let stamp = high << FREQ_SHIFT | low << STAMP_SHIFT;
+        Self((u64::from(tag) << TAG_SHIFT) | stamp | GHOST_MARK | u64::from(group_hash))
     }
 
     /// Returns a slot that names the item at address `at` on flash.
@@ -134,6 +146,19 @@ impl Slot {
         self.0 as u32
     }
 
+    /// Returns the time at which the ghost was left.
+    pub(crate) fn ghost_stamp(self) -> u32 {
+        debug_assert!(self.is_ghost());
+        let (high, low) = (self.0 >> FREQ_SHIFT & 7, self.0 >> STAMP_SHIFT & STAMP_LOW_MASK);
+        (high << STAMP_LOW_BITS | low) as u32
+    }
+
+    /// Returns true if both slots are ghosts of one key, whatever their stamps.
+    #[inline(always)]
+    pub(crate) fn same_ghost(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !STAMP == 0
+    }
+
     /// Returns true if both slots name the same item, whatever its frequency.
     #[inline(always)]
     pub(crate) fn same_item(self, other: Self) -> bool {
@@ -192,14 +217,20 @@ mod tests {
                 assert_eq!((at.block(), at.blocks()), (block, blocks));
             }
         }
-        assert!(!Slot::item(1, 1, 511, 4).is_flash() && !Slot::ghost(0xfff, u32::MAX).is_flash());
+        assert!(!Slot::item(1, 1, 511, 4).is_flash() && !Slot::ghost(0xfff, u32::MAX, 511).is_flash());
     }
 
     #[test]
     fn a_ghost_is_neither_empty_nor_an_item_whatever_its_hash() {
-        let ghost = Slot::ghost(0, 0);
+        let ghost = Slot::ghost(0, 0, 0);
         assert!(ghost.is_ghost() && !ghost.is_item() && ghost != Slot::EMPTY);
-        assert_eq!(Slot::ghost(0xfff, u32::MAX).ghost_group_hash(), u32::MAX);
+        for stamp in 0..GHOST_STAMPS {
+            let ghost = Slot::ghost(0xfff, u32::MAX, stamp);
+            assert!(ghost.is_ghost() && !ghost.is_taken());
+            assert_eq!((ghost.tag(), ghost.ghost_group_hash(), ghost.ghost_stamp()), (0xfff, u32::MAX, stamp));
+            assert!(ghost.same_ghost(Slot::ghost(0xfff, u32::MAX, 0)));
+            assert!(!ghost.same_ghost(Slot::ghost(0xffe, u32::MAX, stamp)) && !ghost.same_ghost(Slot::EMPTY));
+        }
         assert!(!Slot::EMPTY.is_ghost() && !Slot::EMPTY.is_item());
     }
 

@@ -1,4 +1,5 @@
-//! Large values: an item longer than an eighth of a segment is stored in pieces.
+//! Large values: a plain value longer than a sixteenth of a segment is stored in pieces (an eighth in small segments,
+//! and if there is a second tier).
 //!
 //! ```text
 //!   key  ->  head: object id 8 | bytes 8
@@ -103,10 +104,16 @@ impl Sizes<'_, '_> {
         (self.guard.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
+    /// Returns the maximum length of a plain value that is stored in one item with this key, in bytes. Values with
+    /// types have no pieces, so that [`Sizes::whole_max`] is their maximum.
+    pub(crate) fn plain_max(self, key: &Key<'_>) -> u64 {
+        self.whole_max(key).min(self.guard.store.geometry.plain_whole_max as u64)
+    }
+
     /// Returns the length in bytes above which a value may be stored in pieces. For such a value, call
     /// [`LargeValues::begin`] and write its pieces while they are received.
     pub fn large_threshold(self) -> u64 {
-        self.guard.store.geometry.value_whole_max as u64
+        self.guard.store.geometry.plain_whole_max as u64
     }
 
     /// Returns the exact length of every piece except the last, in bytes.

@@ -219,8 +219,8 @@ pub static SETTINGS: [Setting; 46] = [
         default: &["1MiB"],
         range: Some((ByteSize::kib(1).0, GIB)),
         reload: Reload::Restart,
-        help: "The largest item, key and value together, at most half of the memory. Items larger than an \
-               eighth of a segment are stored in pieces.",
+        help: "The largest item, key and value together, at most half of the memory. Items larger than a \
+               sixteenth of a segment (an eighth with flash, or in segments below 256KiB) are stored in pieces.",
         value: |s| &mut s.item_max,
     },
     Setting {

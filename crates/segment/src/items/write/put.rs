@@ -88,7 +88,7 @@ impl ItemsMut<'_, '_> {
     pub fn put(self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
         self.guard.sizes().check_size(key, put.value.len() as u64)?;
         let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
-        if put.value.len() as u64 > self.guard.sizes().whole_max(key) && !joins {
+        if put.value.len() as u64 > self.guard.sizes().plain_max(key) && !joins {
             return self.guard.large().put_large(key, put);
         }
         self.guard.sample(key, RequestKind::Store);
@@ -204,7 +204,7 @@ fn try_put(
     let there = guard.items().snap(key)?;
     match judge(put, there.as_ref()) {
         Verdict::End(outcome) => Ok(Some(outcome)),
-        Verdict::Store { .. } if matches!(value, Source::Bytes(v) if v.len() as u64 > guard.sizes().whole_max(key)) => {
+        Verdict::Store { .. } if matches!(value, Source::Bytes(v) if v.len() as u64 > guard.sizes().plain_max(key)) => {
             // An append may create a large value, with the expiry that `vivify` gives.
             let expire = put.vivify.unwrap_or(put.expire);
             guard.large().put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
@@ -271,7 +271,7 @@ fn join(
     };
     let expect = Some(Expect::there(Some(snap)));
     let stored = match (a, b) {
-        (Source::Bytes(a), Source::Bytes(b)) if total <= guard.sizes().whole_max(key) => {
+        (Source::Bytes(a), Source::Bytes(b)) if total <= guard.sizes().plain_max(key) => {
             plan.content = Content::Bytes(a, b);
             guard.commits().commit(key, &plan, expect)?
         }
@@ -420,7 +420,7 @@ pub(crate) fn overwrite(
     let expect = Some(Expect::there(there.map(|(_, snap)| *snap)));
     let put = Put { client_flags, expire, ..Put::set(&[]) };
     let plan = Plan::of(&put, ItemKind::Plain, Content::Bytes(&[], &[]));
-    if total > guard.sizes().whole_max(key)
+    if total > guard.sizes().plain_max(key)
         || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
     {
         return Ok(guard.large().commit_joined(key, &plan, expect, &sources)?.map(|_| total));
