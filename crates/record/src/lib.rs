@@ -46,8 +46,9 @@ mod value;
 
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
-    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, ScoredHashes, SetEdit, SetValue, SortedSetEdit,
-    SortedSetValue, SortedSets, StreamEdit, StreamEntry, StreamId, StreamState, StreamValue, Streams, TextSets,
+    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit, SetValue,
+    SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamId,
+    StreamState, StreamValue, Streams, TextSets,
 };
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;

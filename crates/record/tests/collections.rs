@@ -1,6 +1,8 @@
 //! Lists, sets and sorted sets tested against collections of the standard library: random changes of small and large
 //! values, of short and long elements, and the parts that are added and removed.
 
+mod stream_model;
+
 use base::prng::Prng;
 use gannet_record::{
     Bound, Damaged, Digits, Kind, ListEdit, ListEnd, ListValue, Name, Parts, SetEdit, SetValue, SortedSetEdit,
@@ -54,7 +56,8 @@ impl Stored {
     fn head(&self) -> Option<(u64, u8, &[u8])> {
         let (kind, bytes) = self.there.as_ref()?;
         let object = u64::from_le_bytes(bytes.get(..8)?.try_into().unwrap());
-        kind.is_large().then(|| (object, bytes[8] & 0x7f, &bytes[13..]))
+        let root_bytes = u32::from_le_bytes(bytes.get(9..13)?.try_into().unwrap()) as usize;
+        kind.is_large().then(|| (object, bytes[8] & 0x7f, &bytes[13..13 + root_bytes]))
     }
 
     /// Adds the parts below a page, whose entries lie `levels` levels above the leaves, to `found`.

@@ -2,7 +2,7 @@
 //! because clients compare the texts.
 
 use super::catalog;
-use super::stream::StreamError;
+use super::stream_error::StreamError;
 use super::support::{Absent, CLUSTERS, Support, absent_of};
 use crate::visit::out::OutBuffer;
 use base::nearest::nearest;
@@ -587,6 +587,19 @@ pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
     line.put(b" '");
     shown(&mut line, word, SHOWN_MAX);
     line.put(b"'");
+    reply::error(out, line.as_slice());
+}
+
+/// Replies with an error about two names: the first is written between the first two parts of `text`, and the second
+/// between the last two.
+#[cold]
+pub(super) fn quoted(out: &mut OutBuffer, names: [&[u8]; 2], text: &[&str; 3]) {
+    let mut line = Line::new();
+    line.put(text[0].as_bytes());
+    for (name, part) in names.into_iter().zip(&text[1..]) {
+        shown(&mut line, name, SHOWN_MAX);
+        line.put(part.as_bytes());
+    }
     reply::error(out, line.as_slice());
 }
 

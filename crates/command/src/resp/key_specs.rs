@@ -17,8 +17,8 @@ pub(super) struct KeySpec {
     /// 0.
     pub(super) first: u8,
     /// The position of the last key: from the first key if it is not negative, otherwise from the end of the request.
-    /// If it is [`COUNTED`], the argument before the first key is the number of keys. If it is [`STREAMED`], the keys are
-    /// behind the word `STREAMS`, which is searched from the position `first` on.
+    /// If it is [`COUNTED`], the argument before the first key is the number of keys. If it is [`STREAMED`], the keys
+    /// are behind the word `STREAMS`, which is searched from the position `first` on.
     pub(super) last: i8,
     /// The number of arguments from one key to the next. 0 if it depends on the arguments.
     pub(super) step: u8,

@@ -76,6 +76,7 @@ mod state;
 mod statistics;
 mod stored;
 mod stream;
+mod stream_error;
 mod string;
 pub mod subcommands;
 pub mod support;

@@ -75,10 +75,10 @@ pub fn page() -> String {
     page
 }
 
-const DUMPED: &str = "no streams; the payload is not compressed or packed, and has at most 64 MiB; that of a hash whose \
-                      fields expire is in the format of Redis 7.4";
-const RESTORED: &str = "no streams and values of modules; the request, and the value without compression, must fit into the \
-                        receive buffer; `IDLETIME` and `FREQ` have no effect";
+const DUMPED: &str = "no streams; the payload is not compressed or packed, and has at most 64 MiB; that of a hash \
+                      whose fields expire is in the format of Redis 7.4";
+const RESTORED: &str = "no streams and values of modules; the request, and the value without compression, must fit into \
+                        the receive buffer; `IDLETIME` and `FREQ` have no effect";
 
 /// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]
@@ -238,6 +238,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("xadd", "as `XTRIM`"),
     ("xinfo", "`radix-tree-keys` and `radix-tree-nodes` are computed from the number of entries"),
     ("xread", "no waiting: with `BLOCK`, a request without entries is an error outside transactions and scripts"),
+    ("xreadgroup", "as `XREAD`; delivers at most 32 MiB"),
     ("xtrim", "with `~`, removes exactly what is to be removed, up to `LIMIT`"),
 ];
 
@@ -288,12 +289,6 @@ pub const ABSENT: &[Absent] = &[
     absent("swapdb", 3, "server", No("databases have separate memory")),
     absent("sync", 1, "server", No("there are no replicas")),
     absent("waitaof", 4, "generic", No(NO_SAVES)),
-    absent("xack", -4, "stream", NotYet("streams")),
-    absent("xautoclaim", -6, "stream", NotYet("streams")),
-    absent("xclaim", -6, "stream", NotYet("streams")),
-    absent("xgroup", -2, "stream", NotYet("streams")),
-    absent("xpending", -3, "stream", NotYet("streams")),
-    absent("xreadgroup", -7, "stream", NotYet("streams")),
 ];
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ mod stream;
 pub use list::{ListEdit, ListEnd, ListValue};
 pub use set::{SetEdit, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
-pub use stream::{StreamEdit, StreamEntry, StreamId, StreamState, StreamValue};
+pub use stream::{
+    PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamId, StreamState, StreamValue,
+};
 
 use crate::{Damaged, Kind, Parts, Source};
 

@@ -5,8 +5,14 @@
 //!   section 0 length | id | field value field value ...                      entries, in the order of their ids
 //! ```
 //!
+//! The sections of groups are in [`groups`]. A stream with groups is always large.
+//!
 //! A plain value is the head of the stream and the entries. The head of a large stream follows the entries of the root.
 //! A stream without entries is stored, too: its last id decides which ids are accepted next.
+
+mod groups;
+
+pub use groups::{PendingEntry, StreamConsumer, StreamGroup};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -15,8 +21,13 @@ use super::counted::{Codec, CountedEdit, CountedTree, Cursor, Elements, Elements
 use crate::coding::{self, Coded};
 use crate::{Damaged, Kind, Parts, Source, Value};
 
-/// The section of the entries.
+/// The sections of a stream.
 const ENTRIES: u8 = 0;
+const GROUPS: u8 = 1;
+const CONSUMERS: u8 = 2;
+const PENDING: u8 = 3;
+const OWNED: u8 = 4;
+const NAMES: u8 = 5;
 
 /// The identifier of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +60,13 @@ impl StreamId {
         }
     }
 
+    /// Reads the bytes of an identifier.
+    fn of(bytes: &[u8]) -> Result<Self, Damaged> {
+        let bytes: &[u8; ID_BYTES] = bytes.first_chunk().ok_or(Damaged)?;
+        let (ms, seq) = (*bytes.first_chunk().ok_or(Damaged)?, *bytes.last_chunk().ok_or(Damaged)?);
+        Ok(Self { ms: u64::from_be_bytes(ms), seq: u64::from_be_bytes(seq) })
+    }
+
     /// Returns the identifier as 16 bytes in the order of the identifiers.
     fn bytes(self) -> [u8; ID_BYTES] {
         let mut bytes = [0; ID_BYTES];
@@ -71,6 +89,10 @@ pub struct StreamState {
     pub deleted_max: StreamId,
     /// The number of entries ever added.
     pub added: u64,
+    /// The number of groups.
+    pub groups: u64,
+    /// The number of the next group or consumer.
+    next: u64,
 }
 
 /// Appends a number of seven bits for each byte, low bits first.
@@ -112,7 +134,9 @@ impl StreamState {
         let (last, bytes) = id(bytes)?;
         let (deleted_max, bytes) = id(bytes)?;
         let (added, bytes) = number(bytes)?;
-        Ok((Self { len, last, deleted_max, added }, bytes))
+        let (groups, bytes) = number(bytes)?;
+        let (next, bytes) = number(bytes)?;
+        Ok((Self { len, last, deleted_max, added, groups, next }, bytes))
     }
 
     fn put(&self, to: &mut Vec<u8>) {
@@ -120,26 +144,64 @@ impl StreamState {
         put_id(self.last, to);
         put_id(self.deleted_max, to);
         put_number(self.added, to);
+        put_number(self.groups, to);
+        put_number(self.next, to);
     }
+}
+
+/// Appends an element to a new vector: its length in bytes, and what `fill` writes.
+fn with_len(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let (mut body, mut element) = (Vec::new(), Vec::new());
+    fill(&mut body);
+    put_number(body.len() as u64, &mut element);
+    element.extend_from_slice(&body);
+    element
 }
 
 /// The encoding of the elements of all sections.
 #[derive(Clone, Copy, Debug)]
-struct ById;
+struct ById {
+    has_groups: bool,
+}
+
+/// The encoding for reads, which do not depend on groups.
+const READING: ById = ById { has_groups: false };
 
 impl Codec for ById {
-    fn len(&self, _: u8, bytes: &[u8]) -> Result<usize, Damaged> {
+    fn len(&self, section: u8, bytes: &[u8]) -> Result<usize, Damaged> {
+        match section {
+            PENDING => return Ok(groups::PENDING_BYTES),
+            OWNED => return Ok(groups::OWNED_BYTES),
+            _ => {}
+        }
         let (len, rest) = number(bytes)?;
         let len = usize::try_from(len).map_err(|_| Damaged)?;
         (bytes.len() - rest.len()).checked_add(len).ok_or(Damaged)
     }
 
-    fn separator(&self, _: u8, _: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged> {
-        // Zeros at the end are not needed: the key of `before` is below the key without them.
-        let key = entry_id(after)?.bytes();
+    fn separator(&self, section: u8, before: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged> {
+        let id;
+        let key = match section {
+            ENTRIES => {
+                id = entry_id(after)?.bytes();
+                &id[..]
+            }
+            GROUPS | CONSUMERS => {
+                let (low, high) = (groups::key_of(section, before)?, groups::key_of(section, after)?);
+                let common = low.iter().zip(high).take_while(|(low, high)| low == high).count();
+                to.extend_from_slice(high.get(..=common).unwrap_or(high));
+                return Ok(to.len() <= usize::from(u16::MAX));
+            }
+            _ => groups::key_of(section, after)?,
+        };
+        // Of keys of one length, zeros at the end are not needed: the key of `before` is below the key without them.
         let zeros = key.iter().rev().take_while(|byte| **byte == 0).count();
-        to.extend_from_slice(&key[..ID_BYTES - zeros]);
+        to.extend_from_slice(&key[..key.len() - zeros]);
         Ok(true)
+    }
+
+    fn may_be_plain(&self) -> bool {
+        !self.has_groups
     }
 }
 
@@ -155,6 +217,14 @@ fn entry_key(id: StreamId) -> [u8; 1 + ID_BYTES] {
     key
 }
 
+/// Compares the key of an element with another key, which begins with the section.
+fn compare(element: &[u8], key: &[u8]) -> Result<Ordering, Damaged> {
+    match key[0] {
+        ENTRIES => Ok(entry_id(element)?.bytes()[..].cmp(&key[1..])),
+        section => Ok(groups::key_of(section, element)?.cmp(&key[1..])),
+    }
+}
+
 /// The place of an element in a leaf: the number of elements before it in the leaf, and its range, which is empty if
 /// the element is not there.
 struct InLeaf {
@@ -162,12 +232,12 @@ struct InLeaf {
     range: Range<usize>,
 }
 
-/// Finds the first element of a leaf that is not below the wanted one. `compare` compares an element with that.
-fn find(leaf: &[u8], section: u8, compare: impl Fn(&[u8]) -> Result<Ordering, Damaged>) -> Result<InLeaf, Damaged> {
+/// Finds the first element of a leaf that is not below a key.
+fn find(leaf: &[u8], key: &[u8]) -> Result<InLeaf, Damaged> {
     let (mut at, mut before) = (0, 0);
     while at < leaf.len() {
-        let end = at + ById.len(section, &leaf[at..])?;
-        match compare(leaf.get(at..end).ok_or(Damaged)?)? {
+        let end = at + READING.len(key[0], &leaf[at..])?;
+        match compare(leaf.get(at..end).ok_or(Damaged)?, key)? {
             Ordering::Less => (at, before) = (end, before + 1),
             Ordering::Equal => return Ok(InLeaf { before, range: at..end }),
             Ordering::Greater => break,
@@ -176,13 +246,45 @@ fn find(leaf: &[u8], section: u8, compare: impl Fn(&[u8]) -> Result<Ordering, Da
     Ok(InLeaf { before, range: at..at })
 }
 
-/// Searches that a stored stream and one under change have in common.
+/// Searches that a stored stream and one under change have in common. Keys begin with their section.
 trait Searches: Nodes + Sized {
-    /// Returns the leaf in which an entry is or would be, and its place in it.
-    fn place(&self, id: StreamId) -> Result<(Cursor<'_>, InLeaf), Damaged> {
-        let cursor = self.seek_key(&entry_key(id))?;
-        let place = find(cursor.leaf, ENTRIES, |entry| Ok(entry_id(entry)?.cmp(&id)))?;
-        Ok((cursor, place))
+    /// Returns the leaf in which the element with a key is or would be, and its place in it. Returns `None` if the
+    /// section has no leaf.
+    fn place(&self, key: &[u8]) -> Result<Option<(Cursor<'_>, InLeaf)>, Damaged> {
+        // A tree without elements may have no leaf at all.
+        if self.root().1 > 0 && self.root().0.is_empty() {
+            return Ok(None);
+        }
+        let cursor = self.seek_key(key)?;
+        if cursor.section() != key[0] {
+            return Ok(None);
+        }
+        let place = find(cursor.leaf, key)?;
+        Ok(Some((cursor, place)))
+    }
+
+    /// Returns the number of elements of all sections before a key.
+    fn before_key(&self, key: &[u8]) -> Result<u64, Damaged> {
+        if let Some((cursor, place)) = self.place(key)? {
+            return Ok(cursor.before + place.before);
+        }
+        if self.count() == 0 {
+            return Ok(0);
+        }
+        // The section has no leaf. The cursor is at the first leaf behind it, or at the last one.
+        let cursor = self.seek_key(key)?;
+        Ok(if cursor.section() > key[0] { cursor.before } else { cursor.before + cursor.count })
+    }
+
+    /// Returns the number of elements from one key on, up to another.
+    fn count_between(&self, from: &[u8], to: &[u8]) -> Result<u64, Damaged> {
+        self.before_key(to)?.checked_sub(self.before_key(from)?).ok_or(Damaged)
+    }
+
+    /// Returns the element with a key.
+    fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Damaged> {
+        let Some((cursor, place)) = self.place(key)? else { return Ok(None) };
+        Ok(cursor.leaf.get(place.range).filter(|element| !element.is_empty()))
     }
 }
 
@@ -268,11 +370,25 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn before(&self, id: StreamId) -> Result<u64, Damaged> {
-        if self.is_empty() {
-            return Ok(0);
-        }
-        let (cursor, place) = self.tree.place(id)?;
-        Ok(cursor.before + place.before)
+        self.tree.before_key(&entry_key(id))
+    }
+
+    /// Returns the elements between two keys, of which the second may be of another section.
+    fn elements(
+        &self,
+        [from, to]: [Vec<u8>; 2],
+    ) -> Result<impl Iterator<Item = Result<&[u8], Damaged>> + Clone, Damaged> {
+        self.elements_between(self.tree.before_key(&from)?, self.tree.before_key(&to)?)
+    }
+
+    /// Returns the elements between two numbers, all of one section.
+    fn elements_between(
+        &self,
+        first: u64,
+        end: u64,
+    ) -> Result<impl Iterator<Item = Result<&[u8], Damaged>> + Clone, Damaged> {
+        let elements = if first < end { Some(Elements::from(&self.tree, READING, first)?) } else { None };
+        Ok(elements.into_iter().flatten().take(end.saturating_sub(first) as usize))
     }
 
     /// Returns the entries from number `index` on.
@@ -280,9 +396,7 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<StreamEntry<'_>, Damaged>> + Clone, Damaged> {
-        let left = self.len().saturating_sub(index);
-        let entries = Elements::from(&self.tree, ById, index.min(self.len().saturating_sub(1)))?;
-        Ok(entries.take(left as usize).map(|entry| StreamEntry::of(entry?)))
+        Ok(self.elements_between(index, self.len())?.map(|entry| StreamEntry::of(entry?)))
     }
 
     /// Returns the entries from number `index` down to the first.
@@ -294,8 +408,8 @@ impl<'r> StreamValue<'r> {
         index: u64,
     ) -> Result<impl Iterator<Item = Result<StreamEntry<'_>, Damaged>> + Clone, Damaged> {
         let count = index.saturating_add(1).min(self.len());
-        let entries = ElementsBack::from(&self.tree, ById, count.saturating_sub(1))?;
-        Ok(entries.take(count as usize).map(|entry| StreamEntry::of(entry?)))
+        let entries = if count == 0 { None } else { Some(ElementsBack::from(&self.tree, READING, count - 1)?) };
+        Ok(entries.into_iter().flatten().take(count as usize).map(|entry| StreamEntry::of(entry?)))
     }
 
     /// Returns the first entry.
@@ -336,7 +450,7 @@ impl<'e> StreamEdit<'e> {
 
     /// Changes the last identifier, the greatest deleted one and the number of entries ever added.
     pub fn set_state(&mut self, last: StreamId, deleted_max: StreamId, added: u64) {
-        self.state = StreamState { len: self.state.len, last, deleted_max, added };
+        self.state = StreamState { last, deleted_max, added, ..self.state };
     }
 
     /// Returns the number of entries before an identifier.
@@ -344,11 +458,7 @@ impl<'e> StreamEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn before(&self, id: StreamId) -> Result<u64, Damaged> {
-        if self.state.len == 0 {
-            return Ok(0);
-        }
-        let (cursor, place) = self.tree.place(id)?;
-        Ok(cursor.before + place.before)
+        self.tree.before_key(&entry_key(id))
     }
 
     /// Adds an entry with these fields and values. Its identifier is above the last one.
@@ -357,16 +467,11 @@ impl<'e> StreamEdit<'e> {
     /// [`Damaged`].
     pub fn append<'w>(&mut self, id: StreamId, words: impl Iterator<Item = &'w [u8]>) -> Result<(), Damaged> {
         debug_assert!(id > self.state.last);
-        let mut body = Vec::new();
-        put_id(id, &mut body);
-        words.for_each(|word| Coded::of(&Value::of_text(word)).push(&mut body));
-        let mut entry = Vec::with_capacity(body.len() + 3);
-        put_number(body.len() as u64, &mut entry);
-        entry.extend_from_slice(&body);
-        let cursor = self.tree.seek_key(&entry_key(id))?;
-        let end = cursor.leaf.len();
-        let path = cursor.into_path();
-        self.tree.splice(&path, end..end, &entry, 1)?;
+        let entry = with_len(|body| {
+            put_id(id, body);
+            words.for_each(|word| Coded::of(&Value::of_text(word)).push(body));
+        });
+        self.put(&entry_key(id), &entry)?;
         self.state = StreamState { len: self.state.len + 1, last: id, added: self.state.added + 1, ..self.state };
         Ok(())
     }
@@ -376,15 +481,9 @@ impl<'e> StreamEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn remove(&mut self, id: StreamId) -> Result<bool, Damaged> {
-        if self.state.len == 0 {
+        if !self.take(&entry_key(id))? {
             return Ok(false);
         }
-        let (cursor, place) = self.tree.place(id)?;
-        if place.range.is_empty() {
-            return Ok(false);
-        }
-        let path = cursor.into_path();
-        self.tree.splice(&path, place.range, b"", -1)?;
         self.state.len -= 1;
         self.state.deleted_max = self.state.deleted_max.max(id);
         Ok(true)
@@ -396,9 +495,33 @@ impl<'e> StreamEdit<'e> {
     /// [`Damaged`].
     pub fn remove_first(&mut self, count: u64) -> Result<(), Damaged> {
         let count = count.min(self.state.len);
-        self.tree.remove_between(0, count, &ById)?;
+        self.tree.remove_between(0, count, &READING)?;
         self.state.len -= count;
         Ok(())
+    }
+
+    /// Stores an element under its key, in place of an earlier one.
+    fn put(&mut self, key: &[u8], element: &[u8]) -> Result<(), Damaged> {
+        let Some((cursor, place)) = self.tree.place(key)? else { return self.tree.insert_leaf(key, element) };
+        let path = cursor.into_path();
+        let elements = i64::from(place.range.is_empty());
+        self.tree.splice(&path, place.range, element, elements)
+    }
+
+    /// Removes the element with a key. Returns false if there is none.
+    fn take(&mut self, key: &[u8]) -> Result<bool, Damaged> {
+        let Some((cursor, place)) = self.tree.place(key)?.filter(|(_, place)| !place.range.is_empty()) else {
+            return Ok(false);
+        };
+        let path = cursor.into_path();
+        self.tree.splice(&path, place.range, b"", -1)?;
+        Ok(true)
+    }
+
+    /// Removes the elements between two keys.
+    fn clear_between(&mut self, from: &[u8], to: &[u8]) -> Result<(), Damaged> {
+        let (first, end) = (self.tree.before_key(from)?, self.tree.before_key(to)?);
+        self.tree.remove_between(first, end, &READING)
     }
 
     /// Completes the stream: writes its head into `to` and new parts into `parts`. Returns the type of the head.
@@ -407,7 +530,7 @@ impl<'e> StreamEdit<'e> {
     /// [`Damaged`].
     pub fn finish(self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
         let mut body = Vec::new();
-        match finish(self.tree, &ById, parts, &mut body)? {
+        match finish(self.tree, &ById { has_groups: self.state.groups > 0 }, parts, &mut body)? {
             Finished::Tree => {
                 to.extend_from_slice(&body);
                 self.state.put(to);

@@ -281,6 +281,11 @@ const ROWS: &[(&str, &str)] = &[
     ("XADD @1 1-1 a 1", "XTRIM @1 MAXLEN 0"),
     ("XADD @1 1-1 a 1", "XSETID @1 5-1"),
     ("XADD @1 1-1 a 1", "XINFO STREAM @1"),
+    (
+        "XADD @1 1-1 a 1",
+        "XGROUP CREATE @1 g 0;XREADGROUP GROUP g c STREAMS @1 >;XPENDING @1 g;XCLAIM @1 g d 0 1-1;XACK @1 g 1-1",
+    ),
+    ("XADD @1 1-1 a 1", "XGROUP CREATE @1 g 0;XAUTOCLAIM @1 g c 0 0;XGROUP DESTROY @1 g"),
     ("SET @1 41", "m incr @1 1;INCR @1"),
     ("m set @1 7 0 2/41", "INCR @1;m get @1"),
     ("HSET @1 a 1", "m get @1;m append @1 0 0 1/x;m delete @1"),

@@ -166,6 +166,12 @@ fn valid(name: &str) -> String {
         "xtrim" => "stream MAXLEN = 1",
         "xsetid" => "stream 7-1 ENTRIESADDED 5 MAXDELETEDID 3-1",
         "xread" => "COUNT 1 STREAMS stream none 5 0",
+        "xack" => "stream group 5-1",
+        "xclaim" => "stream group other 0 5-1 JUSTID",
+        "xautoclaim" => "stream group other 0 0 COUNT 5 JUSTID",
+        "xpending" => "stream group",
+        "xreadgroup" => "GROUP group one COUNT 1 STREAMS stream >",
+        "xgroup" => "SETID stream group 5",
         "xinfo" => "HELP",
         "publish" | "spublish" => "channel message",
         "wait" => "0 100",
@@ -218,7 +224,7 @@ type Difference = (String, String, String);
 fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
     let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
-    let state: [&[&[u8]]; 10] = [
+    let state: [&[&[u8]]; 12] = [
         &[b"FLUSHALL"],
         &[b"SET", b"text", b"some text", b"PX", b"500000"],
         &[b"SET", b"number", b"10"],
@@ -228,15 +234,18 @@ fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, St
         &[b"ZADD", b"zset", b"1", b"a", b"1", b"b", b"1", b"c"],
         &[b"XADD", b"stream", b"5-1", b"a", b"1"],
         &[b"XADD", b"stream", b"6-1", b"b", b"x"],
+        &[b"XGROUP", b"CREATE", b"stream", b"group", b"0"],
+        &[b"XREADGROUP", b"GROUP", b"group", b"one", b"COUNT", b"1", b"STREAMS", b"stream", b">"],
         &[b"SELECT", b"0"],
     ];
-    let reads: [&[&[u8]]; 6] = [
+    let reads: [&[&[u8]]; 7] = [
         &[b"GET", b"text"],
         &[b"GET", b"number"],
         &[b"HLEN", b"hash"],
         &[b"LRANGE", b"list", b"0", b"-1"],
         &[b"ZRANGE", b"zset", b"0", b"-1", b"WITHSCORES"],
         &[b"XRANGE", b"stream", b"-", b"+"],
+        &[b"XPENDING", b"stream", b"group"],
     ];
     let known = COMMANDS.iter().filter(|entry| !entry.since.is_empty() && entry.since < "7.2");
     for entry in known.filter(|entry| !skipped.contains(entry.name)) {

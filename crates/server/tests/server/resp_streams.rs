@@ -1,6 +1,9 @@
 //! Random requests on streams, as in [`super::resp_collections`].
 
 use super::resp_collections::{Requests, compare};
+use crate::common::redis::{Redis, Replies, both, request, resp};
+use crate::common::start;
+use base::prng::Prng;
 
 /// The commands on streams, those that add more often.
 const STREAM_NAMES: [&str; 26] = [
@@ -177,4 +180,216 @@ fn small_streams_answer_as_those_of_redis() {
 #[test]
 fn large_streams_answer_as_those_of_redis() {
     (25..28).for_each(|seed| compare(seed, 4000, (true, false), Requests::stream_request));
+}
+
+/// The commands on groups, those that deliver more often.
+const GROUP_NAMES: [&str; 20] = [
+    "XADD",
+    "XADD",
+    "XADD",
+    "XREADGROUP",
+    "XREADGROUP",
+    "XREADGROUP",
+    "XREADGROUP",
+    "XACK",
+    "XACK",
+    "XPENDING",
+    "XPENDING",
+    "XCLAIM",
+    "XAUTOCLAIM",
+    "XGROUP",
+    "XINFO",
+    "XINFO",
+    "XDEL",
+    "XTRIM",
+    "COPY",
+    "RENAME",
+];
+
+impl Requests {
+    fn group(&mut self) -> String {
+        if self.prng.chance(1, 50) { "none".to_owned() } else { self.one_of(&["group1", "group2", "g"]).to_owned() }
+    }
+
+    fn consumer(&mut self) -> String {
+        format!("consumer-{}", self.prng.below(5))
+    }
+
+    /// Returns the identifier of an entry that probably exists.
+    fn known_id(&mut self) -> String {
+        match self.prng.below(40) {
+            0 => self.stream_id(),
+            _ => format!("{MS_MAX}-{}", self.prng.below(if self.is_large { 1500 } else { 60 })),
+        }
+    }
+
+    fn several_ids(&mut self, words: &mut Vec<String>) {
+        let most = if self.is_large { 150 } else { 5 };
+        (0..1 + self.prng.below(most)).for_each(|_| words.push(self.known_id()));
+    }
+
+    /// Appends options, each with a chance, with one of these numbers.
+    fn numbered(&mut self, words: &mut Vec<String>, options: &[(&str, &[&str])]) {
+        for (option, numbers) in options {
+            if self.prng.chance(1, 4) {
+                words.push((*option).to_owned());
+                if !numbers.is_empty() {
+                    words.push(self.one_of(numbers).to_owned());
+                }
+            }
+        }
+    }
+
+    fn xreadgroup(&mut self) -> Vec<String> {
+        let mut words = vec!["XREADGROUP".to_owned(), "GROUP".to_owned(), self.group(), self.consumer()];
+        self.numbered(&mut words, &[("NOACK", &[]), ("COUNT", &["1", "3", "10", "200", "0", "x"])]);
+        words.push("STREAMS".to_owned());
+        let count = 1 + self.prng.below(2);
+        (0..count).for_each(|_| words.push(self.stream().to_owned()));
+        for _ in 0..count {
+            words.push(match self.prng.below(20) {
+                0 => self.one_of(&["$", "abc", "1-*"]).to_owned(),
+                1..6 => self.one_of(&["0", "0-0", "400-10"]).to_owned(),
+                _ => ">".to_owned(),
+            });
+        }
+        words
+    }
+
+    fn xgroup(&mut self, key: &str) -> Vec<String> {
+        let part = self.one_of(&["CREATE", "CREATE", "SETID", "DESTROY", "CREATECONSUMER", "DELCONSUMER"]);
+        let mut words = ["XGROUP", part, key].map(str::to_owned).to_vec();
+        words.push(self.group());
+        match part {
+            "CREATE" | "SETID" => {
+                words.push(self.one_of(&["0", "$", "400-5", "5", "abc", "-"]).to_owned());
+                self.numbered(&mut words, &[("MKSTREAM", &[]), ("ENTRIESREAD", &["0", "-1", "5", "-2", "x"])]);
+            }
+            "CREATECONSUMER" | "DELCONSUMER" => words.push(self.consumer()),
+            _ if self.prng.chance(1, 2) => words[1] = "DELCONSUMER".to_owned(),
+            _ => {}
+        }
+        words
+    }
+
+    /// Returns a request of a command on groups. Idle times are either 0 or above all that pass during the test.
+    fn group_request(&mut self) -> Vec<String> {
+        let (name, key) = (self.one_of(&GROUP_NAMES), self.stream());
+        let mut words = vec![name.to_owned(), key.to_owned()];
+        match name {
+            "XADD" => {
+                let times = if self.is_large { 12 } else { 1 };
+                words.push(format!("{MS_MAX}-*"));
+                (0..times).for_each(|at| words.extend([format!("field-{at}"), self.prng.below(1000).to_string()]));
+            }
+            "XREADGROUP" => return self.xreadgroup(),
+            "XGROUP" => return self.xgroup(key),
+            "XACK" => {
+                words.push(self.group());
+                self.several_ids(&mut words);
+            }
+            "XDEL" => (0..2).for_each(|_| words.push(self.known_id())),
+            "XTRIM" if self.prng.chance(1, 2) => {
+                let len = self.prng.below(if self.is_large { 800 } else { 20 });
+                words.extend(["MAXLEN".to_owned(), len.to_string()]);
+            }
+            "XPENDING" => {
+                words.push(self.group());
+                if self.prng.chance(2, 3) {
+                    if self.prng.chance(1, 3) {
+                        words.extend(["IDLE".to_owned(), self.one_of(&["0", "500000", "x"]).to_owned()]);
+                    }
+                    words.extend([self.stream_end(), self.one_of(&["+", "400-30", "(400-9"]).to_owned()]);
+                    words.push(self.one_of(&["0", "5", "100", "-1", "x"]).to_owned());
+                    if self.prng.chance(1, 3) {
+                        words.push(self.consumer());
+                    }
+                }
+            }
+            "XCLAIM" => {
+                words.extend([self.group(), self.consumer(), self.one_of(&["0", "500000", "-1", "x"]).to_owned()]);
+                self.several_ids(&mut words);
+                let numbers: &[&str] = &["0", "1000000", "-5", "x"];
+                self.numbered(&mut words, &[("FORCE", &[]), ("JUSTID", &[]), ("IDLE", numbers), ("TIME", &["1000"])]);
+                self.numbered(&mut words, &[("RETRYCOUNT", &["0", "7", "-1", "x"]), ("LASTID", &["400-20", "x"])]);
+            }
+            "XAUTOCLAIM" => {
+                words.extend([self.group(), self.consumer(), self.one_of(&["0", "500000", "x"]).to_owned()]);
+                words.push(self.stream_end());
+                self.numbered(&mut words, &[("COUNT", &["1", "5", "80", "0", "x"]), ("JUSTID", &[])]);
+            }
+            "XINFO" => {
+                words = vec!["XINFO".to_owned(), self.one_of(&["STREAM", "GROUPS", "CONSUMERS"]).to_owned()];
+                words.push(key.to_owned());
+                match &words[1][..] {
+                    "CONSUMERS" => words.push(self.group()),
+                    "STREAM" => self.numbered(&mut words, &[("FULL", &[]), ("COUNT", &["0", "3", "-1"])]),
+                    _ => {}
+                }
+            }
+            "RENAME" | "COPY" if self.prng.chance(1, 4) => words.push(self.stream().to_owned()),
+            _ => words = vec!["XLEN".to_owned(), key.to_owned()],
+        }
+        words
+    }
+}
+
+/// Returns a reply without times, and without the numbers of nodes, which depend on the implementation.
+fn without_times(words: &[String], reply: &[u8]) -> Vec<u8> {
+    let is_listed = words[0] == "XPENDING" && words.len() > 3;
+    let is_of = |part: &str| words[0] == "XINFO" && words[1] == part;
+    let (is_consumers, is_stream) = (is_of("CONSUMERS"), is_of("STREAM"));
+    let (mut numbers, mut all) = (0, Vec::new());
+    for line in reply.split_inclusive(|byte| *byte == b'\n') {
+        if line.first() != Some(&b':') {
+            all.extend_from_slice(line);
+            continue;
+        }
+        let is_left_out = is_listed && numbers % 2 == 0
+            || is_consumers && numbers % 2 == 1
+            || is_stream && (1..3).contains(&numbers)
+            || line.len() > 14;
+        all.extend_from_slice(if is_left_out { b":T\r\n" } else { line });
+        numbers += 1;
+    }
+    all
+}
+
+/// Sends `count` random requests on groups to both servers, and compares the replies.
+fn compare_groups(seed: u64, count: usize, is_large: bool) {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut requests = Requests { prng: Prng::new(seed), is_large, in_multi: false };
+    for client in [&mut ours, &mut theirs] {
+        client.ask(&[b"SET", b"text", b"some text"]);
+    }
+    let mut delivered = 0;
+    for number in 0..count {
+        let words = requests.group_request();
+        let bytes = request(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
+        let [ours, theirs] = [&mut ours, &mut theirs].map(|client| {
+            client.client.send(&bytes);
+            without_times(&words, &client.next())
+        });
+        let shown = words.join(" ");
+        assert!(
+            ours == theirs,
+            "seed {seed}, request {number}: {shown}\n{}\n{}",
+            ours.escape_ascii(),
+            theirs.escape_ascii()
+        );
+        delivered += usize::from(words[0] == "XREADGROUP" && ours.starts_with(b"*") && ours.len() > 20);
+    }
+    assert!(delivered > count / 100, "{delivered} deliveries are too few to prove anything");
+    running.stop();
+}
+
+#[test]
+fn groups_of_small_streams_answer_as_those_of_redis() {
+    compare_groups(31, 2300, false);
+}
+
+#[test]
+fn groups_of_large_streams_answer_as_those_of_redis() {
+    compare_groups(36, 400, true);
 }

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 229;
+pub(in crate::resp) const COMMAND_COUNT: usize = 235;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -601,24 +601,42 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("watch" -2 [NoScript Loading Stale Fast AllowBusy] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
+    entry!("xack" -4 [Write Fast] (1 1 1) ["write" "stream" "fast"]
+           "5.0.0" "stream" "O(log(N)) for each identifier, where N is the number of pending entries" Delete,
+           "Acknowledges entries that were delivered to a group"),
     entry!("xadd" -5 [Write DenyOom Fast] (1 1 1) ["write" "stream" "fast"]
            "5.0.0" "stream" "O(1) without a trim, else O(N) where N is the number of removed entries" Set,
            "Adds an entry to a stream. Creates the key if it does not exist"),
+    entry!("xautoclaim" -6 [Write Fast] (1 1 1) ["write" "stream" "fast"]
+           "6.2.0" "stream" "O(M*log(N)) where N is the number of pending entries and M the number examined" Set,
+           "Gives pending entries that have waited for long to another consumer"),
+    entry!("xclaim" -6 [Write Fast] (1 1 1) ["write" "stream" "fast"]
+           "5.0.0" "stream" "O(log(N)) for each identifier, where N is the number of pending entries" Set,
+           "Gives pending entries to another consumer"),
     entry!("xdel" -3 [Write Fast] (1 1 1) ["write" "stream" "fast"]
            "5.0.0" "stream" "O(log(N)) for each identifier, where N is the number of entries" Delete,
            "Deletes entries of a stream"),
+    entry!("xgroup" -2 [Write] (2 2 1) ["slow"]
+           "5.0.0" "stream" "O(1), or O(N) where N is the number of removed pending entries" Other,
+           "Creates and removes groups of consumers"),
     entry!("xinfo" -2 [ReadOnly] (2 2 1) ["slow"]
            "5.0.0" "stream" "O(1)" Other,
            "Describes streams, their groups and consumers"),
     entry!("xlen" 2 [ReadOnly Fast] (1 1 1) ["read" "stream" "fast"]
            "5.0.0" "stream" "O(1)" Get,
            "Returns the number of entries of a stream"),
+    entry!("xpending" -3 [ReadOnly] (1 1 1) ["read" "stream" "slow"]
+           "5.0.0" "stream" "O(N) where N is the number of consumers or of examined entries" MultiGet,
+           "Returns the entries that were delivered to a group and not acknowledged"),
     entry!("xrange" -4 [ReadOnly] (1 1 1) ["read" "stream" "slow"]
            "5.0.0" "stream" "O(log(N)+M) where N is the number of entries and M the number returned" MultiGet,
            "Returns the entries of a stream in an interval of identifiers"),
     entry!("xread" -4 [ReadOnly Blocking MovableKeys] (1 -126 1) ["read" "stream" "slow" "blocking"]
-           "5.0.0" "stream" "O(log(N)+M) for each stream, where N is the number of entries and M the number returned" MultiGet,
-           "Returns the entries of streams behind given identifiers"),
+           "5.0.0" "stream" "O(log(N)+M) for each stream, where N is the number of entries and M the number returned"
+           MultiGet, "Returns the entries of streams behind given identifiers"),
+    entry!("xreadgroup" -7 [Write Blocking MovableKeys] (4 -126 1) ["write" "stream" "slow" "blocking"]
+           "5.0.0" "stream" "O(M*log(N)) for each stream, where N is the number of entries and M the number returned"
+           MultiGet, "Delivers entries of streams to a consumer of a group"),
     entry!("xrevrange" -4 [ReadOnly] (1 1 1) ["read" "stream" "slow"]
            "5.0.0" "stream" "O(log(N)+M) where N is the number of entries and M the number returned" MultiGet,
            "Returns the entries of a stream in an interval of identifiers, in reverse order"),

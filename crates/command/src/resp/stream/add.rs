@@ -1,6 +1,6 @@
 //! Commands that add entries to a stream, and that remove entries.
 
-use super::{StreamError, given_id, put_id, whole_id};
+use super::{StreamError, bound_id, given_id, put_id, whole_id};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
@@ -76,14 +76,14 @@ impl NewId {
 
 /// The options of `XADD` and `XTRIM`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Options {
+struct TrimOptions {
     must_exist: bool,
     retained: Option<Retained>,
     is_approximate: bool,
     limit: Option<u64>,
 }
 
-impl Options {
+impl TrimOptions {
     /// Parses the value of `MAXLEN` or `MINID`, after `=` or `~`. Returns the words behind it.
     fn read_retained<'c>(
         &mut self,
@@ -147,15 +147,6 @@ impl Options {
     }
 }
 
-/// Parses the identifier of `MINID`, which may be `-` or `+`.
-fn bound_id(word: &[u8]) -> Result<StreamId, ErrorReply> {
-    match word {
-        b"-" => Ok(StreamId::MIN),
-        b"+" => Ok(StreamId::MAX),
-        _ => whole_id(word),
-    }
-}
-
 /// Parses the identifier of `XADD`.
 fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
     if word == b"*" {
@@ -167,7 +158,7 @@ fn new_id(word: &[u8]) -> Result<NewId, ErrorReply> {
 
 pub(in crate::resp) fn xadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [key] = words(args);
-    let (options, mut rest) = Options::read(args.after_first(), true)?;
+    let (options, mut rest) = TrimOptions::read(args.after_first(), true)?;
     let id = rest.next().map(new_id).transpose()?;
     let trim = options.trim()?;
     let id = id.filter(|_| rest.len() >= 2 && rest.len().is_multiple_of(2)).ok_or(ErrorReply::Arity("xadd"))?;
@@ -201,7 +192,7 @@ pub(in crate::resp) fn xadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
 
 pub(in crate::resp) fn xtrim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [key] = words(args);
-    let (options, rest) = Options::read(args.after_first(), false)?;
+    let (options, rest) = TrimOptions::read(args.after_first(), false)?;
     if rest.len() > 0 {
         return Err(ErrorReply::Syntax.into());
     }

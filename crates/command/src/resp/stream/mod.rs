@@ -1,21 +1,26 @@
 //! Commands on streams. This file contains identifiers in requests and replies, and the commands that return entries of
-//! one stream; `add` those that add and remove entries, `read` those that read several streams, and `info` the
-//! description of a stream.
+//! one stream; `add` those that add and remove entries, `read` those that read several streams, `group` and
+//! `read_group` those on groups, `claim` those on pending entries, and `info` the descriptions.
 
 mod add;
-mod error;
+mod claim;
+mod group;
 mod info;
 mod read;
+mod read_group;
 
 pub(super) use add::{xadd, xdel, xsetid, xtrim};
-pub(super) use error::StreamError;
+pub(super) use claim::{xautoclaim, xclaim, xpending};
+pub(super) use group::{xack, xgroup};
 pub(super) use info::xinfo;
 pub(super) use read::xread;
+pub(super) use read_group::xreadgroup;
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape, words};
-use super::error::ErrorReply;
+use super::error::{self as replies, ErrorReply};
 use super::number::integer;
+use super::stream_error::StreamError;
 use super::typed::{put_text, reply_bytes};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
@@ -100,6 +105,21 @@ fn interval(start: &[u8], end: &[u8]) -> Result<(StreamId, StreamId), ErrorReply
         (id, false) => id,
     };
     Ok((first, last))
+}
+
+/// Parses an identifier, or `-` or `+`.
+fn bound_id(word: &[u8]) -> Result<StreamId, ErrorReply> {
+    match word {
+        b"-" => Ok(StreamId::MIN),
+        b"+" => Ok(StreamId::MAX),
+        _ => whole_id(word),
+    }
+}
+
+/// Writes an error line about a group that does not exist: two names between the parts of a text.
+#[cold]
+fn no_group(out: &mut OutBuffer, names: [&[u8]; 2], text: &[&str; 3]) {
+    replies::quoted(out, names, text);
 }
 
 /// Writes an identifier.

@@ -20,20 +20,24 @@ const ENTRIES_AN_OP: usize = 4;
 /// The number of copied bytes that cost one operation.
 const BYTES_AN_OP: usize = 4096;
 
-/// A request of `XREAD`.
+/// A request of `XREAD` or `XREADGROUP`.
 #[derive(Clone, Copy)]
-struct Request<'c> {
+pub(super) struct StreamsRequest<'c> {
     /// The maximum number of entries of each stream.
-    most: u64,
+    pub(super) most: u64,
     /// True if the request waits for entries if there are none.
     waits: bool,
-    keys: Args<'c>,
-    ids: Args<'c>,
+    /// The names of the group and the consumer.
+    pub(super) group: Option<(&'c [u8], &'c [u8])>,
+    /// True if delivered entries count as acknowledged.
+    pub(super) no_ack: bool,
+    pub(super) keys: Args<'c>,
+    pub(super) ids: Args<'c>,
 }
 
-impl<'c> Request<'c> {
-    fn read(mut args: Args<'c>) -> Result<Self, ErrorReply> {
-        let (mut most, mut waits) = (u64::MAX, false);
+impl<'c> StreamsRequest<'c> {
+    pub(super) fn read(mut args: Args<'c>, has_group: bool) -> Result<Self, ErrorReply> {
+        let (mut most, mut waits, mut group, mut no_ack) = (u64::MAX, false, None, false);
         while let Some(word) = args.next() {
             let has_more = args.len() > 0;
             match &lower(word)[..] {
@@ -53,10 +57,19 @@ impl<'c> Request<'c> {
                         return Err(ErrorReply::Stream(StreamError::Unbalanced));
                     }
                     let (keys, ids) = args.split(args.len() as u32 / 2);
-                    return Ok(Self { most, waits, keys, ids });
+                    if has_group && group.is_none() {
+                        return Err(ErrorReply::Stream(StreamError::NoGroupGiven));
+                    }
+                    return Ok(Self { most, waits, group, no_ack, keys, ids });
                 }
-                b"group" if args.len() >= 2 => return Err(ErrorReply::Stream(StreamError::GroupOfRead)),
-                b"noack" => return Err(ErrorReply::Stream(StreamError::NoAckOfRead)),
+                b"group" if args.len() >= 2 => {
+                    if !has_group {
+                        return Err(ErrorReply::Stream(StreamError::GroupOfRead));
+                    }
+                    group = args.next().zip(args.next());
+                }
+                b"noack" if !has_group => return Err(ErrorReply::Stream(StreamError::NoAckOfRead)),
+                b"noack" => no_ack = true,
                 _ => break,
             }
         }
@@ -66,7 +79,7 @@ impl<'c> Request<'c> {
 
 /// The entries of one stream that a request reads: those from number `first` on.
 #[derive(Clone, Copy)]
-struct Wanted<'c> {
+struct WantedEntries<'c> {
     key: &'c [u8],
     first: u64,
     count: u64,
@@ -75,9 +88,9 @@ struct Wanted<'c> {
 /// Finds the entries of a stream behind an identifier. Returns `None` if there are none.
 fn find<'c>(
     call: &mut Call<'c, '_>,
-    request: Request<'c>,
+    request: StreamsRequest<'c>,
     (key, id): (&'c [u8], &'c [u8]),
-) -> Result<Option<Wanted<'c>>, Interrupt> {
+) -> Result<Option<WantedEntries<'c>>, Interrupt> {
     collection::look::<Streams, _>(call, key, |_, stream| {
         let behind = match id {
             b"$" => None,
@@ -87,12 +100,12 @@ fn find<'c>(
         let (Some(stream), Some(behind)) = (stream, behind) else { return Ok(None) };
         let first = stream.before(behind)?;
         let count = (stream.len() - first).min(request.most);
-        Ok((count > 0).then_some(Wanted { key, first, count }))
+        Ok((count > 0).then_some(WantedEntries { key, first, count }))
     })
 }
 
 /// Writes the line before the streams.
-fn put_head(to: &mut impl Sink, version: Version, streams: u64) {
+pub(super) fn put_head(to: &mut impl Sink, version: Version, streams: u64) {
     match (streams, version) {
         (0, _) => reply::null_array(to, version),
         (_, Version::Resp2) => reply::array(to, streams),
@@ -101,7 +114,7 @@ fn put_head(to: &mut impl Sink, version: Version, streams: u64) {
 }
 
 /// Writes the lines before the entries of a stream.
-fn put_stream_head(call: &mut Call<'_, '_>, wanted: Wanted<'_>) {
+fn put_stream_head(call: &mut Call<'_, '_>, wanted: WantedEntries<'_>) {
     if call.session.version == Version::Resp2 {
         reply::array(call.out, 2);
     }
@@ -113,7 +126,7 @@ fn put_stream_head(call: &mut Call<'_, '_>, wanted: Wanted<'_>) {
 /// if the stream no longer exists.
 fn put_some(
     call: &mut Call<'_, '_>,
-    wanted: Wanted<'_>,
+    wanted: WantedEntries<'_>,
     done: u64,
     shape: ReplyShape,
 ) -> Result<Option<(u64, usize)>, Interrupt> {
@@ -124,8 +137,17 @@ fn put_some(
     })
 }
 
+/// Replies to a request that has found no entries.
+pub(super) fn reply_nothing(call: &mut Call<'_, '_>, request: StreamsRequest<'_>) -> Run {
+    if request.waits && !call.guard.locks().is_attached() {
+        return Err(ErrorReply::Stream(StreamError::Block).into());
+    }
+    reply::null_array(call.out, call.session.version);
+    Ok(())
+}
+
 /// Replies in one visit. Returns false, with a part of the reply written, if the reply is too long for that.
-fn reply_at_once(call: &mut Call<'_, '_>, all: &[Wanted<'_>]) -> Result<bool, Interrupt> {
+fn reply_at_once(call: &mut Call<'_, '_>, all: &[WantedEntries<'_>]) -> Result<bool, Interrupt> {
     let shape = ReplyShape::of(call);
     put_head(call.out, call.session.version, all.len() as u64);
     for wanted in all {
@@ -140,7 +162,7 @@ fn reply_at_once(call: &mut Call<'_, '_>, all: &[Wanted<'_>]) -> Result<bool, In
 }
 
 pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let request = Request::read(args)?;
+    let request = StreamsRequest::read(args, false)?;
     if call.collects_replies {
         let mut walk = call.session.walk.take().unwrap_or_default();
         let ran = reply_over_visits(call, request, &mut walk);
@@ -151,8 +173,8 @@ pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
         all.extend(find(call, request, words)?);
     }
     call.ops += request.keys.len();
-    if all.is_empty() && request.waits && !call.guard.locks().is_attached() {
-        return Err(ErrorReply::Stream(StreamError::Block).into());
+    if all.is_empty() {
+        return reply_nothing(call, request);
     }
     let mark = call.out.mark();
     let entries: u64 = all.iter().map(|wanted| wanted.count).sum();
@@ -176,7 +198,7 @@ pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
 /// Replies over several visits, with the streams locked: `walk.left` streams are done, of which `walk.keys` are in the
 /// reply. Of the next one, `walk.cursor` entries are written. If `walk.wanted` is not 0, its head is written, too: it
 /// has so many entries in the reply, from number `walk.start` on.
-fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: Request<'c>, walk: &mut Walk) -> Run {
+fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &mut Walk) -> Run {
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let shape = ReplyShape::of(call);
@@ -189,7 +211,7 @@ fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: Request<'c>, walk: &m
                 walk.keys += 1;
             }
         }
-        let wanted = Wanted { key, first: walk.start, count: walk.wanted };
+        let wanted = WantedEntries { key, first: walk.start, count: walk.wanted };
         while walk.cursor < walk.wanted {
             let Some((count, bytes)) = put_some(call, wanted, walk.cursor, shape)? else {
                 return Err(slices::restart(call.session, call.guard, &mut walk.reading));

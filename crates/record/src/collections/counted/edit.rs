@@ -72,6 +72,49 @@ impl<'e> CountedEdit<'e> {
         Ok(())
     }
 
+    /// Adds an element of a section that has no leaf. A plain value becomes a tree.
+    pub(crate) fn insert_leaf(&mut self, key: &[u8], element: &[u8]) -> Result<(), Damaged> {
+        if self.levels == 0 {
+            (self.object, self.levels) = (self.source.fresh(), 1);
+            let bytes = std::mem::take(&mut self.root);
+            if !bytes.is_empty() {
+                let leaf = self.new_node(bytes);
+                push(leaf, self.count, &[0], &mut self.root);
+            }
+        }
+        let leaf = self.new_node(element.to_vec());
+        let mut entry = Vec::new();
+        // Any key of the section is a lower bound, since it has no other leaf.
+        push(leaf, 1, &key[..1], &mut entry);
+        self.count += 1;
+        if self.root.is_empty() {
+            self.levels = 1;
+            self.root = entry;
+            return Ok(());
+        }
+        let cursor = self.seek_key(key)?;
+        let is_behind = cursor.section() < key[0];
+        let path = cursor.into_path();
+        let (last, above) = path.split_last().ok_or(Damaged)?;
+        let mut page = None;
+        for at in above {
+            let child = self.changed_node(Entry::at(self.page(page), *at)?.part)?;
+            let bytes = self.page_mut(page);
+            set_part(bytes, *at, CHANGED | child as u64);
+            add_count(bytes, *at, 1)?;
+            page = Some(child);
+        }
+        let at = if is_behind { Entry::at(self.page(page), *last)?.end } else { *last };
+        replace(self.page_mut(page), at..at, &entry);
+        Ok(())
+    }
+
+    /// Adds a changed node. Returns the number by which an entry names it.
+    fn new_node(&mut self, bytes: Vec<u8>) -> u64 {
+        self.changed.push(ChangedNode { bytes, direction: None });
+        CHANGED | (self.changed.len() - 1) as u64
+    }
+
     /// Removes all elements. What remains is a new plain value.
     pub(crate) fn clear(&mut self) {
         *self = Self::of(None, self.source);
@@ -122,7 +165,10 @@ impl<'e> CountedEdit<'e> {
                 let bytes = std::mem::take(&mut self.changed[child].bytes);
                 let within = gone.start.saturating_sub(first)..gone.end.saturating_sub(first);
                 self.changed[child].bytes = self.without(bytes, height - 1, entry.section(), within, codec)?;
-                push(CHANGED | child as u64, entry.count - removed, entry.key, &mut kept);
+                // A page must have an entry.
+                if removed < entry.count {
+                    push(CHANGED | child as u64, entry.count - removed, entry.key, &mut kept);
+                }
             }
             (before, at) = (behind, entry.end);
         }

@@ -117,7 +117,7 @@ impl Writing<'_, '_> {
 
     /// Returns the elements of the lowest section and their number, if the tree is small enough for a plain value.
     fn plain(&self, children: &[Child]) -> Result<Option<(u64, Vec<u8>)>, Damaged> {
-        if children.len() > PLAIN_AGAIN_LEAVES {
+        if children.len() > PLAIN_AGAIN_LEAVES || !self.codec.may_be_plain() {
             return Ok(None);
         }
         let lowest = children.first().map_or(0, Child::section);

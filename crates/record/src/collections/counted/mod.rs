@@ -68,6 +68,11 @@ pub(crate) trait Codec {
         Ok(vec![(0, count, body)])
     }
 
+    /// Returns true if a small value may be plain: its elements are those of the lowest section.
+    fn may_be_plain(&self) -> bool {
+        true
+    }
+
     /// Sorts the elements of a leaf that is about to be divided, if the type does not keep them sorted.
     fn arrange(&self, _section: u8, body: Vec<u8>) -> Result<Vec<u8>, Damaged> {
         Ok(body)

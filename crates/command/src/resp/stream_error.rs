@@ -2,7 +2,7 @@
 
 /// The reasons for an error reply to a command on streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::resp) enum StreamError {
+pub(super) enum StreamError {
     /// A word that is not an identifier.
     Id,
     /// An excluded start behind which there is no identifier.
@@ -43,13 +43,33 @@ pub(in crate::resp) enum StreamError {
     NoAckOfRead,
     /// The identifier `>` of `XREAD`.
     NewOfRead,
+    /// `XREADGROUP` without `GROUP`.
+    NoGroupGiven,
+    /// The identifier `$` of `XREADGROUP`.
+    LastOfGroup,
+    /// `ENTRIESREAD` below -1.
+    ReadBelowZero,
+    /// `XGROUP` of a key that does not exist.
+    NoStream,
+    /// `XGROUP CREATE` of a group that exists.
+    GroupExists,
+    /// The idle time of `XCLAIM` is not a number.
+    ClaimIdle,
+    /// Options of `XCLAIM` that are not numbers.
+    ClaimIdleOption,
+    ClaimTime,
+    ClaimRetryCount,
+    /// The idle time of `XAUTOCLAIM` is not a number.
+    AutoClaimIdle,
+    /// `COUNT` of `XAUTOCLAIM` is not a number above 0.
+    ClaimCount,
     /// A request that would wait for entries.
     Block,
 }
 
 impl StreamError {
     /// Returns the error line.
-    pub(in crate::resp) fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::Id => "ERR Invalid stream ID specified as stream command argument",
             Self::Start => "ERR invalid start ID for the interval",
@@ -72,6 +92,24 @@ impl StreamError {
             Self::Unbalanced => {
                 "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
             }
+            Self::NoGroupGiven => "ERR Missing GROUP option for XREADGROUP",
+            Self::LastOfGroup => {
+                "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this \
+                 consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return \
+                 an empty result set."
+            }
+            Self::ReadBelowZero => "ERR value for ENTRIESREAD must be positive or -1",
+            Self::NoStream => {
+                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
+                 MKSTREAM option to create an empty stream automatically."
+            }
+            Self::GroupExists => "BUSYGROUP Consumer Group name already exists",
+            Self::ClaimIdle => "ERR Invalid min-idle-time argument for XCLAIM",
+            Self::ClaimIdleOption => "ERR Invalid IDLE option argument for XCLAIM",
+            Self::ClaimTime => "ERR Invalid TIME option argument for XCLAIM",
+            Self::ClaimRetryCount => "ERR Invalid RETRYCOUNT option argument for XCLAIM",
+            Self::AutoClaimIdle => "ERR Invalid min-idle-time argument for XAUTOCLAIM",
+            Self::ClaimCount => "ERR COUNT must be > 0",
             Self::Block => "ERR this server does not support waiting for entries yet: call without BLOCK",
             Self::GroupOfRead => "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
             Self::NoAckOfRead => "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",

@@ -1,0 +1,268 @@
+//! `XREADGROUP`: delivers entries to a consumer of a group.
+//!
+//! ```text
+//!   >       the entries behind the last one of the group ──> pending entries of the consumer, unless NOACK
+//!   an id   the pending entries of the consumer behind it ──> delivered once more
+//! ```
+//!
+//! A long reply takes several visits, with the keys locked. The reply is collected in the walk.
+
+use super::claim::{note, now_ms};
+use super::read::StreamsRequest;
+use super::{no_group, put_entry, put_id, whole_id};
+use crate::resp::aside;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::collection::{self, words};
+use crate::resp::error::ErrorReply;
+use crate::resp::state::walk::Walk;
+use crate::resp::stream_error::StreamError;
+use crate::resp::typed::{self, Edited};
+use crate::visit::progress::SessionWait;
+use protocol::resp::{Args, Version, reply};
+use record::{Damaged, PendingEntry, StreamEdit, StreamGroup, StreamId, StreamValue, Streams};
+
+/// The maximum number of entries that one change delivers.
+const DELIVERED_A_STEP: u64 = 32;
+/// The cost of delivering one entry, in operations.
+const OPS_PER_DELIVERED: usize = 2;
+/// The length in bytes of the entries of a reply after which no more are delivered.
+const REPLY_BYTES: usize = 32 << 20;
+/// The error line if there is no such group.
+const NO_GROUP: [&str; 3] = ["NOGROUP No such key '", "' or consumer group '", "' in XREADGROUP with GROUP option"];
+
+/// The entries that are requested from a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupWanted {
+    /// Entries that were not delivered to the group.
+    New,
+    /// Pending entries of the consumer behind this identifier.
+    Pending(StreamId),
+}
+
+impl GroupWanted {
+    fn read(word: &[u8]) -> Result<Self, ErrorReply> {
+        match word {
+            b">" => Ok(Self::New),
+            b"$" => Err(ErrorReply::Stream(StreamError::LastOfGroup)),
+            word => match whole_id(word)? {
+                StreamId::MAX => Ok(Self::New),
+                id => Ok(Self::Pending(id)),
+            },
+        }
+    }
+}
+
+/// Returns the number of entries that a request would deliver from a stream; `None` if there is no such group.
+fn available(
+    call: &mut Call<'_, '_>,
+    request: StreamsRequest<'_>,
+    (group, consumer): (&[u8], &[u8]),
+    (key, id): (&[u8], &[u8]),
+) -> Result<Option<u64>, Interrupt> {
+    collection::look::<Streams, _>(call, key, |_, stream| {
+        let Some(stream) = stream else { return Ok(None) };
+        let Some(group) = stream.group(group)? else { return Ok(None) };
+        let count = match GroupWanted::read(id)? {
+            GroupWanted::New => stream.len() - stream.before(behind(group.last))?,
+            GroupWanted::Pending(_) => stream
+                .consumer(group.number, consumer)?
+                .map_or(Ok(0), |consumer| stream.owned_count(consumer.number))?,
+        };
+        Ok(Some(count.min(request.most)))
+    })
+}
+
+/// Returns the identifier behind another; the highest one behind itself.
+fn behind(id: StreamId) -> StreamId {
+    id.next().unwrap_or(id)
+}
+
+/// A delivery of entries of one stream by one change.
+struct Delivery<'n> {
+    group: StreamGroup,
+    consumer: u32,
+    now_ms: u64,
+    is_acknowledged: bool,
+    most: usize,
+    to: &'n mut Vec<u8>,
+}
+
+impl Delivery<'_> {
+    /// Delivers new entries. Returns their number.
+    fn deliver_new(&mut self, old: &StreamValue<'_>, stream: &mut StreamEdit<'_>) -> Result<u64, Damaged> {
+        let (state, first, mut count) = (stream.state(), old.first_id()?, 0);
+        for entry in old.from(old.before(behind(self.group.last))?)?.take(self.most) {
+            let entry = entry?;
+            state.advance(&mut self.group, entry.id, first);
+            if !self.is_acknowledged {
+                let pending = PendingEntry { consumer: self.consumer, delivered_ms: self.now_ms, deliveries: 1 };
+                stream.deliver(self.group.number, entry.id, &pending)?;
+            }
+            put_entry(self.to, &entry)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Delivers pending entries behind an identifier once more. Returns their number and the last identifier.
+    fn deliver_pending(
+        &mut self,
+        old: &StreamValue<'_>,
+        stream: &mut StreamEdit<'_>,
+        after: StreamId,
+        version: Version,
+    ) -> Result<(u64, StreamId), Damaged> {
+        let (mut count, mut last) = (0, after);
+        for id in old.owned_from(self.consumer, behind(after))?.take(self.most) {
+            let id = id?;
+            match old.entry(id)? {
+                Some(entry) => {
+                    let pending = stream.pending(self.group.number, id)?.ok_or(Damaged)?;
+                    let deliveries = pending.deliveries.saturating_add(1);
+                    let pending = PendingEntry { delivered_ms: self.now_ms, deliveries, ..pending };
+                    stream.deliver(self.group.number, id, &pending)?;
+                    put_entry(self.to, &entry)?;
+                }
+                None => {
+                    reply::array(self.to, 2);
+                    put_id(self.to, id);
+                    reply::null_array(self.to, version);
+                }
+            }
+            (count, last) = (count + 1, id);
+        }
+        Ok((count, last))
+    }
+}
+
+/// The result of a step: the number of entries, whether more may follow, and the last identifier.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    count: u64,
+    has_more: bool,
+    last: StreamId,
+    is_new: bool,
+}
+
+/// Delivers some entries of a stream, behind those that the walk has delivered. Appends them to the walk.
+fn deliver_some<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    (key, id): (&[u8], &[u8]),
+    walk: &mut Walk,
+) -> Result<Step, Interrupt> {
+    let (now_ms, version) = (now_ms(call), call.session.version);
+    let (group, consumer) = request.group.unwrap_or_default();
+    let after = match GroupWanted::read(id)? {
+        GroupWanted::Pending(_) if walk.cursor > 0 => {
+            GroupWanted::Pending(StreamId { ms: walk.start, seq: walk.wanted })
+        }
+        wanted => wanted,
+    };
+    let most = request.most.saturating_sub(walk.cursor).min(DELIVERED_A_STEP);
+    let mut text = Vec::new();
+    let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+        text.clear();
+        let (Some(old), Some(found)) = (old, stream.group(group)?) else { return Ok(Edited::Keep(Step::default())) };
+        if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
+            return Ok(Edited::Keep(Step::default()));
+        }
+        let (owner, is_new) = stream.see_consumer(found.number, consumer, now_ms)?;
+        let mut delivery = Delivery {
+            group: found,
+            consumer: owner.number,
+            now_ms,
+            is_acknowledged: request.no_ack,
+            most: most as usize,
+            to: &mut text,
+        };
+        let (count, last) = match after {
+            GroupWanted::New => (delivery.deliver_new(old, stream)?, StreamId::MIN),
+            GroupWanted::Pending(after) => delivery.deliver_pending(old, stream, after, version)?,
+        };
+        if delivery.group != found {
+            stream.set_group(group, &delivery.group)?;
+        }
+        Ok(Edited::Store(Step { count, has_more: count == most, last, is_new }))
+    })?;
+    walk.query.bytes.extend_from_slice(&text);
+    walk.cursor += step.count;
+    (walk.start, walk.wanted) = (step.last.ms, step.last.seq);
+    note(call, key, step.is_new, effect.is_changed);
+    let is_full = walk.found.len() + walk.query.bytes.len() > REPLY_BYTES;
+    Ok(Step { has_more: step.has_more && walk.cursor < request.most && !is_full, ..step })
+}
+
+/// Delivers entries of all streams of a request: `walk.left` streams are done, and `walk.keys` of them are in the reply,
+/// which is in `walk.found`. Of the next one, `walk.cursor` entries are delivered, which are in `walk.query.bytes`.
+fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &mut Walk) -> Run {
+    for (key, id) in request.keys.into_iter().zip(request.ids).skip(walk.left as usize) {
+        loop {
+            let step = deliver_some(call, request, (key, id), walk)?;
+            call.ops += 1 + OPS_PER_DELIVERED * step.count as usize;
+            if !step.has_more {
+                break;
+            }
+            if call.collects_replies && call.is_slice_used() {
+                return Err(SessionWait::Yield.into());
+            }
+        }
+        if walk.cursor > 0 || GroupWanted::read(id)? != GroupWanted::New {
+            if call.session.version == Version::Resp2 {
+                reply::array(&mut walk.found, 2);
+            }
+            reply::bulk(&mut walk.found, key);
+            reply::array(&mut walk.found, walk.cursor);
+            walk.found.append(&mut walk.query.bytes);
+            walk.keys += 1;
+        }
+        (walk.left, walk.cursor) = (walk.left + 1, 0);
+        if call.collects_replies && call.is_slice_used() && (walk.left as usize) < request.keys.len() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let request = StreamsRequest::read(args, true)?;
+    let names = request.group.unwrap_or_default();
+    if call.session.walk.is_none() {
+        let mut entries = 0;
+        for (key, id) in request.keys.into_iter().zip(request.ids) {
+            match available(call, request, names, (key, id))? {
+                Some(count) => entries += count,
+                None => {
+                    no_group(call.out, [key, names.0], &NO_GROUP);
+                    return Ok(());
+                }
+            }
+        }
+        if entries > DELIVERED_A_STEP && !call.collects_replies {
+            let [key] = words(request.keys);
+            return Err(collection::take_visits(call, "xreadgroup", args, key));
+        }
+        typed::room_to_store(call, 0)?;
+    }
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    if let Err(mut stop) = deliver_all(call, request, &mut walk) {
+        let is_begun = walk.left > 0 || walk.cursor > 0;
+        if matches!(stop, Interrupt::State(_)) && is_begun {
+            if walk.reserve(&call.ctx.shared.budget) {
+                call.session.walk = Some(walk);
+                call.session.done = call.session.done.max(1);
+            } else {
+                stop = ErrorReply::ClientMemory.into();
+            }
+        }
+        return Err(stop);
+    }
+    if walk.keys == 0 {
+        return super::read::reply_nothing(call, request);
+    }
+    let mut all = Vec::with_capacity(walk.found.len() + 16);
+    super::read::put_head(&mut all, call.session.version, walk.keys);
+    all.append(&mut walk.found);
+    drop(walk);
+    aside::send_long_reply(call, all)
+}

@@ -1,0 +1,469 @@
+//! Groups of consumers of a stream, and the entries that were delivered to consumers and not acknowledged (pending).
+//!
+//! ```text
+//!   section 1 GROUPS      length | number | last id | entries read + 1 | name
+//!   section 2 CONSUMERS   length | number | last seen | group 4 | name
+//!   section 3 PENDING     group 4 | id 16 | consumer 4 | delivered 8 | deliveries 4
+//!   section 4 OWNED       consumer 4 | id 16
+//!   section 5 NAMES       length | consumer 4 | name
+//! ```
+//!
+//! Groups and consumers are known by numbers, of which a stream never uses one twice.
+
+use super::{CONSUMERS, GROUPS, NAMES, OWNED, PENDING};
+use super::{Searches, StreamEdit, StreamEntry, StreamId, StreamState, StreamValue};
+use super::{entry_key, id, number, put_id, put_number, with_len};
+use crate::Damaged;
+
+/// The length in bytes of an element of the sections of pending entries.
+pub(super) const PENDING_BYTES: usize = 36;
+pub(super) const OWNED_BYTES: usize = 20;
+
+/// A group of consumers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamGroup {
+    /// Its number in the stream.
+    pub number: u32,
+    /// The identifier of the entry that was delivered last.
+    pub last: StreamId,
+    /// The number of entries that the group has read, if it is known.
+    pub read: Option<u64>,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamConsumer {
+    /// Its number in the stream.
+    pub number: u32,
+    /// The time of its last command, in milliseconds since 1970.
+    pub seen_ms: u64,
+}
+
+/// The delivery of an entry that is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// The number of the consumer.
+    pub consumer: u32,
+    /// The time of the last delivery, in milliseconds since 1970.
+    pub delivered_ms: u64,
+    /// The number of deliveries.
+    pub deliveries: u32,
+}
+
+fn group_key(name: &[u8]) -> Vec<u8> {
+    [&[GROUPS], name].concat()
+}
+
+fn consumer_key(group: u32, name: &[u8]) -> Vec<u8> {
+    [&[CONSUMERS], &group.to_be_bytes()[..], name].concat()
+}
+
+fn name_key(consumer: u32) -> Vec<u8> {
+    [&[NAMES], &consumer.to_be_bytes()[..]].concat()
+}
+
+fn pending_key(group: u32, id: StreamId) -> Vec<u8> {
+    [&[PENDING], &group.to_be_bytes()[..], &id.bytes()].concat()
+}
+
+fn owned_key(consumer: u32, id: StreamId) -> Vec<u8> {
+    [&[OWNED], &consumer.to_be_bytes()[..], &id.bytes()].concat()
+}
+
+fn number32(bytes: &[u8]) -> Result<u32, Damaged> {
+    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(Damaged)
+}
+
+/// Returns the key of an element of one of the sections of groups, without the section.
+pub(super) fn key_of(section: u8, element: &[u8]) -> Result<&[u8], Damaged> {
+    match section {
+        PENDING | OWNED => element.get(..OWNED_BYTES).ok_or(Damaged),
+        NAMES => number(element)?.1.get(..4).ok_or(Damaged),
+        GROUPS => Ok(decode_group(element)?.0),
+        CONSUMERS => {
+            let (_, body) = number(element)?;
+            let (_, body) = number(body)?;
+            Ok(number(body)?.1)
+        }
+        _ => Err(Damaged),
+    }
+}
+
+fn decode_group(element: &[u8]) -> Result<(&[u8], StreamGroup), Damaged> {
+    let (_, body) = number(element)?;
+    let (group, body) = number(body)?;
+    let (last, body) = id(body)?;
+    let (read, name) = number(body)?;
+    let number = u32::try_from(group).map_err(|_| Damaged)?;
+    Ok((name, StreamGroup { number, last, read: read.checked_sub(1) }))
+}
+
+fn encode_group(name: &[u8], group: &StreamGroup) -> Vec<u8> {
+    with_len(|body| {
+        put_number(group.number.into(), body);
+        put_id(group.last, body);
+        put_number(group.read.map_or(0, |read| read.saturating_add(1)), body);
+        body.extend_from_slice(name);
+    })
+}
+
+fn decode_consumer(element: &[u8]) -> Result<(&[u8], StreamConsumer), Damaged> {
+    let (_, body) = number(element)?;
+    let (consumer, body) = number(body)?;
+    let (seen_ms, body) = number(body)?;
+    let number = u32::try_from(consumer).map_err(|_| Damaged)?;
+    Ok((body.get(4..).ok_or(Damaged)?, StreamConsumer { number, seen_ms }))
+}
+
+fn encode_consumer(group: u32, name: &[u8], consumer: &StreamConsumer) -> Vec<u8> {
+    with_len(|body| {
+        put_number(consumer.number.into(), body);
+        put_number(consumer.seen_ms, body);
+        body.extend_from_slice(&group.to_be_bytes());
+        body.extend_from_slice(name);
+    })
+}
+
+fn decode_pending(element: &[u8]) -> Result<(StreamId, PendingEntry), Damaged> {
+    let element: &[u8; PENDING_BYTES] = element.first_chunk().ok_or(Damaged)?;
+    let id = StreamId::of(&element[4..20])?;
+    let delivered_ms = u64::from_be_bytes(*element[24..].first_chunk().ok_or(Damaged)?);
+    let (consumer, deliveries) = (number32(&element[20..])?, number32(&element[32..])?);
+    Ok((id, PendingEntry { consumer, delivered_ms, deliveries }))
+}
+
+fn encode_pending(group: u32, id: StreamId, pending: &PendingEntry) -> Vec<u8> {
+    let mut element = Vec::with_capacity(PENDING_BYTES);
+    element.extend_from_slice(&group.to_be_bytes());
+    element.extend_from_slice(&id.bytes());
+    element.extend_from_slice(&pending.consumer.to_be_bytes());
+    element.extend_from_slice(&pending.delivered_ms.to_be_bytes());
+    element.extend_from_slice(&pending.deliveries.to_be_bytes());
+    element
+}
+
+// The counter of the entries that a group has read is kept as in Redis.
+impl StreamState {
+    /// Returns true if a client has deleted an entry between `id` and the last entry, and not before all entries that
+    /// are left. `first` is the identifier of the first of these.
+    fn has_deleted_from(&self, id: StreamId, first: StreamId) -> bool {
+        self.len > 0 && self.deleted_max != StreamId::MIN && first <= self.deleted_max && id <= self.deleted_max
+    }
+
+    /// Returns the number of entries that were added up to an identifier, if it is known. `first` is the identifier of
+    /// the first entry.
+    pub fn added_until(&self, id: StreamId, first: StreamId) -> Option<u64> {
+        if self.added == 0 {
+            return Some(0);
+        }
+        if self.len == 0 && id <= self.last || id == self.last {
+            return Some(self.added);
+        }
+        if id > self.last || self.deleted_max != StreamId::MIN && self.deleted_max >= first {
+            return None;
+        }
+        let before = self.added.checked_sub(self.len);
+        match id.cmp(&first) {
+            std::cmp::Ordering::Less => before,
+            std::cmp::Ordering::Equal => before.map(|before| before + 1),
+            std::cmp::Ordering::Greater => None,
+        }
+    }
+
+    /// Returns the number of entries that a group has not read yet, if it is known.
+    pub fn lag(&self, group: &StreamGroup, first: StreamId) -> Option<i64> {
+        if self.added == 0 {
+            return Some(0);
+        }
+        let read = group.read.filter(|_| !self.has_deleted_from(group.last, first));
+        let read = read.or_else(|| self.added_until(group.last, first))?;
+        Some(self.added as i64 - read as i64)
+    }
+
+    /// Records in a group that an entry behind its last one is delivered.
+    pub fn advance(&self, group: &mut StreamGroup, id: StreamId, first: StreamId) {
+        group.read = match group.read {
+            Some(read) if !self.has_deleted_from(id, first) => Some(read.saturating_add(1)),
+            read if self.added == 0 => read,
+            _ => self.added_until(id, first),
+        };
+        group.last = id;
+    }
+}
+
+impl<'r> StreamValue<'r> {
+    /// Returns the entry with an identifier.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn entry(&self, id: StreamId) -> Result<Option<StreamEntry<'_>>, Damaged> {
+        self.tree.get(&entry_key(id))?.map(StreamEntry::of).transpose()
+    }
+
+    /// Returns the identifier of the first entry, or the lowest identifier if there is none.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn first_id(&self) -> Result<StreamId, Damaged> {
+        Ok(self.first()?.map_or(StreamId::MIN, |entry| entry.id))
+    }
+
+    /// Returns the group with this name.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn group(&self, name: &[u8]) -> Result<Option<StreamGroup>, Damaged> {
+        self.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
+    }
+
+    /// Returns the groups with their names, in the order of these.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn groups(&self) -> Result<impl Iterator<Item = Result<(&[u8], StreamGroup), Damaged>> + Clone, Damaged> {
+        Ok(self.elements([vec![GROUPS], vec![CONSUMERS]])?.map(|element| decode_group(element?)))
+    }
+
+    /// Returns a consumer of a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn consumer(&self, group: u32, name: &[u8]) -> Result<Option<StreamConsumer>, Damaged> {
+        self.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
+    }
+
+    /// Returns the number of consumers of a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn consumer_count(&self, group: u32) -> Result<u64, Damaged> {
+        self.tree.count_between(&consumer_key(group, b""), &consumer_key(group + 1, b""))
+    }
+
+    /// Returns the consumers of a group with their names, in the order of these.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn consumers(
+        &self,
+        group: u32,
+    ) -> Result<impl Iterator<Item = Result<(&[u8], StreamConsumer), Damaged>> + Clone, Damaged> {
+        let elements = self.elements([consumer_key(group, b""), consumer_key(group + 1, b"")])?;
+        Ok(elements.map(|element| decode_consumer(element?)))
+    }
+
+    /// Returns the name of the consumer with this number.
+    ///
+    /// # Errors
+    /// [`Damaged`], also if there is no such consumer.
+    pub fn consumer_name(&self, consumer: u32) -> Result<&[u8], Damaged> {
+        let element = self.tree.get(&name_key(consumer))?.ok_or(Damaged)?;
+        number(element)?.1.get(4..).ok_or(Damaged)
+    }
+
+    /// Returns the number of pending entries of a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn pending_count(&self, group: u32) -> Result<u64, Damaged> {
+        self.tree.count_between(&pending_key(group, StreamId::MIN), &pending_key(group + 1, StreamId::MIN))
+    }
+
+    /// Returns the pending entry of a group with an identifier.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn pending(&self, group: u32, id: StreamId) -> Result<Option<PendingEntry>, Damaged> {
+        self.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
+    }
+
+    /// Returns the pending entries of a group from an identifier on.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn pending_from(
+        &self,
+        group: u32,
+        from: StreamId,
+    ) -> Result<impl Iterator<Item = Result<(StreamId, PendingEntry), Damaged>> + Clone, Damaged> {
+        let elements = self.elements([pending_key(group, from), pending_key(group + 1, StreamId::MIN)])?;
+        Ok(elements.map(|element| decode_pending(element?)))
+    }
+
+    /// Returns the identifier of the last pending entry of a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn last_pending(&self, group: u32) -> Result<Option<StreamId>, Damaged> {
+        let (from, to) = (pending_key(group, StreamId::MIN), pending_key(group + 1, StreamId::MIN));
+        let (first, end) = (self.tree.before_key(&from)?, self.tree.before_key(&to)?);
+        if first == end {
+            return Ok(None);
+        }
+        let last = self.elements_between(end - 1, end)?.next().ok_or(Damaged)??;
+        Ok(Some(decode_pending(last)?.0))
+    }
+
+    /// Returns the number of pending entries of a consumer.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn owned_count(&self, consumer: u32) -> Result<u64, Damaged> {
+        self.tree.count_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))
+    }
+
+    /// Returns the identifiers of the pending entries of a consumer, from one on.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn owned_from(
+        &self,
+        consumer: u32,
+        from: StreamId,
+    ) -> Result<impl Iterator<Item = Result<StreamId, Damaged>> + Clone, Damaged> {
+        let elements = self.elements([owned_key(consumer, from), owned_key(consumer + 1, StreamId::MIN)])?;
+        Ok(elements.map(|element| StreamId::of(element?.get(4..).ok_or(Damaged)?)))
+    }
+}
+
+impl StreamEdit<'_> {
+    /// Returns the group with this name.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn group(&self, name: &[u8]) -> Result<Option<StreamGroup>, Damaged> {
+        self.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
+    }
+
+    /// Creates a group. Returns false if the stream has one with this name.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn create_group(&mut self, name: &[u8], last: StreamId, read: Option<u64>) -> Result<bool, Damaged> {
+        if self.group(name)?.is_some() {
+            return Ok(false);
+        }
+        let number = self.next_number()?;
+        self.set_group(name, &StreamGroup { number, last, read })?;
+        self.state.groups += 1;
+        Ok(true)
+    }
+
+    /// Returns a number for a group or a consumer.
+    fn next_number(&mut self) -> Result<u32, Damaged> {
+        // The number behind is an end of intervals.
+        let number = u32::try_from(self.state.next).ok().filter(|number| *number < u32::MAX).ok_or(Damaged)?;
+        self.state.next += 1;
+        Ok(number)
+    }
+
+    /// Replaces a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn set_group(&mut self, name: &[u8], group: &StreamGroup) -> Result<(), Damaged> {
+        self.put(&group_key(name), &encode_group(name, group))
+    }
+
+    /// Removes a group with its consumers and pending entries. Returns false if there is none with this name. `old` is
+    /// the stream before the change, in which the group has the same consumers.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn destroy_group(&mut self, old: &StreamValue<'_>, name: &[u8]) -> Result<bool, Damaged> {
+        let Some(group) = self.group(name)? else { return Ok(false) };
+        let number = group.number;
+        self.clear_between(&pending_key(number, StreamId::MIN), &pending_key(number + 1, StreamId::MIN))?;
+        for consumer in old.consumers(number)? {
+            let consumer = consumer?.1.number;
+            self.clear_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))?;
+            self.clear_between(&name_key(consumer), &name_key(consumer + 1))?;
+        }
+        self.clear_between(&consumer_key(number, b""), &consumer_key(number + 1, b""))?;
+        self.take(&group_key(name))?;
+        self.state.groups -= 1;
+        Ok(true)
+    }
+
+    /// Returns a consumer of a group.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn consumer(&self, group: u32, name: &[u8]) -> Result<Option<StreamConsumer>, Damaged> {
+        self.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
+    }
+
+    /// Records that a consumer was seen at `now_ms`. Creates it if the group does not have it. Returns it, and true if
+    /// it is new.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn see_consumer(&mut self, group: u32, name: &[u8], now_ms: u64) -> Result<(StreamConsumer, bool), Damaged> {
+        let old = self.consumer(group, name)?;
+        let number = match old {
+            Some(old) => old.number,
+            None => self.next_number()?,
+        };
+        let consumer = StreamConsumer { number, seen_ms: now_ms };
+        if old != Some(consumer) {
+            self.put(&consumer_key(group, name), &encode_consumer(group, name, &consumer))?;
+        }
+        if old.is_none() {
+            let element = with_len(|body| {
+                body.extend_from_slice(&number.to_be_bytes());
+                body.extend_from_slice(name);
+            });
+            self.put(&name_key(number), &element)?;
+        }
+        Ok((consumer, old.is_none()))
+    }
+
+    /// Removes a consumer, which has no pending entries.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn remove_consumer(&mut self, group: u32, name: &[u8]) -> Result<(), Damaged> {
+        let Some(consumer) = self.consumer(group, name)? else { return Ok(()) };
+        self.take(&name_key(consumer.number))?;
+        self.take(&consumer_key(group, name))?;
+        Ok(())
+    }
+
+    /// Returns the pending entry of a group with an identifier.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn pending(&self, group: u32, id: StreamId) -> Result<Option<PendingEntry>, Damaged> {
+        self.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
+    }
+
+    /// Records a delivery of an entry, in place of an earlier one.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn deliver(&mut self, group: u32, id: StreamId, new: &PendingEntry) -> Result<(), Damaged> {
+        let old = self.pending(group, id)?;
+        if old == Some(*new) {
+            return Ok(());
+        }
+        if old.is_none_or(|old| old.consumer != new.consumer) {
+            if let Some(old) = old {
+                self.take(&owned_key(old.consumer, id))?;
+            }
+            let key = owned_key(new.consumer, id);
+            self.put(&key, &key[1..])?;
+        }
+        self.put(&pending_key(group, id), &encode_pending(group, id, new))
+    }
+
+    /// Removes a pending entry of a group. Returns false if there is none with this identifier.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn acknowledge(&mut self, group: u32, id: StreamId) -> Result<bool, Damaged> {
+        let Some(pending) = self.pending(group, id)? else { return Ok(false) };
+        self.take(&owned_key(pending.consumer, id))?;
+        self.take(&pending_key(group, id))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,190 @@
+//! Streams tested against maps of the standard library: random changes of entries, groups and pending entries, and the
+//! parts that are added and removed.
+
+use super::{Stored, text};
+use base::prng::Prng;
+use gannet_record::{Kind, Parts, PendingEntry, StreamEdit, StreamId, StreamValue};
+use std::collections::BTreeMap;
+
+/// The pending entries of a group, by their identifiers: the name of the consumer and the number of deliveries.
+type Pending = BTreeMap<StreamId, (String, u32)>;
+
+#[derive(Default)]
+struct TriedStream {
+    stored: Stored,
+    entries: BTreeMap<StreamId, Vec<Vec<u8>>>,
+    groups: BTreeMap<String, Pending>,
+    last: StreamId,
+    most_entries: usize,
+    most_pending: usize,
+}
+
+impl TriedStream {
+    fn value(&self) -> Option<StreamValue<'_>> {
+        let (kind, bytes) = self.stored.there.as_ref()?;
+        Some(StreamValue::open(*kind, bytes, &self.stored.shelf).unwrap())
+    }
+
+    fn change(&mut self, change: impl FnOnce(Option<&StreamValue<'_>>, &mut StreamEdit<'_>)) {
+        let (mut to, mut parts) = (Vec::new(), Parts::default());
+        let old = self.value();
+        let mut edit = StreamEdit::of(old.as_ref(), &self.stored.shelf);
+        change(old.as_ref(), &mut edit);
+        let kind = edit.finish(&mut parts, &mut to).unwrap();
+        assert_eq!(kind == Some(Kind::LargeStream), kind.is_some_and(Kind::is_large));
+        self.stored.put(kind, to, parts);
+    }
+
+    fn add(&mut self, random: &mut Prng, count: u64) {
+        let mut added = Vec::new();
+        for _ in 0..count {
+            let step = random.below(3);
+            let ms = self.last.ms + step;
+            self.last = StreamId { ms, seq: if step == 0 { self.last.seq + 1 } else { random.below(2) << 40 } };
+            let words = (0..2 * (1 + random.below(3))).map(|_| super::element(random, 500)).collect::<Vec<_>>();
+            added.push((self.last, words));
+        }
+        self.change(|_, edit| {
+            for (id, words) in &added {
+                edit.append(*id, words.iter().map(Vec::as_slice)).unwrap();
+            }
+        });
+        self.entries.extend(added);
+    }
+
+    fn random_id(&self, random: &mut Prng) -> StreamId {
+        let number = random.below(self.entries.len().max(1) as u64) as usize;
+        let id = self.entries.keys().nth(number).copied().unwrap_or_default();
+        if random.chance(1, 8) { StreamId { seq: id.seq + 7, ..id } } else { id }
+    }
+
+    fn delete(&mut self, random: &mut Prng, count: u64) {
+        let ids: Vec<StreamId> = (0..count).map(|_| self.random_id(random)).collect();
+        let mut there: Vec<bool> = Vec::new();
+        self.change(|_, edit| there.extend(ids.iter().map(|id| edit.remove(*id).unwrap())));
+        for (id, was_there) in ids.iter().zip(there) {
+            assert_eq!(self.entries.remove(id).is_some(), was_there);
+        }
+    }
+
+    fn deliver(&mut self, random: &mut Prng, group: &str, count: u64) {
+        let ids: Vec<StreamId> = (0..count).map(|_| self.random_id(random)).collect();
+        let consumer = format!("consumer-{}", random.below(4));
+        let Some(pending) = self.groups.get(group).cloned() else { return };
+        let mut pending = pending;
+        self.change(|_, edit| {
+            let number = edit.group(group.as_bytes()).unwrap().unwrap().number;
+            let (owner, _) = edit.see_consumer(number, consumer.as_bytes(), 5).unwrap();
+            for id in &ids {
+                let deliveries = pending.get(id).map_or(0, |(_, deliveries)| *deliveries) + 1;
+                let new = PendingEntry { consumer: owner.number, delivered_ms: 7, deliveries };
+                edit.deliver(number, *id, &new).unwrap();
+                pending.insert(*id, (consumer.clone(), deliveries));
+            }
+        });
+        self.groups.insert(group.to_owned(), pending);
+    }
+
+    fn acknowledge(&mut self, random: &mut Prng, group: &str, count: u64) {
+        let ids: Vec<StreamId> = (0..count).map(|_| self.random_id(random)).collect();
+        let Some(pending) = self.groups.get(group).cloned() else { return };
+        let mut pending = pending;
+        self.change(|_, edit| {
+            let number = edit.group(group.as_bytes()).unwrap().unwrap().number;
+            for id in &ids {
+                assert_eq!(edit.acknowledge(number, *id).unwrap(), pending.remove(id).is_some());
+            }
+        });
+        self.groups.insert(group.to_owned(), pending);
+    }
+
+    fn step(&mut self, random: &mut Prng, most: u64) {
+        let group = format!("group-{}", random.below(3));
+        let many = [1, 3, 40][random.below(3) as usize];
+        match random.below(40) {
+            0 => self.change(|_, edit| {
+                let is_new = !has_group(edit, &group);
+                assert_eq!(edit.create_group(group.as_bytes(), StreamId::MIN, None).unwrap(), is_new);
+            }),
+            1 if random.chance(1, 3) => {
+                self.change(|old, edit| {
+                    if let Some(old) = old {
+                        edit.destroy_group(old, group.as_bytes()).unwrap();
+                    }
+                });
+                self.groups.remove(&group);
+                return;
+            }
+            2 => {
+                let gone = self.entries.len().saturating_sub(random.below(most) as usize);
+                self.change(|_, edit| edit.remove_first(gone as u64).unwrap());
+                (0..gone).for_each(|_| drop(self.entries.pop_first()));
+            }
+            3..12 => self.deliver(random, &group, many),
+            12..18 => self.acknowledge(random, &group, many),
+            18..25 => self.delete(random, many),
+            _ => self.add(random, many),
+        }
+        let is_new = self.value().is_some_and(|value| value.group(group.as_bytes()).unwrap().is_some());
+        if is_new {
+            self.groups.entry(group).or_default();
+        }
+    }
+
+    fn check(&mut self, random: &mut Prng) {
+        let Some(value) = self.value() else { return };
+        assert_eq!((value.len(), value.state().groups), (self.entries.len() as u64, self.groups.len() as u64));
+        let read = |entry: gannet_record::StreamEntry<'_>| {
+            (entry.id, entry.words().map(|word| text(&word.unwrap())).collect::<Vec<_>>())
+        };
+        let from = self.random_id(random);
+        let index = self.entries.range(..from).count() as u64;
+        assert_eq!(value.before(from).unwrap(), index);
+        let found: Vec<_> = value.from(index).unwrap().map(|entry| read(entry.unwrap())).collect();
+        assert!(found.iter().map(|(id, words)| (id, words)).eq(self.entries.range(from..)), "from {from:?}");
+        let back = value.back_from(index).unwrap().map(|entry| entry.unwrap().id);
+        assert!(back.eq(self.entries.keys().rev().copied().skip(value.len().saturating_sub(index + 1) as usize)));
+        for (name, pending) in &self.groups {
+            let group = value.group(name.as_bytes()).unwrap().unwrap();
+            assert_eq!(value.pending_count(group.number).unwrap(), pending.len() as u64, "{name}");
+            let found = value.pending_from(group.number, from).unwrap().map(|found| {
+                let (id, found) = found.unwrap();
+                let owner = value.consumer_name(found.consumer).unwrap();
+                (id, (String::from_utf8(owner.to_vec()).unwrap(), found.deliveries))
+            });
+            assert!(found.eq(pending.range(from..).map(|(id, found)| (*id, found.clone()))), "{name} from {from:?}");
+            assert_eq!(value.last_pending(group.number).unwrap(), pending.keys().next_back().copied());
+            for consumer in value.consumers(group.number).unwrap() {
+                let (owner, consumer) = consumer.unwrap();
+                let owned = pending.iter().filter(|(_, (other, _))| other.as_bytes() == owner).map(|(id, _)| *id);
+                let found = value.owned_from(consumer.number, StreamId::MIN).unwrap().map(Result::unwrap);
+                assert_eq!(found.collect::<Vec<_>>(), owned.collect::<Vec<_>>());
+            }
+        }
+        let most_pending = self.groups.values().map(BTreeMap::len).max().unwrap_or(0);
+        (self.most_entries, self.most_pending) =
+            (self.most_entries.max(self.entries.len()), self.most_pending.max(most_pending));
+    }
+}
+
+fn has_group(edit: &StreamEdit<'_>, group: &str) -> bool {
+    edit.group(group.as_bytes()).unwrap().is_some()
+}
+
+#[test]
+fn a_stream_with_groups_is_a_map_of_entries_and_maps_of_pending_ones() {
+    for (seed, steps, most) in [(1, 3000, 40), (2, 3000, 400), (3, 4000, 3000), (4, 4000, 8000)] {
+        let (mut random, mut stream) = (Prng::new(seed), TriedStream::default());
+        for step in 0..steps {
+            stream.step(&mut random, most);
+            if step % 16 == 0 {
+                stream.check(&mut random);
+            }
+        }
+        stream.check(&mut random);
+        if most > 1000 {
+            let reached = (stream.most_entries, stream.most_pending, stream.stored.levels);
+            assert!(reached.0 > 1000 && reached.1 > 100 && reached.2 > 1, "seed {seed}: {reached:?}");
+        }
+    }
+}
