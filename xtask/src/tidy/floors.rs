@@ -68,7 +68,7 @@ const COMMAND: [&[&str]; 9] = [
         "resp::support",
         "resp::subcommands",
     ],
-    &["keyspace", "resp::error", "resp::acl::rights", "resp::acl::users"],
+    &["keyspace", "resp::error", "resp::stream_error", "resp::acl::rights", "resp::acl::users"],
     &["shared", "keyspace::figures", "push::watch::evictions", "handover", "resp::acl::client_user", "resp::state"],
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],

@@ -547,7 +547,11 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         "xgroup|create",
         -5,
         &["slow", "stream", "write"],
-        &["CREATE <key> <groupname> <id|$> [option]", "    Creates a group. The options are MKSTREAM, which creates the key if it does", "    not exist, and ENTRIESREAD <entries_read>, the number of entries read before."],
+        &[
+            "CREATE <key> <groupname> <id|$> [option]",
+            "    Creates a group. The options are MKSTREAM, which creates the key if it does",
+            "    not exist, and ENTRIESREAD <entries_read>, the number of entries read before.",
+        ],
     ),
     part(
         "xgroup|createconsumer",
@@ -577,7 +581,10 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         "xgroup|setid",
         -5,
         &["slow", "stream", "write"],
-        &["SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]", "    Sets the last entry that was delivered to a group."],
+        &[
+            "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+            "    Sets the last entry that was delivered to a group.",
+        ],
     ),
     part(
         "xinfo|consumers",

@@ -115,12 +115,7 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
             }
         }
     })?;
-    let event = match &name[..] {
-        b"create" => KeyEvent::XGROUP_CREATE,
-        b"destroy" => KeyEvent::XGROUP_DESTROY,
-        b"setid" => KeyEvent::XGROUP_SETID,
-        _ => KeyEvent::XGROUP_CREATECONSUMER,
-    };
+    let event = event_of(&name);
     collection::notify(call, key, event, effect);
     match outcome {
         Outcome::Number(number) => call.int(number),
@@ -128,6 +123,16 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
         Outcome::NoGroup => no_group(call.out, [group, key], &NO_GROUP_OF_KEY),
     }
     Ok(())
+}
+
+/// Returns the event of a subcommand of `XGROUP`.
+fn event_of(name: &[u8]) -> KeyEvent {
+    match name {
+        b"create" => KeyEvent::XGROUP_CREATE,
+        b"destroy" => KeyEvent::XGROUP_DESTROY,
+        b"setid" => KeyEvent::XGROUP_SETID,
+        _ => KeyEvent::XGROUP_CREATECONSUMER,
+    }
 }
 
 /// The error line of `XGROUP` and `XINFO CONSUMERS` if the stream does not have the group.

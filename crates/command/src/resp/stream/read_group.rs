@@ -137,7 +137,7 @@ impl Delivery<'_> {
 
 /// The result of a step: the number of entries, whether more may follow, and the last identifier.
 #[derive(Clone, Copy, Default)]
-struct Step {
+struct DeliveryStep {
     count: u64,
     has_more: bool,
     last: StreamId,
@@ -150,7 +150,7 @@ fn deliver_some<'c>(
     request: StreamsRequest<'c>,
     (key, id): (&[u8], &[u8]),
     walk: &mut Walk,
-) -> Result<Step, Interrupt> {
+) -> Result<DeliveryStep, Interrupt> {
     let (now_ms, version) = (now_ms(call), call.session.version);
     let (group, consumer) = request.group.unwrap_or_default();
     let after = match GroupWanted::read(id)? {
@@ -163,9 +163,11 @@ fn deliver_some<'c>(
     let mut text = Vec::new();
     let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
-        let (Some(old), Some(found)) = (old, stream.group(group)?) else { return Ok(Edited::Keep(Step::default())) };
+        let (Some(old), Some(found)) = (old, stream.group(group)?) else {
+            return Ok(Edited::Keep(DeliveryStep::default()));
+        };
         if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
-            return Ok(Edited::Keep(Step::default()));
+            return Ok(Edited::Keep(DeliveryStep::default()));
         }
         let (owner, is_new) = stream.see_consumer(found.number, consumer, now_ms)?;
         let mut delivery = Delivery {
@@ -183,18 +185,19 @@ fn deliver_some<'c>(
         if delivery.group != found {
             stream.set_group(group, &delivery.group)?;
         }
-        Ok(Edited::Store(Step { count, has_more: count == most, last, is_new }))
+        Ok(Edited::Store(DeliveryStep { count, has_more: count == most, last, is_new }))
     })?;
     walk.query.bytes.extend_from_slice(&text);
     walk.cursor += step.count;
     (walk.start, walk.wanted) = (step.last.ms, step.last.seq);
     note(call, key, step.is_new, effect.is_changed);
     let is_full = walk.found.len() + walk.query.bytes.len() > REPLY_BYTES;
-    Ok(Step { has_more: step.has_more && walk.cursor < request.most && !is_full, ..step })
+    Ok(DeliveryStep { has_more: step.has_more && walk.cursor < request.most && !is_full, ..step })
 }
 
-/// Delivers entries of all streams of a request: `walk.left` streams are done, and `walk.keys` of them are in the reply,
-/// which is in `walk.found`. Of the next one, `walk.cursor` entries are delivered, which are in `walk.query.bytes`.
+/// Delivers entries of all streams of a request: `walk.left` streams are done, and `walk.keys` of them are in the
+/// reply, which is in `walk.found`. Of the next one, `walk.cursor` entries are delivered, which are in
+/// `walk.query.bytes`.
 fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &mut Walk) -> Run {
     for (key, id) in request.keys.into_iter().zip(request.ids).skip(walk.left as usize) {
         loop {
