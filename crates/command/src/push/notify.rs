@@ -125,6 +125,8 @@ events! {
     ZREMRANGEBYLEX b'z' "zremrangebylex",
     ZPOPMIN b'z' "zpopmin",
     ZPOPMAX b'z' "zpopmax",
+    GEOSEARCHSTORE b'z' "geosearchstore",
+    GEORADIUSSTORE b'z' "georadiusstore",
     ZRANGESTORE b'z' "zrangestore",
     ZUNIONSTORE b'z' "zunionstore",
     ZINTERSTORE b'z' "zinterstore",

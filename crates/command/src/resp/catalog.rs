@@ -249,7 +249,7 @@ fn streamed_place(words: Args<'_>) -> (usize, usize) {
     (0, 0)
 }
 
-/// The maximum length of the name of a command or an option, in bytes.
+/// The maximum length in bytes of an option, and of the name of a command that is found by the table of names.
 const NAME_MAX: usize = 16;
 
 /// Returns a word in lower case. Returns an empty word if it is longer than every name.
@@ -283,11 +283,14 @@ pub(super) const fn is_same(one: &str, other: &str) -> bool {
 /// The names of all commands as numbers (see [`name_as_number`]), in the order of [`COMMANDS`].
 static PACKED: [u128; COMMAND_COUNT] = {
     let mut all = [0; COMMAND_COUNT];
-    let mut at = 0;
+    let (mut at, mut before) = (0, 0);
     while at < COMMAND_COUNT {
-        assert!(ROWS[at].name.len() <= NAME_MAX);
-        all[at] = name_as_number(ROWS[at].name.as_bytes());
-        assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
+        // A longer name has the number 0, which no name has.
+        if ROWS[at].name.len() <= NAME_MAX {
+            all[at] = name_as_number(ROWS[at].name.as_bytes());
+            assert!(before < all[at], "commands are in the order of their names");
+            before = all[at];
+        }
         at += 1;
     }
     all
@@ -301,6 +304,10 @@ static PLACES: [u16; PLACE_COUNT] = {
     let mut places = [0; PLACE_COUNT];
     let mut number = 0;
     while number < COMMAND_COUNT {
+        if ROWS[number].name.len() > NAME_MAX {
+            number += 1;
+            continue;
+        }
         let mut place = first_place(name_as_number(ROWS[number].name.as_bytes()));
         while places[place] != 0 {
             place = (place + 1) % PLACE_COUNT;
@@ -331,7 +338,7 @@ pub(super) fn entry(name: &'static str) -> &'static CommandSpec {
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     if name.len() > NAME_MAX || name.is_empty() {
-        return None;
+        return find_long(name);
     }
     let packed = name_as_number(name);
     let mut place = first_place(packed);
@@ -344,6 +351,13 @@ pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
         }
         place = (place + 1) % PLACE_COUNT;
     }
+}
+
+/// Returns the command with this name, in upper or lower case, which is longer than [`NAME_MAX`].
+#[cold]
+fn find_long(name: &[u8]) -> Option<&'static CommandSpec> {
+    let is_long = |entry: &&CommandSpec| entry.name.len() > NAME_MAX;
+    COMMANDS.iter().filter(is_long).find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// All commands, in the order of their names.

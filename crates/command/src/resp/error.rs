@@ -143,6 +143,26 @@ pub(super) enum ErrorReply {
     SortNumber,
     /// The client's user may not use this option of `SORT`, which reads any keys.
     SortDenied(&'static str),
+    /// A position outside of the map: the bits of its longitude and latitude in degrees.
+    Coordinates([u64; 2]),
+    /// A unit of length that does not exist.
+    Unit,
+    /// This size of an area is not a number.
+    NotNumeric(&'static str),
+    /// This size of an area is negative.
+    NegativeSize(&'static str),
+    /// The element around which to search is not there.
+    NoPosition,
+    /// A `COUNT` of a search for positions that is not positive.
+    GeoCount,
+    /// Options that exclude a stored result, for this command.
+    NotStorable(&'static str),
+    /// No position or element to search around, for this command.
+    NoCenter(&'static str),
+    /// No area to search in, for this command.
+    NoShape(&'static str),
+    /// `ANY` without `COUNT`.
+    AnyWithoutCount,
     /// `WITHSCORES` for an interval by text.
     ScoresOfTexts,
     /// `NX` and `XX` together.
@@ -314,6 +334,20 @@ impl ErrorReply {
             Self::SortDenied(option) => {
                 return ["ERR ", option, " option of SORT denied due to insufficient ACL permissions."];
             }
+            Self::Coordinates(_) => "ERR invalid longitude,latitude pair",
+            Self::Unit => "ERR unsupported unit provided. please use M, KM, FT, MI",
+            Self::NotNumeric(size) => return ["ERR need numeric ", size, ""],
+            Self::NegativeSize(size) => return ["ERR ", size, " cannot be negative"],
+            Self::NoPosition => "ERR could not decode requested zset member",
+            Self::GeoCount => "ERR COUNT must be > 0",
+            Self::NotStorable(name) => {
+                return ["ERR ", name, " is not compatible with WITHDIST, WITHHASH and WITHCOORD options"];
+            }
+            Self::NoCenter(name) => {
+                return ["ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ", name, ""];
+            }
+            Self::NoShape(name) => return ["ERR exactly one of BYRADIUS and BYBOX can be specified for ", name, ""],
+            Self::AnyWithoutCount => "ERR the ANY argument requires COUNT argument",
             Self::NegativeOption(name) => return ["ERR ", name, " can't be negative"],
             Self::KeyCount => "ERR numkeys should be greater than 0",
             Self::KeyCountTooHigh => "ERR Number of keys can't be greater than number of args",
@@ -492,6 +526,10 @@ impl ErrorReply {
                 line.put(b"NOPERM this user has no permissions to run the '");
                 line.put(super::acl::name_of(number).as_bytes());
                 line.put(b"' command");
+            }
+            Self::Coordinates(pair) => {
+                let [longitude, latitude] = pair.map(f64::from_bits);
+                line.put(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").as_bytes());
             }
             _ => self.parts().into_iter().for_each(|part| line.put(part.as_bytes())),
         }

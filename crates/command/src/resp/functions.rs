@@ -6,9 +6,9 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, bits, client, command_info, config, connection, dump, expire, hash, hotkeys, hyperloglog, info, keys, lcs,
-    lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort, sorted_set, stream,
-    string, transaction, walk,
+    acl, bits, client, command_info, config, connection, dump, expire, geo, hash, hotkeys, hyperloglog, info, keys,
+    lcs, lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort, sorted_set,
+    stream, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -63,6 +63,16 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("flushall", keys::flushall),
     ("flushdb", keys::flushdb),
     ("function", scripts::function),
+    ("geoadd", geo::geoadd),
+    ("geodist", geo::geodist),
+    ("geohash", geo::geohash),
+    ("geopos", geo::geopos),
+    ("georadius", geo::georadius),
+    ("georadius_ro", geo::georadius_ro),
+    ("georadiusbymember", geo::georadiusbymember),
+    ("georadiusbymember_ro", geo::georadiusbymember_ro),
+    ("geosearch", geo::geosearch),
+    ("geosearchstore", geo::geosearchstore),
     ("get", string::get),
     ("getbit", bits::getbit),
     ("getdel", string::getdel),

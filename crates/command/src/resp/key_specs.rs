@@ -76,13 +76,13 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" | "sadd" => {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
-        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "get" | "getbit" | "getrange"
-        | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
-        | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
-        | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount"
-        | "zmscore" | "zrandmember" | "zrange" | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange"
-        | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan" | "zscore" | "xpending" | "xrange"
-        | "xrevrange" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
+        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "geodist" | "geohash"
+        | "geopos" | "geosearch" | "get" | "getbit" | "getrange" | "hexpiretime" | "hget" | "hgetall" | "hkeys"
+        | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "lindex" | "lpos"
+        | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "smembers" | "smismember" | "srandmember" | "sscan"
+        | "substr" | "ttl" | "zcount" | "zlexcount" | "zmscore" | "zrandmember" | "zrange" | "zrangebylex"
+        | "zrangebyscore" | "zrank" | "zrevrange" | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan"
+        | "zscore" | "xpending" | "xrange" | "xrevrange" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
         "bitfield" => {
             const {
                 &[noted(
@@ -106,9 +106,9 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "evalsha" => const { &[spec(&["RW", "access", "update"], 3, COUNTED, 1)] },
         "evalsha_ro" => const { &[spec(&["RO", "access"], 3, COUNTED, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
-        "expire" | "expireat" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire" | "hpexpireat" | "hset"
-        | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat" | "rec.add" | "rec.append"
-        | "rec.put" | "rec.touch" | "setrange" | "xack" | "xclaim" | "xsetid" | "zadd" => {
+        "expire" | "expireat" | "geoadd" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire"
+        | "hpexpireat" | "hset" | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat"
+        | "rec.add" | "rec.append" | "rec.put" | "rec.touch" | "setrange" | "xack" | "xclaim" | "xsetid" | "zadd" => {
             const { &[spec(&["RW", "update"], 1, 0, 1)] }
         }
         "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" | "zpopmax" | "zpopmin" => {
@@ -154,6 +154,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "sinterstore" => const { &[spec(&["RW", "update"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
         "georadius" => const { &[SORTED, behind("STORE", 6), behind("STOREDIST", 6)] },
         "georadiusbymember" => const { &[SORTED, behind("STORE", 5), behind("STOREDIST", 5)] },
+        "georadius_ro" | "georadiusbymember_ro" => &[SORTED],
         "sort_ro" => &[SORTED, SORTED_BY],
         "sort" => {
             const {

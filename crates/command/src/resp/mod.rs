@@ -40,6 +40,7 @@ mod error;
 mod expire;
 mod found;
 mod functions;
+mod geo;
 mod hash;
 mod help;
 mod hotkeys;

@@ -160,11 +160,11 @@ fn check_lengths<'c>(call: &mut Call<'c, '_>, words: Args<'c>, field_words: u32)
     while left.len() > 0 && words.wire_bytes() > most {
         let (slice, behind) = left.split(field_words * FIELDS_A_SLICE);
         let is_too_long = match field_words {
-            1 => slice.into_iter().any(|element| bin_bytes_max(element, b"") > most),
+            1 | 3 => slice.into_iter().any(|element| bin_bytes_max(element, b"") > most),
             _ => Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most),
         };
         if is_too_long {
-            let fault = if field_words == 1 { ErrorReply::ElementTooLong } else { ErrorReply::RecordTooLarge };
+            let fault = if field_words != 2 { ErrorReply::ElementTooLong } else { ErrorReply::RecordTooLarge };
             return Err(fault.into());
         }
         words_done(call, slice.len() as u32, slice.wire_bytes());

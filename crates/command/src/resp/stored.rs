@@ -8,10 +8,12 @@
 use super::collection::{self, Effect};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::{CommandSpec, STORED};
 use crate::resp::error::ErrorReply;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::{self, Edited};
 use crate::visit::progress::SessionWait;
+use protocol::resp::Args;
 use record::{Collection, Damaged, ListEdit, ListEnd, Lists, Name, SetEdit, SortedSetEdit, SortedSets, TextSets};
 
 /// The number of elements that one change stores.
@@ -87,6 +89,13 @@ pub(super) struct Destination<'c> {
     pub(super) is_apart: bool,
     /// The event of a result that is not empty.
     pub(super) event: KeyEvent,
+}
+
+/// Returns the key in which an earlier visit of the request began to store a result that is complete.
+pub(super) fn continued<'c>(call: &Call<'c, '_>, entry: &CommandSpec, args: Args<'c>) -> Option<&'c [u8]> {
+    let is_complete = call.session.walk.as_ref().is_some_and(|walk| walk.ended.is_some());
+    let mut keys = entry.keys_of(args).filter(|_| is_complete);
+    if entry.keys.1 == STORED { keys.nth(1) } else { keys.next() }
 }
 
 /// Finds more elements from the position of the walk on, and appends them with [`collect`]. Returns true after the last

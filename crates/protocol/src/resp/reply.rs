@@ -232,6 +232,11 @@ pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
     number_text(sink, version, b',', text.0.as_slice());
 }
 
+/// Writes a floating-point number from its digits.
+pub fn double_text(sink: &mut impl Sink, version: Version, digits: &[u8]) {
+    number_text(sink, version, b',', digits);
+}
+
 /// Writes an integer of any size, in decimal: its digits and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more bytes.
 pub fn big_number(sink: &mut impl Sink, version: Version, digits: &[u8]) {
     debug_assert!(digits.strip_prefix(b"-").unwrap_or(digits).iter().all(u8::is_ascii_digit), "{digits:?}");

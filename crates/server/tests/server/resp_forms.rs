@@ -152,6 +152,15 @@ fn valid(name: &str) -> String {
         "zdiff" => "2 zset none WITHSCORES",
         "sort" => "list BY number ALPHA LIMIT 0 2 GET # DESC STORE other",
         "sort_ro" => "list ALPHA LIMIT 0 2 GET #",
+        "geoadd" => "geo XX CH 15 37 b",
+        "geodist" => "geo a b km",
+        "geohash" | "geopos" => "geo a none b",
+        "georadius" => "geo 15 37 200 km COUNT 5 ANY DESC STORE other",
+        "georadius_ro" => "geo 15 37 200 km WITHDIST WITHCOORD WITHHASH ASC",
+        "georadiusbymember" => "geo a 200 km ASC STOREDIST other",
+        "georadiusbymember_ro" => "geo a 200 mi WITHDIST COUNT 1",
+        "geosearch" => "geo FROMLONLAT 15 37 BYBOX 400 400 km ASC WITHDIST COUNT 3",
+        "geosearchstore" => "other geo FROMMEMBER a BYRADIUS 200 km STOREDIST",
         "zrangestore" => "other zset 0 5 BYSCORE LIMIT 0 5",
         "zunionstore" | "zinterstore" => "other 2 zset set WEIGHTS 2 3 AGGREGATE MAX",
         "zdiffstore" => "other 2 zset set",
@@ -224,8 +233,9 @@ type Difference = (String, String, String);
 fn compare(ours: &mut Replies, theirs: &mut Replies) -> (BTreeMap<Difference, String>, usize) {
     let skipped: BTreeSet<&str> = NOT_SENT.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let (mut found, mut sent, mut prng) = (BTreeMap::new(), 0, Prng::new(7));
-    let state: [&[&[u8]]; 12] = [
+    let state: [&[&[u8]]; 13] = [
         &[b"FLUSHALL"],
+        &[b"GEOADD", b"geo", b"13.361389", b"38.115556", b"a", b"15.087269", b"37.502669", b"b"],
         &[b"SET", b"text", b"some text", b"PX", b"500000"],
         &[b"SET", b"number", b"10"],
         &[b"HSET", b"hash", b"number", b"5", b"text", b"abc"],

@@ -1,4 +1,4 @@
-//! Random streams of `SORT`, as in [`super::resp_collections`].
+//! Random streams of `SORT` and of commands on positions, as in [`super::resp_collections`].
 
 use super::resp_collections::{Requests, compare};
 use crate::common::redis::{Redis, Replies, both, resp, resp_addr, words};
@@ -208,4 +208,120 @@ fn a_sort_of_a_long_list_is_whole_and_stores_its_result() {
     });
     assert!(replies[0] == replies[1], "the replies differ");
     running.stop();
+}
+
+impl Requests {
+    /// Returns a coordinate. None is 180 degrees: Redis does not find such a position from others.
+    fn degrees(&mut self, max: i64) -> String {
+        let micro = self.prng.below(2_000_000) as f64 / 1e6 - 1.0;
+        match self.prng.below(40) {
+            0 => self.one_of(&["181", "-86", "abc", "90", "0", "-180"]).to_owned(),
+            1..20 => (micro * max as f64).to_string(),
+            _ => (10.0 + micro).to_string(),
+        }
+    }
+
+    fn position_pair(&mut self) -> [String; 2] {
+        [self.degrees(180), self.degrees(80)]
+    }
+
+    fn place(&mut self) -> String {
+        format!("place-{}", self.prng.below(if self.is_large { 2000 } else { 40 }))
+    }
+
+    fn size(&mut self) -> String {
+        self.one_of(&["1", "50", "100", "70.5", "300", "0", "2000", "9000", "-1", "x"]).to_owned()
+    }
+
+    fn unit(&mut self) -> String {
+        self.one_of(&["km", "km", "km", "KM", "mi", "m", "ft", "yd"]).to_owned()
+    }
+
+    /// Appends the options of a search. The order is always given, because that of other results is arbitrary.
+    fn search_options(&mut self, words: &mut Vec<String>) {
+        words.push(self.one_of(&["ASC", "desc"]).to_owned());
+        for option in ["WITHDIST", "WITHHASH", "withcoord"] {
+            if self.prng.chance(1, 3) {
+                words.push(option.to_owned());
+            }
+        }
+        if self.prng.chance(1, 3) {
+            words.extend(["COUNT".to_owned(), self.one_of(&["1", "5", "200", "0"]).to_owned()]);
+        }
+        if self.prng.chance(1, 40) {
+            words.push(self.one_of(&["ANY", "nosuch", "COUNT", "STORE", "STOREDIST"]).to_owned());
+        }
+    }
+
+    fn geo_request(&mut self) -> Vec<String> {
+        let names =
+            ["GEOADD", "GEOADD", "GEODIST", "GEOHASH", "GEOPOS", "GEORADIUS", "GEORADIUS_RO", "GEORADIUSBYMEMBER"];
+        let more = ["GEORADIUSBYMEMBER_RO", "GEOSEARCH", "GEOSEARCH", "GEOSEARCHSTORE", "ZRANGE", "ZREM", "MULTI"];
+        let name = self.one_of(&[&names[..], &more[..]].concat());
+        let key = if self.prng.chance(1, 50) { "text" } else { self.one_of(&["geo", "geo", "geo", "near"]) };
+        let mut words = vec![name.to_owned(), key.to_owned()];
+        match name {
+            "GEOADD" => {
+                if self.prng.chance(1, 4) {
+                    words.push(self.one_of(&["NX", "xx", "CH", "ch"]).to_owned());
+                }
+                for _ in 0..if self.is_large { 30 } else { 2 } {
+                    words.extend(self.position_pair());
+                    words.push(self.place());
+                }
+            }
+            "GEODIST" => words.extend([self.place(), self.place(), self.unit()]),
+            "GEOHASH" | "GEOPOS" => words.extend([self.place(), self.place(), self.place()]),
+            "GEORADIUS" | "GEORADIUS_RO" => {
+                words.extend(self.position_pair());
+                words.extend([self.size(), self.unit()]);
+                self.search_options(&mut words);
+            }
+            "GEORADIUSBYMEMBER" | "GEORADIUSBYMEMBER_RO" => {
+                words.extend([self.place(), self.size(), self.unit()]);
+                self.search_options(&mut words);
+            }
+            "GEOSEARCH" | "GEOSEARCHSTORE" => {
+                if self.prng.chance(1, 2) {
+                    words.extend(["FROMMEMBER".to_owned(), self.place()]);
+                } else {
+                    words.push("fromlonlat".to_owned());
+                    words.extend(self.position_pair());
+                }
+                if self.prng.chance(1, 2) {
+                    words.extend(["BYRADIUS".to_owned(), self.size(), self.unit()]);
+                } else {
+                    words.extend(["bybox".to_owned(), self.size(), self.size(), self.unit()]);
+                }
+                if name == "GEOSEARCH" {
+                    self.search_options(&mut words);
+                } else {
+                    words.insert(1, "near".to_owned());
+                    if self.prng.chance(1, 2) {
+                        words.push("STOREDIST".to_owned());
+                    }
+                }
+            }
+            "ZRANGE" => words.extend(["0", "-1", "WITHSCORES"].map(str::to_owned)),
+            "ZREM" => words.push(self.place()),
+            _ => {
+                self.in_multi = !self.in_multi;
+                words = vec![if self.in_multi { "MULTI" } else { "EXEC" }.to_owned()];
+            }
+        }
+        if matches!(name, "GEORADIUS" | "GEORADIUSBYMEMBER") && self.prng.chance(1, 4) {
+            words.extend([self.one_of(&["STORE", "storedist"]).to_owned(), "near".to_owned()]);
+        }
+        words
+    }
+}
+
+#[test]
+fn positions_are_stored_and_found_as_by_redis() {
+    (31..34).for_each(|seed| compare(seed, 3000, (false, false), Requests::geo_request));
+}
+
+#[test]
+fn many_positions_are_stored_and_found_as_by_redis() {
+    (34..36).for_each(|seed| compare(seed, 800, (true, false), Requests::geo_request));
 }

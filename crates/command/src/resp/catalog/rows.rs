@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 235;
+pub(in crate::resp) const COMMAND_COUNT: usize = 245;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -148,6 +148,36 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("function" -2 [] (0 0 0) ["slow"]
            "7.0.0" "scripting" "Depends on the subcommand" Other,
            "Loads and lists libraries of functions, and ends functions in execution"),
+    entry!("geoadd" -5 [Write DenyOom] (1 1 1) ["write" "geo" "slow"]
+           "3.2.0" "geo" "O(log(N)) for each given element, where N is the number of elements" Set,
+           "Adds elements with positions to a sorted set, or moves them"),
+    entry!("geodist" -4 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "3.2.0" "geo" "O(1)" Get,
+           "Returns the distance between two elements"),
+    entry!("geohash" -2 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "3.2.0" "geo" "O(log(N)) for each given element, where N is the number of elements" MultiGet,
+           "Returns the geohashes of elements as texts"),
+    entry!("geopos" -2 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "3.2.0" "geo" "O(log(N)) for each given element, where N is the number of elements" MultiGet,
+           "Returns the positions of elements"),
+    entry!("georadius" -6 [Write DenyOom MovableKeys] (1 -127 1) ["write" "geo" "slow"]
+           "3.2.0" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" Set,
+           "Returns or stores the elements within a distance from a position"),
+    entry!("georadius_ro" -6 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "3.2.10" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" MultiGet,
+           "Returns the elements within a distance from a position"),
+    entry!("georadiusbymember" -5 [Write DenyOom MovableKeys] (1 -127 1) ["write" "geo" "slow"]
+           "3.2.0" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" Set,
+           "Returns or stores the elements within a distance from an element"),
+    entry!("georadiusbymember_ro" -5 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "3.2.10" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" MultiGet,
+           "Returns the elements within a distance from an element"),
+    entry!("geosearch" -7 [ReadOnly] (1 1 1) ["read" "geo" "slow"]
+           "6.2.0" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" MultiGet,
+           "Returns the elements in a circle or a box"),
+    entry!("geosearchstore" -8 [Write DenyOom] (1 2 1) ["write" "geo" "slow"]
+           "6.2.0" "geo" "O(N+log(M)) where N is the number of elements near the area and M that of all" Set,
+           "Stores the elements in a circle or a box"),
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(1)" Get,
            "Returns the value of a key"),

@@ -7,7 +7,6 @@ use crate::resp::catalog::lower;
 use crate::resp::collection::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::error::ErrorReply;
-use crate::resp::pairs::Pairs;
 use crate::resp::slices::{self, FIELDS_A_SLICE, Slices};
 use crate::resp::typed::{self, Edited};
 use crate::visit::progress::SessionWait;
@@ -86,20 +85,32 @@ const CHECKED: i64 = 1;
 /// The cost of parsing the scores of a slice, in operations.
 const OPS_PER_CHECK: usize = 8;
 
+/// A function that returns the score for the words before an element.
+type Score<'s, const N: usize> = dyn Fn([&[u8]; N]) -> Result<f64, ErrorReply> + 's;
+
 /// Parses the scores and elements of a request.
-fn scored<'c>(words: Args<'c>) -> Result<Vec<(f64, &'c [u8])>, ErrorReply> {
-    Pairs(words).map(|(number, text)| Ok((score(number)?, text))).collect()
+fn scored<'c, const N: usize>(mut words: Args<'c>, score: &Score<'_, N>) -> Result<Vec<(f64, &'c [u8])>, ErrorReply> {
+    let mut elements = Vec::with_capacity(words.len() / (N + 1));
+    while words.len() > N {
+        let given = [(); N].map(|()| words.next().unwrap_or_default());
+        elements.push((score(given)?, words.next().unwrap_or_default()));
+    }
+    Ok(elements)
 }
 
 /// Checks all scores of a request.
-fn check_scores<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
+fn check_scores<'c, const N: usize>(
+    call: &mut Call<'c, '_>,
+    (words, width): (Args<'c>, u32),
+    score: &Score<'_, N>,
+) -> Run {
     if call.session.sum != UNCHECKED {
         return Ok(());
     }
     let mut left = slices::words_left(call, words);
     while left.len() > 0 {
-        let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
-        scored(slice)?;
+        let (slice, behind) = left.split(width * FIELDS_A_SLICE);
+        scored(slice, score)?;
         slices::words_done(call, slice.len() as u32, slice.wire_bytes());
         call.ops += OPS_PER_CHECK;
         left = behind;
@@ -138,12 +149,48 @@ pub(in crate::resp) fn zadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
         let [given, text] = self::words(words);
         return increment(call, key, options, (given, text));
     }
-    if call.collects_replies {
-        check_scores(call, words)?;
+    add(call, ("zadd", args), options, (words, 2), &|[number]| score(number))
+}
+
+/// Adds elements with positions. `score` returns the score for a longitude and a latitude.
+pub(in crate::resp) fn add_positions<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    score: &Score<'_, 2>,
+) -> Run {
+    let mut words = args.after_first();
+    let mut options = AddOptions::default();
+    loop {
+        match &lower(words.into_iter().next().unwrap_or_default())[..] {
+            b"nx" => options.is_new = true,
+            b"xx" => options.is_old = true,
+            b"ch" => options.counts_changes = true,
+            _ => break,
+        }
+        words = words.after_first();
     }
-    let mut slices = Slices::begin(call, ("zadd", args), key, (words, 2), true)?;
-    while let Some((pairs, is_first)) = slices.next(call)? {
-        let elements = scored(pairs)?;
+    if words.len() == 0 || !words.len().is_multiple_of(3) || options.is_new && options.is_old {
+        return Err(ErrorReply::Syntax.into());
+    }
+    add(call, (name, args), options, (words, 3), score)
+}
+
+/// Adds elements to the sorted set under the first key of `args`, or changes their scores. `words` has `width` words
+/// for each element, from all of which but the last `score` returns its score.
+fn add<'c, const N: usize>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    options: AddOptions,
+    (words, width): (Args<'c>, u32),
+    score: &Score<'_, N>,
+) -> Run {
+    let [key] = self::words(args);
+    if call.collects_replies {
+        check_scores(call, (words, width), score)?;
+    }
+    let mut slices = Slices::begin(call, (name, args), key, (words, width), true)?;
+    while let Some((group, is_first)) = slices.next(call)? {
+        let elements = scored(group, score)?;
         let (added, effect) = collection::change::<SortedSets, _>(call, key, &mut |old, set| {
             if old.is_none() && (options.is_old || !is_first) {
                 return Ok(Edited::Keep(options.is_old.then_some(0)));

@@ -9,7 +9,7 @@ mod range;
 mod scan;
 mod several;
 
-pub(super) use change::{zadd, zincrby, zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
+pub(super) use change::{add_positions, zadd, zincrby, zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
 pub(super) use pop::{zpopmax, zpopmin};
 pub(super) use range::{zrange, zrangebylex, zrangebyscore, zrangestore, zrevrange, zrevrangebylex, zrevrangebyscore};
 pub(super) use scan::{zrandmember, zscan};

@@ -1,0 +1,376 @@
+//! Commands that find the elements of a sorted set in an area: a circle or a box around a position or an element.
+//!
+//! ```text
+//!   area ──> intervals of scores ──> elements ──> those in the area, by distance ──> reply, or another sorted set
+//! ```
+//!
+//! The found elements are collected in client memory, with `COUNT` only so many.
+
+use super::hash::{Area, GeoPosition, cells_around};
+use super::{put_distance, put_position};
+use crate::push::notify::KeyEvent;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::{entry, lower};
+use crate::resp::collection;
+use crate::resp::error::ErrorReply;
+use crate::resp::found;
+use crate::resp::number::{float, integer};
+use crate::resp::state::walk::{Walk, order_of};
+use crate::resp::stored::{self, Destination};
+use protocol::resp::{Args, Version, reply};
+use record::{Bound, Digits, SortedSets};
+
+/// The number of elements that one step examines, and one visit at most.
+const EXAMINED_A_STEP: u64 = 64;
+const EXAMINED_A_VISIT: u64 = 256;
+/// The number of elements that are examined for the cost of one operation.
+const EXAMINED_AN_OP: u64 = 4;
+
+/// The forms of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchForm {
+    /// `GEORADIUS` and `GEORADIUSBYMEMBER`; the command may store its result if `may_store`.
+    Radius { is_by_member: bool, may_store: bool },
+    /// `GEOSEARCH` and `GEOSEARCHSTORE`.
+    Search { is_stored: bool },
+}
+
+/// A request. The centre is not known if the key does not exist.
+struct AreaSearch<'c> {
+    name: &'static str,
+    key: &'c [u8],
+    center: Option<GeoPosition>,
+    shape: Option<Area>,
+    /// The length of the unit in metres.
+    unit: f64,
+    /// The order of the result: descending if true, not sorted if `None`.
+    order: Option<bool>,
+    /// The maximum number of elements; 0 for no maximum.
+    count: u64,
+    is_any: bool,
+    has_distance: bool,
+    has_hash: bool,
+    has_position: bool,
+    store: Option<&'c [u8]>,
+    stores_distance: bool,
+}
+
+/// An element in the area: its distance from the centre in metres, its score and its text.
+struct Hit<'h> {
+    distance: f64,
+    score: f64,
+    text: &'h [u8],
+}
+
+impl<'h> Hit<'h> {
+    fn to_bytes(&self) -> Vec<u8> {
+        [&self.distance.to_le_bytes()[..], &self.score.to_le_bytes(), self.text].concat()
+    }
+
+    fn of(bytes: &'h [u8]) -> Option<Self> {
+        let (distance, behind) = bytes.split_first_chunk()?;
+        let (score, text) = behind.split_first_chunk()?;
+        Some(Self { distance: f64::from_le_bytes(*distance), score: f64::from_le_bytes(*score), text })
+    }
+}
+
+/// Parses a distance, which is not negative. Returns it in metres.
+fn distance(words: [&[u8]; 2]) -> Result<(f64, f64), ErrorReply> {
+    let distance = float(words[0]).map_err(|_| ErrorReply::NotNumeric("radius"))?;
+    if distance < 0.0 {
+        return Err(ErrorReply::NegativeSize("radius"));
+    }
+    let unit = super::unit(words[1])?;
+    Ok((distance * unit, unit))
+}
+
+impl<'c> AreaSearch<'c> {
+    /// Parses a request, and looks up the element that is the centre. The second result is false if the key does not
+    /// exist.
+    fn read(
+        call: &mut Call<'c, '_>,
+        name: &'static str,
+        mut args: Args<'c>,
+        form: SearchForm,
+    ) -> Result<(Self, bool), Interrupt> {
+        let mut search = Self::new(name);
+        if form == (SearchForm::Search { is_stored: true }) {
+            search.store = args.next();
+        }
+        search.key = args.next().unwrap_or_default();
+        let is_there = collection::look::<SortedSets, _>(call, search.key, |_, set| Ok(set.is_some()))?;
+        let mut next = || args.next().unwrap_or_default();
+        if let SearchForm::Radius { is_by_member, .. } = form {
+            let center = match is_by_member {
+                true => search.member(call, next(), is_there)?,
+                false => Some(super::position([next(), next()])?),
+            };
+            search.center = center;
+            let words = [next(), next()];
+            if is_there || !is_by_member {
+                let (radius, unit) = distance(words)?;
+                (search.shape, search.unit) = (Some(Area::Circle { radius }), unit);
+            }
+        }
+        search.read_options(call, args, form, is_there)?;
+        Ok((search, is_there))
+    }
+
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            key: b"",
+            center: None,
+            shape: None,
+            unit: 1.0,
+            order: None,
+            count: 0,
+            is_any: false,
+            has_distance: false,
+            has_hash: false,
+            has_position: false,
+            store: None,
+            stores_distance: false,
+        }
+    }
+
+    /// Returns the position of an element. Returns `None` if the key does not exist.
+    fn member(&self, call: &mut Call<'_, '_>, text: &[u8], is_there: bool) -> Result<Option<GeoPosition>, Interrupt> {
+        let find = |set: Option<&record::SortedSetValue<'_>>| super::position_of(set, text);
+        let found = collection::look::<SortedSets, _>(call, self.key, |_, set| Ok(find(set)?))?;
+        if is_there && found.is_none() { Err(ErrorReply::NoPosition.into()) } else { Ok(found) }
+    }
+
+    fn read_options(
+        &mut self,
+        call: &mut Call<'c, '_>,
+        mut args: Args<'c>,
+        form: SearchForm,
+        is_there: bool,
+    ) -> Result<(), Interrupt> {
+        let is_search = matches!(form, SearchForm::Search { .. });
+        let may_store = matches!(form, SearchForm::Radius { may_store: true, .. });
+        // The element or position that is the centre, and the shape, if options have given them.
+        let (mut has_member, mut has_position, mut has_radius, mut has_box) = (false, false, false, false);
+        while let Some(word) = args.next() {
+            let left = args.len();
+            let mut next = || args.next().unwrap_or_default();
+            match &lower(word)[..] {
+                b"withdist" => self.has_distance = true,
+                b"withhash" => self.has_hash = true,
+                b"withcoord" => self.has_position = true,
+                b"any" => self.is_any = true,
+                b"asc" => self.order = Some(false),
+                b"desc" => self.order = Some(true),
+                b"count" if left >= 1 => {
+                    let count = integer(next())?;
+                    self.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(ErrorReply::GeoCount)?;
+                }
+                b"store" if may_store && left >= 1 => (self.store, self.stores_distance) = (Some(next()), false),
+                b"storedist" if may_store && left >= 1 => (self.store, self.stores_distance) = (Some(next()), true),
+                b"storedist" if form == (SearchForm::Search { is_stored: true }) => self.stores_distance = true,
+                b"frommember" if is_search && left >= 1 && !has_position => {
+                    (self.center, has_member) = (self.member(call, next(), is_there)?, true);
+                }
+                b"fromlonlat" if is_search && left >= 2 && !has_member => {
+                    (self.center, has_position) = (Some(super::position([next(), next()])?), true);
+                }
+                b"byradius" if is_search && left >= 2 && !has_box => {
+                    let (radius, unit) = distance([next(), next()])?;
+                    (self.shape, self.unit, has_radius) = (Some(Area::Circle { radius }), unit, true);
+                }
+                b"bybox" if is_search && left >= 3 && !has_radius => {
+                    let (shape, unit) = rectangle([next(), next(), next()])?;
+                    (self.shape, self.unit, has_box) = (Some(shape), unit, true);
+                }
+                _ => return Err(ErrorReply::Syntax.into()),
+            }
+        }
+        if self.store.is_some() && (self.has_distance || self.has_hash || self.has_position) {
+            let name = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+            return Err(ErrorReply::NotStorable(name).into());
+        }
+        if is_search && !has_member && !has_position {
+            return Err(ErrorReply::NoCenter(self.name).into());
+        }
+        if is_search && !has_radius && !has_box {
+            return Err(ErrorReply::NoShape(self.name).into());
+        }
+        if self.is_any && self.count == 0 {
+            return Err(ErrorReply::AnyWithoutCount.into());
+        }
+        if self.count > 0 && !self.is_any && self.order.is_none() {
+            // The nearest elements are wanted.
+            self.order = Some(false);
+        }
+        Ok(())
+    }
+
+    /// Collects the elements in the area, from up to `most` examined ones. Returns true after the last one.
+    /// `walk.start` is the number of the interval of scores, and `walk.cursor` that of the element in it.
+    fn collect(&self, call: &mut Call<'_, '_>, walk: &mut Walk, most: u64) -> Result<bool, Interrupt> {
+        let (Some(center), Some(shape)) = (self.center, self.shape) else { return Ok(true) };
+        let (cells, mut left) = (cells_around(&center, &shape), most);
+        let is_last = collection::look::<SortedSets, _>(call, self.key, |_, set| {
+            let Some(set) = set else { return Ok(true) };
+            while let Some((first, end)) = cells.get(walk.start as usize).filter(|_| left > 0) {
+                let at = set.before(&Bound::before(*first))? + walk.cursor;
+                let count = set.before(&Bound::before(*end))?.saturating_sub(at);
+                for element in set.from(at)?.take(count.min(left) as usize) {
+                    let (score, value) = element?;
+                    let mut digits = Digits::new();
+                    self.take(walk, center, &shape, (score, value.text(&mut digits)));
+                    walk.keys += 1;
+                    if self.is_any && walk.sorted.len() as u64 == self.count {
+                        return Ok(true);
+                    }
+                }
+                walk.cursor += count.min(left);
+                if count <= left {
+                    (walk.start, walk.cursor) = (walk.start + 1, 0);
+                }
+                left -= count.min(left);
+            }
+            Ok(walk.start as usize >= cells.len())
+        })?;
+        call.ops += 2 + ((most - left) / EXAMINED_AN_OP) as usize;
+        Ok(is_last)
+    }
+
+    /// Collects an element if it is in the area.
+    fn take(&self, walk: &mut Walk, center: GeoPosition, shape: &Area, (score, text): (f64, &[u8])) {
+        let Some(distance) = shape.distance(&center, &GeoPosition::of_score(score)) else { return };
+        let place = if self.order.is_some() { order_of(distance).to_be_bytes().to_vec() } else { Vec::new() };
+        walk.sorted.add(place, walk.keys, Hit { distance, score, text }.to_bytes());
+        if self.count > 0 && walk.sorted.len() as u64 > self.count {
+            walk.sorted.pop(!self.is_last_first());
+        }
+    }
+
+    /// Returns true if the last of the collected elements is the first of the result.
+    fn is_last_first(&self) -> bool {
+        self.order == Some(true)
+    }
+
+    /// Advances by one step: collects elements, or appends some of those that are collected to `found` with `put`.
+    /// Returns true after the last one. `walk.has_wrapped` is set when all elements are collected.
+    fn step(
+        &self,
+        call: &mut Call<'_, '_>,
+        walk: &mut Walk,
+        found: &mut Vec<u8>,
+        put: &dyn Fn(&mut Vec<u8>, &Hit<'_>),
+    ) -> Result<bool, Interrupt> {
+        if !walk.has_wrapped {
+            walk.has_wrapped = self.collect(call, walk, EXAMINED_A_STEP)?;
+            walk.keys = if walk.has_wrapped { 0 } else { walk.keys };
+            return Ok(false);
+        }
+        for _ in 0..EXAMINED_A_STEP {
+            let Some(bytes) = walk.sorted.peek(self.is_last_first()) else { return Ok(true) };
+            if let Some(hit) = Hit::of(bytes) {
+                put(found, &hit);
+                walk.wanted += 1;
+            }
+            walk.sorted.pop(self.is_last_first());
+        }
+        call.ops += (EXAMINED_A_STEP / EXAMINED_AN_OP) as usize;
+        Ok(false)
+    }
+
+    /// Writes an element with what the options name.
+    fn put(&self, to: &mut Vec<u8>, hit: &Hit<'_>, version: Version) {
+        let more = [self.has_distance, self.has_hash, self.has_position].into_iter().filter(|has| *has).count();
+        if more > 0 {
+            reply::array(to, more as u64 + 1);
+        }
+        reply::bulk(to, hit.text);
+        if self.has_distance {
+            put_distance(to, hit.distance / self.unit);
+        }
+        if self.has_hash {
+            reply::int(to, hit.score as i64);
+        }
+        if self.has_position {
+            put_position(to, version, &GeoPosition::of_score(hit.score));
+        }
+    }
+
+    /// Returns true if more elements than one visit may examine are near the area.
+    fn is_long(&self, call: &mut Call<'_, '_>) -> Result<bool, Interrupt> {
+        let (Some(center), Some(shape)) = (self.center, self.shape) else { return Ok(false) };
+        let examined = collection::look::<SortedSets, _>(call, self.key, |_, set| {
+            let Some(set) = set else { return Ok(0) };
+            cells_around(&center, &shape).into_iter().try_fold(0, |sum, (first, end)| {
+                Ok(sum + set.before(&Bound::before(end))? - set.before(&Bound::before(first))?)
+            })
+        })?;
+        Ok(examined > EXAMINED_A_VISIT)
+    }
+
+    fn store(&self, call: &mut Call<'c, '_>, to: &[u8], is_search: bool) -> Run {
+        let event = if is_search { KeyEvent::GEOSEARCHSTORE } else { KeyEvent::GEORADIUSSTORE };
+        let to = Destination { key: to, is_apart: to != self.key, event };
+        let is_long = self.is_long(call)?;
+        let most = if self.count > 0 { self.count } else { 0 };
+        stored::store::<SortedSets>(call, to, (most, is_long), &mut |call, walk, found| {
+            self.step(call, walk, found, &|found, hit| {
+                let score = if self.stores_distance { hit.distance / self.unit } else { hit.score };
+                stored::collect(found, score, hit.text);
+            })
+        })
+    }
+}
+
+/// Parses the sizes of a box and their unit.
+fn rectangle(words: [&[u8]; 3]) -> Result<(Area, f64), ErrorReply> {
+    let width = float(words[0]).map_err(|_| ErrorReply::NotNumeric("width"))?;
+    let height = float(words[1]).map_err(|_| ErrorReply::NotNumeric("height"))?;
+    if width < 0.0 || height < 0.0 {
+        return Err(ErrorReply::NegativeSize("height or width"));
+    }
+    let unit = super::unit(words[2])?;
+    Ok((Area::Box { width: width * unit, height: height * unit }, unit))
+}
+
+fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, form: SearchForm) -> Run {
+    let is_search = matches!(form, SearchForm::Search { .. });
+    if let Some(to) = stored::continued(call, entry(name), args) {
+        let event = if is_search { KeyEvent::GEOSEARCHSTORE } else { KeyEvent::GEORADIUSSTORE };
+        let to = Destination { key: to, is_apart: false, event };
+        // The source may be the destination, so it is not read again.
+        return stored::store::<SortedSets>(call, to, (0, false), &mut |_, _, _| Ok(true));
+    }
+    let (search, _) = AreaSearch::read(call, name, args, form)?;
+    if let Some(to) = search.store {
+        return search.store(call, to, is_search);
+    }
+    let (is_long, version) = (!call.collects_replies && search.is_long(call)?, call.session.version);
+    found::reply(call, (name, args), (search.key, is_long), &mut |call, walk, found| {
+        search.step(call, walk, found, &|found, hit| search.put(found, hit, version))
+    })
+}
+
+pub(in crate::resp) fn georadius<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "georadius", args, SearchForm::Radius { is_by_member: false, may_store: true })
+}
+
+pub(in crate::resp) fn georadius_ro<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "georadius_ro", args, SearchForm::Radius { is_by_member: false, may_store: false })
+}
+
+pub(in crate::resp) fn georadiusbymember<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "georadiusbymember", args, SearchForm::Radius { is_by_member: true, may_store: true })
+}
+
+pub(in crate::resp) fn georadiusbymember_ro<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "georadiusbymember_ro", args, SearchForm::Radius { is_by_member: true, may_store: false })
+}
+
+pub(in crate::resp) fn geosearch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "geosearch", args, SearchForm::Search { is_stored: false })
+}
+
+pub(in crate::resp) fn geosearchstore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, "geosearchstore", args, SearchForm::Search { is_stored: true })
+}
