@@ -324,7 +324,10 @@ pub(super) fn reply_range<'c, C: Elements>(
         shape.put_head(out, wanted.count);
         match C::put(out, value, wanted, wanted.count, shape) {
             Ok((count, _)) => Ok(count == wanted.count),
-            Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => Ok(false),
+            // The room that an element asks for would not be enough for those before it.
+            Err(Interrupt::Fault(ErrorReply::AnswerTooLong) | Interrupt::State(SessionWait::OutputFull { .. })) => {
+                Ok(false)
+            }
             Err(stop) => Err(stop),
         }
     });
@@ -494,17 +497,19 @@ fn pop_over_visits<C: Pops>(
 ) -> Run {
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
-    let mut step = C::POPPED_A_STEP;
     while walk.cursor < most {
-        match pop_some::<C>(call, key, (from, step.min(most - walk.cursor)), shape, false, event)? {
+        let room = call.out.room().saturating_sub(LINE_ROOM) as u64;
+        let fitting = room.checked_div(walk.element_bytes).unwrap_or(u64::MAX).clamp(1, C::POPPED_A_STEP);
+        let step = fitting.min(most - walk.cursor);
+        match pop_some::<C>(call, key, (from, step), shape, false, event)? {
             Popped::Elements(0) => break,
             Popped::Elements(count) => {
                 walk.cursor += count;
                 call.ops += 1 + count as usize / C::POPPED_AN_OP;
             }
-            // Long elements are popped one at a time.
             Popped::NoRoom(bytes) if step == 1 => collect_room(call.out, bytes)?,
-            Popped::NoRoom(_) => step = 1,
+            // Rounded up, so that the next step is shorter.
+            Popped::NoRoom(bytes) => walk.element_bytes = (bytes as u64).div_ceil(step),
         }
         if walk.cursor < most && call.is_slice_used() {
             return Err(SessionWait::Yield.into());

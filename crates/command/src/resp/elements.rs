@@ -117,7 +117,7 @@ pub(super) fn reply_at_random<'c, C: Elements>(
     count: i64,
     shape: ReplyShape,
 ) -> Run {
-    if call.session.walk.is_none() {
+    if !call.collects_replies {
         let len = look::<C, _>(call, key, |_, value| Ok(value.map_or(0, C::len)))?;
         if len == 0 || count >= 0 && (count == 0 || count as u64 >= len) {
             let most = if count == 0 { 0 } else { u64::MAX };
@@ -125,19 +125,20 @@ pub(super) fn reply_at_random<'c, C: Elements>(
                 Ok(ElementRange { first: 0, count: C::len(value).min(most), is_reverse: false })
             });
         }
-        if !call.collects_replies && count.unsigned_abs() <= DRAWN_AT_ONCE_MAX {
+        if count.unsigned_abs() <= DRAWN_AT_ONCE_MAX {
             let mark = call.out.mark();
-            match draw_at_once::<C>(call, key, count, shape) {
-                Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => call.out.truncate(mark),
-                Err(stop) => {
-                    call.out.truncate(mark);
-                    return Err(stop);
-                }
-                Ok(()) => return Ok(()),
+            let ran = draw_at_once::<C>(call, key, count, shape);
+            if ran.is_ok() {
+                return ran;
+            }
+            call.out.truncate(mark);
+            if !matches!(
+                ran,
+                Err(Interrupt::Fault(ErrorReply::AnswerTooLong) | Interrupt::State(SessionWait::OutputFull { .. }))
+            ) {
+                return ran;
             }
         }
-    }
-    if !call.collects_replies {
         return Err(slices::run_reading(call, name, args, key));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
@@ -180,7 +181,7 @@ pub(super) fn distinct(prng: &mut Prng, bound: u64, count: u64) -> Vec<u64> {
 
 /// Draws elements over several visits. `walk.cursor` elements are in the reply. If each element may be drawn only once,
 /// the first `walk.left` elements have been examined, and each is drawn with the probability (elements still wanted) /
-/// (elements not yet examined).
+/// (elements not yet examined): if there are no more than are wanted, all are drawn.
 fn draw_over_visits<C: Elements>(
     call: &mut Call<'_, '_>,
     key: &[u8],

@@ -306,3 +306,88 @@ fn elements_are_chosen_with_equal_chances_and_popped_once() {
     }
     running.stop();
 }
+
+/// Sends a request to both servers and compares the replies; without the order of their lines if `is_unordered`.
+fn same(clients: &mut [Replies; 2], words: &[&str], is_unordered: bool) {
+    let bytes = request(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+    let [ours, theirs] = clients.each_mut().map(|client| {
+        client.client.send(&bytes);
+        client.next()
+    });
+    let equal = ours == theirs || is_unordered && sorted(&ours) == sorted(&theirs);
+    assert!(equal, "{}: {} and {} bytes", words[..words.len().min(4)].join(" "), ours.len(), theirs.len());
+}
+
+#[test]
+fn replies_longer_than_an_output_are_whole_whatever_the_length_of_their_elements() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let mut clients = [resp(&running), Replies::connect(redis.addr)];
+    for (bytes, count) in [(100, 2000), (200, 200), (300, 256), (700, 60), (700, 700), (1500, 60), (5000, 300)] {
+        same(&mut clients, &["FLUSHALL"], false);
+        for number in 0..count {
+            let (text, number) = (format!("{number:06}{}", "x".repeat(bytes)), (number + 1).to_string());
+            for words in [
+                &["RPUSH", "list", &text][..],
+                &["SADD", "set", &text],
+                &["SADD", "other", &text, "more"],
+                &["ZADD", "sorted", &number, &text],
+                &["HSET", "hash", &number, &text],
+                &["XADD", "stream", &number, "field", &text],
+            ] {
+                same(&mut clients, words, false);
+            }
+        }
+        let (all, third) = (count.to_string(), (count / 3).to_string());
+        for words in [
+            "LRANGE list 0 -1",
+            "ZRANGE sorted 0 -1 WITHSCORES",
+            "ZREVRANGE sorted 1 -2",
+            "ZRANGEBYSCORE sorted 2 +inf LIMIT 1 1000",
+            "ZRANGEBYLEX sorted - +",
+            "ZDIFF 2 sorted list-that-is-absent",
+            "XRANGE stream - +",
+            "XREVRANGE stream + -",
+            "XREAD COUNT 256 STREAMS stream 0",
+            "SORT list ALPHA",
+            "EVAL return{redis.call('lrange','list',0,-1),redis.call('zrange','sorted',0,-1)} 0",
+            "XGROUP CREATE stream group 0",
+            "XREADGROUP GROUP group reader COUNT 256 STREAMS stream >",
+            "XREADGROUP GROUP group reader COUNT 256 STREAMS stream 0",
+            "XCLAIM stream group claimer 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",
+            "XAUTOCLAIM stream group claimer 0 0 COUNT 250",
+        ] {
+            same(&mut clients, &words.split(' ').collect::<Vec<_>>(), false);
+        }
+        for words in ["SMEMBERS set", "SUNION set other", "SINTER set other", "HGETALL hash", "HVALS hash"] {
+            same(&mut clients, &words.split(' ').collect::<Vec<_>>(), true);
+        }
+        for words in [&["SRANDMEMBER", "set", &all][..], &["ZRANDMEMBER", "sorted", &all, "WITHSCORES"]] {
+            same(&mut clients, words, true);
+        }
+        for (name, key) in [("SRANDMEMBER", "set"), ("ZRANDMEMBER", "sorted")] {
+            for drawn in [30, 64, -64, count / 2, -count] {
+                let [ours, _] = &mut clients;
+                let found = elements(&ours.ask(&[name.as_bytes(), key.as_bytes(), drawn.to_string().as_bytes()]));
+                let wanted = if drawn < 0 { -drawn } else { drawn.min(count) };
+                assert_eq!(found.len() as i32, wanted, "{name} {drawn}");
+                let different = found.into_iter().collect::<std::collections::HashSet<_>>().len() as i32;
+                assert!(drawn < 0 || different == wanted, "{name} {drawn}: {different} different elements");
+            }
+        }
+        for words in [
+            &["LPOP", "list", &third][..],
+            &["RPOP", "list", &third],
+            &["LMPOP", "1", "list", "LEFT", "COUNT", &all],
+            &["ZPOPMIN", "sorted", &third],
+            &["ZPOPMAX", "sorted", &third],
+            &["ZMPOP", "1", "sorted", "MIN", "COUNT", &all],
+        ] {
+            same(&mut clients, words, false);
+        }
+        let [ours, _] = &mut clients;
+        let popped = [&third, &all].map(|most| elements(&ours.ask(&[b"SPOP", b"set", most.as_bytes()])));
+        let popped: std::collections::HashSet<_> = popped.concat().into_iter().collect();
+        assert_eq!(popped.len() as i32, count, "SPOP");
+    }
+    running.stop();
+}

@@ -39,6 +39,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) steps: usize,
     /// The position at which the walk began.
     pub(in crate::resp) start: u64,
+    /// The mean length of popped elements in the reply, in bytes; 0 until a step of them did not fit into the output.
+    pub(in crate::resp) element_bytes: u64,
     /// True if the walk has continued at the first key after the last key. Commands on hashes use this field as a flag
     /// for another purpose.
     pub(in crate::resp) has_wrapped: bool,

@@ -184,7 +184,9 @@ pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
             call.ops += entries as usize / ENTRIES_AN_OP;
             return Ok(());
         }
-        Ok(false) | Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
+        // The room that an entry asks for would not be enough for those before it.
+        Ok(false)
+        | Err(Interrupt::Fault(ErrorReply::AnswerTooLong) | Interrupt::State(SessionWait::OutputFull { .. })) => {}
         Err(stop) => {
             call.out.truncate(mark);
             return Err(stop);
