@@ -226,7 +226,10 @@ const DIFFERENT: &[(&str, &str)] = &[
          argument of an entry gives the times of waiting, execution and sending; the arguments before it are cut \
          to 48 bytes in all",
     ),
-    ("sort", "reads the keys that `BY` and `GET` name one after another: other clients may change some of them meanwhile"),
+    (
+        "sort",
+        "reads the keys that `BY` and `GET` name one after another: other clients may change some of them meanwhile",
+    ),
     ("sort_ro", "as `SORT`"),
     ("spublish", "all slots belong to this server"),
     ("ssubscribe", "all slots belong to this server"),

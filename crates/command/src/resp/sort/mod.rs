@@ -20,7 +20,7 @@ use super::state::walk::{Walk, order_of};
 use super::stored::{self, Destination};
 use super::typed::{KeyParts, live};
 use crate::push::notify::KeyEvent;
-use options::{Options, Order};
+use options::{SortOptions, SortOrder};
 use pattern::{Lookup, Pattern};
 use protocol::resp::{Args, reply};
 use record::{Damaged, Digits, ListValue, Lists, SetValue, SortedSetValue, SortedSets, TextSets, Value};
@@ -35,13 +35,13 @@ const ELEMENTS_AN_OP: usize = 4;
 const BYTES_AN_OP: usize = 4096;
 
 /// The sorted value.
-enum Source<'v> {
+enum SortedValue<'v> {
     List(ListValue<'v>),
     Set(SetValue<'v>),
     Scored(SortedSetValue<'v>),
 }
 
-impl<'v> Source<'v> {
+impl<'v> SortedValue<'v> {
     fn of(item: Option<&Item<'v>>, parts: &'v KeyParts<'_>) -> Result<Option<Self>, ErrorReply> {
         if let Ok(found) = collection::opened::<Lists>(item, parts) {
             return Ok(found.map(Self::List));
@@ -83,12 +83,12 @@ impl<'v> Source<'v> {
 fn with_source<T>(
     call: &Call<'_, '_>,
     key: &[u8],
-    look: impl FnOnce(Option<&Source<'_>>) -> Result<T, ErrorReply>,
+    look: impl FnOnce(Option<&SortedValue<'_>>) -> Result<T, ErrorReply>,
 ) -> Result<T, ErrorReply> {
     let (key, view) = (call.key(key), call.ctx.view());
     let item = live(call.guard.items().get(&key), view);
     let parts = KeyParts::new(call.guard, key);
-    look(Source::of(item.as_ref(), &parts)?.as_ref())
+    look(SortedValue::of(item.as_ref(), &parts)?.as_ref())
 }
 
 /// Parses a number as the C function `strtod` does.
@@ -108,8 +108,8 @@ type Put<'p> = dyn Fn(&mut Vec<u8>, Option<&[u8]>) + 'p;
 /// A request of `SORT` for a present value.
 struct Sort<'c> {
     key: &'c [u8],
-    options: Options<'c>,
-    order: Order,
+    options: SortOptions<'c>,
+    order: SortOrder,
     /// The number of elements of the value.
     len: u64,
     /// The number of sorted elements that are skipped, and of those that follow them in the result.
@@ -121,17 +121,17 @@ impl<'c> Sort<'c> {
     /// Parses a request, and looks up the key.
     fn read(call: &mut Call<'c, '_>, args: Args<'c>, may_store: bool) -> Result<Self, Interrupt> {
         let [key] = words(args);
-        let options = Options::read(call, args.after_first(), may_store)?;
+        let options = SortOptions::read(call, args.after_first(), may_store)?;
         let (len, is_set) = with_source(call, key, |source| {
-            Ok((source.map_or(0, Source::len), matches!(source, Some(Source::Set(_)))))
+            Ok((source.map_or(0, SortedValue::len), matches!(source, Some(SortedValue::Set(_)))))
         })?;
         if call.session.walk.is_none() {
             call.count_read(len > 0);
         }
         let mut order = options.order();
-        if is_set && order == Order::Unsorted && options.store.is_some() {
+        if is_set && order == SortOrder::Unsorted && options.store.is_some() {
             // The order of a set is arbitrary.
-            order = Order::Texts;
+            order = SortOrder::Texts;
         }
         let (skipped, most) = options.limit;
         let skipped = u64::try_from(skipped).unwrap_or(0).min(len);
@@ -148,18 +148,18 @@ impl<'c> Sort<'c> {
     fn place(&self, lookup: &mut Lookup<'_>, element: &[u8]) -> Result<Vec<u8>, Interrupt> {
         let mut weight = Vec::new();
         let found = match &self.options.by {
-            Some(by) if self.order != Order::Unsorted && by.has_star() => lookup.find(by, element, &mut weight)?,
+            Some(by) if self.order != SortOrder::Unsorted && by.has_star() => lookup.find(by, element, &mut weight)?,
             _ => {
                 weight.extend_from_slice(element);
                 true
             }
         };
         Ok(match self.order {
-            Order::Unsorted => Vec::new(),
+            SortOrder::Unsorted => Vec::new(),
             // An element without a text is the first.
-            Order::Texts if !found => Vec::new(),
-            Order::Texts => [b"+", &weight[..]].concat(),
-            Order::Numbers => {
+            SortOrder::Texts if !found => Vec::new(),
+            SortOrder::Texts => [b"+", &weight[..]].concat(),
+            SortOrder::Numbers => {
                 let number = if found { number(&weight)? } else { 0.0 };
                 [&order_of(number).to_be_bytes()[..], element].concat()
             }
@@ -169,7 +169,7 @@ impl<'c> Sort<'c> {
     /// Collects up to `most` further elements. Returns true after the last one.
     fn collect(&self, call: &mut Call<'_, '_>, walk: &mut Walk, most: u64) -> Result<bool, Interrupt> {
         // Without an order, only the elements of the result are read.
-        let is_unsorted = self.order == Order::Unsorted;
+        let is_unsorted = self.order == SortOrder::Unsorted;
         let (first, count) = if is_unsorted { (self.skipped, self.wanted) } else { (0, self.len) };
         let most = most.min(count - walk.cursor);
         let is_reverse = is_unsorted && self.options.is_descending;
@@ -199,7 +199,7 @@ impl<'c> Sort<'c> {
 
     /// Returns true if the last of the collected elements is the first of the result.
     fn is_last_first(&self) -> bool {
-        self.options.is_descending && self.order != Order::Unsorted
+        self.options.is_descending && self.order != SortOrder::Unsorted
     }
 
     /// Advances by one step: collects elements, or appends the results for some of them to `found` with `put`. Returns
@@ -216,7 +216,7 @@ impl<'c> Sort<'c> {
             walk.has_wrapped = self.collect(call, walk, ELEMENTS_A_STEP)?;
             return Ok(false);
         }
-        let skipped = if self.order == Order::Unsorted { 0 } else { self.skipped };
+        let skipped = if self.order == SortOrder::Unsorted { 0 } else { self.skipped };
         let before = found.len();
         for _ in 0..ELEMENTS_A_STEP {
             if walk.left >= skipped + self.wanted {

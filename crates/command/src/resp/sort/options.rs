@@ -10,7 +10,7 @@ use protocol::resp::Args;
 
 /// The order of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SortOrder {
     /// That of the value.
     Unsorted,
     Numbers,
@@ -18,7 +18,7 @@ pub(super) enum Order {
 }
 
 /// The options of a request.
-pub(super) struct Options<'c> {
+pub(super) struct SortOptions<'c> {
     pub(super) by: Option<Pattern<'c>>,
     pub(super) gets: Vec<Pattern<'c>>,
     is_alpha: bool,
@@ -28,7 +28,7 @@ pub(super) struct Options<'c> {
     pub(super) store: Option<&'c [u8]>,
 }
 
-impl<'c> Options<'c> {
+impl<'c> SortOptions<'c> {
     /// Parses options. `STORE` is one of them if `may_store`.
     pub(super) fn read(call: &mut Call<'c, '_>, mut args: Args<'c>, may_store: bool) -> Result<Self, ErrorReply> {
         let mut options =
@@ -62,11 +62,11 @@ impl<'c> Options<'c> {
         Ok(options)
     }
 
-    pub(super) fn order(&self) -> Order {
+    pub(super) fn order(&self) -> SortOrder {
         match &self.by {
-            Some(by) if !by.has_star() => Order::Unsorted,
-            _ if self.is_alpha => Order::Texts,
-            _ => Order::Numbers,
+            Some(by) if !by.has_star() => SortOrder::Unsorted,
+            _ if self.is_alpha => SortOrder::Texts,
+            _ => SortOrder::Numbers,
         }
     }
 }
