@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::encode::kind;
 use crate::event::{Element, ValueType};
 use crate::file::{VALKEY_VERSION_MAX, VERSION_MAX, op, skip_key_metadata};
 use crate::input::Input;
 use crate::sum::{RunningSum, SUM_BYTES, sum_of};
-use crate::value::{VALKEY_VERSION_MIN, ValueWalk};
+use crate::value::{VALKEY_VERSION_MIN, ValueWalk, kind};
 use crate::{Damage, ReadLimits, malformed};
 
 /// The version that payloads have by default: that of Redis 7.0, which newer servers read too.
@@ -53,7 +52,8 @@ pub struct DumpCheck {
 }
 
 impl DumpCheck {
-    /// Adds at most `bytes_max` bytes of the payload to the checksum. Returns true if the checksum is complete and right.
+    /// Adds at most `bytes_max` bytes of the payload to the checksum. Returns true if the checksum is complete and
+    /// right.
     ///
     /// # Errors
     /// [`DumpError::VersionOrSum`].

@@ -11,6 +11,7 @@ use crate::dump::{VERSION, sealed};
 use crate::event::{Element, StreamId, StreamTotals, ValueType};
 use crate::packed::back_bytes;
 use crate::stream::SAME_FIELDS;
+use crate::value::kind;
 
 pub use payload::PayloadWriter;
 
@@ -31,16 +32,6 @@ const VALKEY_FIELD_TIMES_VERSION: u16 = 80;
 /// Highest number of entries and of bytes of a stream's node, as the defaults of Redis.
 const NODE_ENTRIES_MAX: i64 = 100;
 const NODE_BYTES_MAX: usize = 4096;
-
-/// The numbers of encodings that are not packed.
-pub(crate) mod kind {
-    pub(crate) const TEXT: u8 = 0;
-    pub(crate) const LIST: u8 = 1;
-    pub(crate) const SET: u8 = 2;
-    pub(crate) const HASH: u8 = 4;
-    pub(crate) const SORTED_SET: u8 = 5;
-    pub(crate) const EXPIRING_HASH: u8 = 24;
-}
 
 /// An element that does not fit the value's type, or its place in the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

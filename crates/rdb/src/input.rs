@@ -1,9 +1,9 @@
 //! Reads lengths and strings, and counts the offset.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 use crate::sum::{RunningSum, SUM_BYTES};
-use crate::{Damage, ReadLimits, What, malformed};
+use crate::{Damage, ReadLimits, What, malformed, unreadable};
 
 /// Largest buffer reserved for a string before its bytes arrive. Beyond it, the buffer grows with the bytes, because a
 /// claimed length may be wrong. A larger buffer is freed when the next string is read.
@@ -48,11 +48,6 @@ impl<R: Read> Input<R> {
         self.offset
     }
 
-    fn failed(&self, error: std::io::Error) -> Damage {
-        let what = if error.kind() == ErrorKind::UnexpectedEof { What::Truncated } else { What::System(error) };
-        Damage { offset: self.offset, what }
-    }
-
     /// Counts bytes that were read.
     fn count(&mut self, bytes: &[u8]) {
         self.offset += bytes.len() as u64;
@@ -63,7 +58,7 @@ impl<R: Read> Input<R> {
 
     /// Reads as many bytes as `bytes` has.
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Damage> {
-        self.inner.read_exact(bytes).map_err(|error| self.failed(error))?;
+        self.inner.read_exact(bytes).map_err(|error| unreadable(self.offset, error))?;
         self.count(bytes);
         Ok(())
     }
@@ -95,7 +90,7 @@ impl<R: Read> Input<R> {
         empty(out, len);
         let result = self.inner.by_ref().take(len).read_to_end(out);
         self.count(out);
-        result.map_err(|error| self.failed(error))?;
+        result.map_err(|error| unreadable(self.offset, error))?;
         if out.len() as u64 == len { Ok(()) } else { Err(Damage { offset: self.offset, what: What::Truncated }) }
     }
 

@@ -56,8 +56,6 @@ mod packed;
 mod step;
 mod stream;
 mod sum;
-
-pub use sum::sum_of;
 mod value;
 mod whole;
 
@@ -68,6 +66,7 @@ pub use dump::{DumpCheck, DumpError, DumpReader, PausedDump, VERSION as DUMP_VER
 pub use encode::{Encoder, FieldTimes, Misplaced, PayloadWriter};
 pub use event::{Element, Event, Key, ModuleType, StreamId, StreamTotals, ValueType};
 pub use file::{FileReader, Mark, VERSION_MAX};
+pub use sum::sum_of;
 pub use whole::{Checked, check};
 
 /// ReadLimits of what is read.
@@ -118,6 +117,12 @@ impl std::error::Error for Damage {}
 
 fn malformed(offset: u64, what: impl Into<String>) -> Damage {
     Damage { offset, what: What::Malformed(what.into()) }
+}
+
+/// Returns the damage of an input that could not be read at `offset`.
+fn unreadable(offset: u64, error: io::Error) -> Damage {
+    let what = if error.kind() == io::ErrorKind::UnexpectedEof { What::Truncated } else { What::System(error) };
+    Damage { offset, what }
 }
 
 #[cfg(test)]

@@ -14,6 +14,16 @@ use crate::{Damage, malformed};
 /// The first version of Valkey's own format. Redis uses lower numbers.
 pub(crate) const VALKEY_VERSION_MIN: u32 = 80;
 
+/// The numbers of encodings that are not packed.
+pub(crate) mod kind {
+    pub(crate) const TEXT: u8 = 0;
+    pub(crate) const LIST: u8 = 1;
+    pub(crate) const SET: u8 = 2;
+    pub(crate) const HASH: u8 = 4;
+    pub(crate) const SORTED_SET: u8 = 5;
+    pub(crate) const EXPIRING_HASH: u8 = 24;
+}
+
 /// The layout of the elements in a packed string.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PackedShape {

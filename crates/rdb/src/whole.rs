@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 
 use crate::file::{HEAD_BYTES, op, version};
 use crate::sum::{RunningSum, SUM_BYTES, VERSION_MIN, differs};
-use crate::{Damage, What};
+use crate::{Damage, What, unreadable};
 
 /// Number of bytes per read.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -25,11 +25,7 @@ pub struct Checked {
 pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     let mut input = BufReader::with_capacity(CHUNK_BYTES, input);
     let mut head = [0; HEAD_BYTES as usize];
-    let failed = |offset, error: std::io::Error| Damage {
-        offset,
-        what: if error.kind() == std::io::ErrorKind::UnexpectedEof { What::Truncated } else { What::System(error) },
-    };
-    input.read_exact(&mut head).map_err(|error| failed(0, error))?;
+    input.read_exact(&mut head).map_err(|error| unreadable(0, error))?;
     let version = version(&head)?;
     if version < VERSION_MIN {
         return Ok(Checked { version, sum: None });
@@ -43,13 +39,13 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     let mut chunk = vec![0; CHUNK_BYTES];
     while left > 0 {
         let wanted = left.min(CHUNK_BYTES as u64) as usize;
-        input.read_exact(&mut chunk[..wanted]).map_err(|error| failed(len - SUM_BYTES - left, error))?;
+        input.read_exact(&mut chunk[..wanted]).map_err(|error| unreadable(len - SUM_BYTES - left, error))?;
         running.add(&chunk[..wanted]);
         last = chunk[wanted - 1];
         left -= wanted as u64;
     }
     let mut sum = [0; SUM_BYTES as usize];
-    input.read_exact(&mut sum).map_err(|error| failed(len - SUM_BYTES, error))?;
+    input.read_exact(&mut sum).map_err(|error| unreadable(len - SUM_BYTES, error))?;
     let (sum, own) = (u64::from_le_bytes(sum), running.end());
     match sum {
         0 if last != op::END => Err(Damage { offset: len, what: What::Truncated }),

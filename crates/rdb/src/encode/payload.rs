@@ -1,8 +1,9 @@
 //! Payloads that are written in steps.
 
-use super::{REDIS_FIELD_TIMES_VERSION, kind, length, scored, string};
+use super::{REDIS_FIELD_TIMES_VERSION, length, scored, string};
 use crate::dump::{FOOTER_BYTES, VERSION};
 use crate::sum::RunningSum;
+use crate::value::kind;
 
 /// Bytes of the longest head of a payload: its type, the earliest expiry, and a length.
 const HEAD_BYTES_MAX: usize = 1 + 8 + 9;
