@@ -7,7 +7,8 @@
 //!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
 //! ```
 //! Large lists, sets and sorted sets are built in the same way, because one `RESTORE` of them takes long on the server,
-//! or does not fit into its buffer. If a server does not support the rename, existing keys are checked first, and then absent fields are set one by one.
+//! or does not fit into its buffer. If a server does not support the rename, existing keys are checked first, and then
+//! absent fields are set one by one.
 
 use base::clock::UnixMillis;
 use protocol::resp::BULK_BYTES_MAX;
@@ -31,6 +32,9 @@ const ELEMENTS_AT_ONCE_MAX: usize = 1_000;
 const ELEMENT_BYTES_AT_ONCE_MAX: usize = 64 << 10;
 /// Time to live in milliseconds of an incomplete temporary key, in case the connection breaks.
 const LEFT_MS: u64 = 600_000;
+
+/// The words of a command that add one element to a value.
+type ElementWords = Vec<Vec<u8>>;
 
 /// Number of replies to a key's requests, and the reply that decides the key's outcome.
 struct Sent {
@@ -66,15 +70,16 @@ impl Redis {
             }
             let (answers, telling) = match &item.value {
                 KeyValue::Bytes(value) => self.put_string(item, value, overwrite),
-                KeyValue::Hash(fields) if self.has_rename => self.put_hash(item, fields, overwrite),
-                KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
-                KeyValue::Dump(kind, bytes) => {
-                    let verb = adds(kind, bytes).filter(|_| self.has_rename);
-                    match verb.and_then(|verb| Some((verb, elements_of(bytes)?))) {
-                        Some((verb, elements)) => self.put_elements(item, verb, &elements, overwrite),
-                        None => self.put_dump(item, bytes, overwrite),
-                    }
+                KeyValue::Hash(fields) if self.has_rename => {
+                    self.put_built(item, overwrite, |out, built| put_pages(out, built, fields))
                 }
+                KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
+                KeyValue::Dump(kind, bytes) => match self.has_rename.then(|| elements_of(kind, bytes)).flatten() {
+                    Some((verb, elements)) => {
+                        self.put_built(item, overwrite, |out, built| put_elements(out, built, verb, &elements))
+                    }
+                    None => self.put_dump(item, bytes, overwrite),
+                },
                 KeyValue::Elements(kind, _) => {
                     outcomes[at] = Some(StoreOutcome::Unfit(format!(
                         "{kind}: this value was read for a comparison and cannot be stored"
@@ -155,43 +160,17 @@ impl Redis {
         (1, 0)
     }
 
-    fn put_hash(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
-        self.put_built(item, overwrite, |redis, built| redis.put_pages(built, fields))
-    }
-
-    /// Builds a list, a set or a sorted set. `verb` adds words to it.
-    fn put_elements(&mut self, item: &Item, verb: &[u8], elements: &[Vec<Vec<u8>>], overwrite: bool) -> (usize, usize) {
-        self.put_built(item, overwrite, |redis, built| {
-            let (mut commands, mut rest) = (0, elements);
-            while !rest.is_empty() {
-                let mut bytes = 0;
-                let fits = rest.iter().take(ELEMENTS_AT_ONCE_MAX).take_while(|words| {
-                    let fits = bytes < ELEMENT_BYTES_AT_ONCE_MAX;
-                    bytes += words.iter().map(Vec::len).sum::<usize>();
-                    fits
-                });
-                let (some, behind) = rest.split_at(fits.count());
-                let words = some.iter().flatten();
-                let count = words.clone().count() as u32;
-                let line = CommandLine::new(redis.link.out(), 2 + count).arg(verb).arg(built);
-                words.fold(line, |line, word| line.arg(word));
-                (commands, rest) = (commands + 1, behind);
-            }
-            commands
-        })
-    }
-
     /// Writes the requests that build a key under a temporary name and rename it. `put` writes those that fill the key,
     /// and returns their number.
     fn put_built(
         &mut self,
         item: &Item,
         overwrite: bool,
-        put: impl FnOnce(&mut Self, &[u8]) -> usize,
+        put: impl FnOnce(&mut Vec<u8>, &[u8]) -> usize,
     ) -> (usize, usize) {
         let built = [BUILT, &item.key].concat();
         self.put(&[b"DEL", &built]);
-        let mut answers = 1 + put(self, &built);
+        let mut answers = 1 + put(self.link.out(), &built);
         // The temporary key expires by itself, in case no process resumes the copy.
         let left = UnixMillis::now().plus_ms(LEFT_MS);
         let at = self.at(item.expire_at.unwrap_or(left));
@@ -205,21 +184,11 @@ impl Redis {
         (answers + 3, answers + 1)
     }
 
-    fn put_pages(&mut self, key: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
-        for page in fields.chunks(FIELDS_AT_ONCE_MAX) {
-            let mut line = CommandLine::new(self.link.out(), 2 + 2 * page.len() as u32).arg(b"HSET").arg(key);
-            for (field, value) in page {
-                line = line.arg(field).arg(value);
-            }
-        }
-        fields.len().div_ceil(FIELDS_AT_ONCE_MAX)
-    }
-
     fn put_fields(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
         let mut answers = 0;
         if overwrite {
             self.put(&[b"DEL", &item.key]);
-            answers += 1 + self.put_pages(&item.key, fields);
+            answers += 1 + put_pages(self.link.out(), &item.key, fields);
         } else {
             for (field, value) in fields {
                 self.put(&[b"HSETNX", &item.key, field, value]);
@@ -236,6 +205,38 @@ impl Redis {
     }
 }
 
+/// Writes the requests that set fields of a hash. Returns their number.
+fn put_pages(out: &mut Vec<u8>, key: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    for page in fields.chunks(FIELDS_AT_ONCE_MAX) {
+        let mut line = CommandLine::new(out, 2 + 2 * page.len() as u32).arg(b"HSET").arg(key);
+        for (field, value) in page {
+            line = line.arg(field).arg(value);
+        }
+    }
+    fields.len().div_ceil(FIELDS_AT_ONCE_MAX)
+}
+
+/// Writes the requests that add elements to a list, a set or a sorted set. `verb` adds words to it. Returns the number
+/// of requests.
+fn put_elements(out: &mut Vec<u8>, key: &[u8], verb: &[u8], elements: &[ElementWords]) -> usize {
+    let (mut commands, mut rest) = (0, elements);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take(ELEMENTS_AT_ONCE_MAX).take_while(|words| {
+            let fits = bytes < ELEMENT_BYTES_AT_ONCE_MAX;
+            bytes += words.iter().map(Vec::len).sum::<usize>();
+            fits
+        });
+        let (some, behind) = rest.split_at(fits.count());
+        let words = some.iter().flatten();
+        let count = words.clone().count() as u32;
+        let line = CommandLine::new(out, 2 + count).arg(verb).arg(key);
+        words.fold(line, |line, word| line.arg(word));
+        (commands, rest) = (commands + 1, behind);
+    }
+    commands
+}
+
 /// Returns the command that adds elements to a value of this type, if its payload is so long that the value is built
 /// element by element.
 fn adds(kind: &str, payload: &[u8]) -> Option<&'static [u8]> {
@@ -248,9 +249,10 @@ fn adds(kind: &str, payload: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// Returns the elements of a payload, each as the words of the command that adds it. Returns `None` if the payload
-/// cannot be read.
-fn elements_of(payload: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
+/// Returns the command that adds the elements of a long payload, and these, each as the words that the command gets.
+/// Returns `None` if the value is not built element by element, or if the payload cannot be read.
+fn elements_of(kind: &str, payload: &[u8]) -> Option<(&'static [u8], Vec<ElementWords>)> {
+    let verb = adds(kind, payload)?;
     let mut reader = DumpReader::new(payload, ReadLimits::default()).ok()?;
     let mut elements = Vec::new();
     while let Some(element) = reader.next_element().ok()? {
@@ -260,7 +262,7 @@ fn elements_of(payload: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
             _ => return None,
         });
     }
-    Some(elements)
+    Some((verb, elements))
 }
 
 /// Returns the outcome according to one reply.
