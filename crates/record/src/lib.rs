@@ -47,8 +47,8 @@ mod value;
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
     Bound, Collection, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit, SetValue,
-    SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamId,
-    StreamState, StreamValue, Streams, TextSets,
+    SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups,
+    StreamGroupsEdit, StreamId, StreamState, StreamValue, Streams, TextSets,
 };
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;

@@ -15,7 +15,8 @@ pub use list::{ListEdit, ListEnd, ListValue};
 pub use set::{SetEdit, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
 pub use stream::{
-    PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamId, StreamState, StreamValue,
+    PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups, StreamGroupsEdit, StreamId,
+    StreamState, StreamValue,
 };
 
 use crate::{Damaged, Kind, Parts, Source};

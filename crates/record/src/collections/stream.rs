@@ -12,7 +12,7 @@
 
 mod groups;
 
-pub use groups::{PendingEntry, StreamConsumer, StreamGroup};
+pub use groups::{PendingEntry, StreamConsumer, StreamGroup, StreamGroups, StreamGroupsEdit};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -420,12 +420,33 @@ impl<'r> StreamValue<'r> {
         self.from(0)?.next().transpose()
     }
 
+    /// Returns the entry with an identifier.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn entry(&self, id: StreamId) -> Result<Option<StreamEntry<'_>>, Damaged> {
+        self.tree.get(&entry_key(id))?.map(StreamEntry::of).transpose()
+    }
+
+    /// Returns the identifier of the first entry, or the lowest identifier if there is none.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn first_id(&self) -> Result<StreamId, Damaged> {
+        Ok(self.first()?.map_or(StreamId::MIN, |entry| entry.id))
+    }
+
     /// Returns the last entry.
     ///
     /// # Errors
     /// [`Damaged`].
     pub fn last(&self) -> Result<Option<StreamEntry<'_>>, Damaged> {
         self.back_from(u64::MAX)?.next().transpose()
+    }
+
+    /// Returns the groups.
+    pub fn groups(&self) -> StreamGroups<'_> {
+        StreamGroups { stream: self }
     }
 }
 
@@ -498,6 +519,11 @@ impl<'e> StreamEdit<'e> {
         self.tree.remove_between(0, count, &READING)?;
         self.state.len -= count;
         Ok(())
+    }
+
+    /// Returns the groups.
+    pub fn groups(&mut self) -> StreamGroupsEdit<'_, 'e> {
+        StreamGroupsEdit { stream: self }
     }
 
     /// Stores an element under its key, in place of an earlier one.

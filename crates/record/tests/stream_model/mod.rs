@@ -73,12 +73,12 @@ impl TriedStream {
         let Some(pending) = self.groups.get(group).cloned() else { return };
         let mut pending = pending;
         self.change(|_, edit| {
-            let number = edit.group(group.as_bytes()).unwrap().unwrap().number;
-            let (owner, _) = edit.see_consumer(number, consumer.as_bytes(), 5).unwrap();
+            let number = edit.groups().group(group.as_bytes()).unwrap().unwrap().number;
+            let (owner, _) = edit.groups().see_consumer(number, consumer.as_bytes(), 5).unwrap();
             for id in &ids {
                 let deliveries = pending.get(id).map_or(0, |(_, deliveries)| *deliveries) + 1;
                 let new = PendingEntry { consumer: owner.number, delivered_ms: 7, deliveries };
-                edit.deliver(number, *id, &new).unwrap();
+                edit.groups().deliver(number, *id, &new).unwrap();
                 pending.insert(*id, (consumer.clone(), deliveries));
             }
         });
@@ -90,9 +90,9 @@ impl TriedStream {
         let Some(pending) = self.groups.get(group).cloned() else { return };
         let mut pending = pending;
         self.change(|_, edit| {
-            let number = edit.group(group.as_bytes()).unwrap().unwrap().number;
+            let number = edit.groups().group(group.as_bytes()).unwrap().unwrap().number;
             for id in &ids {
-                assert_eq!(edit.acknowledge(number, *id).unwrap(), pending.remove(id).is_some());
+                assert_eq!(edit.groups().acknowledge(number, *id).unwrap(), pending.remove(id).is_some());
             }
         });
         self.groups.insert(group.to_owned(), pending);
@@ -104,12 +104,12 @@ impl TriedStream {
         match random.below(40) {
             0 => self.change(|_, edit| {
                 let is_new = !has_group(edit, &group);
-                assert_eq!(edit.create_group(group.as_bytes(), StreamId::MIN, None).unwrap(), is_new);
+                assert_eq!(edit.groups().create_group(group.as_bytes(), StreamId::MIN, None).unwrap(), is_new);
             }),
             1 if random.chance(1, 3) => {
                 self.change(|old, edit| {
                     if let Some(old) = old {
-                        edit.destroy_group(old, group.as_bytes()).unwrap();
+                        edit.groups().destroy_group(old, group.as_bytes()).unwrap();
                     }
                 });
                 self.groups.remove(&group);
@@ -125,7 +125,7 @@ impl TriedStream {
             18..25 => self.delete(random, many),
             _ => self.add(random, many),
         }
-        let is_new = self.value().is_some_and(|value| value.group(group.as_bytes()).unwrap().is_some());
+        let is_new = self.value().is_some_and(|value| value.groups().group(group.as_bytes()).unwrap().is_some());
         if is_new {
             self.groups.entry(group).or_default();
         }
@@ -145,19 +145,19 @@ impl TriedStream {
         let back = value.back_from(index).unwrap().map(|entry| entry.unwrap().id);
         assert!(back.eq(self.entries.keys().rev().copied().skip(value.len().saturating_sub(index + 1) as usize)));
         for (name, pending) in &self.groups {
-            let group = value.group(name.as_bytes()).unwrap().unwrap();
-            assert_eq!(value.pending_count(group.number).unwrap(), pending.len() as u64, "{name}");
-            let found = value.pending_from(group.number, from).unwrap().map(|found| {
+            let group = value.groups().group(name.as_bytes()).unwrap().unwrap();
+            assert_eq!(value.groups().pending_count(group.number).unwrap(), pending.len() as u64, "{name}");
+            let found = value.groups().pending_from(group.number, from).unwrap().map(|found| {
                 let (id, found) = found.unwrap();
-                let owner = value.consumer_name(found.consumer).unwrap();
+                let owner = value.groups().consumer_name(found.consumer).unwrap();
                 (id, (String::from_utf8(owner.to_vec()).unwrap(), found.deliveries))
             });
             assert!(found.eq(pending.range(from..).map(|(id, found)| (*id, found.clone()))), "{name} from {from:?}");
-            assert_eq!(value.last_pending(group.number).unwrap(), pending.keys().next_back().copied());
-            for consumer in value.consumers(group.number).unwrap() {
+            assert_eq!(value.groups().last_pending(group.number).unwrap(), pending.keys().next_back().copied());
+            for consumer in value.groups().consumers(group.number).unwrap() {
                 let (owner, consumer) = consumer.unwrap();
                 let owned = pending.iter().filter(|(_, (other, _))| other.as_bytes() == owner).map(|(id, _)| *id);
-                let found = value.owned_from(consumer.number, StreamId::MIN).unwrap().map(Result::unwrap);
+                let found = value.groups().owned_from(consumer.number, StreamId::MIN).unwrap().map(Result::unwrap);
                 assert_eq!(found.collect::<Vec<_>>(), owned.collect::<Vec<_>>());
             }
         }
@@ -167,8 +167,8 @@ impl TriedStream {
     }
 }
 
-fn has_group(edit: &StreamEdit<'_>, group: &str) -> bool {
-    edit.group(group.as_bytes()).unwrap().is_some()
+fn has_group(edit: &mut StreamEdit<'_>, group: &str) -> bool {
+    edit.groups().group(group.as_bytes()).unwrap().is_some()
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> 
     let listed = if args.len() > 2 { Some(Listed::read(args.split(2).1)?) } else { None };
     let (text, examined) = collection::look::<Streams, _>(call, key, |_, stream| {
         let Some(stream) = stream else { return Ok((None, 0)) };
-        let Some(found) = stream.group(group)? else { return Ok((None, 0)) };
+        let Some(found) = stream.groups().group(group)? else { return Ok((None, 0)) };
         let (mut text, mut examined) = (Vec::new(), 0);
         match listed {
             None => put_summary(&mut text, version, stream, found)?,
@@ -89,11 +89,11 @@ fn put_summary(
     stream: &StreamValue<'_>,
     group: StreamGroup,
 ) -> Result<(), Damaged> {
-    let count = stream.pending_count(group.number)?;
+    let count = stream.groups().pending_count(group.number)?;
     reply::array(to, 4);
     reply::int(to, count as i64);
-    let first = stream.pending_from(group.number, StreamId::MIN)?.next().transpose()?;
-    let (Some((first, _)), Some(last)) = (first, stream.last_pending(group.number)?) else {
+    let first = stream.groups().pending_from(group.number, StreamId::MIN)?.next().transpose()?;
+    let (Some((first, _)), Some(last)) = (first, stream.groups().last_pending(group.number)?) else {
         reply::null(to, version);
         reply::null(to, version);
         reply::null_array(to, version);
@@ -102,9 +102,9 @@ fn put_summary(
     put_id(to, first);
     put_id(to, last);
     let (mut consumers, mut lines) = (0, Vec::new());
-    for consumer in stream.consumers(group.number)? {
+    for consumer in stream.groups().consumers(group.number)? {
         let (name, consumer) = consumer?;
-        let owned = stream.owned_count(consumer.number)?;
+        let owned = stream.groups().owned_count(consumer.number)?;
         if owned > 0 {
             consumers += 1;
             reply::array(&mut lines, 2);
@@ -135,16 +135,16 @@ fn put_listed(
         count += 1;
         reply::array(&mut lines, 4);
         put_id(&mut lines, id);
-        reply::bulk(&mut lines, stream.consumer_name(pending.consumer)?);
+        reply::bulk(&mut lines, stream.groups().consumer_name(pending.consumer)?);
         reply::int(&mut lines, idle);
         reply::int(&mut lines, pending.deliveries.into());
         Ok::<_, Damaged>(count < listed.count)
     };
-    let consumer = listed.consumer.map(|name| stream.consumer(group.number, name)).transpose()?;
+    let consumer = listed.consumer.map(|name| stream.groups().consumer(group.number, name)).transpose()?;
     match consumer {
         _ if listed.count == 0 => {}
         None => {
-            for pending in stream.pending_from(group.number, listed.first)? {
+            for pending in stream.groups().pending_from(group.number, listed.first)? {
                 let (id, pending) = pending?;
                 if id > listed.last || !put(id, pending)? {
                     break;
@@ -153,9 +153,9 @@ fn put_listed(
         }
         Some(None) => {}
         Some(Some(consumer)) => {
-            for id in stream.owned_from(consumer.number, listed.first)? {
+            for id in stream.groups().owned_from(consumer.number, listed.first)? {
                 let id = id?;
-                if id > listed.last || !put(id, stream.pending(group.number, id)?.ok_or(Damaged)?)? {
+                if id > listed.last || !put(id, stream.groups().pending(group.number, id)?.ok_or(Damaged)?)? {
                     break;
                 }
             }
@@ -270,9 +270,9 @@ enum Claimed {
 impl Claiming<'_> {
     /// Claims the entry with an identifier.
     fn claim(&mut self, old: &StreamValue<'_>, stream: &mut StreamEdit<'_>, id: StreamId) -> Result<Claimed, Damaged> {
-        let pending = stream.pending(self.group.number, id)?;
+        let pending = stream.groups().pending(self.group.number, id)?;
         let Some(entry) = old.entry(id)? else {
-            let was_pending = stream.acknowledge(self.group.number, id)?;
+            let was_pending = stream.groups().acknowledge(self.group.number, id)?;
             self.is_changed |= was_pending;
             return Ok(if was_pending { Claimed::Deleted } else { Claimed::Unchanged });
         };
@@ -289,14 +289,14 @@ impl Claiming<'_> {
         let consumer = match self.consumer {
             Some(consumer) => consumer,
             None => {
-                let (consumer, is_new) = stream.see_consumer(self.group.number, self.name, self.now_ms)?;
+                let (consumer, is_new) = stream.groups().see_consumer(self.group.number, self.name, self.now_ms)?;
                 self.is_new = is_new;
                 *self.consumer.insert(consumer.number)
             }
         };
         self.is_changed = true;
         let new = PendingEntry { consumer, delivered_ms: self.delivered_ms, deliveries };
-        stream.deliver(self.group.number, id, &new)?;
+        stream.groups().deliver(self.group.number, id, &new)?;
         put_claimed(self.to, &entry, self.only_ids)?;
         Ok(Claimed::Taken)
     }
@@ -305,7 +305,7 @@ impl Claiming<'_> {
 pub(in crate::resp) fn xclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let ([key, group, consumer], now_ms) = (words(args), now_ms(call));
     let has_group = collection::look::<Streams, _>(call, key, |_, stream| {
-        Ok(stream.map_or(Ok(None), |stream| stream.group(group))?.is_some())
+        Ok(stream.map_or(Ok(None), |stream| stream.groups().group(group))?.is_some())
     })?;
     if !has_group {
         no_group(call.out, [key, group], &NO_GROUP);
@@ -322,11 +322,13 @@ pub(in crate::resp) fn xclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut text = Vec::new();
     let ((count, is_new), effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
-        let (Some(old), Some(mut found)) = (old, stream.group(group)?) else { return Ok(Edited::Keep((0, false))) };
+        let (Some(old), Some(mut found)) = (old, stream.groups().group(group)?) else {
+            return Ok(Edited::Keep((0, false)));
+        };
         let is_ahead = claim.last > found.last;
         if is_ahead {
             found.last = claim.last;
-            stream.set_group(group, &found)?;
+            stream.groups().set_group(group, &found)?;
         }
         let mut claiming = Claiming {
             group: found,
@@ -420,7 +422,7 @@ fn claim_from(
 ) -> Result<AutoClaimed, Damaged> {
     let mut result = AutoClaimed::default();
     let (mut count, mut attempts) = (options.count, options.count.saturating_mul(ATTEMPTS_FACTOR));
-    for pending in old.pending_from(claiming.group.number, options.start)? {
+    for pending in old.groups().pending_from(claiming.group.number, options.start)? {
         let (id, _) = pending?;
         if count == 0 || attempts == 0 {
             result.next = id;
@@ -444,7 +446,7 @@ pub(in crate::resp) fn xautoclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     let mut text = Vec::new();
     let (result, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
-        let (Some(old), Some(found)) = (old, stream.group(group)?) else { return Ok(Edited::Keep(None)) };
+        let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
         let mut claiming = Claiming {
             group: found,
             name: consumer,

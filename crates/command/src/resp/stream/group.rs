@@ -80,7 +80,7 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
         if old.is_none() && !options.makes_stream {
             return Err(ErrorReply::Stream(StreamError::NoStream));
         }
-        let found = stream.group(group)?;
+        let found = stream.groups().group(group)?;
         let last = |last: StreamId, parse: fn(&[u8]) -> Result<StreamId, ErrorReply>| match word {
             b"$" => Ok(last),
             word => parse(word),
@@ -91,26 +91,26 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
                 if found.is_some() {
                     return Err(ErrorReply::Stream(StreamError::GroupExists));
                 }
-                stream.create_group(group, last, options.read)?;
+                stream.groups().create_group(group, last, options.read)?;
                 Ok(Edited::Store(Outcome::Ok))
             }
             (b"destroy", None) => Ok(Edited::Keep(Outcome::Number(0))),
             (_, None) => Ok(Edited::Keep(Outcome::NoGroup)),
             (b"destroy", Some(_)) => {
                 let old = old.ok_or(ErrorReply::Damaged)?;
-                stream.destroy_group(old, group)?;
+                stream.groups().destroy_group(old, group)?;
                 Ok(Edited::Store(Outcome::Number(1)))
             }
             (b"setid", Some(found)) => {
                 let last = last(stream.state().last, bound_id)?;
-                stream.set_group(group, &record::StreamGroup { last, read: options.read, ..found })?;
+                stream.groups().set_group(group, &record::StreamGroup { last, read: options.read, ..found })?;
                 Ok(Edited::Store(Outcome::Ok))
             }
             (_, Some(found)) => {
-                if stream.consumer(found.number, word)?.is_some() {
+                if stream.groups().consumer(found.number, word)?.is_some() {
                     return Ok(Edited::Keep(Outcome::Number(0)));
                 }
-                stream.see_consumer(found.number, word, now_ms)?;
+                stream.groups().see_consumer(found.number, word, now_ms)?;
                 Ok(Edited::Store(Outcome::Number(1)))
             }
         }
@@ -161,21 +161,21 @@ fn remove_consumer<'c>(
     loop {
         let changed = collection::change::<Streams, _>(call, key, &mut |old, stream| {
             let old = old.ok_or(ErrorReply::Stream(StreamError::NoStream))?;
-            let Some(group) = stream.group(group)? else { return Ok(Edited::Keep(Removal::NoGroup)) };
-            let Some(there) = stream.consumer(group.number, consumer)? else {
+            let Some(group) = stream.groups().group(group)? else { return Ok(Edited::Keep(Removal::NoGroup)) };
+            let Some(there) = stream.groups().consumer(group.number, consumer)? else {
                 return Ok(Edited::Keep(Removal::Step { removed: 0, is_done: true, was_there: false }));
             };
-            let owned = old.owned_count(there.number)?;
+            let owned = old.groups().owned_count(there.number)?;
             if owned > REMOVED_A_STEP as u64 && !is_locked {
                 return Ok(Edited::Keep(Removal::TooLong));
             }
-            for id in old.owned_from(there.number, StreamId::MIN)?.take(REMOVED_A_STEP) {
-                stream.acknowledge(group.number, id?)?;
+            for id in old.groups().owned_from(there.number, StreamId::MIN)?.take(REMOVED_A_STEP) {
+                stream.groups().acknowledge(group.number, id?)?;
             }
             let removed = owned.min(REMOVED_A_STEP as u64) as i64;
             let is_done = removed as u64 == owned;
             if is_done {
-                stream.remove_consumer(group.number, consumer)?;
+                stream.groups().remove_consumer(group.number, consumer)?;
             }
             Ok(Edited::Store(Removal::Step { removed, is_done, was_there: true }))
         });
@@ -214,7 +214,7 @@ pub(in crate::resp) fn xack<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
     let ids = args.split(2).1;
     if call.session.done == 0 {
         let has_group = collection::look::<Streams, _>(call, key, |_, stream| {
-            Ok(stream.map_or(Ok(None), |stream| stream.group(group))?.is_some())
+            Ok(stream.map_or(Ok(None), |stream| stream.groups().group(group))?.is_some())
         })?;
         if !has_group {
             call.int(0);
@@ -225,10 +225,10 @@ pub(in crate::resp) fn xack<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
     let mut slices = Slices::begin(call, ("xack", args), key, (ids, 1), false)?;
     while let Some((ids, _)) = slices.next(call)? {
         let (removed, effect) = collection::change::<Streams, _>(call, key, &mut |_, stream| {
-            let Some(group) = stream.group(group)? else { return Ok(Edited::Keep(0)) };
+            let Some(group) = stream.groups().group(group)? else { return Ok(Edited::Keep(0)) };
             let mut removed = 0;
             for id in ids {
-                removed += i64::from(stream.acknowledge(group.number, whole_id(id)?)?);
+                removed += i64::from(stream.groups().acknowledge(group.number, whole_id(id)?)?);
             }
             Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
         })?;

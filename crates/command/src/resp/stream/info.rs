@@ -107,7 +107,7 @@ fn put_lag(
         None => reply::null(out, version),
     }
     reply::bulk(out, b"lag");
-    match stream.state().lag(group, stream.first_id()?) {
+    match group.lag(&stream.state(), stream.first_id()?) {
         Some(lag) => reply::int(out, lag),
         None => reply::null(out, version),
     }
@@ -119,13 +119,13 @@ fn reply_groups(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
     let text = collection::look::<Streams, _>(call, key, |_, stream| {
         let (stream, mut text) = (stream.ok_or(ErrorReply::NoKey)?, Vec::new());
         reply::array(&mut text, stream.state().groups);
-        for group in stream.groups()? {
+        for group in stream.groups().all()? {
             let (name, group) = group?;
             reply::map(&mut text, version, 6);
             reply::bulk(&mut text, b"name");
             reply::bulk(&mut text, name);
-            put_number(&mut text, "consumers", stream.consumer_count(group.number)?);
-            put_number(&mut text, "pending", stream.pending_count(group.number)?);
+            put_number(&mut text, "consumers", stream.groups().consumer_count(group.number)?);
+            put_number(&mut text, "pending", stream.groups().pending_count(group.number)?);
             reply::bulk(&mut text, b"last-delivered-id");
             put_id(&mut text, group.last);
             put_lag(&mut text, version, stream, &group)?;
@@ -139,15 +139,15 @@ fn reply_consumers(call: &mut Call<'_, '_>, key: &[u8], group: &[u8]) -> Run {
     let (version, now_ms) = (call.session.version, now_ms(call));
     let text = collection::look::<Streams, _>(call, key, |_, stream| {
         let stream = stream.ok_or(ErrorReply::NoKey)?;
-        let Some(group) = stream.group(group)? else { return Ok(None) };
+        let Some(group) = stream.groups().group(group)? else { return Ok(None) };
         let mut text = Vec::new();
-        reply::array(&mut text, stream.consumer_count(group.number)?);
-        for consumer in stream.consumers(group.number)? {
+        reply::array(&mut text, stream.groups().consumer_count(group.number)?);
+        for consumer in stream.groups().consumers(group.number)? {
             let (name, consumer) = consumer?;
             reply::map(&mut text, version, 3);
             reply::bulk(&mut text, b"name");
             reply::bulk(&mut text, name);
-            put_number(&mut text, "pending", stream.owned_count(consumer.number)?);
+            put_number(&mut text, "pending", stream.groups().owned_count(consumer.number)?);
             put_number(&mut text, "idle", now_ms.saturating_sub(consumer.seen_ms));
         }
         Ok(Some(text))
@@ -173,7 +173,7 @@ fn reply_full(call: &mut Call<'_, '_>, key: &[u8], count: u64) -> Run {
         stream.from(0)?.take(listed as usize).try_for_each(|entry| put_entry(&mut text, &entry?))?;
         reply::bulk(&mut text, b"groups");
         reply::array(&mut text, stream.state().groups);
-        for group in stream.groups()? {
+        for group in stream.groups().all()? {
             let (name, group) = group?;
             reply::map(&mut text, version, 7);
             reply::bulk(&mut text, b"name");
@@ -196,23 +196,23 @@ fn put_group(
     reply::bulk(to, b"last-delivered-id");
     put_id(to, group.last);
     put_lag(to, version, stream, group)?;
-    let pending = stream.pending_count(group.number)?;
+    let pending = stream.groups().pending_count(group.number)?;
     put_number(to, "pel-count", pending);
     reply::bulk(to, b"pending");
     reply::array(to, pending.min(count));
-    for pending in stream.pending_from(group.number, StreamId::MIN)?.take(pending.min(count) as usize) {
+    for pending in stream.groups().pending_from(group.number, StreamId::MIN)?.take(pending.min(count) as usize) {
         let (id, pending) = pending?;
         reply::array(to, 4);
         put_id(to, id);
-        reply::bulk(to, stream.consumer_name(pending.consumer)?);
+        reply::bulk(to, stream.groups().consumer_name(pending.consumer)?);
         reply::int(to, pending.delivered_ms as i64);
         reply::int(to, pending.deliveries.into());
     }
     reply::bulk(to, b"consumers");
-    reply::array(to, stream.consumer_count(group.number)?);
-    for consumer in stream.consumers(group.number)? {
+    reply::array(to, stream.groups().consumer_count(group.number)?);
+    for consumer in stream.groups().consumers(group.number)? {
         let (name, consumer) = consumer?;
-        let owned = stream.owned_count(consumer.number)?;
+        let owned = stream.groups().owned_count(consumer.number)?;
         reply::map(to, version, 4);
         reply::bulk(to, b"name");
         reply::bulk(to, name);
@@ -220,9 +220,9 @@ fn put_group(
         put_number(to, "pel-count", owned);
         reply::bulk(to, b"pending");
         reply::array(to, owned.min(count));
-        for id in stream.owned_from(consumer.number, StreamId::MIN)?.take(owned.min(count) as usize) {
+        for id in stream.groups().owned_from(consumer.number, StreamId::MIN)?.take(owned.min(count) as usize) {
             let id = id?;
-            let pending = stream.pending(group.number, id)?.ok_or(Damaged)?;
+            let pending = stream.groups().pending(group.number, id)?.ok_or(Damaged)?;
             reply::array(to, 3);
             put_id(to, id);
             reply::int(to, pending.delivered_ms as i64);

@@ -61,12 +61,13 @@ fn available(
 ) -> Result<Option<u64>, Interrupt> {
     collection::look::<Streams, _>(call, key, |_, stream| {
         let Some(stream) = stream else { return Ok(None) };
-        let Some(group) = stream.group(group)? else { return Ok(None) };
+        let Some(group) = stream.groups().group(group)? else { return Ok(None) };
         let count = match GroupWanted::read(id)? {
             GroupWanted::New => stream.len() - stream.before(behind(group.last))?,
             GroupWanted::Pending(_) => stream
+                .groups()
                 .consumer(group.number, consumer)?
-                .map_or(Ok(0), |consumer| stream.owned_count(consumer.number))?,
+                .map_or(Ok(0), |consumer| stream.groups().owned_count(consumer.number))?,
         };
         Ok(Some(count.min(request.most)))
     })
@@ -93,10 +94,10 @@ impl Delivery<'_> {
         let (state, first, mut count) = (stream.state(), old.first_id()?, 0);
         for entry in old.from(old.before(behind(self.group.last))?)?.take(self.most) {
             let entry = entry?;
-            state.advance(&mut self.group, entry.id, first);
+            self.group.advance(&state, entry.id, first);
             if !self.is_acknowledged {
                 let pending = PendingEntry { consumer: self.consumer, delivered_ms: self.now_ms, deliveries: 1 };
-                stream.deliver(self.group.number, entry.id, &pending)?;
+                stream.groups().deliver(self.group.number, entry.id, &pending)?;
             }
             put_entry(self.to, &entry)?;
             count += 1;
@@ -113,14 +114,14 @@ impl Delivery<'_> {
         version: Version,
     ) -> Result<(u64, StreamId), Damaged> {
         let (mut count, mut last) = (0, after);
-        for id in old.owned_from(self.consumer, behind(after))?.take(self.most) {
+        for id in old.groups().owned_from(self.consumer, behind(after))?.take(self.most) {
             let id = id?;
             match old.entry(id)? {
                 Some(entry) => {
-                    let pending = stream.pending(self.group.number, id)?.ok_or(Damaged)?;
+                    let pending = stream.groups().pending(self.group.number, id)?.ok_or(Damaged)?;
                     let deliveries = pending.deliveries.saturating_add(1);
                     let pending = PendingEntry { delivered_ms: self.now_ms, deliveries, ..pending };
-                    stream.deliver(self.group.number, id, &pending)?;
+                    stream.groups().deliver(self.group.number, id, &pending)?;
                     put_entry(self.to, &entry)?;
                 }
                 None => {
@@ -163,13 +164,13 @@ fn deliver_some<'c>(
     let mut text = Vec::new();
     let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
-        let (Some(old), Some(found)) = (old, stream.group(group)?) else {
+        let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else {
             return Ok(Edited::Keep(DeliveryStep::default()));
         };
         if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
             return Ok(Edited::Keep(DeliveryStep::default()));
         }
-        let (owner, is_new) = stream.see_consumer(found.number, consumer, now_ms)?;
+        let (owner, is_new) = stream.groups().see_consumer(found.number, consumer, now_ms)?;
         let mut delivery = Delivery {
             group: found,
             consumer: owner.number,
@@ -183,7 +184,7 @@ fn deliver_some<'c>(
             GroupWanted::Pending(after) => delivery.deliver_pending(old, stream, after, version)?,
         };
         if delivery.group != found {
-            stream.set_group(group, &delivery.group)?;
+            stream.groups().set_group(group, &delivery.group)?;
         }
         Ok(Edited::Store(DeliveryStep { count, has_more: count == most, last, is_new }))
     })?;

@@ -11,8 +11,8 @@
 //! Groups and consumers are known by numbers, of which a stream never uses one twice.
 
 use super::{CONSUMERS, GROUPS, NAMES, OWNED, PENDING};
-use super::{Searches, StreamEdit, StreamEntry, StreamId, StreamState, StreamValue};
-use super::{entry_key, id, number, put_id, put_number, with_len};
+use super::{Searches, StreamEdit, StreamId, StreamState, StreamValue};
+use super::{id, number, put_id, put_number, with_len};
 use crate::Damaged;
 
 /// The length in bytes of an element of the sections of pending entries.
@@ -142,102 +142,93 @@ fn encode_pending(group: u32, id: StreamId, pending: &PendingEntry) -> Vec<u8> {
     element
 }
 
-// The counter of the entries that a group has read is kept as in Redis.
-impl StreamState {
-    /// Returns true if a client has deleted an entry between `id` and the last entry, and not before all entries that
-    /// are left. `first` is the identifier of the first of these.
-    fn has_deleted_from(&self, id: StreamId, first: StreamId) -> bool {
-        self.len > 0 && self.deleted_max != StreamId::MIN && first <= self.deleted_max && id <= self.deleted_max
-    }
+/// Returns true if a client has deleted an entry between `id` and the last entry, and not before all entries that are
+/// left. `first` is the identifier of the first of these.
+fn has_deleted_from(state: &StreamState, id: StreamId, first: StreamId) -> bool {
+    state.len > 0 && state.deleted_max != StreamId::MIN && first <= state.deleted_max && id <= state.deleted_max
+}
 
-    /// Returns the number of entries that were added up to an identifier, if it is known. `first` is the identifier of
-    /// the first entry.
-    pub fn added_until(&self, id: StreamId, first: StreamId) -> Option<u64> {
-        if self.added == 0 {
-            return Some(0);
-        }
-        if self.len == 0 && id <= self.last || id == self.last {
-            return Some(self.added);
-        }
-        if id > self.last || self.deleted_max != StreamId::MIN && self.deleted_max >= first {
-            return None;
-        }
-        let before = self.added.checked_sub(self.len);
-        match id.cmp(&first) {
-            std::cmp::Ordering::Less => before,
-            std::cmp::Ordering::Equal => before.map(|before| before + 1),
-            std::cmp::Ordering::Greater => None,
-        }
+/// Returns the number of entries that were added up to an identifier, if it is known. `first` is the identifier of the
+/// first entry.
+fn added_until(state: &StreamState, id: StreamId, first: StreamId) -> Option<u64> {
+    if state.added == 0 {
+        return Some(0);
     }
-
-    /// Returns the number of entries that a group has not read yet, if it is known.
-    pub fn lag(&self, group: &StreamGroup, first: StreamId) -> Option<i64> {
-        if self.added == 0 {
-            return Some(0);
-        }
-        let read = group.read.filter(|_| !self.has_deleted_from(group.last, first));
-        let read = read.or_else(|| self.added_until(group.last, first))?;
-        Some(self.added as i64 - read as i64)
+    if state.len == 0 && id <= state.last || id == state.last {
+        return Some(state.added);
     }
-
-    /// Records in a group that an entry behind its last one is delivered.
-    pub fn advance(&self, group: &mut StreamGroup, id: StreamId, first: StreamId) {
-        group.read = match group.read {
-            Some(read) if !self.has_deleted_from(id, first) => Some(read.saturating_add(1)),
-            read if self.added == 0 => read,
-            _ => self.added_until(id, first),
-        };
-        group.last = id;
+    if id > state.last || state.deleted_max != StreamId::MIN && state.deleted_max >= first {
+        return None;
+    }
+    let before = state.added.checked_sub(state.len);
+    match id.cmp(&first) {
+        std::cmp::Ordering::Less => before,
+        std::cmp::Ordering::Equal => before.map(|before| before + 1),
+        std::cmp::Ordering::Greater => None,
     }
 }
 
-impl<'r> StreamValue<'r> {
-    /// Returns the entry with an identifier.
-    ///
-    /// # Errors
-    /// [`Damaged`].
-    pub fn entry(&self, id: StreamId) -> Result<Option<StreamEntry<'_>>, Damaged> {
-        self.tree.get(&entry_key(id))?.map(StreamEntry::of).transpose()
+// The counter of the entries that a group has read is kept as in Redis.
+impl StreamGroup {
+    /// Returns the number of entries that the group has not read yet, if it is known. `first` is the identifier of the
+    /// first entry of the stream.
+    pub fn lag(&self, state: &StreamState, first: StreamId) -> Option<i64> {
+        if state.added == 0 {
+            return Some(0);
+        }
+        let read = self.read.filter(|_| !has_deleted_from(state, self.last, first));
+        let read = read.or_else(|| added_until(state, self.last, first))?;
+        Some(state.added as i64 - read as i64)
     }
 
-    /// Returns the identifier of the first entry, or the lowest identifier if there is none.
-    ///
-    /// # Errors
-    /// [`Damaged`].
-    pub fn first_id(&self) -> Result<StreamId, Damaged> {
-        Ok(self.first()?.map_or(StreamId::MIN, |entry| entry.id))
+    /// Records that an entry behind the last one of the group is delivered.
+    pub fn advance(&mut self, state: &StreamState, id: StreamId, first: StreamId) {
+        self.read = match self.read {
+            Some(read) if !has_deleted_from(state, id, first) => Some(read.saturating_add(1)),
+            read if state.added == 0 => read,
+            _ => added_until(state, id, first),
+        };
+        self.last = id;
     }
+}
 
+/// The groups of a stored stream, with their consumers and pending entries.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamGroups<'s> {
+    pub(super) stream: &'s StreamValue<'s>,
+}
+
+impl<'s> StreamGroups<'s> {
     /// Returns the group with this name.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn group(&self, name: &[u8]) -> Result<Option<StreamGroup>, Damaged> {
-        self.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
+    pub fn group(self, name: &[u8]) -> Result<Option<StreamGroup>, Damaged> {
+        self.stream.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
     }
 
     /// Returns the groups with their names, in the order of these.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn groups(&self) -> Result<impl Iterator<Item = Result<(&[u8], StreamGroup), Damaged>> + Clone, Damaged> {
-        Ok(self.elements([vec![GROUPS], vec![CONSUMERS]])?.map(|element| decode_group(element?)))
+    pub fn all(self) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamGroup), Damaged>> + Clone, Damaged> {
+        Ok(self.stream.elements([vec![GROUPS], vec![CONSUMERS]])?.map(|element| decode_group(element?)))
     }
 
     /// Returns a consumer of a group.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn consumer(&self, group: u32, name: &[u8]) -> Result<Option<StreamConsumer>, Damaged> {
-        self.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
+    pub fn consumer(self, group: u32, name: &[u8]) -> Result<Option<StreamConsumer>, Damaged> {
+        self.stream.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
     }
 
     /// Returns the number of consumers of a group.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn consumer_count(&self, group: u32) -> Result<u64, Damaged> {
-        self.tree.count_between(&consumer_key(group, b""), &consumer_key(group + 1, b""))
+    pub fn consumer_count(self, group: u32) -> Result<u64, Damaged> {
+        self.stream.tree.count_between(&consumer_key(group, b""), &consumer_key(group + 1, b""))
     }
 
     /// Returns the consumers of a group with their names, in the order of these.
@@ -245,10 +236,10 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn consumers(
-        &self,
+        self,
         group: u32,
-    ) -> Result<impl Iterator<Item = Result<(&[u8], StreamConsumer), Damaged>> + Clone, Damaged> {
-        let elements = self.elements([consumer_key(group, b""), consumer_key(group + 1, b"")])?;
+    ) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamConsumer), Damaged>> + Clone, Damaged> {
+        let elements = self.stream.elements([consumer_key(group, b""), consumer_key(group + 1, b"")])?;
         Ok(elements.map(|element| decode_consumer(element?)))
     }
 
@@ -256,8 +247,8 @@ impl<'r> StreamValue<'r> {
     ///
     /// # Errors
     /// [`Damaged`], also if there is no such consumer.
-    pub fn consumer_name(&self, consumer: u32) -> Result<&[u8], Damaged> {
-        let element = self.tree.get(&name_key(consumer))?.ok_or(Damaged)?;
+    pub fn consumer_name(self, consumer: u32) -> Result<&'s [u8], Damaged> {
+        let element = self.stream.tree.get(&name_key(consumer))?.ok_or(Damaged)?;
         number(element)?.1.get(4..).ok_or(Damaged)
     }
 
@@ -265,16 +256,16 @@ impl<'r> StreamValue<'r> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn pending_count(&self, group: u32) -> Result<u64, Damaged> {
-        self.tree.count_between(&pending_key(group, StreamId::MIN), &pending_key(group + 1, StreamId::MIN))
+    pub fn pending_count(self, group: u32) -> Result<u64, Damaged> {
+        self.stream.tree.count_between(&pending_key(group, StreamId::MIN), &pending_key(group + 1, StreamId::MIN))
     }
 
     /// Returns the pending entry of a group with an identifier.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn pending(&self, group: u32, id: StreamId) -> Result<Option<PendingEntry>, Damaged> {
-        self.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
+    pub fn pending(self, group: u32, id: StreamId) -> Result<Option<PendingEntry>, Damaged> {
+        self.stream.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
     }
 
     /// Returns the pending entries of a group from an identifier on.
@@ -282,11 +273,11 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn pending_from(
-        &self,
+        self,
         group: u32,
         from: StreamId,
     ) -> Result<impl Iterator<Item = Result<(StreamId, PendingEntry), Damaged>> + Clone, Damaged> {
-        let elements = self.elements([pending_key(group, from), pending_key(group + 1, StreamId::MIN)])?;
+        let elements = self.stream.elements([pending_key(group, from), pending_key(group + 1, StreamId::MIN)])?;
         Ok(elements.map(|element| decode_pending(element?)))
     }
 
@@ -294,13 +285,13 @@ impl<'r> StreamValue<'r> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn last_pending(&self, group: u32) -> Result<Option<StreamId>, Damaged> {
+    pub fn last_pending(self, group: u32) -> Result<Option<StreamId>, Damaged> {
         let (from, to) = (pending_key(group, StreamId::MIN), pending_key(group + 1, StreamId::MIN));
-        let (first, end) = (self.tree.before_key(&from)?, self.tree.before_key(&to)?);
+        let (first, end) = (self.stream.tree.before_key(&from)?, self.stream.tree.before_key(&to)?);
         if first == end {
             return Ok(None);
         }
-        let last = self.elements_between(end - 1, end)?.next().ok_or(Damaged)??;
+        let last = self.stream.elements_between(end - 1, end)?.next().ok_or(Damaged)??;
         Ok(Some(decode_pending(last)?.0))
     }
 
@@ -308,8 +299,8 @@ impl<'r> StreamValue<'r> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn owned_count(&self, consumer: u32) -> Result<u64, Damaged> {
-        self.tree.count_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))
+    pub fn owned_count(self, consumer: u32) -> Result<u64, Damaged> {
+        self.stream.tree.count_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))
     }
 
     /// Returns the identifiers of the pending entries of a consumer, from one on.
@@ -317,22 +308,28 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn owned_from(
-        &self,
+        self,
         consumer: u32,
         from: StreamId,
     ) -> Result<impl Iterator<Item = Result<StreamId, Damaged>> + Clone, Damaged> {
-        let elements = self.elements([owned_key(consumer, from), owned_key(consumer + 1, StreamId::MIN)])?;
+        let elements = self.stream.elements([owned_key(consumer, from), owned_key(consumer + 1, StreamId::MIN)])?;
         Ok(elements.map(|element| StreamId::of(element?.get(4..).ok_or(Damaged)?)))
     }
 }
 
-impl StreamEdit<'_> {
+/// The groups of a stream under change, with their consumers and pending entries.
+#[derive(Debug)]
+pub struct StreamGroupsEdit<'s, 'e> {
+    pub(super) stream: &'s mut StreamEdit<'e>,
+}
+
+impl StreamGroupsEdit<'_, '_> {
     /// Returns the group with this name.
     ///
     /// # Errors
     /// [`Damaged`].
     pub fn group(&self, name: &[u8]) -> Result<Option<StreamGroup>, Damaged> {
-        self.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
+        self.stream.tree.get(&group_key(name))?.map(|element| Ok(decode_group(element)?.1)).transpose()
     }
 
     /// Creates a group. Returns false if the stream has one with this name.
@@ -345,15 +342,15 @@ impl StreamEdit<'_> {
         }
         let number = self.next_number()?;
         self.set_group(name, &StreamGroup { number, last, read })?;
-        self.state.groups += 1;
+        self.stream.state.groups += 1;
         Ok(true)
     }
 
     /// Returns a number for a group or a consumer.
     fn next_number(&mut self) -> Result<u32, Damaged> {
         // The number behind is an end of intervals.
-        let number = u32::try_from(self.state.next).ok().filter(|number| *number < u32::MAX).ok_or(Damaged)?;
-        self.state.next += 1;
+        let number = u32::try_from(self.stream.state.next).ok().filter(|number| *number < u32::MAX).ok_or(Damaged)?;
+        self.stream.state.next += 1;
         Ok(number)
     }
 
@@ -362,7 +359,7 @@ impl StreamEdit<'_> {
     /// # Errors
     /// [`Damaged`].
     pub fn set_group(&mut self, name: &[u8], group: &StreamGroup) -> Result<(), Damaged> {
-        self.put(&group_key(name), &encode_group(name, group))
+        self.stream.put(&group_key(name), &encode_group(name, group))
     }
 
     /// Removes a group with its consumers and pending entries. Returns false if there is none with this name. `old` is
@@ -373,15 +370,15 @@ impl StreamEdit<'_> {
     pub fn destroy_group(&mut self, old: &StreamValue<'_>, name: &[u8]) -> Result<bool, Damaged> {
         let Some(group) = self.group(name)? else { return Ok(false) };
         let number = group.number;
-        self.clear_between(&pending_key(number, StreamId::MIN), &pending_key(number + 1, StreamId::MIN))?;
-        for consumer in old.consumers(number)? {
+        self.stream.clear_between(&pending_key(number, StreamId::MIN), &pending_key(number + 1, StreamId::MIN))?;
+        for consumer in old.groups().consumers(number)? {
             let consumer = consumer?.1.number;
-            self.clear_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))?;
-            self.clear_between(&name_key(consumer), &name_key(consumer + 1))?;
+            self.stream.clear_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer + 1, StreamId::MIN))?;
+            self.stream.clear_between(&name_key(consumer), &name_key(consumer + 1))?;
         }
-        self.clear_between(&consumer_key(number, b""), &consumer_key(number + 1, b""))?;
-        self.take(&group_key(name))?;
-        self.state.groups -= 1;
+        self.stream.clear_between(&consumer_key(number, b""), &consumer_key(number + 1, b""))?;
+        self.stream.take(&group_key(name))?;
+        self.stream.state.groups -= 1;
         Ok(true)
     }
 
@@ -390,7 +387,7 @@ impl StreamEdit<'_> {
     /// # Errors
     /// [`Damaged`].
     pub fn consumer(&self, group: u32, name: &[u8]) -> Result<Option<StreamConsumer>, Damaged> {
-        self.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
+        self.stream.tree.get(&consumer_key(group, name))?.map(|element| Ok(decode_consumer(element)?.1)).transpose()
     }
 
     /// Records that a consumer was seen at `now_ms`. Creates it if the group does not have it. Returns it, and true if
@@ -406,14 +403,14 @@ impl StreamEdit<'_> {
         };
         let consumer = StreamConsumer { number, seen_ms: now_ms };
         if old != Some(consumer) {
-            self.put(&consumer_key(group, name), &encode_consumer(group, name, &consumer))?;
+            self.stream.put(&consumer_key(group, name), &encode_consumer(group, name, &consumer))?;
         }
         if old.is_none() {
             let element = with_len(|body| {
                 body.extend_from_slice(&number.to_be_bytes());
                 body.extend_from_slice(name);
             });
-            self.put(&name_key(number), &element)?;
+            self.stream.put(&name_key(number), &element)?;
         }
         Ok((consumer, old.is_none()))
     }
@@ -424,8 +421,8 @@ impl StreamEdit<'_> {
     /// [`Damaged`].
     pub fn remove_consumer(&mut self, group: u32, name: &[u8]) -> Result<(), Damaged> {
         let Some(consumer) = self.consumer(group, name)? else { return Ok(()) };
-        self.take(&name_key(consumer.number))?;
-        self.take(&consumer_key(group, name))?;
+        self.stream.take(&name_key(consumer.number))?;
+        self.stream.take(&consumer_key(group, name))?;
         Ok(())
     }
 
@@ -434,7 +431,7 @@ impl StreamEdit<'_> {
     /// # Errors
     /// [`Damaged`].
     pub fn pending(&self, group: u32, id: StreamId) -> Result<Option<PendingEntry>, Damaged> {
-        self.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
+        self.stream.tree.get(&pending_key(group, id))?.map(|element| Ok(decode_pending(element)?.1)).transpose()
     }
 
     /// Records a delivery of an entry, in place of an earlier one.
@@ -448,12 +445,12 @@ impl StreamEdit<'_> {
         }
         if old.is_none_or(|old| old.consumer != new.consumer) {
             if let Some(old) = old {
-                self.take(&owned_key(old.consumer, id))?;
+                self.stream.take(&owned_key(old.consumer, id))?;
             }
             let key = owned_key(new.consumer, id);
-            self.put(&key, &key[1..])?;
+            self.stream.put(&key, &key[1..])?;
         }
-        self.put(&pending_key(group, id), &encode_pending(group, id, new))
+        self.stream.put(&pending_key(group, id), &encode_pending(group, id, new))
     }
 
     /// Removes a pending entry of a group. Returns false if there is none with this identifier.
@@ -462,8 +459,8 @@ impl StreamEdit<'_> {
     /// [`Damaged`].
     pub fn acknowledge(&mut self, group: u32, id: StreamId) -> Result<bool, Damaged> {
         let Some(pending) = self.pending(group, id)? else { return Ok(false) };
-        self.take(&owned_key(pending.consumer, id))?;
-        self.take(&pending_key(group, id))?;
+        self.stream.take(&owned_key(pending.consumer, id))?;
+        self.stream.take(&pending_key(group, id))?;
         Ok(true)
     }
 }
