@@ -132,7 +132,7 @@ impl<'p> DumpReader<'p> {
         Ok(Self { input, value_type, value, end: body.len() as u64 })
     }
 
-    /// Ends the reading for now.
+    /// Interrupts the read. Returns the state from which [`DumpReader::resume`] continues.
     pub fn pause(self) -> PausedDump {
         PausedDump { offset: self.input.offset(), value_type: self.value_type, value: self.value }
     }

@@ -172,7 +172,7 @@ fn reply_keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, with_flags: bool)
 /// Returns the keys of a request of `entry` that a specification names. `args` are the request's arguments.
 fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [u8]> {
     match spec.begin {
-        // The catalog tells where the key of a result is.
+        // The catalog has the position of the destination key.
         Begin::Unknown if spec.flags.contains(&"OW") => return entry.keys_of(args).skip(1).collect(),
         Begin::Unknown => return Vec::new(),
         Begin::Keyword(word) => {

@@ -17,7 +17,7 @@ const WORDS_AN_OP: usize = 8;
 /// The maximum number of entries that an approximate trim removes without `LIMIT`, as in Redis.
 const APPROXIMATE_LIMIT: u64 = 10_000;
 
-/// What a trim retains.
+/// The entries that a trim retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retained {
     /// This number of entries.

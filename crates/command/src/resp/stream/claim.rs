@@ -258,11 +258,11 @@ struct Claiming<'n> {
     to: &'n mut Vec<u8>,
 }
 
-/// What became of an entry.
+/// The result of a claim of one entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claimed {
     Taken,
-    /// It was deleted from the stream, and is no longer pending.
+    /// The entry was deleted from the stream, and is no longer pending.
     Deleted,
     Unchanged,
 }
