@@ -80,17 +80,6 @@ impl Kind {
         }
     }
 
-    /// Returns the name that `OBJECT ENCODING` reports: the closest encoding of Redis.
-    pub const fn encoding(self) -> &'static str {
-        match self {
-            Self::Hash | Self::InSet | Self::List | Self::Set | Self::SortedSet => "listpack",
-            Self::Large | Self::LargeInSet | Self::LargeSet => "hashtable",
-            Self::LargeList => "quicklist",
-            Self::LargeSortedSet => "skiplist",
-            Self::Stream | Self::LargeStream => "stream",
-        }
-    }
-
     /// Returns true if a value of this type is empty at `now_ms`: all its bins have expired, or its set was truncated.
     /// Clients do not see an empty value.
     ///

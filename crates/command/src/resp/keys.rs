@@ -1,6 +1,7 @@
 //! Commands on whole keys: their existence, type, representation and removal.
 
 use super::catalog::lower;
+use super::encoding;
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::info::policy;
@@ -12,8 +13,7 @@ use crate::resp::typed;
 use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
-use record::Kind;
-use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError, Value};
+use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
@@ -81,7 +81,10 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let is_lfu = policy(&call.ctx.shared).ends_with("lfu");
     match &lower(topic)[..] {
-        b"encoding" => reply::bulk(call.out, encoding(item.value)),
+        b"encoding" => {
+            let encoding = encoding::encoding_of(call, key, &item)?;
+            reply::bulk(call.out, encoding.as_bytes());
+        }
         b"refcount" => reply::int(call.out, 1),
         b"idletime" if is_lfu => reply::error(call.out, IDLE_TIME_UNKNOWN),
         b"idletime" => {
@@ -130,18 +133,6 @@ fn frequency(call: &Call<'_, '_>, key: &Key<'_>) -> i64 {
 const FREQUENCY_COLD: u64 = 7;
 /// The increase of the frequency of a hot key when the number of its requests doubles.
 const STEP_OF_FREQUENCY: u64 = 8;
-
-/// Returns Redis's name of a value's encoding. It distinguishes numbers, strings of up to 44 bytes, longer strings, and
-/// types of records.
-fn encoding(value: Value<'_>) -> &'static [u8] {
-    match value {
-        Value::Integer(_) => b"int",
-        Value::Bytes(bytes) if base::decimal::parse_signed(bytes).is_some() => b"int",
-        Value::Bytes(bytes) if bytes.len() <= 44 => b"embstr",
-        Value::Typed { kind, .. } => Kind::of(kind).map_or(b"raw", |kind| kind.encoding().as_bytes()),
-        _ => b"raw",
-    }
-}
 
 pub(super) fn flushall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     flush(call, "FLUSHALL", args, Namespaces::numbers())

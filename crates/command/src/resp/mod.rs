@@ -36,6 +36,7 @@ mod connection;
 mod dispatch;
 mod dump;
 mod elements;
+mod encoding;
 mod error;
 mod expire;
 mod found;

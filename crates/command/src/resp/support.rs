@@ -181,7 +181,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "object",
         "`FREQ` counts up to 7 reads, and is greater for the hot keys of the last minute; `IDLETIME` records the \
-         accesses to a key from its first call for the key on: before, it is the age of the key's segment",
+         accesses to a key from its first call for the key on: before, it is the age of the key's segment; `ENCODING` \
+         returns the encoding that Redis 7.0 gives to a new value of this content with its default limits: a hash \
+         that was large and has become small is `listpack` again, and a short string that `APPEND` changed is `embstr`",
     ),
     ("pexpire", "times to live above 24 days are exact to the second"),
     ("pexpireat", "expiry times more than 24 days ahead are exact to the second"),

@@ -38,6 +38,7 @@ mod resp;
 mod resp_collections;
 mod resp_command_streams;
 mod resp_dump;
+mod resp_encodings;
 mod resp_forms;
 mod resp_hash;
 mod resp_large_hash;
