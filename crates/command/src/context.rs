@@ -22,6 +22,7 @@ use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
+use crate::push::waiters::Deadlines;
 use crate::push::watch::Watch;
 use crate::resp::{RetiredTransactions, WorkerScripts};
 use crate::shared::{Pause, Shared};
@@ -154,6 +155,8 @@ pub struct WorkerContext {
     pub(crate) spares: RetiredTransactions,
     /// Lua states and known scripts.
     pub(crate) scripts: WorkerScripts,
+    /// The deadlines of clients that wait in blocking commands.
+    pub deadlines: Deadlines,
     /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -186,6 +189,7 @@ impl WorkerContext {
             sampler: Sampler::new(worker),
             spares: RetiredTransactions::default(),
             scripts: WorkerScripts::default(),
+            deadlines: Deadlines::default(),
             scratch: Cell::default(),
         }
     }

@@ -53,6 +53,8 @@ pub struct HandoverConnection {
     pub input: Vec<u8>,
     /// Reply bytes that were not sent yet.
     pub output: Vec<u8>,
+    /// The deadline of the blocking command at the beginning of `input`, if it has waited, in ms of the store's clock.
+    pub waits_until: Option<u64>,
     /// The subscribed channels and patterns, each with the number of its
     /// [`ChannelKind`](crate::push::outbox::channels::ChannelKind).
     pub subscriptions: Vec<(u8, Vec<u8>)>,
@@ -138,6 +140,7 @@ impl HandoverConnection {
             texts: Default::default(),
             input: Vec::new(),
             output: Vec::new(),
+            waits_until: None,
             subscriptions: Vec::new(),
             monitors: false,
             watches: 0,
@@ -167,6 +170,7 @@ impl HandoverConnection {
             "held_off": self.is_restricted,
             "texts": self.texts,
             "watches": self.watches,
+            "waits_until": self.waits_until,
             "bytes": parts.map(<[u8]>::len),
         });
         (head, parts.concat())
@@ -238,6 +242,7 @@ impl HandoverConnection {
             is_restricted: head["held_off"].as_bool()?,
             texts: serde_json::from_value(head["texts"].clone()).ok()?,
             watches: u32::try_from(head["watches"].as_u64()?).ok()?,
+            waits_until: head["waits_until"].as_u64(),
             ..Self::new(Endpoint::new(protocol, namespace("home")?))
         };
         Some((carried, serde_json::from_value(head["bytes"].clone()).ok()?))

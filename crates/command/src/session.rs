@@ -185,9 +185,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection is a memcached watcher.
+    /// Returns true if the client waits for events: a memcached watcher, or a Redis client in a blocking command.
     pub fn watches(&self) -> bool {
-        matches!(self, Self::Memcache(state) if state.watches())
+        match self {
+            Self::Memcache(state) => state.watches(),
+            Self::Resp(state) => resp::waits_in_command(state),
+        }
     }
 
     /// Returns true if push messages wait to be sent to the client.

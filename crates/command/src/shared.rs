@@ -20,6 +20,7 @@ use crate::metrics::survey::Survey;
 use crate::metrics::{BucketCounts, Command, Recorder};
 use crate::push::notify::KeyEvents;
 use crate::push::outbox::{Channels, PushQueue};
+use crate::push::waiters::Waiters;
 use crate::push::watch::Hub;
 use crate::resp::acl::Users;
 use crate::visit::clock::{Clock, Origin};
@@ -74,6 +75,8 @@ pub struct Shared {
     pub indexes: crate::keyspace::indexes::Indexes,
     /// Watchers, by kind of event.
     pub watch: Arc<Hub>,
+    /// Clients that wait for keys.
+    pub waiters: Waiters,
     /// Subscribers, by channel.
     pub channels: Arc<Channels>,
     /// The instant of the server's start, by the store's clock.

@@ -56,6 +56,8 @@ pub(crate) enum Pause {
     Store,
     /// A value must be read from flash.
     Flash(Awaited),
+    /// Another client must fill a key, or serve those that wait for it. The session rests ([`Session::blocked`]).
+    Clients,
 }
 
 /// One connection of a worker.
@@ -78,7 +80,8 @@ pub(crate) struct Session<S> {
     pub(crate) hangup: bool,
     /// True if the end of the stream was received.
     pub(crate) ended: bool,
-    /// True if a part of the output is unsent. The session is not served until all output is sent.
+    /// True if a part of the output is unsent, or if the session rests because it waits for other clients. The session
+    /// is not served until all output is sent, or until it is woken.
     pub(crate) blocked: bool,
     /// True if the reactor will report when the socket accepts more bytes.
     pub(crate) armed: bool,
@@ -155,6 +158,11 @@ impl<S> Session<S> {
             Phase::Dead => false,
             Phase::Lingering => self.readable,
         }
+    }
+
+    /// Returns true if the session rests until another client wakes it, or its deadline is due.
+    pub(crate) fn rests(&self) -> bool {
+        self.blocked && self.out.is_none() && self.pause == Pause::Clients
     }
 
     /// Returns true if the session is served after new requests, because its request takes many visits, or its output

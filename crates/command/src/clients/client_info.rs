@@ -42,8 +42,24 @@ pub struct ClientInfo {
     pub command: &'static str,
     /// The number of the last pause in which a request of the client had to wait.
     pub paused_in: u64,
+    /// True while the client waits in a blocking command.
+    pub is_waiting: bool,
+    /// The deadline of the client's first request, a blocking command that has waited in another process, in ms of the
+    /// store's clock.
+    pub waits_until: Option<u64>,
+    /// The end of its wait that another client has requested and that is not executed yet.
+    pub unblocked: Option<Unblock>,
     /// The memory of the connection.
     pub memory: ClientMemory,
+}
+
+/// The reply to a blocking command that another client ends (`CLIENT UNBLOCK`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// The reply at the deadline.
+    Timeout,
+    /// An error.
+    Error,
 }
 
 /// The maximum memory of an idle connection, in bytes. Such a connection holds no buffer.

@@ -1,6 +1,7 @@
 //! Push messages, which a client did not request: messages of channels ([`outbox`]), changes of keys ([`notify`]), and
-//! lines about the server's own events ([`watch`]).
+//! lines about the server's own events ([`watch`]). Clients that wait for keys are woken in the same way ([`waiters`]).
 
 pub mod notify;
 pub mod outbox;
+pub mod waiters;
 pub mod watch;

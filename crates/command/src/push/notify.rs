@@ -155,6 +155,29 @@ impl KeyEvent {
     pub(crate) fn may_create(self) -> bool {
         !b"gxem".contains(&self.letter) || self == Self::RESTORE
     }
+
+    /// Returns true if after a change of this kind, the key may hold elements for which clients wait. Other changes
+    /// remove elements, need existing ones, or are of other types.
+    pub(crate) fn may_fill(self) -> bool {
+        const OTHERS: [KeyEvent; 15] = [
+            KeyEvent::LPOP,
+            KeyEvent::RPOP,
+            KeyEvent::LINSERT,
+            KeyEvent::LSET,
+            KeyEvent::LREM,
+            KeyEvent::LTRIM,
+            KeyEvent::ZREM,
+            KeyEvent::ZREMRANGEBYRANK,
+            KeyEvent::ZREMRANGEBYSCORE,
+            KeyEvent::ZREMRANGEBYLEX,
+            KeyEvent::ZPOPMIN,
+            KeyEvent::ZPOPMAX,
+            KeyEvent::DEL,
+            KeyEvent::EXPIRE,
+            KeyEvent::PERSIST,
+        ];
+        !b"$hsxenm".contains(&self.letter) && self != Self::RENAME_FROM && !OTHERS.contains(&self)
+    }
 }
 
 /// Publishes the change `event` of `key`, if `events` enables this kind of change and there is a subscriber. For each

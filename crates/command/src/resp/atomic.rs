@@ -29,6 +29,7 @@ use crate::context::WorkerContext;
 use crate::metrics::command_stats::Outcome;
 use crate::resp::absent;
 use crate::resp::acl;
+use crate::resp::blocking;
 use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
@@ -185,6 +186,13 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
             statistics::ended(call, StatKey::of_command(entry), Outcome::Done, line);
             call.ctx.ready = ready;
         }
+        Err(SessionWait::Blocked) if transaction.stage == Stage::Running => {
+            // A blocking command has found nothing.
+            own_transaction::recycle(transaction, call.ctx);
+            call.session.end_request();
+            blocking::attempt_failed(call);
+            return Ok(());
+        }
         Err(_) => call.session.under_way = Some(transaction),
     }
     step
@@ -229,7 +237,9 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
         ran?;
         own_transaction::release_locks(transaction, call.ctx);
         transaction.stage = Stage::Replying;
+        blocking::request_done(call);
     }
+    blocking::await_handoff(call)?;
     send_replies(call, transaction)
 }
 
@@ -433,7 +443,12 @@ fn run_one<'c>(
 ) -> Step {
     let name = args.next().unwrap_or_default();
     let entry = catalog::find(name).expect("the command was found when it was queued");
-    let call = &mut Call { ops: *ops, collects_replies: true, ..Call::new((guard, ctx), buf, out, session, functions) };
+    let call = &mut Call {
+        ops: *ops,
+        collects_replies: true,
+        may_wait: queued.is_none(),
+        ..Call::new((guard, ctx), buf, out, session, functions)
+    };
     let ran = call.room(0).map_err(Interrupt::State).and_then(|()| match queued {
         Some(_) if call.session.done == 0 && call.session.script.is_none() => {
             acl::permit_queued(call, entry, args).map_err(Interrupt::Fault)
@@ -529,7 +544,8 @@ pub(super) fn end(
     functions: &'static CommandFunctions,
 ) -> Option<Box<Transaction>> {
     // If the transaction only reads, it is not completed, because no client waits for its result.
-    if transaction.stage == Stage::Running && !transaction.only_reads {
+    let is_needed = !transaction.only_reads && !blocking::is_unbegun(session, &transaction);
+    if transaction.stage == Stage::Running && is_needed {
         ctx.op_begun = ctx.clock.ticks();
         ctx.pace.begin_visit(ctx.op_begun, true);
         let mut ops = 0;

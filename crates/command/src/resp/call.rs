@@ -9,7 +9,9 @@ use crate::lookup::large::IN_PLACE_BYTES_MIN;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::push::notify::KeyEvent;
+use crate::push::waiters::WaitKey;
 use crate::resp::state::Answers;
+use crate::resp::state::long::Long;
 use crate::visit::clock::Moment;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
@@ -43,6 +45,8 @@ pub(super) struct Call<'c, 'l> {
     pub(super) functions: &'static CommandFunctions,
     /// True if the current request was refused before its execution.
     pub(super) is_refused: bool,
+    /// True if a blocking command may wait. It may not in a transaction of `MULTI`.
+    pub(super) may_wait: bool,
 }
 
 /// The function of a command. Its arguments are those after the command's name.
@@ -116,6 +120,7 @@ impl<'c, 'l> Call<'c, 'l> {
             reads: (0, 0),
             functions,
             is_refused: false,
+            may_wait: true,
         }
     }
 }
@@ -258,6 +263,11 @@ impl<'c> Call<'c, '_> {
         if self.out.room() < want { Err(SessionWait::OutputFull { want }) } else { Ok(()) }
     }
 
+    /// Returns a key in the form in which clients wait for it.
+    pub(super) fn wait_key<'k>(&self, bytes: &'k [u8]) -> WaitKey<'k> {
+        WaitKey { namespace: self.session.namespace, hash: self.key(bytes).hash(), bytes }
+    }
+
     #[inline(always)]
     pub(super) fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.guard.key(self.session.namespace, bytes)
@@ -271,11 +281,12 @@ impl<'c> Call<'c, '_> {
         reply::int(self.out, number);
     }
 
-    /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
+    /// Notifies the clients that are subscribed to changes of this key, if notifications are on, and those that wait
+    /// for the key.
     #[inline]
     pub(super) fn changed(&mut self, event: KeyEvent, key: &[u8]) {
-        if self.ctx.push.watch.watched.has_key_events() {
-            publish_change(self.ctx, self.session, event, key);
+        if self.ctx.push.watch.watched.reports_changes() {
+            report_change(self, event, key);
         }
     }
 
@@ -328,6 +339,21 @@ impl<'c> Call<'c, '_> {
     /// Records the start of the arguments `left`, which follow the first `count` of the request's `args`.
     pub(super) fn record_position(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
         self.session.passed = (count, (args.wire_bytes() - left.wire_bytes()) as u32);
+    }
+}
+
+/// Records a change of `key` for clients that wait for it, and publishes it if notifications are on.
+#[cold]
+fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
+    let watched = call.ctx.push.watch.watched;
+    if watched.has_waiters() && event.may_fill() {
+        let key = call.wait_key(key);
+        if call.ctx.shared.waiters.may_have(key.hash) {
+            Long::waits_mut(&mut call.session.long).fill(key);
+        }
+    }
+    if watched.has_key_events() {
+        publish_change(call.ctx, call.session, event, key);
     }
 }
 

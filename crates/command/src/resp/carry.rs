@@ -10,6 +10,8 @@ use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
 use crate::resp::session::SessionState;
 use crate::resp::state::Answers;
+use crate::resp::state::long::Long;
+use crate::resp::state::waits::WaitingCommand;
 use crate::resp::transaction;
 use crate::shared::Shared;
 use crate::visit::out::LINE_ROOM;
@@ -21,8 +23,10 @@ impl SessionState {
     /// Returns the state that is handed over to another process, with the received bytes `input`. Returns `None` if a
     /// request is partly executed.
     pub(crate) fn to_handover(&self, input: &[u8]) -> Option<HandoverConnection> {
+        // A command that waits moves as a request that was not executed.
+        let waiting = Long::waits_of(&self.long).filter(|waits| waits.rests).and_then(|waits| waits.command.as_ref());
         let is_between = self.done == 0
-            && self.long.is_none()
+            && (self.long.is_none() || waiting.is_some())
             && self.under_way.is_none()
             && self.copy.is_none()
             && self.walk.is_none()
@@ -38,13 +42,18 @@ impl SessionState {
             subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
             monitors: self.subscriber().is_some_and(Subscriber::monitors),
             transaction: self.transaction.as_ref().map(|transaction| transaction.to_handover()),
-            input: input.to_vec(),
+            input: waiting
+                .map_or_else(Vec::new, WaitingCommand::request)
+                .into_iter()
+                .chain(input.iter().copied())
+                .collect(),
+            waits_until: waiting.and_then(|command| command.deadline).map(|deadline| deadline.0),
             namespace: self.namespace,
             known: self.known,
             user: self.user.to_handover(),
             is_resp3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
-            skips_next: self.answers == Answers::SkipNext,
+            skips_next: waiting.map_or(self.answers, |command| command.answers) == Answers::SkipNext,
             is_restricted: self.is_restricted,
             ..HandoverConnection::new(Endpoint::new(Protocol::Resp, self.home))
         })

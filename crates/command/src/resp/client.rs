@@ -73,8 +73,8 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);
         }
-        // This server has no blocking commands and no redirected tracking, so the replies are constant.
-        (b"unblock", 1 | 2) => call.int(0),
+        (b"unblock", 1 | 2) => return clients::client_unblock(call, args),
+        // This server has no redirected tracking.
         (b"getredir", 0) => call.int(-1),
         _ => return other_subcommand(call, "client", name),
     }

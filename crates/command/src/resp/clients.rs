@@ -9,11 +9,12 @@ use super::error::ErrorReply;
 use super::listing::LISTING_WORK;
 use super::number::integer;
 use super::subcommands::full_name;
-use crate::clients::client_info::{ClientInfo, ClientMemory};
+use crate::clients::client_info::{ClientInfo, ClientMemory, Unblock};
 use crate::clients::connection_table::Connection;
 use crate::context::INPUT_BYTES;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::collection::words;
 use crate::resp::listing;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::resp::state::listing::Listing;
@@ -97,7 +98,7 @@ fn flags(connection: &Connection, client_info: &ClientInfo, pause: Option<u64>) 
         (client_info.monitors, 'O'),
         (client_info.is_subscribed(), 'P'),
         (client_info.memory.queued.is_some(), 'x'),
-        (pause == Some(client_info.paused_in), 'b'),
+        (client_info.is_waiting || pause == Some(client_info.paused_in), 'b'),
         (connection.peer.is_none(), 'U'),
     ];
     let flags: String = set.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
@@ -369,6 +370,48 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         (false, _) => call.int(count as i64),
     }
     if dies { Err(Interrupt::Quit) } else { Ok(()) }
+}
+
+/// Executes `CLIENT UNBLOCK id [TIMEOUT | ERROR]`. Replies 1 if the client waited in a blocking command.
+pub(super) fn client_unblock<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [id, reason] = words(args);
+    let unblock = match &lower(reason)[..] {
+        b"timeout" => Unblock::Timeout,
+        b"" if args.len() == 1 => Unblock::Timeout,
+        b"error" => Unblock::Error,
+        _ => {
+            reply::error(call.out, b"ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+            return Ok(());
+        }
+    };
+    let id = integer(id)?;
+    let mut listing = listing::listing(call);
+    let filter = Filter { id: Some(id as u64), ..Filter::default() };
+    let mut found = None;
+    let is_end = next_clients(call, &filter, &mut listing.connection, |worker, connection, _| {
+        found = Some((worker, connection.number as u32));
+        1
+    });
+    if let Some((worker, number)) = found {
+        let is_unblocked = call.ctx.shared.workers[worker].connection_table.client_info(number, |client_info| {
+            let waits = client_info.id == id as u64 && client_info.is_waiting && client_info.unblocked.is_none();
+            if waits {
+                client_info.unblocked = Some(unblock);
+            }
+            waits
+        });
+        let is_unblocked = is_unblocked.unwrap_or(false);
+        if is_unblocked {
+            call.ctx.mark_messages_queued(worker, number);
+        }
+        call.int(is_unblocked.into());
+        return Ok(());
+    }
+    if !is_end {
+        return listing::continue_later(call, listing);
+    }
+    call.int(0);
+    Ok(())
 }
 
 /// Executes `CLIENT PAUSE ms [WRITE | ALL]`.

@@ -20,6 +20,7 @@ use crate::resp::absent;
 use crate::resp::admit;
 use crate::resp::aside;
 use crate::resp::atomic;
+use crate::resp::blocking;
 use crate::resp::long;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
@@ -66,9 +67,15 @@ pub fn serve<'l>(
 /// Releases the locks and memory that an ended connection holds. Returns false if the caller must call this function
 /// again in a later iteration.
 pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+    // The rest of a transaction must report its changes to clients that wait.
+    ctx.push.watch.watched = ctx.shared.watch.watched();
     long::end(session, guard, ctx);
     admit::forget_paused(session, ctx);
-    session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS)
+    let is_released = session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS);
+    if is_released {
+        blocking::end(session, guard, ctx);
+    }
+    is_released
 }
 
 fn step(call: &mut Call<'_, '_>) -> Step {

@@ -221,6 +221,10 @@ pub(super) enum ErrorReply {
     RepliesTooLong,
     /// A negative time to wait.
     TimeoutBelowZero,
+    /// The timeout of a blocking command is not a number.
+    TimeoutNotFloat,
+    /// A blocking command has more keys than a client may wait for.
+    TooManyWaitedKeys,
     /// The offset of a bit is not a number, or out of range.
     BitOffset,
     /// The new value of a bit is neither 0 nor 1.
@@ -379,6 +383,8 @@ impl ErrorReply {
             Self::TooManyKeys => "ERR too many matching keys for one reply: iterate over them with SCAN",
             Self::RepliesTooLong => "ERR the reply exceeds this server's limit: request less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
+            Self::TimeoutNotFloat => "ERR timeout is not a float or out of range",
+            Self::TooManyWaitedKeys => "ERR too many keys; a client can wait for at most 4096",
             Self::BitOffset => "ERR bit offset is not an integer or out of range",
             Self::BitValue => "ERR bit is not an integer or out of range",
             Self::BitArgument => "ERR The bit argument must be 1 or 0.",

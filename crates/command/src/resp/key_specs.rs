@@ -99,6 +99,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
+        "blmpop" | "bzmpop" => const { &[spec(&["RW", "access", "delete"], 3, COUNTED, 1)] },
+        "blpop" | "brpop" | "bzpopmax" | "bzpopmin" => const { &[spec(&["RW", "access", "delete"], 1, -2, 1)] },
         "lmpop" | "zmpop" => const { &[spec(&["RW", "access", "delete"], 2, COUNTED, 1)] },
         "sintercard" | "zdiff" | "zinter" | "zintercard" | "zunion" => {
             const { &[spec(&["RO", "access"], 2, COUNTED, 1)] }
@@ -138,7 +140,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "xgroup|create" | "xgroup|createconsumer" => const { &[spec(&["RW", "insert"], 2, 0, 1)] },
         "xgroup|setid" => const { &[spec(&["RW", "update"], 2, 0, 1)] },
         "xgroup|delconsumer" | "xgroup|destroy" => const { &[spec(&["RW", "delete"], 2, 0, 1)] },
-        "lmove" | "rpoplpush" | "smove" => {
+        "blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["RW", "insert"], 2, 0, 1)] }
         }
         "sdiff" | "sinter" | "sunion" => const { &[spec(&["RO", "access"], 1, -1, 1)] },

@@ -23,6 +23,7 @@ mod admit;
 mod aside;
 mod atomic;
 mod bits;
+mod blocking;
 mod call;
 mod carry;
 pub mod catalog;
@@ -88,6 +89,7 @@ mod value_reply;
 mod walk;
 
 pub use atomic::KEYS_AS_ONE_MAX;
+pub(crate) use blocking::waits_in_command;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
 pub use records::index::{insert_persisted, recreate_persisted};

@@ -1,8 +1,11 @@
 //! Commands that report on the server itself: `ROLE`, `WAIT`, `TIME`; and `DEBUG`.
 
-use super::error::{ErrorReply, subcommand};
+use super::error::subcommand;
 use super::help::reply_help;
+use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
+use crate::resp::collection::words;
+use crate::resp::state::waits::TimeoutReply;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 
@@ -15,14 +18,16 @@ pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Executes `WAIT replicas timeout`: replies 0, because there are no replicas.
-pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    super::number::integer(args.next().unwrap_or_default())?;
-    let timeout = args.next().unwrap_or_default();
-    match super::number::integer(timeout).map_err(|_| ErrorReply::Timeout)? {
-        0.. => call.int(0),
-        _ => return Err(ErrorReply::TimeoutBelowZero.into()),
+/// Executes `WAIT replicas timeout`. There are no replicas, so a client that requires any waits until the timeout.
+/// Replies 0.
+pub(super) fn wait<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [replicas, timeout] = words(args);
+    let replicas = super::number::integer(replicas)?;
+    let deadline = blocking::deadline_ms(call, timeout)?;
+    if replicas > 0 && blocking::may_wait(call) {
+        return blocking::wait(call, ("wait", args), None, deadline, TimeoutReply::Zero);
     }
+    call.int(0);
     Ok(())
 }
 

@@ -144,6 +144,7 @@ impl SessionState {
         let memory = ClientMemory {
             queued: transaction.filter(|_| self.is_queueing()).map(|transaction| transaction.commands),
             queue_bytes: transaction.map_or(0, |transaction| transaction.held.bytes()),
+            args_bytes: Long::command_of(&self.long).map_or(0, |command| command.grant.bytes() as usize),
             held_bytes: self.reply_held().map_or(0, |(_, bytes)| bytes),
             ..ClientMemory::default()
         };
@@ -187,7 +188,7 @@ impl SessionState {
     /// Returns true if a reply is written only partly.
     pub(crate) fn is_replying(&self) -> bool {
         self.done != 0
-            || self.long.is_some()
+            || self.long.as_ref().is_some_and(|long| long.waits().is_none_or(|waits| !waits.rests))
             || self.under_way.is_some()
             || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
     }
@@ -249,7 +250,7 @@ impl SessionState {
 
     /// Returns true if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
-        self.long.is_some()
+        self.long.is_some() && Long::waits_of(&self.long).is_none()
     }
 
     /// Returns true if a request is partly consumed, or a transaction is being executed.

@@ -223,7 +223,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         &["admin", "connection", "dangerous", "slow"],
         &[
             "UNBLOCK <clientid> [TIMEOUT|ERROR]",
-            "    Returns 0: there are no blocking commands.",
+            "    Ends the wait of a client in a blocking command: as at its time, or with an error.",
         ],
     ),
     part(

@@ -37,6 +37,8 @@ pub enum SessionWait {
     },
     /// The operation must be retried in a later iteration. The request was not consumed, and nothing was changed.
     Parked,
+    /// The session waits for other clients. The worker does not serve it until it is woken, or its deadline is due.
+    Blocked,
     /// The worker must send the output and then close the connection.
     Close,
 }

@@ -26,6 +26,7 @@ use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
 use command::push::outbox::{Channels, PushQueue};
+use command::push::waiters::Waiters;
 use command::push::watch::Hub;
 use command::resp::acl::Users;
 use command::resp::{load_persisted, recreate_persisted};
@@ -244,8 +245,7 @@ pub(crate) fn assemble_in(
             .set(&store, &namespace)
             .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
     }
-    let watch = Arc::new(Hub::default());
-    let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
+    let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
     let threads = Arc::new(Threads::new(config.workers, flash)?);
@@ -269,6 +269,7 @@ pub(crate) fn assemble_in(
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: command::keyspace::indexes::Indexes::default(),
+        waiters: Waiters::new(&watch),
         watch,
         channels: Arc::new(channels),
         budget,

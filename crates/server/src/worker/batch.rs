@@ -333,6 +333,10 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.pause = Pause::Store;
             session.servable = true;
         }
+        SessionWait::Blocked => {
+            session.pause = Pause::Clients;
+            session.servable = false;
+        }
         SessionWait::Close => {
             session.phase = Phase::Finishing;
             session.servable = false;

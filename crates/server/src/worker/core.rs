@@ -4,7 +4,7 @@
 use super::state::{FlashWaiting, Holders, InPlaceReceives, Pinners};
 use crate::buffers::{Buffers, CLASSES};
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
-use crate::session::{Phase, SessionPlace, Table};
+use crate::session::{Pause, Phase, SessionPlace, Table};
 use crate::shared::Shared;
 use command::clients::client_info::ClientInfo;
 use command::clients::endpoint::Endpoint;
@@ -125,13 +125,29 @@ impl<B: Backend> Core<B> {
         };
         session.readable |= event.readable;
         session.hangup |= event.hangup;
-        session.sending |= event.writable && session.blocked;
+        // A resting session notices the end of its connection.
+        session.sending |= session.blocked && (event.writable || event.hangup);
         self.make_ready(event.token.index());
     }
 
     /// Resumes a session that was removed from its list.
     pub(super) fn call_back(&mut self, index: u32) {
         self.sessions.at(index).place = SessionPlace::Idle;
+        self.make_ready(index);
+    }
+
+    /// Wakes a session that waits for other clients. A session that is not at rest yet finds the reason itself.
+    pub(super) fn wake(&mut self, index: u32) {
+        let Some(session) = self.sessions.peek_mut(index) else { return };
+        if session.phase != Phase::Open || session.pause != Pause::Clients {
+            return;
+        }
+        if session.out.is_some() {
+            // The session is woken again when its output is sent.
+            session.mail = true;
+            return;
+        }
+        (session.blocked, session.pause, session.servable) = (false, Pause::None, true);
         self.make_ready(index);
     }
 

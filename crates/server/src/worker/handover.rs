@@ -149,6 +149,7 @@ fn restore_connection<B: Backend>(
         core.ctx.connection_table().client_info(index, |client_info| {
             [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
             (client_info.is_resp3, client_info.database) = (carried.is_resp3, carried.namespace.0);
+            client_info.waits_until = carried.waits_until;
         });
     }
     core.ctx.push.watch.connection = index;

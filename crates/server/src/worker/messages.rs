@@ -2,7 +2,7 @@
 //! queued messages to this worker's connections.
 
 use crate::buffers::Class;
-use crate::session::{Phase, SessionPlace};
+use crate::session::{Pause, Phase, SessionPlace};
 use crate::worker::core::Core;
 use crate::worker::hold;
 use crate::worker::output;
@@ -91,6 +91,10 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
         };
         if core.ctx.connection_table().is_killed(index) {
             output::kill(core, index);
+            return false;
+        }
+        if session.pause == Pause::Clients {
+            core.wake(index);
             return false;
         }
         match session.state.check_messages(&core.ctx.shared) {

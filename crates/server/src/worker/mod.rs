@@ -282,6 +282,7 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     } else {
         SLEEP_ALONE_MAX
     };
+    let sleep = sleep.min(Duration::from_millis(core.ctx.deadlines.ms_left(core.ctx.now)));
     if core.holders.is_busy { sleep.min(core.holders.quiet(core.now_ns)) } else { sleep }
 }
 
@@ -295,6 +296,9 @@ fn begin_iteration<B: Backend>(core: &mut Core<B>) {
     poll::admit_new(core);
     for number in 0..core.events.len() {
         core.note(core.events[number]);
+    }
+    while let Some(index) = core.ctx.deadlines.pop_due(core.ctx.now) {
+        core.wake(index);
     }
     while let Some(index) = core.parked.pop() {
         core.call_back(index);

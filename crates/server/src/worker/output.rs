@@ -57,6 +57,9 @@ fn stay_first<B: Backend>(core: &mut Core<B>, index: u32, queue: WaitQueue) {
 
 /// Resumes a blocked session whose socket is writable again.
 pub(super) fn send_again<B: Backend>(core: &mut Core<B>, index: u32) {
+    if core.sessions.at(index).rests() {
+        return rest(core, index);
+    }
     send(core, index);
     move_on(core, index);
 }
@@ -173,9 +176,22 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     } else if let Pause::Flash(awaited) = session.pause {
         session.place = SessionPlace::AwaitsFlash;
         core.coming.wait(awaited, index);
+    } else if session.pause == Pause::Clients {
+        rest(core, index);
     } else {
         core.make_ready(index);
     }
+}
+
+/// Lets a session rest until another client wakes it. Closes it if its client has left, or if the server stops.
+#[cold]
+pub(super) fn rest<B: Backend>(core: &mut Core<B>, index: u32) {
+    let stopping = core.stop_deadline_ns.is_some() && !core.shared.threads.stop.hands_over();
+    let session = core.sessions.at(index);
+    if session.state.watches() && (stopping || session.hangup) {
+        return kill(core, index);
+    }
+    session.blocked = true;
 }
 
 /// Ends a session whose replies are all sent. If the peer may still be sending, first gives the peer time to read the

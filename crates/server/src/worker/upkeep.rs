@@ -117,7 +117,7 @@ fn memory_of<S>(session: &Session<S>, memory: ClientMemory) -> ClientMemory {
         query_free_bytes: input.map_or(0, Input::capacity) - query_bytes,
         reply_bytes: out.map_or(0, OutBuffer::unsent),
         reply_capacity: out.map_or(0, OutBuffer::capacity),
-        is_sending: session.blocked,
+        is_sending: session.blocked && !session.rests(),
         ..memory
     }
 }
@@ -149,6 +149,8 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             Phase::Dead => None,
             // A watcher may be silent for any time, as long as its peer is connected.
             Phase::Open if session.state.watches() && !session.hangup => None,
+            // The client waits until other clients have been served.
+            Phase::Open if session.rests() => None,
             Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some((None, CloseReason::Normal)),
             _ if session.blocked => {
                 (unmoved_ns >= stall_ns).then_some((Some(&counters.slow_readers_dropped), CloseReason::Error))

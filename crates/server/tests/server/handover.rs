@@ -441,3 +441,37 @@ fn dropping_a_prepared_takeover_closes_no_socket() {
     Client::connect(tcp(&running)).ask(b"get k\r\n", &value("k", b"v"));
     running.stop();
 }
+
+#[test]
+fn clients_that_wait_for_a_key_go_on_waiting_until_their_deadline_or_an_element() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let running = start(config.clone());
+        let addr = addr_of(&running, 1);
+        let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(addr)).collect();
+        let begun = std::time::Instant::now();
+        clients[0].send(b"BLPOP late 3\r\nPING\r\n");
+        clients.iter_mut().skip(1).for_each(|client| client.send(b"BLPOP k 0\r\nPING\r\n"));
+        wait_until("all wait", || running.shared().waiters.blocked() == 5);
+        let next = successor_of(&running, &config);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let moved_ms = begun.elapsed().as_millis();
+        let running = go_on(next, handover_state_of(running));
+        // On a slow machine, the first client's deadline may be due already.
+        wait_until("all others wait", || running.shared().waiters.blocked() >= 4);
+        let mut producer = Client::connect(addr);
+        producer.ask(b"RPUSH k 1 2 3 4 5\r\n", b":5\r\n");
+        producer.ask(b"LLEN k\r\n", b":1\r\n");
+        let mut elements = Vec::new();
+        for client in clients.iter_mut().skip(1) {
+            let lines: Vec<String> = (0..6).map(|_| line(client)).collect();
+            assert_eq!((&lines[..4].join(" ")[..], &lines[5][..]), ("*2 $1 k $1", "+PONG"));
+            elements.push(lines[4].clone());
+        }
+        elements.sort_unstable();
+        assert_eq!(elements, ["1", "2", "3", "4"]);
+        clients[0].expect(b"*-1\r\n+PONG\r\n");
+        let waited_ms = begun.elapsed().as_millis();
+        assert!((3000..3000 + moved_ms).contains(&waited_ms), "the wait has not begun again: {waited_ms} ms");
+    }
+}

@@ -11,6 +11,7 @@ mod acl;
 mod acl_changes;
 mod admin;
 mod admin_namespaces;
+mod blocking;
 mod bystander;
 mod client_command;
 mod clients;

@@ -109,7 +109,8 @@ impl WatchKind {
 ///    39         32 31       24 23       16 15        8 7         0
 ///   [ connections | deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// A count never needs the highest bit of its byte. Four of these bits stand for other reasons to inspect a request.
+/// A count never needs the highest bit of its byte. These bits stand for other reasons to inspect a request. Bit 39:
+/// clients wait for keys.
 /// Bit 31: requests are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
 /// Bit 7: events about new keys or misses are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +118,8 @@ pub struct Watched(u64);
 
 const _: () = assert!(WATCHERS_MAX < 0x80);
 
+/// The bit that is set while clients wait for keys.
+const WAITERS: u64 = 1 << 39;
 /// The bit that is set while requests are counted by key prefix.
 const PREFIXES: u64 = 1 << 31;
 /// The bit that is set while a client is in MONITOR mode.
@@ -160,6 +163,17 @@ impl Watched {
     #[inline]
     pub(crate) const fn has_key_events(self) -> bool {
         self.0 & CHANGES != 0
+    }
+
+    /// Returns true if clients wait for keys.
+    pub(crate) const fn has_waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    /// Returns true if each change of a key has to be reported: key events are published, or clients wait for keys.
+    #[inline]
+    pub(crate) const fn reports_changes(self) -> bool {
+        self.0 & (CHANGES | WAITERS) != 0
     }
 
     /// Returns true if events about new keys or misses are published.
@@ -286,6 +300,11 @@ impl Hub {
     pub(crate) fn set_key_events(&self, on: bool, of_absent: bool) {
         self.switch(CHANGES, on);
         self.switch(ABSENCES, of_absent);
+    }
+
+    /// Records whether clients wait for keys. Guards that begin after the next `SeqCst` fence see the change.
+    pub(crate) fn set_waiters(&self, on: bool) {
+        self.switch(WAITERS, on);
     }
 
     fn switch(&self, bit: u64, on: bool) {

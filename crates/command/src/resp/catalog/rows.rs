@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 245;
+pub(in crate::resp) const COMMAND_COUNT: usize = 253;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -58,6 +58,30 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("bitpos" -3 [ReadOnly] (1 1 1) ["read" "bitmap" "slow"]
            "2.8.7" "bitmap" "O(N) where N is the number of bytes" Get,
            "Finds the first bit that is 0 or 1 in a string"),
+    entry!("blmove" 6 [Write DenyOom NoScript Blocking] (1 2 1) ["write" "list" "slow" "blocking"]
+           "6.2.0" "list" "O(1)" Set,
+           "Moves an element from an end of one list to an end of another. Waits if there is none"),
+    entry!("blmpop" -5 [Write Blocking MovableKeys] (3 -128 1) ["write" "list" "slow" "blocking"]
+           "7.0.0" "list" "O(N+M) where N is the number of keys given and M that of returned elements" Delete,
+           "Removes elements from the first of several lists that exists and returns them. Waits if none exists"),
+    entry!("blpop" -3 [Write NoScript Blocking] (1 -2 1) ["write" "list" "slow" "blocking"]
+           "2.0.0" "list" "O(N) where N is the number of keys" Delete,
+           "Removes and returns the first element of the first list that exists. Waits if none exists"),
+    entry!("brpop" -3 [Write NoScript Blocking] (1 -2 1) ["write" "list" "slow" "blocking"]
+           "2.0.0" "list" "O(N) where N is the number of keys" Delete,
+           "Removes and returns the last element of the first list that exists. Waits if none exists"),
+    entry!("brpoplpush" 4 [Write DenyOom NoScript Blocking] (1 2 1) ["write" "list" "slow" "blocking"]
+           "2.2.0" "list" "O(1)" Set,
+           "Moves the last element of a list to the beginning of another. Waits if there is none"),
+    entry!("bzmpop" -5 [Write Blocking MovableKeys] (3 -128 1) ["write" "sortedset" "slow" "blocking"]
+           "7.0.0" "sorted-set" "O(K + M*log(N)) where K is the number of keys, N of elements, M of pops" Delete,
+           "Removes elements from the first of several sorted sets that exists and returns them. Waits if none exists"),
+    entry!("bzpopmax" -3 [Write NoScript Blocking Fast] (1 -2 1) ["write" "sortedset" "fast" "blocking"]
+           "5.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Delete,
+           "Removes and returns the highest element of the first sorted set that exists. Waits if none exists"),
+    entry!("bzpopmin" -3 [Write NoScript Blocking Fast] (1 -2 1) ["write" "sortedset" "fast" "blocking"]
+           "5.0.0" "sorted-set" "O(log(N)) where N is the number of elements" Delete,
+           "Removes and returns the lowest element of the first sorted set that exists. Waits if none exists"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "" "string" "O(1)" Gets,
            "Reads a value and its CAS token"),

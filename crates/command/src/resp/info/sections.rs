@@ -64,7 +64,7 @@ pub(super) fn clients(text: &mut String, shared: &Shared, _: u64) -> std::fmt::R
          buffer_wait_us:{}\r\nbuffer_waiters:{}\r\nrequests_set_aside:{}\r\nreplies_set_aside:{}\r\n\
          bytes_set_aside:{}\r\n",
         shared.connections_open(),
-        paused_clients(shared),
+        paused_clients(shared) + shared.waiters.blocked(),
         sum(|worker| worker.counters.buffer_waits.value()),
         sum(|worker| worker.counters.buffer_wait_ns.value()) / 1000,
         sum(|worker| worker.counters.buffer_waiters.value()),

@@ -1,11 +1,13 @@
-//! Commands on lists. This file contains the commands that read, `change` those that change one list, and `moves` those
-//! that move elements from one list to another.
+//! Commands on lists. This file contains the commands that read, `change` those that change one list, `moves` those
+//! that move elements from one list to another, and `waiting` those that wait for elements.
 
 mod change;
 mod moves;
+mod waiting;
 
 pub(super) use change::{linsert, lpop, lpush, lpushx, lrem, lset, ltrim, rpop, rpush, rpushx};
 pub(super) use moves::{lmove, lmpop, rpoplpush};
+pub(super) use waiting::{blmove, blmpop, blpop, brpop, brpoplpush};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};

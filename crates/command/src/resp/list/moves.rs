@@ -2,7 +2,8 @@
 
 use super::change::{pop_event, push_event};
 use crate::push::notify::KeyEvent;
-use crate::resp::call::{Call, Run};
+use crate::resp::blocking;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
 use crate::resp::collection::{self, Effect, ReplyShape};
@@ -16,7 +17,7 @@ use record::{Digits, ListEnd, ListValue, Lists, Value};
 const PUSHED: u32 = 1;
 
 /// Parses the name of an end.
-fn end(word: &[u8]) -> Result<ListEnd, ErrorReply> {
+pub(super) fn end(word: &[u8]) -> Result<ListEnd, ErrorReply> {
     match &lower(word)[..] {
         b"left" => Ok(ListEnd::Left),
         b"right" => Ok(ListEnd::Right),
@@ -31,7 +32,7 @@ fn at_end<'v>(list: &'v ListValue<'_>, end: ListEnd) -> Result<Option<Value<'v>>
 
 /// Moves an element from an end of one list to an end of another, or of the same. The keys are locked, so the two
 /// changes are one to other clients.
-fn move_element(call: &mut Call<'_, '_>, [from, to]: [&[u8]; 2], [pop, push]: [ListEnd; 2]) -> Run {
+pub(super) fn move_element(call: &mut Call<'_, '_>, [from, to]: [&[u8]; 2], [pop, push]: [ListEnd; 2]) -> Run {
     let version = call.session.version;
     let element = collection::look::<Lists, _>(call, from, |_, list| {
         let value = list.map(|list| at_end(list, pop)).transpose()?.flatten();
@@ -89,43 +90,80 @@ pub(in crate::resp) fn rpoplpush<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     move_element(call, [from, to], [ListEnd::Right, ListEnd::Left])
 }
 
-/// Pops elements from the first of several lists that exists. The keys are locked, so no other client changes them
-/// between two visits.
-pub(in crate::resp) fn lmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let (keys, mut options) = collection::counted_keys(args)?;
-    let from = end(options.next().ok_or(ErrorReply::Syntax)?)?;
-    let mut count = None;
-    while let Some(word) = options.next() {
-        if lower(word)[..] != *b"count" || count.is_some() {
-            return Err(ErrorReply::Syntax.into());
+/// The pops of `LMPOP`: the keys, the end and the number of elements.
+pub(super) struct SeveralPops<'c> {
+    pub(super) keys: Args<'c>,
+    from: ListEnd,
+    count: u64,
+}
+
+impl<'c> SeveralPops<'c> {
+    /// Parses the number of keys, the keys and the options.
+    pub(super) fn read(args: Args<'c>) -> Result<Self, ErrorReply> {
+        let (keys, mut options) = collection::counted_keys(args)?;
+        let from = end(options.next().ok_or(ErrorReply::Syntax)?)?;
+        let mut count = None;
+        while let Some(word) = options.next() {
+            if lower(word)[..] != *b"count" || count.is_some() {
+                return Err(ErrorReply::Syntax);
+            }
+            let number = integer(options.next().ok_or(ErrorReply::Syntax)?).ok();
+            let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
+            count = Some(number.ok_or(ErrorReply::CountNotPositive)?);
         }
-        let number = integer(options.next().ok_or(ErrorReply::Syntax)?).ok();
-        let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
-        count = Some(number.ok_or(ErrorReply::CountNotPositive)?);
+        Ok(Self { keys, from, count: count.unwrap_or(1) })
     }
-    let count = count.unwrap_or(1);
-    let shape = ReplyShape::of(call);
+
+    /// Pops from the first list of `candidates`, which are some of the keys with their numbers. Returns false, without
+    /// a reply, if none exists.
+    pub(super) fn pop(
+        &self,
+        call: &mut Call<'c, '_>,
+        command: (&'static str, Args<'c>),
+        candidates: impl Iterator<Item = (u32, &'c [u8])>,
+    ) -> Result<bool, Interrupt> {
+        pop_first(call, command, self.keys, candidates, (self.from, Some(self.count)))
+    }
+}
+
+/// Pops elements from the first list that exists among `candidates`, which are some of `keys` with their numbers.
+/// Replies with the key and the elements. Returns false, without a reply, if none of the lists exists. Other clients do
+/// not change the lists between two visits, because the keys are locked.
+pub(super) fn pop_first<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    keys: Args<'c>,
+    candidates: impl Iterator<Item = (u32, &'c [u8])>,
+    place: (ListEnd, Option<u64>),
+) -> Result<bool, Interrupt> {
+    let (shape, event) = (ReplyShape::of(call), pop_event(place.0));
     if call.session.walk.is_some() {
         // An earlier visit has chosen the key, and written the reply up to its elements.
         let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
-        collection::reply_popped::<Lists>(call, ("lmpop", args), key, (from, Some(count)), shape, pop_event(from))?;
-        return Ok(());
+        collection::reply_popped::<Lists>(call, (name, args), key, place, shape, event)?;
+        return Ok(true);
     }
-    for (number, key) in keys.into_iter().enumerate() {
-        if collection::look::<Lists, _>(call, key, |_, list| Ok(list.is_some()))? {
-            call.session.sum = number as i64;
+    for (number, key) in candidates {
+        if blocking::finds::<Lists>(call, key)? {
+            call.session.sum = i64::from(number);
             answer_fits(call, key.len() + 2 * reply::NUMBER_LINE_BYTES_MAX)?;
             let mark = call.out.mark();
             reply::array(call.out, 2);
             reply::bulk(call.out, key);
-            let place = (from, Some(count));
-            let ran = collection::reply_popped::<Lists>(call, ("lmpop", args), key, place, shape, pop_event(from));
+            let ran = collection::reply_popped::<Lists>(call, (name, args), key, place, shape, event);
             if ran.is_err() && call.session.walk.is_none() {
                 call.out.truncate(mark);
             }
-            return ran.map(drop);
+            return ran.map(|_| true);
         }
     }
-    reply::null_array(call.out, call.session.version);
+    Ok(false)
+}
+
+pub(in crate::resp) fn lmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let pops = SeveralPops::read(args)?;
+    if !pops.pop(call, ("lmpop", args), (0..).zip(pops.keys))? {
+        reply::null_array(call.out, call.session.version);
+    }
     Ok(())
 }

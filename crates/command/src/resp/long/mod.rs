@@ -13,6 +13,7 @@
 //!   If the client stops sending before that, nothing is stored.
 
 use crate::resp::admit;
+use crate::resp::blocking;
 use crate::resp::pubsub;
 use crate::resp::state::Answers;
 use crate::resp::state::long::{Each, Long, LongStage, ValueEffect};
@@ -63,7 +64,8 @@ fn effect_of(entry: &CommandSpec, mut args: Args<'_>, call: &Call<'_, '_>) -> Re
 
 /// Releases the memory in the store that is allocated for a partly received value.
 pub(super) fn end(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
-    if let Some(Long { stage: LongStage::Value { large, .. }, .. }) = session.long.take() {
+    let long = session.long.take_if(|long| long.waits().is_none());
+    if let Some(Long { stage: LongStage::Value { large, .. }, .. }) = long {
         large.end(guard, ctx);
     }
 }
@@ -184,6 +186,7 @@ pub(super) fn continue_long(call: &mut Call<'_, '_>) -> Step {
         LongStage::Value { large, rule } => value::continue_value(call, entry, left, large, rule),
         LongStage::Each(each) => each::continue_keys(call, entry, left, each),
         LongStage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
+        LongStage::Waits(waits) => blocking::continue_wait(call, waits),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Commands on sorted sets. This file contains the commands that read one sorted set by names and intervals, `range`
 //! those that return intervals of elements, `change` those that change one sorted set, `pop` those that remove and
-//! return elements, `scan` those that return elements in no order, and `several` those over several sorted sets.
+//! return elements, `scan` those that return elements in no order, `several` those over several sorted
+//! sets, and `waiting` those that wait for elements.
 
 mod change;
 mod interval;
@@ -8,12 +9,14 @@ mod pop;
 mod range;
 mod scan;
 mod several;
+mod waiting;
 
 pub(super) use change::{add_positions, zadd, zincrby, zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
-pub(super) use pop::{zpopmax, zpopmin};
+pub(super) use pop::{zmpop, zpopmax, zpopmin};
 pub(super) use range::{zrange, zrangebylex, zrangebyscore, zrangestore, zrevrange, zrevrangebylex, zrevrangebyscore};
 pub(super) use scan::{zrandmember, zscan};
-pub(super) use several::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zmpop, zunion, zunionstore};
+pub(super) use several::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
+pub(super) use waiting::{bzmpop, bzpopmax, bzpopmin};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape};

@@ -2,12 +2,14 @@
 
 use super::put_element;
 use crate::push::notify::KeyEvent;
-use crate::resp::call::{Call, Run};
+use crate::resp::blocking;
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
 use crate::resp::collection::{self, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
+use crate::resp::typed::answer_fits;
 use protocol::resp::{Args, reply};
 use record::{Damaged, Digits, SortedSetEdit, SortedSetValue, SortedSets, Value};
 
@@ -65,7 +67,7 @@ impl Pops for SortedSets {
 }
 
 /// Parses the `COUNT` of a command that pops from several sorted sets. It is 1 if there is none.
-pub(super) fn count_of(mut options: Args<'_>) -> Result<u64, ErrorReply> {
+fn count_of(mut options: Args<'_>) -> Result<u64, ErrorReply> {
     let Some(word) = options.next() else { return Ok(1) };
     let (true, Some(number)) = (lower(word)[..] == *b"count", options.next()) else { return Err(ErrorReply::Syntax) };
     let number = integer(number).ok().and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
@@ -95,4 +97,79 @@ pub(in crate::resp) fn zpopmin<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
 
 pub(in crate::resp) fn zpopmax<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     pop(call, "zpopmax", args, PopEnd::Highest)
+}
+
+/// The pops of `ZMPOP`: the keys, the end and the number of elements.
+pub(super) struct SeveralPops<'c> {
+    pub(super) keys: Args<'c>,
+    from: PopEnd,
+    count: u64,
+}
+
+impl<'c> SeveralPops<'c> {
+    /// Parses the number of keys, the keys and the options.
+    pub(super) fn read(args: Args<'c>) -> Result<Self, ErrorReply> {
+        let (keys, mut options) = collection::counted_keys(args)?;
+        let from = match &lower(options.next().ok_or(ErrorReply::Syntax)?)[..] {
+            b"min" => PopEnd::Lowest,
+            b"max" => PopEnd::Highest,
+            _ => return Err(ErrorReply::Syntax),
+        };
+        Ok(Self { keys, from, count: count_of(options)? })
+    }
+
+    /// Pops from the first sorted set of `candidates`, which are some of the keys with their numbers. Returns false,
+    /// without a reply, if none exists.
+    pub(super) fn pop(
+        &self,
+        call: &mut Call<'c, '_>,
+        command: (&'static str, Args<'c>),
+        candidates: impl Iterator<Item = (u32, &'c [u8])>,
+    ) -> Result<bool, Interrupt> {
+        pop_first(call, command, self.keys, candidates, (self.from, Some(self.count)))
+    }
+}
+
+/// Pops elements from the first sorted set that exists among `candidates`, which are some of `keys` with their numbers.
+/// Replies with the key and the elements, or with the key, the element and its score if there is no count. Returns
+/// false, without a reply, if none of the sorted sets exists. Other clients do not change them between two visits,
+/// because the keys are locked.
+pub(super) fn pop_first<'c>(
+    call: &mut Call<'c, '_>,
+    command: (&'static str, Args<'c>),
+    keys: Args<'c>,
+    candidates: impl Iterator<Item = (u32, &'c [u8])>,
+    (from, count): (PopEnd, Option<u64>),
+) -> Result<bool, Interrupt> {
+    let shape = ReplyShape { has_scores: true, is_nested: count.is_some(), ..ReplyShape::of(call) };
+    let (place, event) = (((from, false), count), from.event());
+    if call.session.walk.is_some() {
+        // An earlier visit has chosen the key, and written the reply up to its elements.
+        let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
+        collection::reply_popped::<SortedSets>(call, command, key, place, shape, event)?;
+        return Ok(true);
+    }
+    for (number, key) in candidates {
+        if blocking::finds::<SortedSets>(call, key)? {
+            call.session.sum = i64::from(number);
+            answer_fits(call, key.len() + 2 * reply::NUMBER_LINE_BYTES_MAX)?;
+            let mark = call.out.mark();
+            reply::array(call.out, if count.is_some() { 2 } else { 3 });
+            reply::bulk(call.out, key);
+            let ran = collection::reply_popped::<SortedSets>(call, command, key, place, shape, event);
+            if ran.is_err() && call.session.walk.is_none() {
+                call.out.truncate(mark);
+            }
+            return ran.map(|_| true);
+        }
+    }
+    Ok(false)
+}
+
+pub(in crate::resp) fn zmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let pops = SeveralPops::read(args)?;
+    if !pops.pop(call, ("zmpop", args), (0..).zip(pops.keys))? {
+        reply::null_array(call.out, call.session.version);
+    }
+    Ok(())
 }

@@ -9,7 +9,6 @@
 //!
 //! The elements of a result are collected in client memory, in the order of their scores.
 
-use super::pop::{PopEnd, count_of};
 use super::put_element;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -24,7 +23,7 @@ use crate::resp::stored::{self, Destination};
 use crate::resp::typed::{self, KeyParts, reply_bytes};
 use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
-use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::resp::reply::NUMBER_LINE_BYTES_MAX;
 use protocol::sink::Fixed;
 use record::{Damaged, Digits, Name, SetValue, SortedSetValue, SortedSets, TextSets, Value};
 use segment::Item;
@@ -440,43 +439,4 @@ pub(in crate::resp) fn zintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
             return Err(SessionWait::Yield.into());
         }
     }
-}
-
-/// Pops elements from the first of several sorted sets that exists. The keys are locked, so no other client changes
-/// them between two visits.
-pub(in crate::resp) fn zmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let (keys, mut options) = collection::counted_keys(args)?;
-    let from = match &lower(options.next().ok_or(ErrorReply::Syntax)?)[..] {
-        b"min" => PopEnd::Lowest,
-        b"max" => PopEnd::Highest,
-        _ => return Err(ErrorReply::Syntax.into()),
-    };
-    let count = count_of(options)?;
-    let shape = ReplyShape { has_scores: true, is_nested: true, ..ReplyShape::of(call) };
-    let place = ((from, false), Some(count));
-    let is_begun = call.session.walk.is_some();
-    for (number, key) in keys.into_iter().enumerate() {
-        if is_begun {
-            // An earlier visit has chosen the key, and written the reply up to its elements.
-            if number as i64 == call.session.sum {
-                collection::reply_popped::<SortedSets>(call, ("zmpop", args), key, place, shape, from.event())?;
-                return Ok(());
-            }
-            continue;
-        }
-        if collection::look::<SortedSets, _>(call, key, |_, set| Ok(set.is_some()))? {
-            call.session.sum = number as i64;
-            typed::answer_fits(call, key.len() + 2 * NUMBER_LINE_BYTES_MAX)?;
-            let mark = call.out.mark();
-            reply::array(call.out, 2);
-            reply::bulk(call.out, key);
-            let ran = collection::reply_popped::<SortedSets>(call, ("zmpop", args), key, place, shape, from.event());
-            if ran.is_err() && call.session.walk.is_none() {
-                call.out.truncate(mark);
-            }
-            return ran.map(drop);
-        }
-    }
-    reply::null_array(call.out, call.session.version);
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! The state of a request that is partly consumed while the rest is still being received.
 
 use crate::lookup::large::LargeSet;
-use crate::resp::catalog::CommandSpec;
+use crate::resp::catalog::{self, CommandSpec};
+use crate::resp::state::waits::{WaitingCommand, Waits};
 use segment::Expire;
 use segment::Put;
 use segment::PutMode;
@@ -22,6 +23,47 @@ pub(in crate::resp) enum LongStage {
     /// The next `bytes` bytes are discarded. Then the remaining arguments are processed as `then` states, or discarded
     /// if `then` is `None`.
     Skipped { bytes: u64, then: Option<Each> },
+    /// The request was received completely. The client waits for other clients.
+    Waits(Box<Waits>),
+}
+
+impl Long {
+    /// Returns the state of a client that waits for other clients.
+    pub(in crate::resp) fn waits(&self) -> Option<&Waits> {
+        if let LongStage::Waits(waits) = &self.stage { Some(waits) } else { None }
+    }
+
+    /// Returns the same state in the field `long` of a session.
+    pub(in crate::resp) fn waits_of(long: &Option<Self>) -> Option<&Waits> {
+        long.as_ref().and_then(Self::waits)
+    }
+
+    /// Returns the blocking command that waits.
+    pub(in crate::resp) fn command_of(long: &Option<Self>) -> Option<&WaitingCommand> {
+        Self::waits_of(long)?.command.as_ref()
+    }
+
+    /// Returns the state of a client that waits for other clients. Creates it if the client does not wait yet.
+    pub(in crate::resp) fn waits_mut(long: &mut Option<Self>) -> &mut Waits {
+        let long = long.get_or_insert_with(|| Self {
+            // The request itself has ended, or is retained elsewhere.
+            entry: catalog::entry("wait"),
+            left: 0,
+            stage: LongStage::Waits(Box::default()),
+        });
+        match &mut long.stage {
+            LongStage::Waits(waits) => waits,
+            _ => unreachable!("a request that is received in parts fills no key with waiters"),
+        }
+    }
+
+    /// Removes and returns the state of a client that waits for other clients.
+    pub(in crate::resp) fn take_waits(long: &mut Option<Self>) -> Option<Box<Waits>> {
+        match long.take_if(|long| long.waits().is_some())?.stage {
+            LongStage::Waits(waits) => Some(waits),
+            _ => None,
+        }
+    }
 }
 
 /// The effect on the store of a value that was received completely.

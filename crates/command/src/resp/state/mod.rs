@@ -9,6 +9,7 @@ pub(super) mod long;
 pub mod script;
 pub(super) mod string_work;
 pub mod transaction;
+pub(super) mod waits;
 pub(super) mod walk;
 
 /// The requests that a client wants replies to (`CLIENT REPLY`).

@@ -1,0 +1,380 @@
+//! Blocking commands: a client waits until another client fills a key, its deadline is due, or `CLIENT UNBLOCK` ends
+//! the wait. The queues of the waiters are in [`crate::push::waiters`].
+//!
+//! ```text
+//!   BLPOP k 5 ──> the command's function: elements? ──> reply
+//!                   │ none
+//!                   v                       turn                        nothing there: end the turn
+//!                 consumed ──> join ──> waits ──> a single-command transaction locks the keys, runs the function ─┐
+//!                                         ^ │ └──────────────────────────────────────────────────────┘            │
+//!                                         │ └── deadline, CLIENT UNBLOCK ──> leave ──> null or error              │
+//!                   PUSH k by another ────┘                                  leave <── reply with the elements <──┘
+//!   PUSH k ──> change, key recorded ──> request done, locks released ──> announce ──> turns ended ──> reply
+//! ```
+//!
+//! While a client waits, the session retains the words of the request, in client memory, and no transaction, buffer or
+//! lock. Requests behind a blocking command stay in the input. A client waits only while it has no unsent output, so a
+//! turn never waits for a client to read.
+//!
+//! In a transaction of `MULTI` and in a script, a blocking command does not wait. A transaction or script announces the
+//! keys that it has filled after its last command.
+//!
+//! A waiter of any type can be added: its function looks at the [`candidates`], and calls [`wait`] if it finds nothing.
+//!
+//! When a server stops, waiting clients are disconnected at once. When another process takes over, it executes their
+//! requests again, with the time that is left. The waiters for a key are then in the order of their arrival there.
+
+use super::collection;
+use super::error::ErrorReply;
+use crate::clients::client_info::Unblock;
+use crate::context::WorkerContext;
+use crate::memory::budget::MemoryUse;
+use crate::metrics::command_stats::Outcome;
+use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey};
+use crate::resp::call::{Call, Interrupt, Run, Step};
+use crate::resp::catalog;
+use crate::resp::own_transaction;
+use crate::resp::session::SessionState;
+use crate::resp::state::Answers;
+use crate::resp::state::long::Long;
+use crate::resp::state::transaction::{Stage, Transaction};
+use crate::resp::state::waits::{TimeoutReply, WaitedKeys, WaitingCommand, Waits};
+use crate::resp::statistics::{self, StatKey};
+use crate::visit::out::LINE_ROOM;
+use crate::visit::progress::SessionWait;
+use base::clock::UnixMillis;
+use protocol::resp::{Args, reply};
+use record::Collection;
+use segment::Guard;
+use std::sync::Arc;
+
+/// The maximum number of keys for which a client waits.
+const KEYS_MAX: u32 = 4096;
+/// The number of keys whose queues are joined or left at the cost of one operation.
+const KEYS_AN_OP: usize = 16;
+/// The maximum length of replies that are held until waiters are served, in bytes.
+const HELD_BYTES_MAX: usize = 16 << 10;
+
+/// Parses a timeout in seconds. Returns the deadline, or `None` if the timeout is 0.
+pub(super) fn deadline_secs(call: &Call<'_, '_>, text: &[u8]) -> Result<Option<UnixMillis>, ErrorReply> {
+    let secs = super::number::float(text).map_err(|_| ErrorReply::TimeoutNotFloat)?;
+    let ms = (secs * 1000.0).ceil();
+    if ms >= i64::MAX as f64 {
+        // In Redis 7.0, the number of milliseconds overflows.
+        return Err(ErrorReply::TimeoutBelowZero);
+    }
+    deadline(call, ms as i64)
+}
+
+/// Parses a timeout in milliseconds. Returns the deadline, or `None` if the timeout is 0.
+pub(super) fn deadline_ms(call: &Call<'_, '_>, text: &[u8]) -> Result<Option<UnixMillis>, ErrorReply> {
+    deadline(call, super::number::integer(text).map_err(|_| ErrorReply::Timeout)?)
+}
+
+fn deadline(call: &Call<'_, '_>, ms: i64) -> Result<Option<UnixMillis>, ErrorReply> {
+    let ms = u64::try_from(ms).map_err(|_| ErrorReply::TimeoutBelowZero)?;
+    let end = call.ctx.now.0.saturating_add(ms);
+    let carried = call.with_client_info(|client_info| client_info.waits_until.take()).flatten();
+    Ok(carried.or((ms > 0).then_some(end)).map(UnixMillis))
+}
+
+/// Returns true if the client waits in a blocking command.
+pub(crate) fn waits_in_command(session: &SessionState) -> bool {
+    Long::command_of(&session.long).is_some()
+}
+
+/// Returns true if the command may wait: it is not executed by a transaction of `MULTI` or by a script.
+pub(super) fn may_wait(call: &Call<'_, '_>) -> bool {
+    call.may_wait && !call.session.in_script
+}
+
+/// Returns true if the command already waits, so that it runs in its turn.
+pub(super) fn is_turn(call: &Call<'_, '_>) -> bool {
+    waits_in_command(call.session) && !call.session.in_script
+}
+
+/// Returns the keys at which a command looks now, each with its number. In its turn, these are the keys that were
+/// announced. At first, these are the keys for which no other client waits.
+pub(super) fn candidates<'c>(call: &Call<'c, '_>, keys: WaitedKeys, args: Args<'c>) -> Vec<(u32, &'c [u8])> {
+    let all = (0..).zip(keys.of(args));
+    if let Some(command) = Long::command_of(&call.session.long).filter(|_| is_turn(call)) {
+        let mut turns: Vec<(usize, (u32, &[u8]))> = all
+            .filter_map(|(number, key)| Some((command.turns.iter().position(|turn| *turn == number)?, (number, key))))
+            .collect();
+        turns.sort_by_key(|(place, _)| *place);
+        return turns.into_iter().map(|(_, key)| key).collect();
+    }
+    let waiters = &call.ctx.shared.waiters;
+    all.filter(|(_, key)| !may_wait(call) || waiters.blocked() == 0 || !waiters.has(keys.kind, call.wait_key(key)))
+        .collect()
+}
+
+/// Returns true if a key holds a collection of this type. In its turn, a command does not fail because of a value of
+/// another type, but waits on.
+pub(super) fn finds<C: Collection>(call: &mut Call<'_, '_>, key: &[u8]) -> Result<bool, Interrupt> {
+    match collection::look::<C, _>(call, key, |_, value| Ok(value.is_some())) {
+        Err(Interrupt::Fault(ErrorReply::WrongType)) if is_turn(call) => Ok(false),
+        found => found,
+    }
+}
+
+/// Makes the client wait for the keys. In a transaction of `MULTI` or a script, replies with a null array instead.
+pub(super) fn wait_or_null_array<'c>(
+    call: &mut Call<'c, '_>,
+    command: (&'static str, Args<'c>),
+    keys: WaitedKeys,
+    deadline: Option<UnixMillis>,
+) -> Run {
+    if may_wait(call) {
+        return wait(call, command, Some(keys), deadline, TimeoutReply::NullArray);
+    }
+    reply::null_array(call.out, call.session.version);
+    Ok(())
+}
+
+/// Makes the client wait, because the command has found nothing. The session retains the request until the wait ends.
+pub(super) fn wait<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    keys: Option<WaitedKeys>,
+    deadline: Option<UnixMillis>,
+    timeout_reply: TimeoutReply,
+) -> Run {
+    if is_turn(call) {
+        return Err(SessionWait::Blocked.into());
+    }
+    let count = keys.map_or(0, |keys| keys.count);
+    if count > KEYS_MAX {
+        return Err(ErrorReply::TooManyWaitedKeys.into());
+    }
+    let bytes = size_of::<Waits>() + 2 * args.wire_bytes() + count as usize * ENTRY_BYTES;
+    let grant = call.ctx.shared.budget.grant(MemoryUse::Queued, bytes as u64).ok_or(ErrorReply::ClientMemory)?;
+    let answers = call.session.answers;
+    if answers == Answers::SkipNext {
+        call.session.answers = Answers::All;
+    }
+    Long::waits_mut(&mut call.session.long).command = Some(WaitingCommand {
+        entry: catalog::entry(name),
+        words: args.wire().into(),
+        words_count: args.len() as u32,
+        keys,
+        deadline,
+        timeout_reply,
+        waiter: None,
+        turns: Vec::new(),
+        answers,
+        grant,
+    });
+    // In a transaction of its own, the command ends as one that has found nothing.
+    Err(if call.collects_replies { SessionWait::Blocked.into() } else { Interrupt::UnderWay })
+}
+
+/// Continues a wait.
+pub(super) fn continue_wait(call: &mut Call<'_, '_>, mut waits: Box<Waits>) -> Step {
+    waits.rests = false;
+    let step = match waits.command {
+        Some(_) => continue_command(call, &mut waits),
+        None => continue_handoff(call, &mut waits),
+    };
+    if waits.command.is_some() || matches!(step, Err(SessionWait::Blocked | SessionWait::OutputFull { .. })) {
+        waits.rests = step == Err(SessionWait::Blocked);
+        *Long::waits_mut(&mut call.session.long) = *waits;
+    }
+    step
+}
+
+/// Continues a blocking command: begins an attempt if it is the client's turn, and ends the wait if it is over.
+fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
+    let Some(command) = &mut waits.command else { return Ok(()) };
+    if command.waiter.is_none() {
+        if !call.out.is_empty() {
+            return Err(SessionWait::OutputFull { want: LINE_ROOM });
+        }
+        join(call, command);
+    }
+    let unblocked = call.with_client_info(|client_info| client_info.unblocked).flatten();
+    let turns = command.waiter.as_ref().map_or_else(Vec::new, |waiter| waiter.take_turns());
+    command.turns.extend(turns);
+    let is_over = unblocked.is_some() || command.deadline.is_some_and(|deadline| deadline <= call.ctx.now);
+    if unblocked.is_none() && !command.turns.is_empty() {
+        begin_attempt(call, command);
+        return Ok(());
+    }
+    if !is_over {
+        return Err(SessionWait::Blocked);
+    }
+    let (entry, timeout_reply, wants_reply) = (command.entry, command.timeout_reply, command.answers.wants_reply());
+    leave(waits, call.session, call.guard, call.ctx);
+    match (unblocked, timeout_reply) {
+        _ if !wants_reply => {}
+        (Some(Unblock::Error), _) => reply::error(call.out, b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        (_, TimeoutReply::NullArray) => reply::null_array(call.out, call.session.version),
+        (_, TimeoutReply::Zero) => call.int(0),
+    }
+    statistics::ended(call, StatKey::of_command(entry), Outcome::Done, b"");
+    Ok(())
+}
+
+/// Joins the queues of the command's keys.
+fn join(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
+    let (shared, connection) = (Arc::clone(&call.ctx.shared), call.ctx.push.watch.connection);
+    let waiter = shared.waiters.begin(call.ctx.worker, connection);
+    // Later requests of this batch must report their changes, too.
+    call.ctx.push.watch.watched = shared.watch.watched();
+    if let Some(keys) = command.keys {
+        for (number, key) in (0..).zip(keys.of(command.args())) {
+            shared.waiters.join(keys.kind, call.wait_key(key), &waiter, number);
+        }
+        call.ops += keys.count as usize / KEYS_AN_OP;
+    }
+    if let Some(deadline) = command.deadline {
+        call.ctx.deadlines.add(deadline, connection);
+    }
+    call.with_client_info(|client_info| (client_info.is_waiting, client_info.unblocked) = (true, None));
+    command.waiter = Some(waiter);
+}
+
+/// Begins an attempt: a transaction that locks the keys of the command and executes it.
+fn begin_attempt(call: &mut Call<'_, '_>, command: &WaitingCommand) {
+    let (mut one, args) = (own_transaction::take_empty(call), command.args());
+    command.entry.keys_of(args).for_each(|key| one.key_locks.add(&call.key(key)));
+    // The request is already accepted, so it must not fail now.
+    one.set_single_request(command.entry, args, true);
+    one.stage = Stage::Obtaining;
+    own_transaction::begin(call, one);
+    if let Some(one) = &mut call.session.under_way {
+        one.answers = command.answers;
+    }
+    call.ctx.op_begun = call.ctx.clock.ticks();
+}
+
+/// Ends an attempt that has found nothing: the client has had its turns, and waits on.
+pub(super) fn attempt_failed(call: &mut Call<'_, '_>) {
+    let Some(mut waits) = Long::take_waits(&mut call.session.long) else { return };
+    let shared = Arc::clone(&call.ctx.shared);
+    if let Some(WaitingCommand { keys: Some(keys), waiter: Some(waiter), turns, words, words_count, .. }) =
+        &mut waits.command
+    {
+        let args = Args::resumed(words, *words_count);
+        for (number, key) in (0..).zip(keys.of(args)) {
+            if turns.contains(&number) {
+                let key = call.wait_key(key);
+                let wake = &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection);
+                shared.waiters.end_turn(keys.kind, key, waiter, TurnEnd::Stays, wake);
+            }
+        }
+        turns.clear();
+    }
+    *Long::waits_mut(&mut call.session.long) = *waits;
+}
+
+/// Ends the wait of a session whose request is done, and whose locks are released: a blocking command leaves the
+/// queues, and the keys that the request has filled are announced.
+pub(super) fn request_done(call: &mut Call<'_, '_>) {
+    let Some(mut waits) = Long::take_waits(&mut call.session.long) else { return };
+    if waits.command.is_some() {
+        return leave(&mut waits, call.session, call.guard, call.ctx);
+    }
+    if waits.handoff.is_none() {
+        announce_own(call, &mut waits);
+    }
+    if waits.handoff.as_ref().is_some_and(|handoff| !handoff.is_done()) {
+        *Long::waits_mut(&mut call.session.long) = *waits;
+    }
+}
+
+/// Returns [`SessionWait::Blocked`] while the session has to wait until other clients have had their turns.
+pub(super) fn await_handoff(call: &mut Call<'_, '_>) -> Step {
+    let Some(waits) = Long::waits_of(&call.session.long) else { return Ok(()) };
+    if waits.handoff.as_ref().is_some_and(|handoff| !handoff.is_done()) {
+        return Err(SessionWait::Blocked);
+    }
+    Long::take_waits(&mut call.session.long);
+    Ok(())
+}
+
+/// Announces the keys that the request has filled, and creates the handoff of their waiters' turns.
+fn announce_own(call: &mut Call<'_, '_>, waits: &mut Waits) {
+    let handoff = Handoff::new(call.ctx.worker, call.ctx.push.watch.connection);
+    announce(waits, std::slice::from_ref(&handoff), call.ctx);
+    handoff.end_one();
+    waits.handoff = Some(handoff);
+}
+
+fn announce(waits: &mut Waits, handoffs: &[Arc<Handoff>], ctx: &mut WorkerContext) {
+    let shared = Arc::clone(&ctx.shared);
+    for filled in waits.filled.drain(..) {
+        let wake = &mut |worker, connection| ctx.mark_messages_queued(worker, connection);
+        shared.waiters.announce(filled.key(), handoffs, wake);
+    }
+}
+
+/// Continues a request that has filled keys with waiters: holds its reply until the waiters have had their turns.
+fn continue_handoff(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
+    if waits.handoff.is_none() {
+        announce_own(call, waits);
+    }
+    if waits.handoff.as_ref().is_some_and(|handoff| !handoff.is_done()) {
+        let can_hold = call.out.pinned_bytes() == 0 && call.out.mark() <= HELD_BYTES_MAX;
+        if waits.held.is_empty() && can_hold {
+            waits.held.extend_from_slice(call.out.since(0));
+            call.out.truncate(0);
+        }
+        return Err(SessionWait::Blocked);
+    }
+    let want = waits.held.len() + LINE_ROOM;
+    if call.out.room() < want {
+        return Err(SessionWait::OutputFull { want });
+    }
+    call.out.push(&std::mem::take(&mut waits.held));
+    Ok(())
+}
+
+/// Ends the wait of a blocking command: leaves the queues of its keys, and passes its turns on.
+fn leave(waits: &mut Waits, session: &SessionState, guard: &Guard<'_>, ctx: &mut WorkerContext) {
+    let Some(command) = waits.command.take() else { return };
+    let Some(waiter) = &command.waiter else { return };
+    let shared = Arc::clone(&ctx.shared);
+    if let Some(keys) = command.keys {
+        let key_of = |bytes| {
+            let key = guard.key(session.namespace, bytes);
+            let is_there = guard.is_tiered() || guard.items().peek(&key).is_some();
+            let end = if is_there { TurnEnd::Leaves } else { TurnEnd::LeavesNothing };
+            (WaitKey { namespace: session.namespace, hash: key.hash(), bytes }, end)
+        };
+        let all = keys.of(command.args());
+        if !waits.filled.is_empty() {
+            // The clients that wait for this turn also wait for those that it causes.
+            let handoffs = all.flat_map(|key| shared.waiters.handoffs(keys.kind, key_of(key).0, waiter));
+            let handoffs: Vec<_> = handoffs.collect();
+            announce(waits, &handoffs, ctx);
+        }
+        for key in all {
+            let (key, end) = key_of(key);
+            let wake = &mut |worker, connection| ctx.mark_messages_queued(worker, connection);
+            shared.waiters.end_turn(keys.kind, key, waiter, end, wake);
+        }
+    }
+    shared.waiters.end();
+    if let Some(deadline) = command.deadline {
+        ctx.deadlines.remove(deadline, waiter.connection);
+    }
+    ctx.connection_table()
+        .client_info(waiter.connection, |client_info| (client_info.is_waiting, client_info.unblocked) = (false, None));
+}
+
+/// Returns true if an attempt of a blocking command has not changed anything yet, so that it can be abandoned.
+pub(super) fn is_unbegun(session: &SessionState, transaction: &Transaction) -> bool {
+    waits_in_command(session)
+        && transaction.is_single_command
+        && !session.is_answered_in_part()
+        && session.walk.is_none()
+        && Long::waits_of(&session.long).is_some_and(|waits| waits.filled.is_empty())
+}
+
+/// Ends the wait of a connection that ends. Its transaction has ended.
+pub(super) fn end(session: &mut SessionState, guard: &Guard<'_>, ctx: &mut WorkerContext) {
+    let Some(mut waits) = Long::take_waits(&mut session.long) else { return };
+    leave(&mut waits, session, guard, ctx);
+    announce(&mut waits, &[], ctx);
+}

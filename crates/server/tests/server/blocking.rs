@@ -1,0 +1,473 @@
+//! Blocking commands, with several clients on several workers. Fixed interleavings are compared with Debian's Redis.
+
+use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr, words};
+use crate::common::{PATIENCE, start, wait_until};
+use base::prng::Prng;
+use gannet_server::start::{Running, ServerConfig};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Interleavings: each line is a client's name and its request. `!`: the client waits, and its reply is read by a later
+/// line `NAME?`. A line `NAME-` closes the client.
+const SCENARIOS: &[&[&str]] = &[
+    // The longest waiting client is served first, and keys in the order in which they were filled.
+    &[
+        "a! BLPOP k 0",
+        "b! BRPOP k 0",
+        "c! BLPOP k 0",
+        "p RPUSH k 1 2",
+        "a?",
+        "b?",
+        "p RPUSH k 3 4",
+        "c?",
+        "p LRANGE k 0 -1",
+    ],
+    &["p RPUSH k 1 2", "a BLPOP none k 0", "a BRPOP k none 1", "p EXISTS k", "a BLPOP k 0.01", "a BRPOP k 0.000001"],
+    &["a! BLPOP k1 k2 k3 0", "p MULTI", "p RPUSH k3 c", "p RPUSH k1 a", "p EXEC", "a?", "p LLEN k1", "p LLEN k3"],
+    &["a! BLPOP k k k 0", "p LPUSH k x", "a?", "p EXISTS k", "a! BLPOP k 0", "p LPUSH k y", "a?"],
+    // What a transaction removes again wakes nobody.
+    &["a! BLPOP k 0", "p MULTI", "p LPUSH k x", "p DEL k", "p EXEC", "p LPUSH k y", "a?"],
+    &["a! BLPOP k 0", "p MULTI", "p LPUSH k x", "p LPUSH k y", "p LPUSH k z", "p EXEC", "a?", "p LRANGE k 0 -1"],
+    &[
+        "a MULTI",
+        "a BLPOP k 0",
+        "a BRPOPLPUSH k l 0",
+        "a BLMOVE k l LEFT LEFT 0",
+        "a BLMPOP 0 1 k LEFT",
+        "a BZPOPMIN k 0",
+        "a BZMPOP 0 1 k MIN",
+        "a WAIT 1 0",
+        "a EXEC",
+    ],
+    // Other types do not serve, and stay.
+    &[
+        "a! BLPOP k 0",
+        "p SET k text",
+        "p DEL k",
+        "p SADD k m",
+        "p DEL k",
+        "p ZADD k 1 m",
+        "p DEL k",
+        "p RPUSH k x",
+        "a?",
+    ],
+    &["a! BLPOP k 0", "b! BZPOPMIN k 0", "p ZADD k 1 m", "b?", "p RPUSH k x", "a?"],
+    &[
+        "p SET k text",
+        "a BLPOP k 0",
+        "a BLPOP none k 0.01",
+        "a BZPOPMIN k 0",
+        "a BLMOVE k l LEFT LEFT 0",
+        "a BLMPOP 0 1 k LEFT",
+    ],
+    // The ways in which a key appears.
+    &["p RPUSH other x y", "a! BLPOP k 0", "p RENAME other k", "a?", "p LRANGE k 0 -1"],
+    &["p RPUSH other x", "a! BLPOP k 0", "p COPY other k", "a?"],
+    &[
+        "p RPUSH other x y",
+        "a! BLPOP k 0",
+        "p LMOVE other k LEFT LEFT",
+        "a?",
+        "a! BLPOP k 0",
+        "p RPOPLPUSH other k",
+        "a?",
+    ],
+    &[
+        "a! BLPOP k 0",
+        "p EVAL redis.call('rpush',KEYS[1],'x','y')return(redis.call('llen',KEYS[1])) 1 k",
+        "a?",
+        "p LLEN k",
+    ],
+    &["a! BZPOPMAX k 0", "p ZADD other 1 a 2 b", "p ZUNIONSTORE k 1 other", "a?", "p ZRANGE k 0 -1"],
+    &["a! BLPOP k 0", "p LPUSHX k x", "p RPUSH k y", "a?"],
+    // Moves.
+    &["a! BLMOVE k l LEFT RIGHT 0", "p RPUSH k x", "p LRANGE l 0 -1", "a?", "p EXISTS k"],
+    &["a! BRPOPLPUSH k k 0", "p RPUSH k x", "p LRANGE k 0 -1", "a?"],
+    &[
+        "a! BLMOVE l1 l2 RIGHT LEFT 0",
+        "b! BLMOVE l2 l3 LEFT RIGHT 0",
+        "p RPUSH l1 foo",
+        "p LRANGE l1 0 -1",
+        "p LRANGE l2 0 -1",
+        "p LRANGE l3 0 -1",
+        "a?",
+        "b?",
+    ],
+    &[
+        "a! BRPOPLPUSH l1 l2 0",
+        "b! BRPOPLPUSH l2 l1 0",
+        "p RPUSH l1 foo",
+        "p LRANGE l1 0 -1",
+        "p LRANGE l2 0 -1",
+        "a?",
+        "b?",
+    ],
+    &["p SET l text", "a! BLMOVE k l LEFT LEFT 0", "p RPUSH k x", "a?", "p LRANGE k 0 -1", "a BLMOVE k l LEFT LEFT 0"],
+    &["p SET l text", "a! BLMOVE k l LEFT LEFT 0", "b! BLPOP k 0", "p RPUSH k x", "a?", "b?"],
+    &[
+        "p RPUSH k x y",
+        "a BLMOVE k l RIGHT LEFT 0",
+        "a BRPOPLPUSH k l 0",
+        "p LRANGE l 0 -1",
+        "a BLMOVE k l LEFT LEFT 0.01",
+        "a BRPOPLPUSH k l 0.01",
+    ],
+    // Several elements, and sorted sets.
+    &[
+        "a! BLMPOP 0 2 k l RIGHT COUNT 3",
+        "p RPUSH l 1 2 3 4",
+        "a?",
+        "p LRANGE l 0 -1",
+        "a BLMPOP 0.01 1 none LEFT",
+        "a BLMPOP 1 1 l LEFT COUNT 10",
+    ],
+    &["a! BZPOPMIN k l 0", "b! BZPOPMAX k 0", "p ZADD k 1 a 2 b 3 c", "a?", "b?", "p ZRANGE k 0 -1"],
+    &[
+        "a! BZMPOP 0 2 k l MAX COUNT 2",
+        "p ZADD l 1 a 2.5 b 3 c",
+        "a?",
+        "p ZRANGE l 0 -1",
+        "a BZMPOP 0.01 1 none MIN",
+        "a BZMPOP 1 1 l MIN COUNT 10",
+    ],
+    &["p ZADD k 1 a 2 b", "a BZPOPMIN none k 0", "a BZPOPMAX k 0", "p EXISTS k", "a BZPOPMIN k 0.01"],
+    &[
+        "a HELLO 3",
+        "a! BZPOPMIN k 0",
+        "p ZADD k 1.5 a",
+        "a?",
+        "a! BLPOP k 0.02",
+        "a?",
+        "a! BZMPOP 0 1 k MIN",
+        "p ZADD k 1 a",
+        "a?",
+        "a! BLMOVE k l LEFT LEFT 0.02",
+        "a?",
+    ],
+    // Elements that others take first.
+    &["a! BLPOP k 0", "b- ", "p RPUSH k 1", "c LPOP k", "a?"],
+    &["a! BLPOP k 0", "b! BLPOP k 0", "a-", "p RPUSH k 1", "b?", "p LLEN k"],
+    &["a! BLPOP k 0", "b! BLPOP k 0", "c! BLPOP k 0", "b-", "p RPUSH k 1", "p RPUSH k 2", "a?", "c?"],
+    &["p MULTI", "a! BLPOP k 0", "p RPUSH k 1 2", "p LPOP k", "p EXEC", "a?", "p LLEN k"],
+    // Databases, FLUSHALL and expiry.
+    &["a SELECT 3", "a! BLPOP k 0", "b! BLPOP k 0", "p RPUSH k 0", "b?", "p SELECT 3", "p RPUSH k 3", "a?"],
+    &["a! BLPOP k 0", "p FLUSHALL", "p RPUSH k x", "a?"],
+    // Requests behind a waiting one.
+    &["a! BLPOP k 0|SET done yes|GET done", "p GET done", "p RPUSH k x", "a?", "a?", "a?"],
+    &["p SET n 1", "a! INCR n|BLPOP k 0|INCR n", "p GET n", "a?", "p RPUSH k x", "a?", "a?"],
+    &["a CLIENT REPLY SKIP|BLPOP k 0.01|PING", "p RPUSH k x", "a CLIENT REPLY SKIP|BLPOP k 0|PING", "p LLEN k"],
+    // Errors.
+    &[
+        "a BLPOP k -1",
+        "a BLPOP k abc",
+        "a BLPOP k 1e30",
+        "a BLPOP k inf",
+        "a BLPOP k",
+        "a BLPOP k nan",
+        "a BLPOP k -inf",
+        "a BLMOVE k l UP LEFT 0",
+        "a BLMOVE k l UP LEFT abc",
+        "a BRPOPLPUSH k l abc",
+        "a BRPOPLPUSH k l -1",
+        "a BLMPOP abc 1 k LEFT",
+        "a BLMPOP 1 0 k LEFT",
+        "a BLMPOP 1 1 k UP",
+        "a BLMPOP 1 1 k LEFT COUNT 0",
+        "a BLMPOP 1 2 k LEFT",
+        "a BLMPOP -1 0 k LEFT",
+        "a BZMPOP abc 1 k MIN",
+        "a BZMPOP 1 0 k MIN",
+        "a BZMPOP 1 1 k UP",
+        "a BZMPOP 1 1 k MIN COUNT 0",
+        "a BZPOPMIN k -1",
+        "a BZPOPMAX k abc",
+        "a BLPOP k 9223372036854776",
+    ],
+    &[
+        "a EVAL return(redis.pcall('blpop','k',0)) 0",
+        "a EVAL return(redis.call('blmpop',0,1,'k','LEFT')) 0",
+        "a EVAL return(redis.call('bzmpop',0,1,'k','MIN')) 0",
+    ],
+    // WAIT and CLIENT UNBLOCK.
+    &[
+        "a WAIT 0 0",
+        "a WAIT 1 20",
+        "a WAIT -5 0",
+        "a WAIT 1 abc",
+        "a WAIT x -1",
+        "a WAIT 1 -1",
+        "a! WAIT 2 0",
+        "p UNBLOCK a",
+        "a?",
+    ],
+    &[
+        "a! BLPOP k 0",
+        "p UNBLOCK a",
+        "a?",
+        "p UNBLOCK a",
+        "a! BLPOP k 0",
+        "p UNBLOCK a ERROR",
+        "a?",
+        "a! BLMOVE k l LEFT LEFT 0",
+        "p UNBLOCK a TIMEOUT",
+        "a?",
+        "a PING",
+        "p UNBLOCK a other",
+        "p CLIENT UNBLOCK abc",
+        "p CLIENT UNBLOCK 99999 ERROR",
+        "p RPUSH k x",
+        "p LLEN k",
+        "p CLIENT UNBLOCK abc other",
+        "p CLIENT UNBLOCK -1",
+    ],
+    &["a! BZPOPMIN k 0", "b! BZPOPMIN k 0", "p UNBLOCK a ERROR", "a?", "p ZADD k 1 m", "b?"],
+    // Watched keys, and notifications of what a wait has changed.
+    &["b WATCH l", "a! BRPOPLPUSH k l 0", "p RPUSH k x", "a?", "b MULTI", "b PING", "b EXEC"],
+];
+
+/// A server with named clients.
+struct Scene {
+    addr: SocketAddr,
+    clients: BTreeMap<String, Replies>,
+    ids: BTreeMap<String, String>,
+    control: Replies,
+    lines: Vec<String>,
+}
+
+fn blocked(control: &mut Replies) -> usize {
+    let info = control.text("INFO clients");
+    let at = info.find("blocked_clients:").expect("the field");
+    info[at..].split([' ', ':']).nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+impl Scene {
+    fn new(addr: SocketAddr) -> Self {
+        Self {
+            addr,
+            clients: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            control: Replies::connect(addr),
+            lines: Vec::new(),
+        }
+    }
+
+    fn client(&mut self, name: &str) -> &mut Replies {
+        if !self.clients.contains_key(name) {
+            let mut client = Replies::connect(self.addr);
+            let id = client.text("CLIENT ID").trim_start_matches(':').to_owned();
+            self.ids.insert(name.to_owned(), id);
+            self.clients.insert(name.to_owned(), client);
+        }
+        self.clients.get_mut(name).expect("a client")
+    }
+
+    fn run(&mut self, line: &str) {
+        let name = &line[..1];
+        let before = blocked(&mut self.control);
+        match &line[1..2] {
+            "?" => {
+                let reply = self.client(name).next().escape_ascii().to_string();
+                self.lines.push(format!("{line} {reply}"));
+            }
+            "-" => {
+                let was_there = self.clients.remove(name).is_some();
+                wait_until("the client has left", || blocked(&mut self.control) == before - usize::from(was_there));
+            }
+            "!" => {
+                let requests: Vec<u8> = line[3..].split('|').flat_map(|line| request(&words(line))).collect();
+                self.client(name).client.send(&requests);
+                wait_until(line, || blocked(&mut self.control) > before || line.contains("0.02"));
+            }
+            _ => {
+                let text = match line[2..].strip_prefix("UNBLOCK ") {
+                    Some(rest) => format!("CLIENT UNBLOCK {}{}", self.ids[&rest[..1]], &rest[1..]),
+                    None => line[2..].to_owned(),
+                };
+                let requests: Vec<u8> = text.split('|').flat_map(|line| request(&words(line))).collect();
+                self.client(name).client.send(&requests);
+                let reply = self.client(name).next().escape_ascii().to_string();
+                // The version of the server differs.
+                let reply = if line.contains("HELLO") { String::new() } else { reply };
+                self.lines.push(format!("{line} -> {reply}"));
+            }
+        }
+    }
+}
+
+fn several_workers(workers: usize) -> Running {
+    start(ServerConfig { workers, ..both() })
+}
+
+#[test]
+fn fixed_interleavings_of_waiting_clients_get_the_replies_of_redis() {
+    let redis = Redis::start();
+    for workers in [1, 3] {
+        let running = several_workers(workers);
+        for scenario in SCENARIOS {
+            let [ours, theirs] = [resp_addr(&running), redis.addr].map(|addr| {
+                let mut scene = Scene::new(addr);
+                scene.control.text("FLUSHALL");
+                scenario.iter().for_each(|line| scene.run(line));
+                drop(std::mem::take(&mut scene.clients));
+                wait_until("all clients have left", || blocked(&mut scene.control) == 0);
+                scene.lines
+            });
+            assert_eq!(ours, theirs, "{workers} workers: {scenario:?}");
+        }
+    }
+}
+
+#[test]
+fn waiters_of_all_workers_are_served_in_the_order_in_which_they_came() {
+    let running = several_workers(4);
+    let mut control = resp(&running);
+    for pushes in [1, 5, 40] {
+        let mut clients: Vec<Replies> = (0..40).map(|_| resp(&running)).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.client.send(&request(&words("BLPOP k 0")));
+            wait_until("the client waits", || blocked(&mut control) == number + 1);
+        }
+        for first in (0..40).step_by(pushes) {
+            let elements: Vec<String> = (first..first + pushes).map(|number| number.to_string()).collect();
+            assert_eq!(control.text(&format!("RPUSH k {}", elements.join(" "))), format!(":{pushes}"));
+            assert_eq!(control.text("EXISTS k"), ":0", "the reply to the push comes after the pops");
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let text = number.to_string();
+            assert_eq!(client.next(), format!("*2\r\n$1\r\nk\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
+        }
+    }
+}
+
+/// Consumers wait with short timeouts, close at random moments, and are unblocked or killed. Each element is popped
+/// once, or remains. An element whose reply was sent to a client that closed at the same time counts as popped, so only
+/// clients that read their replies to the end leave by themselves.
+#[test]
+fn no_element_is_lost_when_waiting_clients_time_out_or_are_unblocked_or_killed() {
+    let running = several_workers(3);
+    let addr = resp_addr(&running);
+    let (stop, pushed, popped, waits) =
+        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let consumers: Vec<_> = (0..12)
+            .map(|seed| {
+                let (stop, popped, waits) = (&stop, &popped, &waits);
+                scope.spawn(move || {
+                    let mut prng = Prng::new(seed);
+                    let mut client = Replies::connect(addr);
+                    while !stop.load(Relaxed) {
+                        let timeout = ["0.001", "0.002", "0.01", "0.05"][prng.below(4) as usize];
+                        let name = if prng.chance(1, 2) { "BLPOP" } else { "BRPOP" };
+                        let keys = ["k1 k2", "k2", "k1", "k2 k1"][prng.below(4) as usize];
+                        client.client.send(&request(&words(&format!("{name} {keys} {timeout}"))));
+                        let leaves = prng.chance(1, 8);
+                        if leaves {
+                            // Closes one direction. What was popped before is still received.
+                            let _ = client.client.stream.shutdown(Shutdown::Write);
+                        }
+                        let mut bytes = Vec::new();
+                        let mut room = [0; 256];
+                        let is_open = loop {
+                            match client.client.stream.read(&mut room) {
+                                Ok(0) | Err(_) => break false,
+                                Ok(count) => bytes.extend_from_slice(&room[..count]),
+                            }
+                            if crate::common::redis::reply_len(&bytes).is_some() {
+                                break true;
+                            }
+                        };
+                        waits.fetch_add(1, Relaxed);
+                        popped.fetch_add(u64::from(bytes.starts_with(b"*2")), Relaxed);
+                        if leaves || !is_open || bytes.starts_with(b"*2") && prng.chance(1, 16) {
+                            client = Replies::connect(addr);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let producers: Vec<_> = (0..3)
+            .map(|seed| {
+                let (stop, pushed) = (&stop, &pushed);
+                scope.spawn(move || {
+                    let (mut prng, mut client) = (Prng::new(100 + seed), Replies::connect(addr));
+                    while !stop.load(Relaxed) {
+                        let (key, count) = (1 + prng.below(2), 1 + prng.below(3));
+                        let elements = (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+                        assert!(client.text(&format!("RPUSH k{key} {elements}")).starts_with(':'));
+                        pushed.fetch_add(count, Relaxed);
+                        std::thread::sleep(Duration::from_micros(prng.below(3000)));
+                    }
+                })
+            })
+            .collect();
+        let killer = scope.spawn(|| {
+            let (mut prng, mut client) = (Prng::new(7), Replies::connect(addr));
+            while !stop.load(Relaxed) {
+                let id = 1 + prng.below(40);
+                client.text(&format!("CLIENT UNBLOCK {id} {}", if prng.chance(1, 2) { "ERROR" } else { "TIMEOUT" }));
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(2000));
+        stop.store(true, Relaxed);
+        consumers.into_iter().chain(producers).chain([killer]).for_each(|thread| thread.join().expect("no panic"));
+    });
+    let mut control = resp(&running);
+    wait_until("nobody waits", || blocked(&mut control) == 0);
+    let rest: u64 =
+        ["LLEN k1", "LLEN k2"].map(|line| control.text(line)[1..].parse::<u64>().expect("a length")).iter().sum();
+    let (pushed, popped) = (pushed.load(Relaxed), popped.load(Relaxed));
+    println!("{pushed} pushed, {popped} popped, {rest} left, {} waits", waits.load(Relaxed));
+    assert_eq!(pushed, popped + rest);
+    assert!(popped > 300 && waits.load(Relaxed) > popped);
+}
+
+#[test]
+fn client_that_leaves_or_is_killed_while_it_waits_is_noticed_at_once() {
+    let running = several_workers(2);
+    let mut control = resp(&running);
+    let mut client = resp(&running);
+    client.text("CLIENT SETNAME waiting");
+    client.client.send(&request(&words("BLPOP k 0")));
+    wait_until("the client waits", || blocked(&mut control) == 1);
+    let list = control.text("CLIENT LIST");
+    let line = list.split("id=").find(|line| line.contains("name=waiting")).expect("the client");
+    assert!(line.contains("flags=b "), "{line}");
+    client.client.send(&request(&words("PING")));
+    client.client.stream.shutdown(Shutdown::Write).expect("open");
+    wait_until("the client has left", || blocked(&mut control) == 0);
+    let mut client = resp(&running);
+    let id = client.text("CLIENT ID");
+    client.client.send(&request(&words("BLPOP k 0")));
+    wait_until("the client waits", || blocked(&mut control) == 1);
+    assert_eq!(control.text(&format!("CLIENT KILL ID {}", &id[1..])), ":1");
+    client.client.expect_end();
+    wait_until("the client has left", || blocked(&mut control) == 0);
+    assert_eq!(control.text("RPUSH k x"), ":1");
+    assert_eq!(control.text("LLEN k"), ":1");
+    let mut client = resp(&running);
+    assert_eq!(control.text("ACL SETUSER waiter on >secret ~* +@all"), "+OK");
+    assert_eq!(client.text("AUTH waiter secret"), "+OK");
+    client.client.send(&request(&words("BLPOP none 0")));
+    wait_until("the client waits", || blocked(&mut control) == 1);
+    assert_eq!(control.text("ACL DELUSER waiter"), ":1");
+    client.client.expect_end();
+}
+
+#[test]
+fn server_with_waiting_clients_stops_at_once() {
+    let running = several_workers(2);
+    let mut control = resp(&running);
+    let mut clients: Vec<Replies> = (0..4).map(|_| resp(&running)).collect();
+    clients.iter_mut().for_each(|client| client.client.send(&request(&words("BLPOP k 0"))));
+    wait_until("the clients wait", || blocked(&mut control) == 4);
+    let begun = std::time::Instant::now();
+    drop(control);
+    drop(running);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    clients.iter_mut().for_each(|client| client.client.expect_end());
+    assert!(begun.elapsed() < PATIENCE);
+}
