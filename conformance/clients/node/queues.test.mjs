@@ -1,5 +1,4 @@
-// Runs published, unmodified job queues of Redis: BullMQ and bee-queue. A queue whose commands the server does not have
-// yet is skipped.
+// Runs published, unmodified job queues of Redis: BullMQ and bee-queue.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -27,17 +26,7 @@ after(async () => {
   setTimeout(() => process.exit(), 500).unref();
 });
 
-// Returns the commands among `commands` that the server lacks.
-async function missing(...commands) {
-  const client = new Redis(connection);
-  const facts = await client.command("INFO", ...commands);
-  client.disconnect();
-  return commands.filter((_, at) => !facts[at]);
-}
-
-test("bee-queue: jobs, retries and failures", PATIENT, async (t) => {
-  const lacks = await missing("BRPOPLPUSH");
-  if (lacks.length > 0) return t.skip(`the server has no ${lacks} yet`);
+test("bee-queue: jobs, retries and failures", PATIENT, async () => {
   const queue = new BeeQueue("bee", { redis: { ...connection }, activateDelayedJobs: true });
   queue.process(3, async (job) => {
     if (job.data.fails) throw new Error("as intended");
@@ -61,9 +50,7 @@ test("bee-queue: jobs, retries and failures", PATIENT, async (t) => {
   await queue.close(1000);
 });
 
-test("BullMQ: jobs by priority, delays, failures and flows", PATIENT, async (t) => {
-  const lacks = await missing("XADD", "XTRIM", "XREAD", "BZPOPMIN");
-  if (lacks.length > 0) return t.skip(`the server has no ${lacks} yet`);
+test("BullMQ: jobs by priority, delays, failures and flows", PATIENT, async () => {
   const queue = new Queue("bull", { connection });
   const events = new QueueEvents("bull", { connection });
   await events.waitUntilReady();

@@ -1,7 +1,4 @@
-"""Runs published, unmodified job queues: RQ and Celery, and the locks and transactions of redis-py that they use.
-
-A queue whose commands the server does not have yet is skipped.
-"""
+"""Runs published, unmodified job queues: RQ and Celery, and the locks and transactions of redis-py that they use."""
 
 import threading
 from datetime import timedelta
@@ -26,15 +23,6 @@ def client(server, request):
     with redis.Redis("127.0.0.1", server.resp_port, protocol=request.param, socket_timeout=20) as client:
         client.flushall()
         yield client
-
-
-def need(server, *commands):
-    """Skips the test if the server lacks one of the commands."""
-    with redis.Redis("127.0.0.1", server.resp_port) as client:
-        client.flushall()
-        missing = set(commands) - {name.decode().upper() for name in client.command_list()}
-    if missing:
-        pytest.skip(f"the server has no {' '.join(sorted(missing))} yet")
 
 
 def test_one_client_at_a_time_holds_a_lock(client):
@@ -109,7 +97,6 @@ def fail():
 
 
 def test_rq_runs_jobs_in_their_order(server):
-    need(server, "XADD", "XREVRANGE")
     with redis.Redis("127.0.0.1", server.resp_port, socket_timeout=20) as client:
         queue = Queue("rq", connection=client)
         jobs = [queue.enqueue(add, number, number) for number in range(20)]
@@ -126,7 +113,6 @@ def test_rq_runs_jobs_in_their_order(server):
 
 
 def test_celery_runs_tasks_groups_and_retries(server):
-    need(server, "BRPOP")
     place = f"redis://127.0.0.1:{server.resp_port}"
     app = Celery("celery", broker=f"{place}/0", backend=f"{place}/0")
     app.conf.update(worker_hijack_root_logger=False, broker_connection_retry_on_startup=True)

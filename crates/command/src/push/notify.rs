@@ -156,10 +156,12 @@ impl KeyEvent {
         !b"gxem".contains(&self.letter) || self == Self::RESTORE
     }
 
-    /// Returns true if after a change of this kind, the key may hold elements for which clients wait. Other changes
-    /// remove elements, need existing ones, or are of other types.
-    pub(crate) fn may_fill(self) -> bool {
-        const OTHERS: [KeyEvent; 15] = [
+    /// Returns true if after a change of this kind, the key may hold elements for which clients wait, or no longer hold
+    /// the stream of a group that waits. Other changes remove elements, need existing ones, or are of other types.
+    pub(crate) fn concerns_waiters(self) -> bool {
+        const STORES: [KeyEvent; 4] =
+            [KeyEvent::SET, KeyEvent::SINTERSTORE, KeyEvent::SUNIONSTORE, KeyEvent::SDIFFSTORE];
+        const OTHERS: [KeyEvent; 14] = [
             KeyEvent::LPOP,
             KeyEvent::RPOP,
             KeyEvent::LINSERT,
@@ -172,11 +174,10 @@ impl KeyEvent {
             KeyEvent::ZREMRANGEBYLEX,
             KeyEvent::ZPOPMIN,
             KeyEvent::ZPOPMAX,
-            KeyEvent::DEL,
             KeyEvent::EXPIRE,
             KeyEvent::PERSIST,
         ];
-        !b"$hsxenm".contains(&self.letter) && self != Self::RENAME_FROM && !OTHERS.contains(&self)
+        STORES.contains(&self) || !b"$hsxenm".contains(&self.letter) && !OTHERS.contains(&self)
     }
 }
 

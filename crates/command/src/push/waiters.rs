@@ -15,12 +15,15 @@
 //! that follows a reply is the same as in Redis, where the change serves the waiters.
 //!
 //! Invariants:
-//! - A queue has waiters of one type of value, in the order in which they joined. At most one of them has a turn.
-//! - If the key of a queue holds a value of the queue's type, a waiter has a turn, or the change that stored the value
-//!   is not announced yet. A waiter that joins an empty queue has the first turn, and then looks at the key under a key
-//!   lock. A guard that began before the lock was acquired has then ended, so its changes are visible. A later guard
-//!   sees [`Watched::has_waiters`](crate::push::watch::Watched::has_waiters), and its changes are announced.
-//! - An announcement during a turn makes the turn begin again, so that none is lost.
+//! - A queue has waiters of one kind, in the order in which they joined. At most one of them has a turn. Clients that
+//!   read a stream do not take anything from each other: up to [`READERS_AT_ONCE`] of them have turns, and each has one
+//!   after each announcement.
+//! - If the key of a queue holds what its waiters wait for, a waiter has a turn, or the change that stored the value is
+//!   not announced yet. A waiter that joins an empty queue, or that reads a stream, has a turn at once, and then looks
+//!   at the key under a key lock. A guard that began before the lock was acquired has then ended, so its changes are
+//!   visible. A later guard sees [`Watched::has_waiters`](crate::push::watch::Watched::has_waiters), and its changes are
+//!   announced.
+//! - An announcement during a turn makes the turns begin again, so that none is lost.
 //! - Without waiters, a change costs nothing: workers check a bit of a word that they load in any case. With waiters, a
 //!   change of another key costs a load of [`Waiters::may_have`].
 //!
@@ -39,11 +42,18 @@ const PARTS: usize = 64;
 /// The number of counters of waiters by the hash of their key.
 const COUNTERS: usize = 4096;
 
-/// The type of value that a waiter waits for.
+/// The maximum number of clients that have a turn to read one stream, of those that wait in one queue.
+const READERS_AT_ONCE: usize = 64;
+
+/// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitKind {
     List,
     SortedSet,
+    /// Entries of a stream, as `XREAD` does.
+    Entries,
+    /// Entries of a stream that are new to a group of consumers, or the end of the group.
+    Group,
 }
 
 /// The approximate memory of a waiter's entry in a queue, without its key, in bytes.
@@ -55,6 +65,8 @@ pub(crate) struct WaitKey<'k> {
     pub(crate) namespace: Namespace,
     pub(crate) hash: u64,
     pub(crate) bytes: &'k [u8],
+    /// The name of the group for [`WaitKind::Group`]. Each group has a queue.
+    pub(crate) group: &'k [u8],
 }
 
 /// A client that waits.
@@ -102,37 +114,88 @@ impl Handoff {
     }
 }
 
-/// The waiters for one key and one type of value.
+/// The waiters for one key, of one kind and group.
 #[derive(Debug)]
 struct Queue {
     namespace: Namespace,
     kind: WaitKind,
     key: Box<[u8]>,
+    group: Box<[u8]>,
     /// Each waiter, with the number of the key in its request.
     waiters: BTreeMap<u64, (Arc<Waiter>, u32)>,
-    /// The waiter that has the turn.
-    turn: Option<u64>,
-    /// True if the key was announced during the turn.
+    /// The waiters that have a turn.
+    turns: Vec<u64>,
+    /// The next turn is that of the first waiter from this number on.
+    next: u64,
+    /// True if the key was announced during a turn.
     again: bool,
     handoffs: Vec<Arc<Handoff>>,
 }
 
 impl Queue {
     fn is_of(&self, kind: WaitKind, key: WaitKey<'_>) -> bool {
-        self.kind == kind && self.namespace == key.namespace && *self.key == *key.bytes
+        let is_of_group = kind != WaitKind::Group || *self.group == *key.group;
+        self.kind == kind && self.is_for(key) && is_of_group
     }
 
-    /// Gives the turn to the first waiter. Without waiters, the handoffs end.
-    fn begin_turn(&mut self, wake: &mut dyn FnMut(usize, u32)) {
-        self.again = false;
-        self.turn = self.waiters.first_key_value().map(|(number, (waiter, key))| {
-            lock(&waiter.turns).push(*key);
-            wake(waiter.worker, waiter.connection);
-            *number
-        });
-        if self.turn.is_none() {
+    fn is_for(&self, key: WaitKey<'_>) -> bool {
+        self.namespace == key.namespace && *self.key == *key.bytes
+    }
+
+    /// Adds a waiter. Returns false if it is in the queue already.
+    fn add(&mut self, waiter: &Arc<Waiter>, number: u32) -> bool {
+        if self.waiters.contains_key(&waiter.number) {
+            return false;
+        }
+        if self.waiters.is_empty() || self.kind == WaitKind::Entries {
+            lock(&waiter.turns).push(number);
+            self.turns.push(waiter.number);
+        }
+        self.waiters.insert(waiter.number, (Arc::clone(waiter), number));
+        true
+    }
+
+    /// Begins the turns: those of the first waiters.
+    fn begin_turns(&mut self, wake: &mut dyn FnMut(usize, u32)) {
+        (self.again, self.next) = (false, 0);
+        self.give_turns(wake);
+    }
+
+    /// Gives turns to the next waiters, up to as many as may have one. If nobody has a turn then, the handoffs end.
+    fn give_turns(&mut self, wake: &mut dyn FnMut(usize, u32)) {
+        let most = if self.kind == WaitKind::Entries { READERS_AT_ONCE } else { 1 };
+        while self.turns.len() < most {
+            let Some((number, (waiter, key))) = self.waiters.range(self.next..).next() else { break };
+            self.next = number + 1;
+            if !self.turns.contains(number) {
+                self.turns.push(*number);
+                lock(&waiter.turns).push(*key);
+                wake(waiter.worker, waiter.connection);
+            }
+        }
+        if self.turns.is_empty() {
             self.end_handoffs(wake);
         }
+    }
+
+    /// Ends the turn of a waiter.
+    fn end_turn(&mut self, waiter: u64, end: TurnEnd, wake: &mut dyn FnMut(usize, u32)) {
+        let Some(at) = self.turns.iter().position(|turn| *turn == waiter) else { return };
+        self.turns.swap_remove(at);
+        let takes = self.kind != WaitKind::Entries;
+        if self.again && self.turns.is_empty() || takes && end == TurnEnd::Leaves {
+            return self.begin_turns(wake);
+        }
+        if takes {
+            self.next = u64::MAX;
+        }
+        self.give_turns(wake);
+    }
+
+    /// Gives turns because of the requests `handoffs`.
+    fn announce(&mut self, handoffs: &[Arc<Handoff>], wake: &mut dyn FnMut(usize, u32)) {
+        self.add_handoffs(handoffs);
+        if self.turns.is_empty() { self.begin_turns(wake) } else { self.again = true }
     }
 
     fn end_handoffs(&mut self, wake: &mut dyn FnMut(usize, u32)) {
@@ -245,44 +308,53 @@ impl Waiters {
     }
 
     /// Adds a waiter to the end of a key's queue. `number` is the number of the key in its request. If the queue was
-    /// empty, the waiter has the first turn.
+    /// empty, or for entries of a stream, the waiter has a turn at once.
     pub(crate) fn join(&self, kind: WaitKind, key: WaitKey<'_>, waiter: &Arc<Waiter>, number: u32) {
         let mut part = self.part(key.hash);
         let queues = part.entry(key.hash).or_default();
-        let entry = (Arc::clone(waiter), number);
-        if let Some(queue) = queues.iter_mut().find(|queue| queue.is_of(kind, key)) {
-            if let std::collections::btree_map::Entry::Vacant(vacant) = queue.waiters.entry(waiter.number) {
-                vacant.insert(entry);
-                self.counter(key.hash).fetch_add(1, Relaxed);
-            }
-            return;
-        }
-        self.counter(key.hash).fetch_add(1, Relaxed);
-        lock(&waiter.turns).push(number);
-        queues.push(Queue {
-            namespace: key.namespace,
-            kind,
-            key: key.bytes.into(),
-            waiters: BTreeMap::from([(waiter.number, entry)]),
-            turn: Some(waiter.number),
-            again: false,
-            handoffs: Vec::new(),
+        let at = queues.iter().position(|queue| queue.is_of(kind, key)).unwrap_or_else(|| {
+            queues.push(Queue {
+                namespace: key.namespace,
+                kind,
+                key: key.bytes.into(),
+                group: key.group.into(),
+                waiters: BTreeMap::new(),
+                turns: Vec::new(),
+                next: u64::MAX,
+                again: false,
+                handoffs: Vec::new(),
+            });
+            queues.len() - 1
         });
+        if queues[at].add(waiter, number) {
+            self.counter(key.hash).fetch_add(1, Relaxed);
+        }
     }
 
-    /// Announces that a value may have been stored under a key. Gives the turn to the first waiter of each of its
-    /// queues, because of the requests `handoffs`. Calls `wake` with the worker and the number of each connection that
-    /// can go on.
+    /// Announces that a value may have been stored under a key, or removed. Gives the turn to the first waiter of each
+    /// of its queues, because of the requests `handoffs`. Calls `wake` with the worker and the number of each connection
+    /// that can go on.
     pub(crate) fn announce(&self, key: WaitKey<'_>, handoffs: &[Arc<Handoff>], wake: &mut dyn FnMut(usize, u32)) {
         if !self.may_have(key.hash) {
             return;
         }
         let mut part = self.part(key.hash);
-        for queue in part.get_mut(&key.hash).into_iter().flatten().filter(|queue| queue.is_of(queue.kind, key)) {
-            queue.add_handoffs(handoffs);
-            match queue.turn {
-                Some(_) => queue.again = true,
-                None => queue.begin_turn(wake),
+        for queue in part.get_mut(&key.hash).into_iter().flatten().filter(|queue| queue.is_for(key)) {
+            queue.announce(handoffs, wake);
+        }
+    }
+
+    /// Announces that all keys of a namespace were removed, or of all namespaces without one, to the members of groups.
+    pub(crate) fn announce_flush(&self, namespace: Option<Namespace>, wake: &mut dyn FnMut(usize, u32)) {
+        if self.blocked() == 0 {
+            return;
+        }
+        for part in &self.parts {
+            let is_concerned = |queue: &&mut Queue| {
+                queue.kind == WaitKind::Group && namespace.is_none_or(|namespace| queue.namespace == namespace)
+            };
+            for queue in lock(part).values_mut().flatten().filter(is_concerned) {
+                queue.announce(&[], wake);
             }
         }
     }
@@ -291,7 +363,7 @@ impl Waiters {
     pub(crate) fn handoffs(&self, kind: WaitKind, key: WaitKey<'_>, waiter: &Waiter) -> Vec<Arc<Handoff>> {
         let part = self.part(key.hash);
         let queue = part.get(&key.hash).into_iter().flatten().find(|queue| queue.is_of(kind, key));
-        queue.filter(|queue| queue.turn == Some(waiter.number)).map_or_else(Vec::new, |queue| queue.handoffs.clone())
+        queue.filter(|queue| queue.turns.contains(&waiter.number)).map_or_else(Vec::new, |queue| queue.handoffs.clone())
     }
 
     /// Ends a waiter's turn for a key, if it has the turn, and removes the waiter from the queue if it leaves.
@@ -310,14 +382,7 @@ impl Waiters {
         if end != TurnEnd::Stays && queue.waiters.remove(&waiter.number).is_some() {
             self.counter(key.hash).fetch_sub(1, Relaxed);
         }
-        if queue.turn == Some(waiter.number) {
-            if end == TurnEnd::Leaves || queue.again {
-                queue.begin_turn(wake);
-            } else {
-                queue.turn = None;
-                queue.end_handoffs(wake);
-            }
-        }
+        queue.end_turn(waiter.number, end, wake);
         if queue.waiters.is_empty() {
             queue.end_handoffs(wake);
             queues.swap_remove(at);
@@ -385,7 +450,7 @@ impl Deadlines {
 mod tests {
     use super::*;
 
-    const KEY: WaitKey<'_> = WaitKey { namespace: Namespace(0), hash: 7, bytes: b"k" };
+    const KEY: WaitKey<'_> = WaitKey { namespace: Namespace(0), hash: 7, bytes: b"k", group: b"" };
     const LIST: WaitKind = WaitKind::List;
 
     fn waiters(count: usize) -> (Waiters, Vec<Arc<Waiter>>) {

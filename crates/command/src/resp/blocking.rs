@@ -30,7 +30,8 @@ use crate::clients::client_info::Unblock;
 use crate::context::WorkerContext;
 use crate::memory::budget::MemoryUse;
 use crate::metrics::command_stats::Outcome;
-use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey};
+use crate::push::notify::KeyEvent;
+use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey, WaitKind};
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
 use crate::resp::own_transaction;
@@ -105,8 +106,10 @@ pub(super) fn candidates<'c>(call: &Call<'c, '_>, keys: WaitedKeys, args: Args<'
         return turns.into_iter().map(|(_, key)| key).collect();
     }
     let waiters = &call.ctx.shared.waiters;
-    all.filter(|(_, key)| !may_wait(call) || waiters.blocked() == 0 || !waiters.has(keys.kind, call.wait_key(key)))
-        .collect()
+    all.filter(|(_, key)| {
+        !may_wait(call) || waiters.blocked() == 0 || !waiters.has(keys.kind, keys.key(call.wait_key(key), args))
+    })
+    .collect()
 }
 
 /// Returns true if a key holds a collection of this type. In its turn, a command does not fail because of a value of
@@ -118,10 +121,24 @@ pub(super) fn finds<C: Collection>(call: &mut Call<'_, '_>, key: &[u8]) -> Resul
     }
 }
 
+/// Records that the current request has changed a key with waiters. The change is announced when the request is done,
+/// or at once if the request has no key lock set and may change more keys.
+#[cold]
+pub(super) fn record_change(call: &mut Call<'_, '_>, event: KeyEvent, key: WaitKey<'_>) {
+    // These requests may have more keys than are changed together. They then continue after this change.
+    let is_one_of_many = matches!(event, KeyEvent::DEL | KeyEvent::SET) && !call.guard.locks().is_attached();
+    if !is_one_of_many && Long::may_wait(&call.session.long) {
+        return Long::waits_mut(&mut call.session.long).fill(key);
+    }
+    // No key lock hides the change.
+    let shared = Arc::clone(&call.ctx.shared);
+    shared.waiters.announce(key, &[], &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
+}
+
 /// Makes the client wait for the keys. In a transaction of `MULTI` or a script, replies with a null array instead.
-pub(super) fn wait_or_null_array<'c>(
-    call: &mut Call<'c, '_>,
-    command: (&'static str, Args<'c>),
+pub(super) fn wait_or_null_array(
+    call: &mut Call<'_, '_>,
+    command: (&'static str, Args<'_>),
     keys: WaitedKeys,
     deadline: Option<UnixMillis>,
 ) -> Run {
@@ -133,15 +150,19 @@ pub(super) fn wait_or_null_array<'c>(
 }
 
 /// Makes the client wait, because the command has found nothing. The session retains the request until the wait ends.
-pub(super) fn wait<'c>(
-    call: &mut Call<'c, '_>,
-    (name, args): (&'static str, Args<'c>),
+pub(super) fn wait(
+    call: &mut Call<'_, '_>,
+    (name, args): (&'static str, Args<'_>),
     keys: Option<WaitedKeys>,
     deadline: Option<UnixMillis>,
     timeout_reply: TimeoutReply,
 ) -> Run {
     if is_turn(call) {
         return Err(SessionWait::Blocked.into());
+    }
+    if call.copies {
+        // A read without key locks may have missed a change: the command looks again, with the keys locked.
+        return Err(SessionWait::Yield.into());
     }
     let count = keys.map_or(0, |keys| keys.count);
     if count > KEYS_MAX {
@@ -223,7 +244,7 @@ fn join(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
     call.ctx.push.watch.watched = shared.watch.watched();
     if let Some(keys) = command.keys {
         for (number, key) in (0..).zip(keys.of(command.args())) {
-            shared.waiters.join(keys.kind, call.wait_key(key), &waiter, number);
+            shared.waiters.join(keys.kind, keys.key(call.wait_key(key), command.args()), &waiter, number);
         }
         call.ops += keys.count as usize / KEYS_AN_OP;
     }
@@ -258,7 +279,7 @@ pub(super) fn attempt_failed(call: &mut Call<'_, '_>) {
         let args = Args::resumed(words, *words_count);
         for (number, key) in (0..).zip(keys.of(args)) {
             if turns.contains(&number) {
-                let key = call.wait_key(key);
+                let key = keys.key(call.wait_key(key), args);
                 let wake = &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection);
                 shared.waiters.end_turn(keys.kind, key, waiter, TurnEnd::Stays, wake);
             }
@@ -338,9 +359,11 @@ fn leave(waits: &mut Waits, session: &SessionState, guard: &Guard<'_>, ctx: &mut
     if let Some(keys) = command.keys {
         let key_of = |bytes| {
             let key = guard.key(session.namespace, bytes);
-            let is_there = guard.is_tiered() || guard.items().peek(&key).is_some();
+            // The other members of a group also have to learn that the stream no longer exists.
+            let is_there = keys.kind == WaitKind::Group || guard.is_tiered() || guard.items().peek(&key).is_some();
             let end = if is_there { TurnEnd::Leaves } else { TurnEnd::LeavesNothing };
-            (WaitKey { namespace: session.namespace, hash: key.hash(), bytes }, end)
+            let key = WaitKey { namespace: session.namespace, hash: key.hash(), bytes, group: b"" };
+            (keys.key(key, command.args()), end)
         };
         let all = keys.of(command.args());
         if !waits.filled.is_empty() {

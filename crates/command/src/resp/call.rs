@@ -10,8 +10,8 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::push::notify::KeyEvent;
 use crate::push::waiters::WaitKey;
+use crate::resp::blocking;
 use crate::resp::state::Answers;
-use crate::resp::state::long::Long;
 use crate::visit::clock::Moment;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
@@ -265,7 +265,7 @@ impl<'c> Call<'c, '_> {
 
     /// Returns a key in the form in which clients wait for it.
     pub(super) fn wait_key<'k>(&self, bytes: &'k [u8]) -> WaitKey<'k> {
-        WaitKey { namespace: self.session.namespace, hash: self.key(bytes).hash(), bytes }
+        WaitKey { namespace: self.session.namespace, hash: self.key(bytes).hash(), bytes, group: b"" }
     }
 
     #[inline(always)]
@@ -346,10 +346,10 @@ impl<'c> Call<'c, '_> {
 #[cold]
 fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     let watched = call.ctx.push.watch.watched;
-    if watched.has_waiters() && event.may_fill() {
+    if watched.has_waiters() && event.concerns_waiters() {
         let key = call.wait_key(key);
         if call.ctx.shared.waiters.may_have(key.hash) {
-            Long::waits_mut(&mut call.session.long).fill(key);
+            blocking::record_change(call, event, key);
         }
     }
     if watched.has_key_events() {

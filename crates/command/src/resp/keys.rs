@@ -14,6 +14,7 @@ use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError};
+use std::sync::Arc;
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
@@ -135,22 +136,17 @@ const FREQUENCY_COLD: u64 = 7;
 const STEP_OF_FREQUENCY: u64 = 8;
 
 pub(super) fn flushall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    flush(call, "FLUSHALL", args, Namespaces::numbers())
+    flush(call, "FLUSHALL", args, None)
 }
 
 pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let namespace = call.session.namespace;
-    flush(call, "FLUSHDB", args, std::iter::once(namespace))
+    flush(call, "FLUSHDB", args, Some(namespace))
 }
 
-/// Flushes namespaces. `ASYNC` and `SYNC` have the same effect, because a flush only stores one number and does not
+/// Flushes a namespace, or all without one. `ASYNC` and `SYNC` have the same effect, because a flush only stores one number and does not
 /// free items.
-fn flush<'c>(
-    call: &mut Call<'c, '_>,
-    name: &'static str,
-    mut args: Args<'c>,
-    which: impl Iterator<Item = Namespace>,
-) -> Run {
+fn flush<'c>(call: &mut Call<'c, '_>, name: &'static str, mut args: Args<'c>, which: Option<Namespace>) -> Run {
     if !call.ctx.shared.config.flush_command {
         return Err(ErrorReply::Disabled(name).into());
     }
@@ -159,9 +155,11 @@ fn flush<'c>(
         Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
         Some(_) => return Err(ErrorReply::Syntax.into()),
     }
-    for namespace in which {
+    for namespace in Namespaces::numbers().filter(|namespace| which.is_none_or(|which| *namespace == which)) {
         call.guard.items_mut().flush(namespace)?;
     }
+    let shared = Arc::clone(&call.ctx.shared);
+    shared.waiters.announce_flush(which, &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
     call.counters().cmd_flush.add(1);
     call.out.push(reply::OK);
     Ok(())

@@ -63,8 +63,14 @@ pub(super) enum StreamError {
     AutoClaimIdle,
     /// `COUNT` of `XAUTOCLAIM` is not a number above 0.
     ClaimCount,
-    /// A request that would wait for entries.
-    Block,
+    /// `BLOCK` of `XREAD` in a script.
+    ReadWaitsInScript,
+    /// `BLOCK` of `XREADGROUP` in a script.
+    GroupWaitsInScript,
+    /// The group for which the client waits was removed.
+    GroupEnded,
+    /// The stream for whose group the client waits was removed.
+    StreamEnded,
 }
 
 impl StreamError {
@@ -110,7 +116,10 @@ impl StreamError {
             Self::ClaimRetryCount => "ERR Invalid RETRYCOUNT option argument for XCLAIM",
             Self::AutoClaimIdle => "ERR Invalid min-idle-time argument for XAUTOCLAIM",
             Self::ClaimCount => "ERR COUNT must be > 0",
-            Self::Block => "ERR this server does not support waiting for entries yet: call without BLOCK",
+            Self::ReadWaitsInScript => "ERR xread command is not allowed with BLOCK option from scripts",
+            Self::GroupWaitsInScript => "ERR xreadgroup command is not allowed with BLOCK option from scripts",
+            Self::GroupEnded => "NOGROUP the consumer group this client was blocked on no longer exists",
+            Self::StreamEnded => "UNBLOCKED the stream key no longer exists",
             Self::GroupOfRead => "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
             Self::NoAckOfRead => "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
             Self::NewOfRead => {

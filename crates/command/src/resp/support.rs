@@ -247,7 +247,6 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
     ("xadd", "as `XTRIM`"),
     ("xinfo", "`radix-tree-keys` and `radix-tree-nodes` are computed from the number of entries"),
-    ("xread", "no waiting: with `BLOCK`, a request without entries is an error outside transactions and scripts"),
     ("xreadgroup", "as `XREAD`; delivers at most 32 MiB"),
     ("xtrim", "with `~`, removes exactly what is to be removed, up to `LIMIT`"),
 ];

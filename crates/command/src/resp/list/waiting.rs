@@ -15,7 +15,7 @@ fn pop<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, end: Lis
     let (keys, timeout) = args.split(count);
     let [timeout] = words(timeout);
     let deadline = blocking::deadline_secs(call, timeout)?;
-    let waited = WaitedKeys { kind: WaitKind::List, first: 0, count };
+    let waited = WaitedKeys::of_values(WaitKind::List, 0, count);
     let candidates = blocking::candidates(call, waited, args);
     if pop_first(call, (name, args), keys, candidates.into_iter(), (end, None))? {
         return Ok(());
@@ -36,7 +36,7 @@ pub(in crate::resp) fn blmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let [timeout] = words(args);
     let pops = SeveralPops::read(args.after_first())?;
     let deadline = blocking::deadline_secs(call, timeout)?;
-    let waited = WaitedKeys { kind: WaitKind::List, first: 2, count: pops.keys.len() as u32 };
+    let waited = WaitedKeys::of_values(WaitKind::List, 2, pops.keys.len() as u32);
     let candidates = blocking::candidates(call, waited, args);
     if pops.pop(call, ("blmpop", args), candidates.into_iter())? {
         return Ok(());
@@ -53,7 +53,7 @@ fn move_one<'c>(
     timeout: &[u8],
 ) -> Run {
     let deadline = blocking::deadline_secs(call, timeout)?;
-    let waited = WaitedKeys { kind: WaitKind::List, first: 0, count: 1 };
+    let waited = WaitedKeys::of_values(WaitKind::List, 0, 1);
     let is_free = !blocking::candidates(call, waited, command.1).is_empty();
     // An earlier visit may have moved the element already.
     if !blocking::may_wait(call) || call.session.done > 0 || is_free && blocking::finds::<Lists>(call, keys[0])? {

@@ -14,7 +14,7 @@ fn pop<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, from: Po
     let (keys, timeout) = args.split(count);
     let [timeout] = words(timeout);
     let deadline = blocking::deadline_secs(call, timeout)?;
-    let waited = WaitedKeys { kind: WaitKind::SortedSet, first: 0, count };
+    let waited = WaitedKeys::of_values(WaitKind::SortedSet, 0, count);
     let candidates = blocking::candidates(call, waited, args);
     if pop_first(call, (name, args), keys, candidates.into_iter(), (from, None))? {
         return Ok(());
@@ -35,7 +35,7 @@ pub(in crate::resp) fn bzmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let [timeout] = words(args);
     let pops = SeveralPops::read(args.after_first())?;
     let deadline = blocking::deadline_secs(call, timeout)?;
-    let waited = WaitedKeys { kind: WaitKind::SortedSet, first: 2, count: pops.keys.len() as u32 };
+    let waited = WaitedKeys::of_values(WaitKind::SortedSet, 2, pops.keys.len() as u32);
     let candidates = blocking::candidates(call, waited, args);
     if pops.pop(call, ("bzmpop", args), candidates.into_iter())? {
         return Ok(());

@@ -43,6 +43,11 @@ impl Long {
         Self::waits_of(long)?.command.as_ref()
     }
 
+    /// Returns true if a session can wait for other clients: its request is not being received in parts.
+    pub(in crate::resp) fn may_wait(long: &Option<Self>) -> bool {
+        long.as_ref().is_none_or(|long| long.waits().is_some())
+    }
+
     /// Returns the state of a client that waits for other clients. Creates it if the client does not wait yet.
     pub(in crate::resp) fn waits_mut(long: &mut Option<Self>) -> &mut Waits {
         let long = long.get_or_insert_with(|| Self {

@@ -35,7 +35,7 @@ pub(in crate::resp) struct FilledKey {
 
 impl FilledKey {
     pub(in crate::resp) fn key(&self) -> WaitKey<'_> {
-        WaitKey { namespace: self.namespace, hash: self.hash, bytes: &self.bytes }
+        WaitKey { namespace: self.namespace, hash: self.hash, bytes: &self.bytes, group: b"" }
     }
 }
 
@@ -58,12 +58,25 @@ pub(in crate::resp) struct WaitedKeys {
     /// The number of arguments before the first key, and the number of keys.
     pub(in crate::resp) first: u32,
     pub(in crate::resp) count: u32,
+    /// The number of arguments before the name of the group, for [`WaitKind::Group`].
+    pub(in crate::resp) group: Option<u32>,
 }
 
 impl WaitedKeys {
+    /// Returns `count` keys behind `first` arguments, which belong to no group.
+    pub(in crate::resp) fn of_values(kind: WaitKind, first: u32, count: u32) -> Self {
+        Self { kind, first, count, group: None }
+    }
+
     /// Returns the keys among the arguments of the command.
     pub(in crate::resp) fn of<'c>(&self, args: Args<'c>) -> Args<'c> {
         args.split(self.first).1.split(self.count).0
+    }
+
+    /// Returns a key among those of the command, with the group among its arguments.
+    pub(in crate::resp) fn key<'k>(&self, key: WaitKey<'k>, args: Args<'k>) -> WaitKey<'k> {
+        let group = self.group.and_then(|at| args.split(at).1.next()).unwrap_or_default();
+        WaitKey { group, ..key }
     }
 }
 

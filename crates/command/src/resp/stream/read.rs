@@ -1,19 +1,23 @@
 //! Commands that read the entries of several streams behind given identifiers.
 
-use super::{StreamError, put_entries, whole_id};
+use super::{StreamError, put_entries, put_id, whole_id};
+use crate::push::waiters::WaitKind;
+use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::{self, ELEMENTS_A_VISIT, ReplyShape, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices;
+use crate::resp::state::waits::{TimeoutReply, WaitedKeys};
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::answer_fits;
 use crate::visit::progress::SessionWait;
+use base::clock::UnixMillis;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
-use record::Streams;
+use record::{StreamId, Streams};
 
 /// The number of entries that cost one operation.
 const ENTRIES_AN_OP: usize = 4;
@@ -25,10 +29,12 @@ const BYTES_AN_OP: usize = 4096;
 pub(super) struct StreamsRequest<'c> {
     /// The maximum number of entries of each stream.
     pub(super) most: u64,
-    /// True if the request waits for entries if there are none.
-    waits: bool,
+    /// For a request that waits if there are no entries: its deadline, or `None` to wait for ever.
+    waits: Option<Option<UnixMillis>>,
     /// The names of the group and the consumer.
     pub(super) group: Option<(&'c [u8], &'c [u8])>,
+    /// The number of arguments before the name of the group.
+    group_at: Option<u32>,
     /// True if delivered entries count as acknowledged.
     pub(super) no_ack: bool,
     pub(super) keys: Args<'c>,
@@ -36,8 +42,9 @@ pub(super) struct StreamsRequest<'c> {
 }
 
 impl<'c> StreamsRequest<'c> {
-    pub(super) fn read(mut args: Args<'c>, has_group: bool) -> Result<Self, ErrorReply> {
-        let (mut most, mut waits, mut group, mut no_ack) = (u64::MAX, false, None, false);
+    pub(super) fn read(call: &Call<'c, '_>, mut args: Args<'c>, has_group: bool) -> Result<Self, ErrorReply> {
+        let (mut most, mut waits, mut group, mut group_at, mut no_ack) = (u64::MAX, None, None, None, false);
+        let words_count = args.len() as u32;
         while let Some(word) = args.next() {
             let has_more = args.len() > 0;
             match &lower(word)[..] {
@@ -45,12 +52,13 @@ impl<'c> StreamsRequest<'c> {
                     let count = integer(args.next().unwrap_or_default())?.max(0) as u64;
                     most = if count == 0 { u64::MAX } else { count };
                 }
+                b"block" if has_more && call.session.in_script => {
+                    let error =
+                        if has_group { StreamError::GroupWaitsInScript } else { StreamError::ReadWaitsInScript };
+                    return Err(ErrorReply::Stream(error));
+                }
                 b"block" if has_more => {
-                    let ms = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::Timeout)?;
-                    if ms < 0 {
-                        return Err(ErrorReply::TimeoutBelowZero);
-                    }
-                    waits = true;
+                    waits = Some(blocking::deadline_ms(call, args.next().unwrap_or_default())?);
                 }
                 b"streams" if has_more => {
                     if !args.len().is_multiple_of(2) {
@@ -60,12 +68,13 @@ impl<'c> StreamsRequest<'c> {
                     if has_group && group.is_none() {
                         return Err(ErrorReply::Stream(StreamError::NoGroupGiven));
                     }
-                    return Ok(Self { most, waits, group, no_ack, keys, ids });
+                    return Ok(Self { most, waits, group, group_at, no_ack, keys, ids });
                 }
                 b"group" if args.len() >= 2 => {
                     if !has_group {
                         return Err(ErrorReply::Stream(StreamError::GroupOfRead));
                     }
+                    group_at = Some(words_count - args.len() as u32);
                     group = args.next().zip(args.next());
                 }
                 b"noack" if !has_group => return Err(ErrorReply::Stream(StreamError::NoAckOfRead)),
@@ -74,6 +83,23 @@ impl<'c> StreamsRequest<'c> {
             }
         }
         Err(ErrorReply::Syntax)
+    }
+
+    /// Returns true if the client waits if the request finds no entries.
+    pub(super) fn may_wait(&self, call: &Call<'_, '_>) -> bool {
+        self.waits.is_some() && blocking::may_wait(call)
+    }
+
+    /// Returns the keys for which the client waits. `args` are all arguments of the request.
+    pub(super) fn waited(&self, args: Args<'c>) -> WaitedKeys {
+        let count = self.keys.len() as u32;
+        let kind = if self.group.is_some() { WaitKind::Group } else { WaitKind::Entries };
+        WaitedKeys { kind, first: args.len() as u32 - 2 * count, count, group: self.group_at }
+    }
+
+    /// Returns the identifier that belongs to a key.
+    pub(super) fn id(&self, number: u32) -> &'c [u8] {
+        self.ids.split(number).1.next().unwrap_or_default()
     }
 }
 
@@ -85,13 +111,14 @@ struct WantedEntries<'c> {
     count: u64,
 }
 
-/// Finds the entries of a stream behind an identifier. Returns `None` if there are none.
+/// Finds the entries of a stream behind an identifier. Returns `None` if there are none. A client that waits does not
+/// fail because of a value of another type, but waits on.
 fn find<'c>(
     call: &mut Call<'c, '_>,
     request: StreamsRequest<'c>,
     (key, id): (&'c [u8], &'c [u8]),
 ) -> Result<Option<WantedEntries<'c>>, Interrupt> {
-    collection::look::<Streams, _>(call, key, |_, stream| {
+    let found = collection::look::<Streams, _>(call, key, |_, stream| {
         let behind = match id {
             b"$" => None,
             b">" => return Err(ErrorReply::Stream(StreamError::NewOfRead).into()),
@@ -101,7 +128,37 @@ fn find<'c>(
         let first = stream.before(behind)?;
         let count = (stream.len() - first).min(request.most);
         Ok((count > 0).then_some(WantedEntries { key, first, count }))
-    })
+    });
+    match found {
+        Err(Interrupt::Fault(ErrorReply::WrongType)) if blocking::is_turn(call) => Ok(None),
+        found => found,
+    }
+}
+
+/// Begins a reply over several visits. Returns `None` if the client may wait and there are no entries. In its turn, a
+/// client gets the entries of one stream: the first that was announced and has some.
+fn begin_walk<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    args: Args<'c>,
+) -> Result<Option<Box<Walk>>, Interrupt> {
+    if !request.may_wait(call) {
+        return Ok(Some(Box::default()));
+    }
+    if blocking::is_turn(call) {
+        for (number, key) in blocking::candidates(call, request.waited(args), args) {
+            if find(call, request, (key, request.id(number)))?.is_some() {
+                return Ok(Some(Box::new(Walk { left: number.into(), ..Walk::default() })));
+            }
+        }
+        return Ok(None);
+    }
+    for words in request.keys.into_iter().zip(request.ids) {
+        if find(call, request, words)?.is_some() {
+            return Ok(Some(Box::default()));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes the line before the streams.
@@ -137,13 +194,42 @@ fn put_some(
     })
 }
 
-/// Replies to a request that has found no entries.
-pub(super) fn reply_nothing(call: &mut Call<'_, '_>, request: StreamsRequest<'_>) -> Run {
-    if request.waits && !call.guard.locks().is_attached() {
-        return Err(ErrorReply::Stream(StreamError::Block).into());
+/// Replies to a request that has found no entries, or makes the client wait for them. The identifier `$` then stands
+/// for the last entry at this time.
+pub(super) fn reply_nothing<'c>(
+    call: &mut Call<'c, '_>,
+    (name, args): (&'static str, Args<'c>),
+    request: StreamsRequest<'c>,
+) -> Run {
+    let Some(deadline) = request.waits.filter(|_| request.may_wait(call)) else {
+        reply::null_array(call.out, call.session.version);
+        return Ok(());
+    };
+    let mut words = Vec::with_capacity(args.wire_bytes());
+    words.extend_from_slice(args.split((args.len() - request.ids.len()) as u32).0.wire());
+    for (key, id) in request.keys.into_iter().zip(request.ids) {
+        match id {
+            b"$" if !blocking::is_turn(call) => put_id(&mut words, last_id(call, key)?),
+            id => reply::bulk(&mut words, id),
+        }
     }
-    reply::null_array(call.out, call.session.version);
-    Ok(())
+    let waited = request.waited(args);
+    blocking::wait(
+        call,
+        (name, Args::resumed(&words, args.len() as u32)),
+        Some(waited),
+        deadline,
+        TimeoutReply::NullArray,
+    )
+}
+
+/// Returns the last identifier of a stream.
+fn last_id(call: &mut Call<'_, '_>, key: &[u8]) -> Result<StreamId, Interrupt> {
+    collection::look::<Streams, _>(
+        call,
+        key,
+        |_, stream| Ok(stream.map_or(StreamId::MIN, |stream| stream.state().last)),
+    )
 }
 
 /// Replies in one visit. Returns false, with a part of the reply written, if the reply is too long for that.
@@ -162,9 +248,13 @@ fn reply_at_once(call: &mut Call<'_, '_>, all: &[WantedEntries<'_>]) -> Result<b
 }
 
 pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let request = StreamsRequest::read(args, false)?;
+    let request = StreamsRequest::read(call, args, false)?;
     if call.collects_replies {
-        let mut walk = call.session.walk.take().unwrap_or_default();
+        let walk = match call.session.walk.take() {
+            Some(walk) => Some(walk),
+            None => begin_walk(call, request, args)?,
+        };
+        let Some(mut walk) = walk else { return reply_nothing(call, ("xread", args), request) };
         let ran = reply_over_visits(call, request, &mut walk);
         return slices::end_visit(call, walk, ran);
     }
@@ -174,7 +264,7 @@ pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     }
     call.ops += request.keys.len();
     if all.is_empty() {
-        return reply_nothing(call, request);
+        return reply_nothing(call, ("xread", args), request);
     }
     let mark = call.out.mark();
     let entries: u64 = all.iter().map(|wanted| wanted.count).sum();
@@ -226,6 +316,9 @@ fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, w
         }
         (walk.left, walk.wanted, walk.cursor) = (walk.left + 1, 0, 0);
         call.ops += 1;
+        if blocking::is_turn(call) {
+            break;
+        }
         if call.is_slice_used() && (walk.left as usize) < request.keys.len() {
             return Err(SessionWait::Yield.into());
         }

@@ -11,6 +11,7 @@ use super::claim::{note, now_ms};
 use super::read::StreamsRequest;
 use super::{no_group, put_entry, put_id, whole_id};
 use crate::resp::aside;
+use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
@@ -52,16 +53,25 @@ impl GroupWanted {
     }
 }
 
-/// Returns the number of entries that a request would deliver from a stream; `None` if there is no such group.
+/// What a group has for a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Available {
+    NoStream,
+    NoGroup,
+    /// The number of entries that a request would deliver.
+    Entries(u64),
+}
+
+/// Returns what a request would deliver from a stream.
 fn available(
     call: &mut Call<'_, '_>,
     request: StreamsRequest<'_>,
     (group, consumer): (&[u8], &[u8]),
     (key, id): (&[u8], &[u8]),
-) -> Result<Option<u64>, Interrupt> {
+) -> Result<Available, Interrupt> {
     collection::look::<Streams, _>(call, key, |_, stream| {
-        let Some(stream) = stream else { return Ok(None) };
-        let Some(group) = stream.groups().group(group)? else { return Ok(None) };
+        let Some(stream) = stream else { return Ok(Available::NoStream) };
+        let Some(group) = stream.groups().group(group)? else { return Ok(Available::NoGroup) };
         let count = match GroupWanted::read(id)? {
             GroupWanted::New => stream.len() - stream.before(behind(group.last))?,
             GroupWanted::Pending(_) => stream
@@ -69,8 +79,54 @@ fn available(
                 .consumer(group.number, consumer)?
                 .map_or(Ok(0), |consumer| stream.groups().owned_count(consumer.number))?,
         };
-        Ok(Some(count.min(request.most)))
+        Ok(Available::Entries(count.min(request.most)))
     })
+}
+
+/// Prepares the delivery of entries to a client that waits and has the turn: those of the first stream that was
+/// announced and has some. Returns its number; `None` if the client waits on.
+fn begin_turn<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    names: (&[u8], &[u8]),
+    args: Args<'c>,
+) -> Result<Option<u32>, Interrupt> {
+    for (number, key) in blocking::candidates(call, request.waited(args), args) {
+        match available(call, request, names, (key, request.id(number))) {
+            Ok(Available::Entries(0)) => {}
+            Ok(Available::Entries(_)) => return Ok(Some(number)),
+            Ok(Available::NoGroup) => return Err(ErrorReply::Stream(StreamError::GroupEnded).into()),
+            Ok(Available::NoStream) | Err(Interrupt::Fault(ErrorReply::WrongType)) => {
+                return Err(ErrorReply::Stream(StreamError::StreamEnded).into());
+            }
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the number of entries that a request delivers at once. Those of a stream for which other consumers of the
+/// group wait are theirs, if the client may wait. Returns `None`, with an error in the output, if there is no such
+/// group.
+fn entries_at_once<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    names: (&[u8], &[u8]),
+    args: Args<'c>,
+) -> Result<Option<u64>, Interrupt> {
+    let mut entries = 0;
+    let free = request.may_wait(call).then(|| blocking::candidates(call, request.waited(args), args));
+    for (number, (key, id)) in (0..).zip(request.keys.into_iter().zip(request.ids)) {
+        let Available::Entries(count) = available(call, request, names, (key, id))? else {
+            no_group(call.out, [key, names.0], &NO_GROUP);
+            return Ok(None);
+        };
+        let is_free = free.as_ref().is_none_or(|free| free.iter().any(|(other, _)| *other == number));
+        if is_free || GroupWanted::read(id)? != GroupWanted::New {
+            entries += count;
+        }
+    }
+    Ok(Some(entries))
 }
 
 /// Returns the identifier behind another; the highest one behind itself.
@@ -221,6 +277,9 @@ fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &
             walk.keys += 1;
         }
         (walk.left, walk.cursor) = (walk.left + 1, 0);
+        if blocking::is_turn(call) {
+            break;
+        }
         if call.collects_replies && call.is_slice_used() && (walk.left as usize) < request.keys.len() {
             return Err(SessionWait::Yield.into());
         }
@@ -229,18 +288,17 @@ fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &
 }
 
 pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let request = StreamsRequest::read(args, true)?;
+    let request = StreamsRequest::read(call, args, true)?;
     let names = request.group.unwrap_or_default();
-    if call.session.walk.is_none() {
-        let mut entries = 0;
-        for (key, id) in request.keys.into_iter().zip(request.ids) {
-            match available(call, request, names, (key, id))? {
-                Some(count) => entries += count,
-                None => {
-                    no_group(call.out, [key, names.0], &NO_GROUP);
-                    return Ok(());
-                }
-            }
+    let mut first = 0;
+    if call.session.walk.is_none() && blocking::is_turn(call) {
+        let Some(number) = begin_turn(call, request, names, args)? else { return Err(SessionWait::Blocked.into()) };
+        typed::room_to_store(call, 0)?;
+        first = number;
+    } else if call.session.walk.is_none() {
+        let Some(entries) = entries_at_once(call, request, names, args)? else { return Ok(()) };
+        if entries == 0 && request.may_wait(call) && request.ids.into_iter().all(|id| id == b">") {
+            return super::read::reply_nothing(call, ("xreadgroup", args), request);
         }
         if entries > DELIVERED_A_STEP && !call.collects_replies {
             let [key] = words(request.keys);
@@ -248,9 +306,10 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         }
         typed::room_to_store(call, 0)?;
     }
-    let mut walk = call.session.walk.take().unwrap_or_default();
+    let begin = || Box::new(Walk { left: first.into(), ..Walk::default() });
+    let mut walk = call.session.walk.take().unwrap_or_else(begin);
     if let Err(mut stop) = deliver_all(call, request, &mut walk) {
-        let is_begun = walk.left > 0 || walk.cursor > 0;
+        let is_begun = walk.left > first.into() || walk.cursor > 0;
         if matches!(stop, Interrupt::State(_)) && is_begun {
             if walk.reserve(&call.ctx.shared.budget) {
                 call.session.walk = Some(walk);
@@ -262,7 +321,7 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         return Err(stop);
     }
     if walk.keys == 0 {
-        return super::read::reply_nothing(call, request);
+        return super::read::reply_nothing(call, ("xreadgroup", args), request);
     }
     let mut all = Vec::with_capacity(walk.found.len() + 16);
     super::read::put_head(&mut all, call.session.version, walk.keys);
