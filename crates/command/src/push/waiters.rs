@@ -21,8 +21,8 @@
 //! - If the key of a queue holds what its waiters wait for, a waiter has a turn, or the change that stored the value is
 //!   not announced yet. A waiter that joins an empty queue, or that reads a stream, has a turn at once, and then looks
 //!   at the key under a key lock. A guard that began before the lock was acquired has then ended, so its changes are
-//!   visible. A later guard sees [`Watched::has_waiters`](crate::push::watch::Watched::has_waiters), and its changes are
-//!   announced.
+//!   visible. A later guard sees [`Watched::has_waiters`](crate::push::watch::Watched::has_waiters), and announces its
+//!   changes.
 //! - An announcement during a turn makes the turns begin again, so that none is lost.
 //! - Without waiters, a change costs nothing: workers check a bit of a word that they load in any case. With waiters, a
 //!   change of another key costs a load of [`Waiters::may_have`].
@@ -161,7 +161,7 @@ impl Queue {
         self.give_turns(wake);
     }
 
-    /// Gives turns to the next waiters, up to as many as may have one. If nobody has a turn then, the handoffs end.
+    /// Gives turns to the next waiters, up to as many as may have one. If no waiter has a turn then, the handoffs end.
     fn give_turns(&mut self, wake: &mut dyn FnMut(usize, u32)) {
         let most = if self.kind == WaitKind::Entries { READERS_AT_ONCE } else { 1 };
         while self.turns.len() < most {
@@ -331,8 +331,8 @@ impl Waiters {
         }
     }
 
-    /// Announces that a value may have been stored under a key, or removed. Gives the turn to the first waiter of each
-    /// of its queues, because of the requests `handoffs`. Calls `wake` with the worker and the number of each connection
+    /// Announces that a value may have been stored under a key, or removed. Gives turns to the first waiters of each of
+    /// its queues, because of the requests `handoffs`. Calls `wake` with the worker and the number of each connection
     /// that can go on.
     pub(crate) fn announce(&self, key: WaitKey<'_>, handoffs: &[Arc<Handoff>], wake: &mut dyn FnMut(usize, u32)) {
         if !self.may_have(key.hash) {

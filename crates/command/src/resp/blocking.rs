@@ -30,7 +30,6 @@ use crate::clients::client_info::Unblock;
 use crate::context::WorkerContext;
 use crate::memory::budget::MemoryUse;
 use crate::metrics::command_stats::Outcome;
-use crate::push::notify::KeyEvent;
 use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey, WaitKind};
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
@@ -119,20 +118,6 @@ pub(super) fn finds<C: Collection>(call: &mut Call<'_, '_>, key: &[u8]) -> Resul
         Err(Interrupt::Fault(ErrorReply::WrongType)) if is_turn(call) => Ok(false),
         found => found,
     }
-}
-
-/// Records that the current request has changed a key with waiters. The change is announced when the request is done,
-/// or at once if the request has no key lock set and may change more keys.
-#[cold]
-pub(super) fn record_change(call: &mut Call<'_, '_>, event: KeyEvent, key: WaitKey<'_>) {
-    // These requests may have more keys than are changed together. They then continue after this change.
-    let is_one_of_many = matches!(event, KeyEvent::DEL | KeyEvent::SET) && !call.guard.locks().is_attached();
-    if !is_one_of_many && Long::may_wait(&call.session.long) {
-        return Long::waits_mut(&mut call.session.long).fill(key);
-    }
-    // No key lock hides the change.
-    let shared = Arc::clone(&call.ctx.shared);
-    shared.waiters.announce(key, &[], &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
 }
 
 /// Makes the client wait for the keys. In a transaction of `MULTI` or a script, replies with a null array instead.

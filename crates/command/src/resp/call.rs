@@ -10,8 +10,8 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::push::notify::KeyEvent;
 use crate::push::waiters::WaitKey;
-use crate::resp::blocking;
 use crate::resp::state::Answers;
+use crate::resp::state::long::Long;
 use crate::visit::clock::Moment;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
@@ -48,6 +48,7 @@ pub(super) struct Call<'c, 'l> {
     /// True if a blocking command may wait. It may not in a transaction of `MULTI`.
     pub(super) may_wait: bool,
 }
+use std::sync::Arc;
 
 /// The function of a command. Its arguments are those after the command's name.
 pub(super) type CommandFunction = for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run;
@@ -349,12 +350,26 @@ fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
     if watched.has_waiters() && event.concerns_waiters() {
         let key = call.wait_key(key);
         if call.ctx.shared.waiters.may_have(key.hash) {
-            blocking::record_change(call, event, key);
+            record_change(call, event, key);
         }
     }
     if watched.has_key_events() {
         publish_change(call.ctx, call.session, event, key);
     }
+}
+
+/// Records that the current request has changed a key with waiters. The change is announced when the request is done,
+/// or at once if the request has no key lock set and may change more keys.
+#[cold]
+fn record_change(call: &mut Call<'_, '_>, event: KeyEvent, key: WaitKey<'_>) {
+    // These requests may have more keys than are changed together. They then continue after this change.
+    let is_one_of_many = matches!(event, KeyEvent::DEL | KeyEvent::SET) && !call.guard.locks().is_attached();
+    if !is_one_of_many && Long::may_wait(&call.session.long) {
+        return Long::waits_mut(&mut call.session.long).fill(key);
+    }
+    // No key lock hides the change.
+    let shared = Arc::clone(&call.ctx.shared);
+    shared.waiters.announce(key, &[], &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
 }
 
 /// Publishes a change of `key`. First publishes the misses of the request, and that the change creates the key, if it

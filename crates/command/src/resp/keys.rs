@@ -144,8 +144,8 @@ pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     flush(call, "FLUSHDB", args, Some(namespace))
 }
 
-/// Flushes a namespace, or all without one. `ASYNC` and `SYNC` have the same effect, because a flush only stores one number and does not
-/// free items.
+/// Flushes a namespace, or all without one. `ASYNC` and `SYNC` have the same effect, because a flush only stores one
+/// number and does not free items.
 fn flush<'c>(call: &mut Call<'c, '_>, name: &'static str, mut args: Args<'c>, which: Option<Namespace>) -> Run {
     if !call.ctx.shared.config.flush_command {
         return Err(ErrorReply::Disabled(name).into());
