@@ -57,6 +57,7 @@ fn program() -> Command {
         .subcommand(Command::new("memcached").about("Run the server by memcached's own flags; -h lists them"))
         .subcommand(load::command())
         .subcommand(load::migrate::command("migrate"))
+        .subcommand(load::import::command())
         .subcommand(top::command())
         .subcommand(doctor::command())
         .subcommand(config::command())
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("load", matches)) => load::run(matches),
         Some(("migrate", matches)) => load::migrate::run(matches),
+        Some(("import", matches)) => load::import::run(matches),
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),

@@ -53,5 +53,5 @@ pub mod tls;
 
 pub use address::{Address, AddressError, Resolved, connect_tcp};
 pub use channel::{Channel, Handshake, Moved, RECORDS_BYTES, Secured};
-pub use link::Link;
+pub use link::{Link, wait_any};
 pub use stream::ServerStream;

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::stream::ServerStream;
+use crate::stream::{ServerStream, wait_for};
 use crate::tls::{Maker, TlsClient};
 
 /// Number of bytes taken from the socket at once.
@@ -115,26 +115,39 @@ impl Link {
     pub fn pump(&mut self) -> io::Result<()> {
         loop {
             let sending = !self.flush()?;
-            let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
-            match stream.receive_now(&mut self.chunk) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
-                Ok(bytes) => {
-                    if self.taken > 0 {
-                        self.input.drain(..self.taken);
-                        self.taken = 0;
-                    }
-                    self.input.extend_from_slice(&self.chunk[..bytes]);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => stream.wait(sending)?,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            if self.receive()? {
+                return Ok(());
             }
+            self.stream.as_ref().ok_or(ErrorKind::NotConnected)?.wait(sending)?;
+        }
+    }
+
+    /// Receives bytes that have arrived, without waiting. Returns false if there are none.
+    ///
+    /// # Errors
+    /// If the connection is not open, has failed or was closed by the server.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
+        match stream.receive_now(&mut self.chunk) {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(bytes) => {
+                if self.taken > 0 {
+                    self.input.drain(..self.taken);
+                    self.taken = 0;
+                }
+                self.input.extend_from_slice(&self.chunk[..bytes]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Sends as many bytes as the socket accepts now. Returns true if none remain.
-    fn flush(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// If the connection is not open or has failed.
+    pub fn flush(&mut self) -> io::Result<bool> {
         let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
         while self.sent < self.out.len() {
             match stream.send_now(&self.out[self.sent..]) {
@@ -154,4 +167,17 @@ impl Link {
         }
         Ok(true)
     }
+}
+
+/// Waits at most `timeout` until one of the connections has input, or accepts output that it has to send.
+///
+/// # Errors
+/// If a connection is not open, or the kernel cannot wait.
+pub fn wait_any(links: &[&Link], timeout: Duration) -> io::Result<()> {
+    let mut waits = Vec::with_capacity(links.len());
+    for link in links {
+        let stream = link.stream.as_ref().ok_or(ErrorKind::NotConnected)?;
+        waits.push(stream.interest(link.sent < link.out.len()));
+    }
+    wait_for(&mut waits, timeout).map(drop)
 }

@@ -107,13 +107,23 @@ impl ServerStream {
     }
 
     fn wait_within(&self, sending: bool, timeout: Duration) -> io::Result<()> {
+        if wait_for(&mut [self.interest(sending)], timeout)? { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+    }
+
+    /// Returns the events to wait for: input, and also output if `sending` is true.
+    pub(crate) fn interest(&self, sending: bool) -> PollFd<'_> {
         let flags = if sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut [PollFd::from_borrowed_fd(self.socket.as_fd(), flags)], Some(&timeout)) {
-            Ok(0) => Err(ErrorKind::TimedOut.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        PollFd::from_borrowed_fd(self.socket.as_fd(), flags)
+    }
+}
+
+/// Waits for one of the events, at most `timeout`. Returns false if the time is over.
+pub(crate) fn wait_for(events: &mut [PollFd<'_>], timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+    match poll(events, Some(&timeout)) {
+        Ok(0) => Ok(false),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -34,7 +34,8 @@ pub struct KeyCounts {
     pub field_ttls: u64,
 }
 
-fn add(counts: &mut BTreeMap<String, u64>, reason: String) {
+/// Counts `reason`, or the reason that all others share.
+pub(crate) fn add(counts: &mut BTreeMap<String, u64>, reason: String) {
     let known = counts.len() < REASONS_MAX || counts.contains_key(&reason);
     *counts.entry(if known { reason } else { "another reason".to_owned() }).or_default() += 1;
 }

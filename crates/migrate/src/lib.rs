@@ -35,9 +35,9 @@
 
 mod choice;
 mod counts;
+mod import;
 mod item;
 mod journal;
-mod keys;
 mod memcached;
 mod outcome;
 mod pace;
@@ -55,6 +55,7 @@ use std::path::PathBuf;
 
 pub use choice::Choice;
 pub use counts::KeyCounts;
+pub use import::{ImportCounts, ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView, import};
 pub use outcome::{CopyOutcome, CopyProgress};
 pub use pace::CopyPace;
 pub use reconnect::{ConnectSettings, RetryPolicy};
@@ -109,7 +110,7 @@ pub struct CopyJob {
 }
 
 /// The reason why a copy cannot continue: a sentence with the server or file, the cause and the remedy.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MigrateError {
     /// A server, a file or an existing journal prevents the copy.
     Refused(String),

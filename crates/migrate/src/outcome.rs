@@ -51,7 +51,7 @@ pub struct CopyProgress<'a> {
 }
 
 /// Formats `bytes` in the largest unit that gives a whole part.
-fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (bytes, 0);
     while value >= 1000.0 && unit + 1 < units.len() {
@@ -61,7 +61,7 @@ fn size(bytes: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, _) if seconds < 10.0 => format!("{seconds:.1} s"),
@@ -162,7 +162,7 @@ impl CopyOutcome {
     }
 }
 
-fn verified_text(verified: &Verified) -> String {
+pub(crate) fn verified_text(verified: &Verified) -> String {
     let looked_for = grouped(verified.looked_for as f64);
     if verified.differ() == 0 {
         return format!("verified {looked_for} keys at both ends: all are equal\n");

@@ -116,6 +116,13 @@ impl FromStr for CopyEndpoint {
     }
 }
 
+/// Returns whether the text of an address names a database.
+pub fn names_db(text: &str) -> bool {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    rest.contains("?db=") || !rest.starts_with("unix:") && rest.split_once('/').is_some_and(|(_, db)| !db.is_empty())
+}
+
 /// Returns `text` with a possible password masked.
 fn masked(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
@@ -208,6 +215,17 @@ mod tests {
         ] {
             assert_eq!(shown(text), expected);
             assert_eq!(shown(&shown(text)), expected, "the text form parses to the same value");
+        }
+        for (text, is_named) in [
+            ("redis://h", false),
+            ("redis://h/", false),
+            ("redis://h/0", true),
+            ("redis://u:a/b@h", false),
+            ("redis://u:a/b@h:7/2", true),
+            ("redis://unix:/run/r.sock", false),
+            ("redis://unix:/run/r.sock?db=2", true),
+        ] {
+            assert_eq!(names_db(text), is_named, "{text}");
         }
         let Ok(CopyEndpoint::Server(server)) = "redis://bo:a%40b:c@h".parse() else { panic!("a server") };
         assert_eq!(server.login, Some(Login { user: "bo".into(), password: "a@b:c".into() }));

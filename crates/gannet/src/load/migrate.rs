@@ -42,11 +42,11 @@ Exit codes: 0 done; 1 the copy could not begin; 2 wrong arguments; 4 done, but \
 ended early: copied keys stay, and --resume \
                         continues.";
 
-fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
+pub(super) fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(placeholder).help(help)
 }
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
@@ -122,9 +122,11 @@ fn ended(outcome: &CopyOutcome) -> Result<(), Failure> {
 }
 
 /// A reader of the arguments, which collects the errors in them.
-struct ArgReader<'a> {
-    matches: &'a ArgMatches,
-    faults: Vec<String>,
+pub(super) struct ArgReader<'a> {
+    /// The arguments.
+    pub matches: &'a ArgMatches,
+    /// The errors so far.
+    pub faults: Vec<String>,
 }
 
 impl ArgReader<'_> {
@@ -132,7 +134,8 @@ impl ArgReader<'_> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
 
-    fn read<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    /// Reads an argument, if it is given.
+    pub fn read<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
             Err(fault) => {
@@ -143,11 +146,12 @@ impl ArgReader<'_> {
     }
 
     /// Reads a limit. The value `none` means that there is no limit.
-    fn limit(&mut self, name: &str, read: impl Fn(&str) -> Result<u64, String>) -> Option<u64> {
+    pub fn limit(&mut self, name: &str, read: impl Fn(&str) -> Result<u64, String>) -> Option<u64> {
         self.read(name, |text| if text == "none" { Ok(None) } else { read(text).map(Some) }).flatten()
     }
 
-    fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
+    /// Reads a whole number, if it is given.
+    pub fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| {
             text.replace('_', "").parse().map_err(|_| format!("{text:?} is not a whole number; write one, as in 50"))
         })
@@ -169,13 +173,8 @@ fn job(matches: &ArgMatches) -> Result<CopyJob, Failure> {
     let keys_per_s = words.limit("rate", |text| {
         text.parse::<Rate>().map(|rate| rate.per_s().max(1.0) as u64).map_err(|error| error.to_string())
     });
-    let bytes_per_s = words.limit("bytes", |text| {
-        text.parse::<ByteSize>().map(|size| size.0).map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
-    });
-    let timeout = words.read("timeout", |text| {
-        let span = text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))?;
-        if span.0 == 0 { Err("it must be above 0, as in 10s".to_owned()) } else { Ok(Duration::from_nanos(span.0)) }
-    });
+    let bytes_per_s = words.limit("bytes", byte_limit);
+    let timeout = words.read("timeout", time_limit);
     let verify = words.read("verify", verify);
     let limit = words.whole("limit");
     let file_db = words.whole("db");
@@ -214,8 +213,23 @@ fn job(matches: &ArgMatches) -> Result<CopyJob, Failure> {
     })
 }
 
+/// Reads a number of bytes per second.
+pub(super) fn byte_limit(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>().map(|size| size.0).map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
+}
+
+/// Reads a time above 0.
+pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
+    let span = text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))?;
+    if span.0 == 0 { Err("it must be above 0, as in 10s".to_owned()) } else { Ok(Duration::from_nanos(span.0)) }
+}
+
 /// Returns the TLS certificates and keys for servers whose addresses use TLS. Reports every error with its remedy.
-fn reached_by(matches: &ArgMatches, from: &CopyEndpoint, to: &ServerAddress) -> Result<Option<TlsClient>, Vec<String>> {
+pub(super) fn reached_by(
+    matches: &ArgMatches,
+    from: &CopyEndpoint,
+    to: &ServerAddress,
+) -> Result<Option<TlsClient>, Vec<String>> {
     let servers = [if let CopyEndpoint::Server(server) = from { Some(server) } else { None }, Some(to)];
     let secured: Vec<&ServerAddress> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
     let mut settings = None;

@@ -6,7 +6,7 @@
 //!   plan      arrivals -> a schedule       compare   results side by side
 //!   cost      requests per dollar          versus    two servers, alternating, with ratios
 //!   self_test capacity of this host        tool      other tools' command lines and files
-//!   migrate   copies keys to another server; `gannet migrate`
+//!   migrate   copies keys to another server; `gannet migrate`     import    follows a Redis; `gannet import`
 //!   recipe    the data with which a run can be repeated    rerun    repeats the run of a result
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    requests of clients, as a trace
@@ -18,6 +18,7 @@ mod args;
 mod ask;
 pub mod compare;
 mod cost;
+pub mod import;
 pub mod migrate;
 mod plan;
 mod recipe;

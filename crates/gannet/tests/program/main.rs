@@ -7,6 +7,7 @@ mod file_flash;
 mod file_out;
 mod foreign;
 mod images;
+mod import;
 mod lab;
 mod load;
 mod load_cluster;

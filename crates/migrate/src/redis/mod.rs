@@ -144,6 +144,14 @@ impl Redis {
     }
 }
 
+/// Returns the length of a server's stream of commands in bytes, if the server reports it.
+pub(super) fn stream_offset(server: &mut Redis) -> Result<Option<u64>, RequestError> {
+    server.request(&[b"INFO", b"replication"], |answer| {
+        let info = String::from_utf8_lossy(answer.text()?).into_owned();
+        Some(info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")?.trim().parse().ok()))
+    })
+}
+
 impl Reconnecting for Redis {
     fn link(&mut self) -> &mut Link {
         &mut self.link
@@ -188,7 +196,7 @@ fn odd(verb: &str) -> RequestError {
 }
 
 /// Converts an error reply to an error, with a remedy if one is known.
-fn trouble(error: &[u8]) -> RequestError {
+pub(super) fn trouble(error: &[u8]) -> RequestError {
     let words = text(error);
     if error.starts_with(b"LOADING") || error.starts_with(b"BUSY ") || error.starts_with(b"MASTERDOWN") {
         return RequestError::Lost(format!("the server is not ready: {words}"));
@@ -202,7 +210,7 @@ fn trouble(error: &[u8]) -> RequestError {
 }
 
 /// Returns a server's reply as text for a message.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()
 }

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use super::keys::{KeyList, KeyListReader};
 use super::{BatchRequest, Position, sort_out};
 use crate::counts::KeyCounts;
 use crate::item::Item;
-use crate::keys::{KeyList, KeyListReader};
 use crate::memcached::{ListedKey, Memcached};
 use crate::place::ServerAddress;
 use crate::reconnect::RequestError;

@@ -7,6 +7,7 @@
 //! ```
 
 mod file;
+mod keys;
 mod memcached;
 mod redis;
 

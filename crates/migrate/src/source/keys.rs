@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::memcached::ListedKey;
+use crate::memcached::ListedKey;
 
 const HEAD_BYTES: usize = 13;
 

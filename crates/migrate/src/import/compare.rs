@@ -1,0 +1,75 @@
+//! Compares the keys of both servers after an import.
+
+use super::job::{ImportJob, ImportPart};
+use crate::choice::{Choice, Sample};
+use crate::counts::KeyCounts;
+use crate::place::{CopyEndpoint, ServerAddress};
+use crate::reconnect::Context;
+use crate::source::{BatchRequest, ItemSource};
+use crate::target::CopyTarget;
+use crate::verify::{Measure, Verified};
+use crate::{BATCH_BYTES_MAX, BATCH_KEYS_MAX, CopyJob, MigrateError, Verify};
+
+/// Compares the keys that `job` chooses in `databases`: pairs of their numbers at the source and at the target. Calls
+/// `show` after each batch.
+pub(super) fn compare(
+    job: &ImportJob,
+    databases: &[(u32, u32)],
+    context: &Context<'_>,
+    show: &dyn Fn(),
+) -> Result<Verified, MigrateError> {
+    let mut verified = Verified::default();
+    let mut walks = Vec::new();
+    for (from, to) in databases {
+        let copy = copy_job(job, *from, *to);
+        let source = ItemSource::open(&copy, None, context, context)?;
+        let mut target = CopyTarget::new(&copy.to, &copy.connect);
+        target.reach(context)?;
+        walks.push((source, target));
+    }
+    let keys = walks.iter().filter_map(|(source, _)| source.keys()).sum::<u64>().max(1);
+    let per_million = match job.verify {
+        ImportPart::None => 0,
+        ImportPart::Keys(count) => (u128::from(count) * 1_000_000).div_ceil(u128::from(keys)).min(1_000_000) as u32,
+        ImportPart::All => 1_000_000,
+    };
+    let measure = Measure { flags: false, expiry: true, seconds: false };
+    let choice = Choice::default();
+    for (source, target) in &mut walks {
+        let mut seen = KeyCounts::default();
+        loop {
+            let ask = BatchRequest {
+                choice: &choice,
+                sample: Sample { per_million },
+                keys_max: BATCH_KEYS_MAX,
+                bytes_max: BATCH_BYTES_MAX,
+                target,
+                to_compare: true,
+            };
+            let Some(items) = source.next(&ask, &mut seen, context)? else { break };
+            let found = target.read(&items, context)?;
+            items.iter().zip(&found).for_each(|(item, found)| verified.add(item, found, measure));
+            show();
+        }
+    }
+    Ok(verified)
+}
+
+/// Returns a copy between two databases, whose source and target are read.
+fn copy_job(job: &ImportJob, from: u32, to: u32) -> CopyJob {
+    CopyJob {
+        from: CopyEndpoint::Server(ServerAddress { db: from, ..job.from.clone() }),
+        to: ServerAddress { db: to, ..job.to.clone() },
+        choice: Choice::default(),
+        overwrite: false,
+        limit: None,
+        keys_per_s: None,
+        bytes_per_s: None,
+        journal: None,
+        verify: Verify::None,
+        file_db: 0,
+        accept_damaged: false,
+        connect: job.connect.clone(),
+        retries: job.retries,
+    }
+}
