@@ -3,12 +3,14 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
 
 import BeeQueue from "bee-queue";
 import { FlowProducer, Queue, QueueEvents, Worker } from "bullmq";
 import Redis from "ioredis";
 
-import { startServer } from "./server.mjs";
+import { startServer, until } from "./server.mjs";
 
 const PATIENT = { timeout: 60_000 };
 
@@ -106,4 +108,35 @@ test("BullMQ: a worker that asks for each job", PATIENT, async () => {
   assert.deepEqual(await client.keys("bull:asked:*"), []);
   client.disconnect();
   await Promise.all([worker.close(true), queue.close()]);
+});
+
+test("BullMQ: a worker goes on after a kill of the server, and no job is lost", PATIENT, async () => {
+  const folder = await mkdtemp("/dev/shm/gannet-queues-");
+  const more = { WORKERS: "2", FILE: join(folder, "memory") };
+  let running = await startServer(undefined, { resp: true, more });
+  const connection = { host: "127.0.0.1", port: running.respPort, maxRetriesPerRequest: null, retryStrategy: () => 50 };
+  const queue = new Queue("killed", { connection });
+  await queue.addBulk(Array.from({ length: 200 }, (_, number) => ({ name: "job", data: { number } })));
+  const done = new Set();
+  const run = async (job) => {
+    await new Promise((resume) => setTimeout(resume, 5));
+    done.add(job.data.number);
+  };
+  const patience = { lockDuration: 1000, stalledInterval: 300, maxStalledCount: 10 };
+  const worker = new Worker("killed", run, { connection, concurrency: 5, ...patience });
+  // While the server is away, each attempt to connect is reported.
+  for (const one of [queue, worker]) one.on("error", () => {});
+  try {
+    await until("some jobs are done", () => done.size > 50);
+    await running.kill();
+    running = await startServer(running.port, { resp: true, respPort: running.respPort, more });
+    await until("all jobs are done", async () => (await queue.getJobCounts("completed")).completed === 200);
+    assert.equal(done.size, 200);
+    const left = await queue.getJobCounts("waiting", "active", "failed", "delayed");
+    assert.deepEqual(left, { waiting: 0, active: 0, failed: 0, delayed: 0 });
+  } finally {
+    await Promise.all([worker.close(true), queue.close()]);
+    await running.stop();
+    await rm(folder, { recursive: true });
+  }
 });

@@ -34,10 +34,15 @@ export async function startServer(port, { resp = false, respPort, more = {} } = 
     child.kill("SIGTERM");
     await once(child, "exit");
   };
+  // Ends the server at once, as a crash does.
+  const kill = async () => {
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  };
   for (let attempt = 0; attempt < 500 && child.exitCode === null; attempt++) {
     try {
       (await connect(respPort ?? port)).destroy();
-      return { port, respPort, stop };
+      return { port, respPort, stop, kill };
     } catch {
       await sleep(20);
     }

@@ -1,5 +1,6 @@
 """Runs published, unmodified job queues: RQ and Celery, and the locks and transactions of redis-py that they use."""
 
+import tempfile
 import threading
 from datetime import timedelta
 
@@ -112,10 +113,15 @@ def test_rq_runs_jobs_in_their_order(server):
         assert [registry.count for registry in registries] == [21, 1, 1]
 
 
-def test_celery_runs_tasks_groups_and_retries(server):
+def celery_app(server):
     place = f"redis://127.0.0.1:{server.resp_port}"
     app = Celery("celery", broker=f"{place}/0", backend=f"{place}/0")
     app.conf.update(worker_hijack_root_logger=False, broker_connection_retry_on_startup=True)
+    return app
+
+
+def test_celery_runs_tasks_groups_and_retries(server):
+    app = celery_app(server)
     add_task = app.task(add, name="add")
     total_task = app.task(total, name="total")
 
@@ -131,3 +137,32 @@ def test_celery_runs_tasks_groups_and_retries(server):
         assert group(add_task.s(number, 1) for number in range(5))().get(timeout=20) == [1, 2, 3, 4, 5]
         assert chord((add_task.s(number, 1) for number in range(5)), total_task.s())().get(timeout=20) == 15
         assert retried.delay().get(timeout=20) == 2
+
+
+@pytest.fixture
+def memory_file():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield f"{folder}/memory"
+
+
+def test_queued_jobs_and_results_survive_a_kill_of_the_server(memory_file):
+    with Server(resp=True, WORKERS="2", FILE=memory_file) as first:
+        with redis.Redis("127.0.0.1", first.resp_port, socket_timeout=20) as client:
+            queue = Queue("rq", connection=client)
+            jobs = [queue.enqueue(add, number, number) for number in range(60)]
+            SimpleWorker([queue], connection=client).work(burst=True, max_jobs=25, logging_level="CRITICAL")
+            task = celery_app(first).task(add, name="add")
+            ids = [task.delay(number, number).id for number in range(20)]
+        first.kill()
+        with Server(first.port, resp_port=first.resp_port, WORKERS="2", FILE=memory_file) as second:
+            with redis.Redis("127.0.0.1", second.resp_port, socket_timeout=20) as client:
+                queue = Queue("rq", connection=client)
+                assert queue.count == 35 and queue.finished_job_registry.count == 25
+                SimpleWorker([queue], connection=client).work(burst=True, logging_level="CRITICAL")
+                values = [queue.fetch_job(job.id).return_value() for job in jobs]
+                assert values == [2 * number for number in range(60)]
+            app = celery_app(second)
+            app.task(add, name="add")
+            with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, loglevel="CRITICAL"):
+                values = [app.AsyncResult(number).get(timeout=20) for number in ids]
+            assert values == [2 * number for number in range(20)]
