@@ -10,12 +10,37 @@ type Row = [u8; NAME_LEN_MAX + 1];
 /// Returns the candidate with the smallest edit distance to `name`, if it is close enough to be a misspelling: at most
 /// a third of the longer name's letters may differ.
 ///
-/// A server calls this for each unknown command, so candidates whose length alone makes them too different are skipped.
+/// A server calls this for each unknown command, so candidates whose length or letters alone make them too different
+/// are skipped.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let limit = |candidate: &str| name.len().max(candidate.len()) / 3;
-    let near = candidates.into_iter().filter(|candidate| name.len().abs_diff(candidate.len()) <= limit(candidate));
-    let distances = near.filter_map(|candidate| Some((distance(name, candidate, limit(candidate))?, candidate)));
-    distances.min().map(|(_, best)| best)
+    if name.len() > NAME_LEN_MAX {
+        return None;
+    }
+    let own_letters = letters(name);
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates {
+        let third = name.len().max(candidate.len()) / 3;
+        let limit = best.map_or(third, |(distance, _)| distance.min(third));
+        if name.len().abs_diff(candidate.len()) <= limit
+            && letters_apart(own_letters, letters(candidate)) <= limit
+            && let Some(distance) = distance(name, candidate, limit)
+            && best.is_none_or(|best| (distance, candidate) < best)
+        {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// Returns the set of a name's letters in lower case: one bit for the letters with the same remainder of 32.
+fn letters(name: &str) -> u32 {
+    name.bytes().fold(0, |set, byte| set | 1 << (byte.to_ascii_lowercase() % 32))
+}
+
+/// Returns a lower bound of the distance between names with these sets of letters: an edit adds at most one letter that
+/// is only in the one name, and removes at most one that is only in the other.
+fn letters_apart(a: u32, b: u32) -> usize {
+    (a & !b).count_ones().max((b & !a).count_ones()) as usize
 }
 
 /// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`; `None` if
@@ -83,6 +108,8 @@ mod tests {
                         "{name} {candidate}"
                     );
                 }
+                let apart = letters_apart(letters(name), letters(candidate));
+                assert!(whole.is_none_or(|all| apart <= all), "{name} {candidate}: {apart}");
                 let is_near = whole.is_some_and(|all| all * 3 <= name.len().max(candidate.len()));
                 assert_eq!(nearest(name, [*candidate]).is_some(), is_near, "{name} {candidate}");
             }
