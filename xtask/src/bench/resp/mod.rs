@@ -1,15 +1,17 @@
 //! Measures the CPU time of Redis clients' requests on Gannet, Debian's Redis, Valkey and the null server, in one run.
 //!
 //! A row of the table is a kind of request: its requests have equal lengths, and so have its replies. To add a row, add
-//! an entry to [`ROWS`].
+//! an entry to [`ROWS`], or for collections to those of [`types`].
+
+mod types;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
-use super::rounds::{BenchLoad, GENERATOR_CPU, LoadResults, RoundsPlan, SERVER_CPU, median_min_max, run_load};
-use super::tails;
+use crate::bench::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
+use crate::bench::rounds::{BenchLoad, GENERATOR_CPU, LoadResults, RoundsPlan, SERVER_CPU, median_min_max, run_load};
+use crate::bench::tails;
 use testbed::server::{NullReply, ServerKind, ServerOptions, TestServer, pin};
 
 const CONNECTIONS: usize = 50;
@@ -169,6 +171,8 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
 
 /// The row name that selects the response times of the open loop.
 const TAILS: &str = "tails";
+/// The row name that selects the memory of elements.
+const BYTES: &str = "bytes";
 
 /// Stores the keys and counters that the rows use.
 fn store(server: &TestServer) -> Result<(), String> {
@@ -225,6 +229,7 @@ pub fn run(
     let peers: Vec<TestServer> =
         kinds.iter().map(|kind| TestServer::start(*kind, &options)).collect::<Result<_, _>>()?;
     peers.iter().try_for_each(store)?;
+    peers.iter().try_for_each(types::store)?;
     println!(
         "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} \
          connections; {} rounds of {:?} per server. The ratio is the better peer's CPU / Gannet's, by round.\n",
@@ -239,7 +244,7 @@ pub fn run(
     let is_asked = |row: &&RespRequest| {
         only.is_empty() || only.iter().any(|part| row.name.to_lowercase().starts_with(&part.to_lowercase()))
     };
-    for row in ROWS.iter().filter(is_asked) {
+    for row in ROWS.iter().chain(types::ROWS).filter(is_asked) {
         let (talk, ours) = (row.talk(row.count), row.talk_of_ours(row.count));
         let lines = talk.lines();
         let null_options = ServerOptions { null: NullReply { bytes: row.reply_bytes, lines }, ..options };
@@ -262,7 +267,11 @@ pub fn run(
         println!("| {name} | {depth} | {ratio:.2} ({low:.2}-{high:.2}) | {goal:.2} | {reached} |");
     }
     println!();
-    if only.is_empty() && depth.is_none() || only.iter().any(|part| part == TAILS) {
+    let is_wanted = |name| only.is_empty() && depth.is_none() || only.iter().any(|part| part == name);
+    if is_wanted(BYTES) {
+        types::print_memory(&peers)?;
+    }
+    if is_wanted(TAILS) {
         tails::run(&peers, tails)?;
     }
     Ok(())
@@ -299,8 +308,8 @@ fn ratio(outcome: &LoadResults) -> Option<(f64, f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::generator::Generator;
     use super::*;
+    use crate::bench::generator::Generator;
 
     #[test]
     fn the_ratio_is_to_the_better_peer_of_each_round() {
@@ -320,7 +329,8 @@ mod tests {
         let server =
             TestServer::start(ServerKind::Redis, &ServerOptions::memory(512)).expect("redis-server is installed");
         store(&server).expect("every key is stored");
-        for row in ROWS {
+        types::store(&server).expect("every collection is stored");
+        for row in ROWS.iter().chain(types::ROWS) {
             let talk = row.talk(LONG_REQUESTS);
             let mut generator = Generator::connect(server.resp, 4, 16, 1, &talk).expect("connections");
             let answered =
