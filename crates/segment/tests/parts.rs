@@ -457,8 +457,8 @@ fn copy_spans_many_guards_and_an_aborted_copy_removes_its_items() {
         for stops_at in [None, Some(count / 2), Some(0)] {
             let mut copy = {
                 let guard = handle.guard(NOW);
-                let named = key(&guard, b"from");
-                guard.parts().begin_copy(&named).expect("it is there")
+                let keys = (key(&guard, b"from"), key(&guard, b"to"));
+                guard.parts().begin_copy(&keys.0, &keys.1).expect("it is there")
             };
             let mut steps = 0;
             let done = loop {
@@ -500,8 +500,8 @@ fn copy_spans_many_guards_and_an_aborted_copy_removes_its_items() {
         // A flush during the copy ends the copied parts and the value.
         let mut copy = {
             let guard = handle.guard(NOW);
-            let named = key(&guard, b"from");
-            guard.parts().begin_copy(&named).expect("it is there")
+            let keys = (key(&guard, b"from"), key(&guard, b"to"));
+            guard.parts().begin_copy(&keys.0, &keys.1).expect("it is there")
         };
         let mut guard = handle.guard(NOW);
         let (from, to) = (key(&guard, b"from"), key(&guard, b"to"));

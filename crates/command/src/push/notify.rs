@@ -86,6 +86,8 @@ macro_rules! events {
 
 events! {
     COPY_TO b'g' "copy_to",
+    MOVE_FROM b'g' "move_from",
+    MOVE_TO b'g' "move_to",
     RENAME_FROM b'g' "rename_from",
     RENAME_TO b'g' "rename_to",
     RESTORE b'g' "restore",

@@ -31,6 +31,7 @@ use crate::resp::absent;
 use crate::resp::acl;
 use crate::resp::blocking;
 use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
+use crate::resp::databases;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::session::SessionState;
@@ -82,8 +83,8 @@ pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Command
         return false;
     }
     // The reads of all keys are started at once, not one after another.
-    let away = |waits, key| call.guard.tier().is_on_flash(&call.key(key)) | waits;
-    entry.keys_of(args).fold(false, away)
+    let away = |waits, (of, key)| call.guard.tier().is_on_flash(&call.guard.key(of, key)) | waits;
+    databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args).fold(false, away)
 }
 
 /// Executes a command that only reads several keys, without locking them. To detect changes by other clients, compares
@@ -127,7 +128,8 @@ pub(super) fn run_unchanged<'c>(
 /// single-command transaction.
 pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>) -> Run {
     let mut one = own_transaction::take_empty(call);
-    entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
+    databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args)
+        .for_each(|(of, key)| one.key_locks.add(&call.guard.key(of, key)));
     let mark = call.out.mark();
     let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
         Ok(()) => {

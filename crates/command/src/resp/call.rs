@@ -17,7 +17,7 @@ use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, Limits, reply};
-use segment::{Guard, Key, OpError};
+use segment::{Guard, Key, Namespace, OpError};
 /// The state of one call of [`super::serve`]. Such a call is one visit to a session: the worker executes requests of
 /// the session until it must wait or its share of work is used up. A step that cannot continue returns a
 /// [`SessionWait`], which ends the visit.
@@ -287,7 +287,14 @@ impl<'c> Call<'c, '_> {
     #[inline]
     pub(super) fn changed(&mut self, event: KeyEvent, key: &[u8]) {
         if self.ctx.push.watch.watched.reports_changes() {
-            report_change(self, event, key);
+            report_change(self, event, (self.session.namespace, key));
+        }
+    }
+
+    /// Notifies the same clients of a change of a key in any namespace.
+    pub(super) fn changed_in(&mut self, namespace: Namespace, event: KeyEvent, key: &[u8]) {
+        if self.ctx.push.watch.watched.reports_changes() {
+            report_change(self, event, (namespace, key));
         }
     }
 
@@ -345,16 +352,20 @@ impl<'c> Call<'c, '_> {
 
 /// Records a change of `key` for clients that wait for it, and publishes it if notifications are on.
 #[cold]
-fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
+fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, (namespace, key): (Namespace, &[u8])) {
     let watched = call.ctx.push.watch.watched;
     if watched.has_waiters() && event.concerns_waiters() {
-        let key = call.wait_key(key);
+        let hash = call.guard.key(namespace, key).hash();
+        let key = WaitKey { namespace, hash, bytes: key, group: b"" };
         if call.ctx.shared.waiters.may_have(key.hash) {
             record_change(call, event, key);
         }
     }
-    if watched.has_key_events() {
+    if watched.has_key_events() && namespace == call.session.namespace {
         publish_change(call.ctx, call.session, event, key);
+    } else if watched.has_key_events() {
+        // The misses of the request are those of its own namespace.
+        call.ctx.publish_change(namespace, event, key);
     }
 }
 

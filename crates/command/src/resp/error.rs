@@ -434,7 +434,7 @@ impl ErrorReply {
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
             Self::DatabaseNumber => "ERR value is out of range, value must between -2147483648 and 2147483647",
-            Self::OtherDatabase => "ERR cannot copy to another database",
+            Self::OtherDatabase => "ERR cannot copy or move a record of a set to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",
             Self::Version => "NOPROTO unsupported protocol version",

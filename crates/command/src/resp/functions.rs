@@ -143,6 +143,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("memory", slowlog::memory),
     ("mget", mget::mget),
     ("monitor", pubsub::monitor),
+    ("move", pair::move_key),
     ("mset", pair::mset),
     ("msetnx", pair::msetnx),
     ("multi", transaction::multi),

@@ -34,6 +34,7 @@ mod command_info;
 mod config;
 mod config_set;
 mod connection;
+mod databases;
 mod dispatch;
 mod dump;
 mod elements;

@@ -1,10 +1,12 @@
-//! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MSET`, `MSETNX`.
+//! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MOVE`, `MSET`, `MSETNX`.
 //!
 //! Before such a command runs, the module `atomic` locks its keys, so that no other client changes them meanwhile. A
 //! command with more than `KEYS_AS_ONE_MAX` keys runs without locks. Completed steps are recorded in
 //! [`super::SessionState::done`], so that a parked command continues after them.
 
-use super::catalog::lower;
+use super::atomic;
+use super::catalog::{self, lower};
+use super::collection;
 use super::error::ErrorReply;
 use super::typed::live;
 use crate::push::notify::KeyEvent;
@@ -16,7 +18,10 @@ use crate::resp::string;
 use crate::resp::typed;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
-use segment::{Attempts, CopyStep, Delete, Expire, Item, Loaded, PartsCopy, PutMode, Replaced, Replacement, Value};
+use record::Kind;
+use segment::{
+    Attempts, CopyStep, Delete, Expire, Item, Key, Loaded, Namespace, PartsCopy, PutMode, Replaced, Replacement, Value,
+};
 
 /// The effect of a command on an existing target key: the target is replaced, or kept unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,6 +35,28 @@ const COPIED: u32 = 1;
 /// The value of [`super::SessionState::done`] when both keys of a rename share the parts of the value.
 const MOVED: u32 = 2;
 
+/// A key of a command, in its namespace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct KeyIn<'k> {
+    namespace: Namespace,
+    bytes: &'k [u8],
+}
+
+impl<'k> KeyIn<'k> {
+    /// Returns a key in the session's namespace.
+    fn session(call: &Call<'_, '_>, bytes: &'k [u8]) -> Self {
+        Self { namespace: call.session.namespace, bytes }
+    }
+
+    fn key(self, call: &Call<'_, '_>) -> Key<'k> {
+        call.guard.key(self.namespace, self.bytes)
+    }
+
+    fn changed(self, call: &mut Call<'_, '_>, event: KeyEvent) {
+        call.changed_in(self.namespace, event, self.bytes);
+    }
+}
+
 /// The result of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
@@ -38,10 +65,13 @@ enum Copied {
     Moved,
     NoSource,
     TargetKept,
+    /// The namespace of the target was flushed during the copy, and the copy has to start over.
+    TargetFlushed,
 }
 
 pub(super) fn rename<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (from, to) = (KeyIn::session(call, from), KeyIn::session(call, to));
     rename_key(call, from, to, Target::Replaced)?;
     call.out.push(reply::OK);
     Ok(())
@@ -49,6 +79,7 @@ pub(super) fn rename<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn renamenx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (from, to) = (KeyIn::session(call, from), KeyIn::session(call, to));
     let renamed = rename_key(call, from, to, Target::Kept)?;
     call.int(renamed.into());
     Ok(())
@@ -57,15 +88,12 @@ pub(super) fn renamenx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// Executes `COPY source target [DB number] [REPLACE]`.
 pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (from, mut to) = (KeyIn::session(call, from), KeyIn::session(call, to));
     let mut target = Target::Kept;
     while let Some(word) = args.next() {
         match &lower(word)[..] {
             b"replace" => target = Target::Replaced,
-            b"db" => {
-                if connection::database(call, args.next().ok_or(ErrorReply::Syntax)?)? != call.session.namespace {
-                    return Err(ErrorReply::OtherDatabase.into());
-                }
-            }
+            b"db" => to.namespace = connection::database(call, args.next().ok_or(ErrorReply::Syntax)?)?,
             _ => return Err(ErrorReply::Syntax.into()),
         }
     }
@@ -75,10 +103,37 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let copied = copy_item(call, from, to, target)?;
     if copied == Copied::Done {
         // As in Redis, a target that is replaced also counts as new.
-        call.changed(KeyEvent::NEW, to);
-        call.changed(KeyEvent::COPY_TO, to);
+        to.changed(call, KeyEvent::NEW);
+        to.changed(call, KeyEvent::COPY_TO);
     }
     call.int((copied == Copied::Done).into());
+    Ok(())
+}
+
+/// Executes `MOVE key database`. The value is copied, and then deleted under its old key.
+pub(super) fn move_key<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key, database] = collection::words(args);
+    let from = KeyIn::session(call, key);
+    let to = KeyIn { namespace: connection::database(call, database)?, ..from };
+    if from == to {
+        return Err(ErrorReply::SameKey.into());
+    }
+    if !call.collects_replies && !call.guard.locks().is_attached() {
+        return atomic::run_as_one(call, catalog::entry("move"), args);
+    }
+    if call.session.done == 0 {
+        if copy_item(call, from, to, Target::Kept)? != Copied::Done {
+            call.int(0);
+            return Ok(());
+        }
+        call.session.done = COPIED;
+    }
+    let old = from.key(call);
+    call.guard.items_mut().delete(&old, &Delete::default())?;
+    to.changed(call, KeyEvent::NEW);
+    from.changed(call, KeyEvent::MOVE_FROM);
+    to.changed(call, KeyEvent::MOVE_TO);
+    call.int(1);
     Ok(())
 }
 
@@ -132,10 +187,10 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 /// Renames a key. Returns false if the target exists and must not be replaced.
-fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<bool, Interrupt> {
+fn rename_key(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Result<bool, Interrupt> {
     if call.session.done == 0 {
         if from == to {
-            return if typed::is_there(call, &call.key(from))? {
+            return if typed::is_there(call, &from.key(call))? {
                 Ok(target == Target::Replaced)
             } else {
                 Err(ErrorReply::NoKey.into())
@@ -145,29 +200,29 @@ fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -
             Copied::Done => call.session.done = COPIED,
             Copied::Moved => call.session.done = MOVED,
             Copied::NoSource => return Err(ErrorReply::NoKey.into()),
-            Copied::TargetKept => return Ok(false),
+            Copied::TargetKept | Copied::TargetFlushed => return Ok(false),
         }
     }
-    let (key, new) = (call.key(from), call.key(to));
+    let (key, new) = (from.key(call), to.key(call));
     match call.session.done {
         MOVED => drop(call.guard.renames().unshare(&key, &new)?),
         _ => drop(call.guard.items_mut().delete(&key, &Delete::default())?),
     }
-    call.changed(KeyEvent::NEW, to);
-    call.changed(KeyEvent::RENAME_FROM, from);
-    call.changed(KeyEvent::RENAME_TO, to);
+    to.changed(call, KeyEvent::NEW);
+    from.changed(call, KeyEvent::RENAME_FROM);
+    to.changed(call, KeyEvent::RENAME_TO);
     Ok(true)
 }
 
 /// Calls `store`, which stores a value under `to`. If the value is a record, adds it to the indexes of its set.
 fn store_under<'c, 'l>(
     call: &mut Call<'c, 'l>,
-    to: &[u8],
+    to: KeyIn<'_>,
     store: &mut dyn FnMut(&mut Call<'c, 'l>) -> Result<Copied, Interrupt>,
 ) -> Result<Copied, Interrupt> {
     let shared = std::sync::Arc::clone(&call.ctx.shared);
     let stripe = match shared.indexes.any() {
-        true => Some(shared.indexes.stripe(call.key(to).hash()).ok_or(SessionWait::Parked)?),
+        true => Some(shared.indexes.stripe(to.key(call).hash()).ok_or(SessionWait::Parked)?),
         false => None,
     };
     let stored = store(call)?;
@@ -175,7 +230,7 @@ fn store_under<'c, 'l>(
         string::note_store(call);
         if stripe.is_some() {
             // Indexing fails if a part of the record is lost. Such a record counts as missing.
-            let _ = index::enter_in(call, to, &mut |set| shared.indexes.of(set));
+            let _ = index::enter_in(call, to.key(call), &mut |set| shared.indexes.of(set));
         }
     }
     Ok(stored)
@@ -183,11 +238,11 @@ fn store_under<'c, 'l>(
 
 /// Stores the item of `from` under `to`, with its value, flags and expiry. If the value is stored in parts, only its
 /// head is copied, and both keys then share the parts.
-fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
+fn move_or_copy(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Result<Copied, Interrupt> {
     if let Some(ended) = is_refused(call, from, to, target) {
         return Ok(ended);
     }
-    let (of_from, of_to) = (call.key(from), call.key(to));
+    let (of_from, of_to) = (from.key(call), to.key(call));
     if call.guard.renames().share(&of_from, &of_to)? {
         return Ok(Copied::Moved);
     }
@@ -195,30 +250,30 @@ fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target)
 }
 
 /// Returns the reason for which a copy is refused, or `None` if the copy may proceed.
-fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
-    let is_there = |key: &[u8]| live(call.guard.items().peek(&call.key(key)), call.ctx.view()).is_some();
+fn is_refused(call: &Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Option<Copied> {
+    let is_there = |key: KeyIn<'_>| live(call.guard.items().peek(&key.key(call)), call.ctx.view()).is_some();
     if !is_there(from) {
         return Some(Copied::NoSource);
     }
     let is_kept = target == Target::Kept && is_there(to);
     // If the target shares parts with the source, an earlier visit of the same rename has stored it.
-    (is_kept && !call.guard.parts().shares(&call.key(from), &call.key(to))).then_some(Copied::TargetKept)
+    (is_kept && !call.guard.parts().shares(&from.key(call), &to.key(call))).then_some(Copied::TargetKept)
 }
 
 /// Copies an item, so that each key has its own value. A value in parts is copied over several visits.
-fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
-    let in_parts = |item: Item<'_>| match item.value {
-        Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
-        _ => false,
-    };
-    if call.session.copy.is_none() && !call.guard.items().peek(&call.key(from)).is_some_and(in_parts) {
+fn copy_item(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Result<Copied, Interrupt> {
+    let kind = kind_of(call, from);
+    if from.namespace != to.namespace && kind.is_some_and(|kind| matches!(kind, Kind::InSet | Kind::LargeInSet)) {
+        return Err(ErrorReply::OtherDatabase.into());
+    }
+    if call.session.copy.is_none() && !kind.is_some_and(Kind::is_large) {
         return store_under(call, to, &mut |call| copy_whole(call, from, to, target));
     }
     if call.session.copy.is_none() {
         if let Some(ended) = is_refused(call, from, to, target) {
             return Ok(ended);
         }
-        call.session.copy = call.guard.parts().begin_copy(&call.key(from)).map(Box::new);
+        call.session.copy = call.guard.parts().begin_copy(&from.key(call), &to.key(call)).map(Box::new);
     }
     let Some(mut copy) = call.session.copy.take() else { return Ok(Copied::NoSource) };
     let copied = copy_on(call, from, to, &mut copy);
@@ -226,16 +281,27 @@ fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) ->
         Ok(Copied::Done) => {}
         Err(Interrupt::State(_)) => call.session.copy = Some(copy),
         _ => {
-            let to = call.key(to);
+            let to = to.key(call);
             call.guard.renames().abort_copy(&to, &copy);
         }
     }
-    copied
+    match copied {
+        Ok(Copied::TargetFlushed) => Err(SessionWait::Yield.into()),
+        copied => copied,
+    }
+}
+
+/// Returns the type of a key's value, if it is a value with parts.
+fn kind_of(call: &Call<'_, '_>, key: KeyIn<'_>) -> Option<Kind> {
+    match call.guard.items().peek(&key.key(call))?.value {
+        Value::Typed { kind, .. } => Kind::of(kind),
+        _ => None,
+    }
 }
 
 /// Continues to copy a value in parts.
-fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Interrupt> {
-    let keys = (call.key(from), call.key(to));
+fn copy_on(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, copy: &mut PartsCopy) -> Result<Copied, Interrupt> {
+    let keys = (from.key(call), to.key(call));
     loop {
         if call.ops >= OPS_A_BATCH {
             return Err(SessionWait::Yield.into());
@@ -249,15 +315,19 @@ fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy
         }
     }
     store_under(call, to, &mut |call| {
-        let keys = (call.key(from), call.key(to));
+        let keys = (from.key(call), to.key(call));
         let is_whole = call.guard.renames().finish_copy(&keys.0, &keys.1, copy)?;
-        Ok(if is_whole { Copied::Done } else { Copied::NoSource })
+        Ok(match is_whole {
+            true => Copied::Done,
+            false if kind_of(call, from).is_some_and(Kind::is_large) => Copied::TargetFlushed,
+            false => Copied::NoSource,
+        })
     })
 }
 
 /// Copies a value that is stored in one item, or in pieces, from one key to another.
-fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Interrupt> {
-    let (from, to, view) = (call.key(from), call.key(to), call.ctx.view());
+fn copy_whole(call: &mut Call<'_, '_>, from: KeyIn<'_>, to: KeyIn<'_>, target: Target) -> Result<Copied, Interrupt> {
+    let (from, to, view) = (from.key(call), to.key(call), call.ctx.view());
     let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
     if call.guard.items().peek(&from).is_some_and(is_large) {
         if target == Target::Kept && live(call.guard.items().peek(&to), view).is_some() {

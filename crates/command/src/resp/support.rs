@@ -111,7 +111,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "only `GET` and `SET`, for the parameters listed below, and `RESETSTAT`; `REWRITE` returns an error with \
          an alternative",
     ),
-    ("copy", "`DB` accepts only the current database"),
+    ("copy", "`DB` also accepts the name of a namespace; a record of a set stays in its database"),
     ("dbsize", "includes keys stored by other protocols"),
     ("debug", "only `SLEEP`, if `commands.debug` is set; it delays no other client"),
     ("delifeq", "as in Valkey 9; the request must fit into a buffer"),
@@ -183,6 +183,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "shows commands of Redis clients only, with times in milliseconds; omits `ACL`, `AUTH` and `HELLO`; at \
          most 64 monitors",
     ),
+    ("move", "as `COPY`; copies the value, and needs room for the copy"),
     ("multi", "queues at most 64 MiB per connection, within `limits.client_memory`"),
     (
         "object",
@@ -267,7 +268,6 @@ pub const ABSENT: &[Absent] = &[
     absent("lolwut", -1, "server", No("it only draws pictures")),
     absent("migrate", -6, "generic", NotYet("connections to other servers")),
     absent("module", -2, "server", No("modules are written for the Redis server")),
-    absent("move", 3, "generic", No("databases have separate memory")),
     absent("psync", -3, "server", No("there are no replicas")),
     absent("readonly", 1, "cluster", NotYet(CLUSTERS)),
     absent("readwrite", 1, "cluster", NotYet(CLUSTERS)),

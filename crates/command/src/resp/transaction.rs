@@ -11,6 +11,7 @@
 
 use super::atomic;
 use super::catalog::{self, CommandSpec, entry};
+use super::databases;
 use super::error::ErrorReply;
 use crate::context::WorkerContext;
 use crate::handover::{HandoverTransaction, HandoverWatch};
@@ -37,6 +38,7 @@ pub(super) fn queues<'c>(
     if !call.session.is_queueing() || at_once {
         return Ok(false);
     }
+    let other = databases::other((call.session.namespace, &call.ctx.shared.namespaces), entry, args);
     let Some(transaction) = &mut call.session.transaction else { return Ok(false) };
     if transaction.queue.len() + consumed > QUEUE_BYTES_MAX {
         return Err(ErrorReply::QueueTooLong);
@@ -52,6 +54,7 @@ pub(super) fn queues<'c>(
         transaction.key_locks.add_all();
     }
     transaction.namespaces |= 1 << call.session.namespace.0;
+    transaction.namespaces |= other.map_or(0, |other| 1 << other.0);
     if entry.name == "select" {
         // It is not known yet whether the SELECT will succeed, so later keys are locked in both namespaces.
         let to = args.into_iter().next().and_then(|text| call.ctx.shared.namespaces.find(text));

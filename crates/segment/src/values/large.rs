@@ -401,7 +401,7 @@ fn feed(
                     Some(bytes) => bytes,
                     None => return Ok(Fed::PartLost),
                 },
-                Source::Copied(large) => match piece_from(guard, namespace, large, at..large.bytes) {
+                Source::Copied(large, of) => match piece_from(guard, of, large, at..large.bytes) {
                     Some(bytes) => bytes,
                     None => return Ok(Fed::CopiedLost),
                 },
@@ -435,7 +435,7 @@ fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result
     let put = Put { client_flags, expire: seen.expire(store), ..Put::set(&[]) };
     let plan = Plan::of(&put, ItemKind::Plain, Content::Bytes(&[], &[]));
     let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
-    match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
+    match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large, from.namespace)])? {
         Some(_) => Ok(Some(Some(()))),
         // The item of `to` was changed meanwhile, or a piece of the source was not found. A source that has lost a
         // piece is deleted.

@@ -33,7 +33,8 @@ pub struct PartsCopy {
     /// The number of the object that is copied. `object` is the number of the copy.
     from: u64,
     object: u64,
-    flushed_before: u64,
+    /// The flushes of the namespaces of the source and of the copy before the copy began.
+    flushed_before: [u64; 2],
     form: EntryForm,
     levels: u8,
     /// The position in the root, and in the pages below it down to the page that is being copied.
@@ -129,8 +130,8 @@ impl<'l> Renames<'_, 'l> {
         Ok(CopyStep::More)
     }
 
-    /// Stores the complete copy under `to`. Returns false if the value under `from` was changed or lost meanwhile. The
-    /// caller then has to abort the copy.
+    /// Stores the complete copy under `to`. Returns false if the value under `from` was changed or lost meanwhile, or
+    /// the namespace of `to` was flushed. The caller then has to abort the copy.
     ///
     /// # Errors
     /// [`OpError::Parked`]: call again in a later iteration. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the head
@@ -209,7 +210,7 @@ fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u
 fn copied_head<'l>(guard: &Guard<'l>, from: &Key<'_>, copy: &PartsCopy) -> Option<(FoundItem<'l>, PartsHead<'l>)> {
     let seen = guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
     let head = PartsHead::of(seen.layout.value(&guard.store.segments.heap, seen.address))?;
-    let same = head.object == copy.from && copy.flushed_before == guard.store.flushed_before(from.namespace);
+    let same = head.object == copy.from && copy.flushed_before[0] == guard.store.flushed_before(from.namespace);
     same.then_some((seen, head))
 }
 
@@ -220,7 +221,8 @@ fn try_finish_copy(
     copy: &PartsCopy,
 ) -> Result<Option<bool>, OpError> {
     let there = guard.items().snap(to)?.map(|(_, snap)| snap);
-    let Some((seen, head)) = copied_head(guard, from, copy) else { return Ok(Some(false)) };
+    let is_flushed = copy.flushed_before[1] != guard.store.flushed_before(to.namespace);
+    let Some((seen, head)) = copied_head(guard, from, copy).filter(|_| !is_flushed) else { return Ok(Some(false)) };
     let Some(root) = copy.pages.first().map(|root| &root.entries).filter(|root| root.len() == head.root.len()) else {
         return Ok(Some(false));
     };
@@ -234,7 +236,7 @@ fn try_finish_copy(
         ..Plan::bare(ItemKind::Typed, Content::Bytes(&bytes, &rest))
     };
     guard.parts_mut().set_owner(to, copy.object)?;
-    let expect = Expect::there(there).unflushed_since(copy.flushed_before);
+    let expect = Expect::there(there).unflushed_since(copy.flushed_before[1]);
     Ok(guard.commits().commit(to, &plan, Some(expect))?.map(|_| true))
 }
 
@@ -246,9 +248,10 @@ impl PartReads<'_, '_> {
         object_of(from).is_some_and(|object| object_of(to) == Some(object))
     }
 
-    /// Begins a copy of the value in parts that is under `from`. Returns `None` if `from` has no such value.
-    pub fn begin_copy(self, from: &Key<'_>) -> Option<PartsCopy> {
-        let flushed_before = self.guard.store.flushed_before(from.namespace);
+    /// Begins a copy of the value in parts that is under `from` to `to`, which may be in another namespace. Returns
+    /// `None` if `from` has no such value.
+    pub fn begin_copy(self, from: &Key<'_>, to: &Key<'_>) -> Option<PartsCopy> {
+        let flushed_before = [from, to].map(|key| self.guard.store.flushed_before(key.namespace));
         let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(ItemKind::Typed))?;
         let head = PartsHead::of(seen.layout.value(&self.guard.store.segments.heap, seen.address))?;
         Some(PartsCopy {

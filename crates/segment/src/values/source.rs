@@ -16,8 +16,8 @@ pub(crate) enum Source<'v> {
     },
     /// A value that [`crate::LargeValues::write_piece`] wrote, and that no item names.
     Part(LargeRef),
-    /// The large value of another key's item.
-    Copied(LargeRef),
+    /// The large value of another key's item, in the namespace of that key.
+    Copied(LargeRef, u8),
 }
 
 impl Source<'_> {
@@ -26,7 +26,7 @@ impl Source<'_> {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(bytes) => *bytes,
             Self::Item { from, to, .. } => to - from,
-            Self::Part(large) | Self::Copied(large) => large.bytes,
+            Self::Part(large) | Self::Copied(large, _) => large.bytes,
         }
     }
 
@@ -36,7 +36,7 @@ impl Source<'_> {
         match self {
             Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
             Self::Zeros(_) => (self.len(), 0),
-            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.identity()),
+            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large, _) => (self.len(), large.identity()),
         }
     }
 
@@ -45,7 +45,7 @@ impl Source<'_> {
         match self {
             Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
             Self::Item { large, from: begin, .. } => Self::Item { large, from: begin + from, to: begin + to },
-            Self::Zeros(_) | Self::Part(_) | Self::Copied(_) => unreachable!("an item's value is bytes or large"),
+            Self::Zeros(_) | Self::Part(_) | Self::Copied(..) => unreachable!("an item's value is bytes or large"),
         }
     }
 }

@@ -65,6 +65,22 @@ const SCENARIOS: &[&[&str]] = &[
     ],
     // The ways in which a key appears.
     &["p RPUSH other x y", "a! BLPOP k 0", "p RENAME other k", "a?", "p LRANGE k 0 -1"],
+    // Keys that arrive from another database, and one that leaves.
+    &[
+        "p SELECT 1",
+        "p RPUSH other x y",
+        "p RPUSH k z",
+        "a! BLPOP k 0",
+        "b! BLPOP k 0",
+        "p COPY other k DB 0",
+        "a?",
+        "b?",
+        "c! BLPOP k 0",
+        "p MOVE k 0",
+        "c?",
+        "p EXISTS k",
+    ],
+    &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p MOVE s 1", "a?"],
     &["p RPUSH other x", "a! BLPOP k 0", "p COPY other k", "a?"],
     &[
         "p RPUSH other x y",

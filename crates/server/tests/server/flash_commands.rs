@@ -113,6 +113,8 @@ const ROWS: &[(&str, &str)] = &[
     ("SET @1 abc;SET @2 old", "RENAMENX @1 @2;RENAMENX @1 @3"),
     ("SET @1 abc EXAT 4000000000", "COPY @1 @2"),
     ("HSET @1 a 1;SET @2 old", "COPY @1 @2;COPY @1 @2 REPLACE"),
+    ("SET @1 abc EXAT 4000000000", "MOVE @1 1;MOVE @1 1;EXISTS @1;SELECT 1;GET @1;MOVE @1 0;SELECT 0"),
+    ("HSET @1 a 1", "COPY @1 @2 DB 1;COPY @1 @2 DB 1;SELECT 1;HGETALL @2;DEL @2;SELECT 0"),
     ("SET @1 abc", "HGET @1 a;HSET @1 a 1;REC.GET @1"),
     ("HSET @1 a 1", "GET @1;INCR @1;APPEND @1 x;SET @1 x"),
     // Hashes.

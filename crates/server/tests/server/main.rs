@@ -38,6 +38,7 @@ mod pubsub;
 mod resp;
 mod resp_collections;
 mod resp_command_streams;
+mod resp_databases;
 mod resp_dump;
 mod resp_encodings;
 mod resp_forms;

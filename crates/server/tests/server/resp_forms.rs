@@ -92,6 +92,7 @@ const WORDS: [&str; 16] = [
 fn valid(name: &str) -> String {
     let args = match name {
         "copy" | "rename" | "renamenx" => "text other",
+        "move" => "text 1",
         "decrby" | "incrby" | "incrbyfloat" => "number 3",
         "incr" | "decr" => "number",
         "expire" | "pexpire" => "text 100000",

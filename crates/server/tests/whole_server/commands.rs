@@ -135,6 +135,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("memory", &["usage @k", "usage @k SAMPLES @n", "stats", "doctor", "purge"]),
     ("mget", &["@k { @k }"]),
     ("monitor", &[""]),
+    ("move", &["@k @n"]),
     ("mset", &["@k @v { @k @v }"]),
     ("msetnx", &["@k @v { @k @v }"]),
     ("multi", &["", "", ""]),

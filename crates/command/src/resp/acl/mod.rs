@@ -23,6 +23,7 @@ pub(in crate::resp) use users::FileWork;
 pub use users::{FileError, User, Users};
 
 use super::catalog::{CommandSpec, Flag, find, lower};
+use super::databases;
 use super::error::{ErrorReply, Line, shown};
 use super::help::other_subcommand;
 use super::key_specs::{key_specs, only_gets_fields};
@@ -144,7 +145,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     }
     let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
     let denied = denied(&user.rights, entry, number_of(entry, first), asked);
-    let denied = denied.or_else(|| denied_namespace(call, &user.rights, entry, first));
+    let denied = denied.or_else(|| denied_namespace(call, &user.rights, entry, asked));
     let Some(denied) = denied else { return Ok(()) };
     log_refusal(call, denied.reason, denied.object, user.name.clone());
     Err(denied.fault.into())
@@ -162,12 +163,21 @@ pub(super) fn may_read_all_keys(call: &Call<'_, '_>) -> bool {
     }
 }
 
-/// Returns the reason why `rights` refuse a request in the client's namespace, or in the namespace that the request
-/// selects. Returns `None` if they allow it.
-fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, first: Option<&[u8]>) -> Option<Denied> {
+/// Returns the reason why `rights` refuse a request in the client's namespace, or in a namespace that the request
+/// names. Returns `None` if they allow it.
+fn denied_namespace(
+    call: &Call<'_, '_>,
+    rights: &Rights,
+    entry: &CommandSpec,
+    asked: KnownKeys<'_, '_>,
+) -> Option<Denied> {
     if rights.all_namespaces() {
         return None;
     }
+    let args = if let KnownKeys::All(args) = asked { Some(args) } else { None };
+    let first = args.and_then(|mut args| args.next());
+    let other =
+        args.and_then(|args| databases::other((call.session.namespace, &call.ctx.shared.namespaces), entry, args));
     let namespaces = &call.ctx.shared.namespaces;
     let there = match entry.name {
         // If the namespace does not exist, the command itself refuses it.
@@ -177,8 +187,10 @@ fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &CommandSpec, f
         _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => call.session.namespace,
         _ => return None,
     };
-    let name = namespaces.name(there);
-    (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
+    [Some(there), other].into_iter().flatten().find_map(|there| {
+        let name = namespaces.name(there);
+        (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
+    })
 }
 
 /// Checks the client's rights to a queued request again, because users may have changed since it was queued, even by an
@@ -506,7 +518,7 @@ fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let (first, mut line) = (args.into_iter().next(), Line::new());
     let denied = denied(&user.rights, entry, number_of(entry, first), KnownKeys::All(args));
-    match denied.or_else(|| denied_namespace(call, &user.rights, entry, first)) {
+    match denied.or_else(|| denied_namespace(call, &user.rights, entry, KnownKeys::All(args))) {
         None => {
             call.out.push(reply::OK);
             return Ok(());

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 253;
+pub(in crate::resp) const COMMAND_COUNT: usize = 254;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -388,6 +388,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other,
            "Streams every command as it is executed"),
+    entry!("move" 3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "1.0.0" "generic" "O(N) where N is the length of the value" Set,
+           "Moves a key to another database"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) where N is the number of keys" Set,
            "Sets the values of keys"),

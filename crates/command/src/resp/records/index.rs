@@ -278,7 +278,9 @@ fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result
     if call.guard.tier().is_on_flash(&key) {
         return Err(SessionWait::Parked.into());
     }
-    match enter_in(call, bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
+    match enter_in(call, call.key(bytes), &mut |set| {
+        if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }
+    }) {
         Err(ErrorReply::Damaged) if call.guard.parts().take_lost() => {
             Err(call.retry_after_lost_part(std::iter::once(bytes)).into())
         }
@@ -290,10 +292,10 @@ fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result
 /// the lock of the key's stripe.
 pub(in crate::resp) fn enter_in(
     call: &Call<'_, '_>,
-    bytes: &[u8],
+    key: Key<'_>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> Result<(), ErrorReply> {
-    enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
+    enter_record(call.guard, call.ctx.view(), key, of)
 }
 
 /// Inserts a record as [`enter_in`] does, for a caller that has no [`Call`].

@@ -7,6 +7,7 @@ use crate::resp::acl::{self, KnownKeys};
 use crate::resp::atomic;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{self, CommandSpec, Flag};
+use crate::resp::databases;
 use crate::resp::error::ErrorReply;
 use crate::resp::own_transaction;
 use crate::resp::state::Answers;
@@ -254,8 +255,9 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
         }
     };
     if call.guard.locks().is_attached() {
-        let unlocked = entry.keys_of(args).filter(|key| !call.guard.locks().is_held(&call.key(key)));
-        running.wanted.extend(unlocked.map(|key| (call.session.namespace, key.into())));
+        let keys = databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args);
+        let unlocked = keys.filter(|(of, key)| !call.guard.locks().is_held(&call.guard.key(*of, key)));
+        running.wanted.extend(unlocked.map(|(of, key)| (of, key.into())));
     }
     running.inner.only_reads = entry.has(Flag::ReadOnly);
     running.inner.number = Some(acl::number_of(entry, args.into_iter().next()));

@@ -234,7 +234,7 @@ fn store_new(
             head = large_value(large);
             (ItemKind::Head, &head[..])
         }
-        Source::Zeros(_) | Source::Item { .. } | Source::Copied(_) => unreachable!("a put stores bytes or pieces"),
+        Source::Zeros(_) | Source::Item { .. } | Source::Copied(..) => unreachable!("a put stores bytes or pieces"),
     };
     let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
     let plan = Plan {

@@ -173,6 +173,7 @@ pub fn commands_over_one_large_hash(n: usize) -> Group {
             changes("RESTORE of 1,500 scored members", restore_scored(1_500)).once(),
             changes("HGETDEL of 1,500 fields", fields("HGETDEL h FIELDS 1500", 1_500, "field")).once(),
             BystanderCase::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
+            BystanderCase::new("MOVE of a hash", line("MOVE h2 1"), n / 40, Unit::Operation).once(),
             BystanderCase::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
         ],
     }
