@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         shared.detect_clock_step();
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
-        let report = background.slice(clock.unix(), &mut over);
+        let report = background.slice(shared.scripts.earliest_present(clock.unix()), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(shared);
         if rebuilds && !shared.store.is_rebuilding() {

@@ -225,6 +225,15 @@ impl Scripts {
         self.has_long() && self.executions().iter().any(|execution| now.ms_since(execution.began) > BUSY_MS)
     }
 
+    /// Returns the earliest instant that a script of more than one visit sees as the present, or `now` if there is no
+    /// such script. What had not expired at that instant must not be removed.
+    pub fn earliest_present(&self, now: UnixMillis) -> UnixMillis {
+        if !self.has_long() {
+            return now;
+        }
+        self.executions().iter().map(|execution| execution.began).fold(now, UnixMillis::min)
+    }
+
     /// Returns a function in execution.
     pub fn running_function(&self) -> Option<RunningFunction> {
         let executions = self.executions();
