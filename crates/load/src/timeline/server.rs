@@ -11,8 +11,10 @@ use link::{Address, ServerStream};
 
 /// Largest reply in bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// Time limit for a server's reply.
+/// Time limit for a server's reply during a run.
 const PATIENCE: Duration = Duration::from_millis(1000);
+/// Time limit for the first reply of a server, before the run. A busy machine may be late.
+const MEET_PATIENCE: Duration = Duration::from_secs(5);
 /// Number of readings that are skipped after a failed one.
 const REST_READINGS: u32 = 4;
 
@@ -100,18 +102,18 @@ impl ObservedServer {
 
     /// Returns the statistics as text; `None` if they cannot be read.
     pub fn text(&self) -> Option<String> {
-        self.fetch().ok().flatten()
+        self.fetch(PATIENCE).ok().flatten()
     }
 
-    /// Reads the statistics as text; `None` if the server replies with something else.
-    fn fetch(&self) -> std::io::Result<Option<String>> {
+    /// Reads the statistics as text within `patience`; `None` if the server replies with something else.
+    fn fetch(&self, patience: Duration) -> std::io::Result<Option<String>> {
         let request: &[u8] = match self.account {
             Account::Stats => b"stats\r\n",
             Account::Info => b"*1\r\n$4\r\nINFO\r\n",
             Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
         };
         let address: Address = self.address.parse().map_err(|_| ErrorKind::NotFound)?;
-        ask(ServerStream::connect(&address, self.tls.as_ref(), PATIENCE)?, request, self.account)
+        ask(ServerStream::connect(&address, self.tls.as_ref(), patience)?, request, self.account)
     }
 
     /// Returns the server's description of itself.
@@ -124,7 +126,7 @@ impl ObservedServer {
     /// # Errors
     /// If TLS fails. No other failure is an error here.
     pub fn meet(&self) -> Result<Option<String>, Failure> {
-        match (self.fetch(), &self.tls) {
+        match (self.fetch(MEET_PATIENCE), &self.tls) {
             (Ok(text), _) => Ok(text.and_then(|text| self.name_in(&text))),
             (Err(error), Some(_)) if error.kind() == ErrorKind::ConnectionReset => Err(Failure::closed()),
             (Err(error), Some(_)) => failure(&error).cloned().map_or(Ok(None), Err),
@@ -143,7 +145,7 @@ impl ObservedServer {
         let asked = Self::new(&self.address, self.account).secured(Some(&client));
         // An alert that refuses the client is TLS too.
         asked
-            .fetch()
+            .fetch(MEET_PATIENCE)
             .map_or_else(|error| failure(&error).is_some_and(|failure| failure.name != "tls-not-spoken"), |_| true)
     }
 
