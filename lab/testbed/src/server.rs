@@ -1,7 +1,9 @@
 //! Runs servers as child processes: the null server, Gannet and its peers, all started and ended in the same way.
 
+mod port;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::host;
+use port::free_port;
 
 /// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +125,7 @@ pub struct TestServer {
     files: Vec<PathBuf>,
 }
 
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// Restricts the calling thread, and all processes that it starts later, to one CPU, or to all of them.
@@ -136,9 +139,8 @@ pub fn pin(cpu: Option<usize>) -> Result<(), String> {
 }
 
 /// Returns an address at which no server listens now.
-pub fn free_address() -> Result<SocketAddr, String> {
-    let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
-    probe.local_addr().map_err(|error| error.to_string())
+pub fn free_address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()))
 }
 
 /// Returns the path of Gannet's release build: the value of `GANNET_BIN`, or `release/gannet` in the target directory
@@ -174,13 +176,13 @@ impl TestServer {
     /// # Errors
     /// The reason why it did not start, in a sentence.
     pub fn start_under(under: &[String], kind: ServerKind, options: &ServerOptions) -> Result<Self, String> {
-        let address = free_address()?;
+        let address = free_address();
         let is_gannet = matches!(
             kind,
             ServerKind::Gannet | ServerKind::GannetEpoll | ServerKind::GannetUring | ServerKind::GannetOther
         );
-        let admin = if is_gannet { Some(free_address()?) } else { None };
-        let resp = if is_gannet && options.resp { free_address()? } else { address };
+        let admin = if is_gannet { Some(free_address()) } else { None };
+        let resp = if is_gannet && options.resp { free_address() } else { address };
         let mut command = command(kind, options, address, admin)?;
         if resp != address {
             command.args(["--resp", &resp.to_string()]);

@@ -1,19 +1,22 @@
 //! Runs the program as a separate process, which is ended by its process id at the end of a test.
 
+#[path = "../../../../lab/testbed/src/server/port.rs"]
+mod port;
 #[path = "../../../server/tests/common/request.rs"]
 mod request;
 
+pub use port::free_port;
 pub use request::request;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Maximum time for which a test waits for an event.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a command that runs the program with `args`.
 pub fn gannet(args: &[&str]) -> Command {
@@ -33,11 +36,6 @@ pub fn run_in(args: &[&str], env: &[(&str, &str)]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = ran.expect("the program runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("its output is text");
     (status.code().expect("it ends by itself"), text(stdout), text(stderr))
-}
-
-/// Returns a port on which no program listens now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A temporary file. Dropping this value removes the file.

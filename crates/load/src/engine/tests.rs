@@ -1,5 +1,8 @@
 //! Tests of the engine on sockets. Times are only compared where a busy machine cannot change the outcome.
 
+#[path = "../../../../lab/testbed/src/server/port.rs"]
+mod port;
+
 use super::*;
 use crate::fake::{FakeServer, Misconduct, OneKeyRequests, Script};
 use crate::measure::Fate;
@@ -294,7 +297,7 @@ fn blind_sending_counts_received_bytes() {
 
 #[test]
 fn engine_requests_are_answered_by_memcached() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = port::free_port();
     let args = ["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-t", "1"];
     let mut memcached = std::process::Command::new("memcached").args(args).spawn().expect("memcached is installed");
     let stored = (0..500).find_map(|_| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,11 @@ use gannet_load::workload::Workload;
 use gannet_load::workload::model::Placement;
 use gannet_load::workload::prefill::Prefill;
 use gannet_load::workload::source::{AnswerTally, RequestSource};
+
+#[path = "../../../../lab/testbed/src/server/port.rs"]
+mod port;
+
+use port::free_port;
 
 /// Time limit of every wait in a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -193,10 +198,6 @@ fn folder(name: &str) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("a folder for the socket");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).expect("its mode");
     folder
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 /// A TCP or unix stream.

@@ -1,7 +1,8 @@
 //! Debian's memcached, for comparisons.
 
 use super::PATIENCE;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use super::port::free_port;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ impl Memcached {
 
     /// Starts such a server with additional flags.
     pub fn start_with(mib: u32, flags: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let child = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-m", &mib.to_string()])
             .args(flags)

@@ -3,6 +3,8 @@
 
 pub mod hashes;
 pub mod memcached;
+#[path = "../../../../lab/testbed/src/server/port.rs"]
+pub mod port;
 pub mod records;
 pub mod redis;
 pub mod request;

@@ -1,12 +1,13 @@
 //! Debian's Redis for comparisons, and a client that reads replies in their wire format.
 
+use super::port::free_port;
 pub use super::request::request;
 use super::{Client, PATIENCE, config, start};
 use command::clients::endpoint::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub struct Redis {
 
 impl Redis {
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let port_text = port.to_string();
         let child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port_text, "--save", "", "--appendonly", "no"])
