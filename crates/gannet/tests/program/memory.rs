@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::{Serving, TempFile, ask, connect, request};
+use crate::common::{PATIENCE, Serving, TempFile, ask, connect, request};
 
 /// Returns the documented constant: 16 MiB for the program, 17 MiB per worker for its buffers and histograms, and the
 /// memory of the worker's reactor, which is 6 MiB larger with io_uring. The constant is that of a release build, in
@@ -58,7 +58,7 @@ fn locked_memory_is_only_the_used_part_and_is_freed_when_lowered() {
     client.write_all(b"cache_memlimit 64\r\n").expect("sends");
     let begun = std::time::Instant::now();
     while resident_bytes(pid) > 120 << 20 {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{} are still resident", resident_bytes(pid));
+        assert!(begun.elapsed() < PATIENCE, "{} are still resident", resident_bytes(pid));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
@@ -270,7 +270,7 @@ fn rules_of_users_grow_the_process_no_further_than_promised_and_are_given_back()
     let begun = Instant::now();
     while resident_bytes(serving.pid()) > before + (2 << 20) {
         let resident = resident_bytes(serving.pid());
-        assert!(begun.elapsed() < Duration::from_secs(10), "{resident} bytes are resident, {before} were before");
+        assert!(begun.elapsed() < PATIENCE, "{resident} bytes are resident, {before} were before");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

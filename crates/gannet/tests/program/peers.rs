@@ -68,7 +68,7 @@ impl Drop for Folder {
 
 /// Waits until `holds` returns true.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + 3 * PATIENCE;
+    let patience = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < patience, "it does not come to that {what}");
         std::thread::sleep(Duration::from_millis(10));

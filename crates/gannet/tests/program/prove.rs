@@ -256,8 +256,8 @@ fn interrupted(args: &[&str], line: &str) -> (i32, String, String) {
         heard.clear();
         assert!(errors.read_line(&mut heard).expect("text") > 0, "{line:?} does not come");
     }
-    // In the middle of the measurement that the line announces.
-    std::thread::sleep(Duration::from_millis(400));
+    // In the middle of the measurement of 3 s that the line announces: a busy machine may be late by 2 s.
+    std::thread::sleep(Duration::from_millis(1000));
     let sent = std::process::Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status();
     assert!(sent.expect("kill runs").success());
     let output = child.wait_with_output().expect("it ends");
@@ -270,7 +270,7 @@ fn interrupted(args: &[&str], line: &str) -> (i32, String, String) {
 fn comparison_and_proof_that_ctrl_c_ends_keep_their_figures_and_name_the_stop() {
     let target = format!("127.0.0.1:{}", crate::common::free_port());
     let serve = format!("{} serve --memcached {target} --admin none --memory 32MiB", env!("CARGO_BIN_EXE_gannet"));
-    let more = ["--rate", "100", "--rounds", "3", "--duration", "1s", "--warm-up", "50ms", "--no-prefill"];
+    let more = ["--rate", "100", "--rounds", "3", "--duration", "3s", "--warm-up", "50ms", "--no-prefill"];
     let versus = [&["load", "versus", "--a", &serve, "--b", &serve, "--target", &target], &more[..]].concat();
     let (code, out, err) = interrupted(&versus, "round 1 of 3: b");
     assert!(code == 5 && err.contains("PARTIAL: the comparison was stopped after 0 of 3 rounds"), "{code} {err}");
@@ -278,7 +278,7 @@ fn comparison_and_proof_that_ctrl_c_ends_keep_their_figures_and_name_the_stop() 
     assert!(TcpStream::connect(&target).is_err(), "no server is left");
     let tree = Tree::new("interrupted", "0");
     let root = tree.path("");
-    let proof = ["doctor", "prove", "--root", &root, "--set", "vm.delay_ms=1", "--rate", "50", "--seconds", "1"];
+    let proof = ["doctor", "prove", "--root", &root, "--set", "vm.delay_ms=1", "--rate", "50", "--seconds", "3"];
     let (code, out, err) = interrupted(&[&proof[..], &["--", "--no-prefill", "--warm-up", "0s"]].concat(), "round 1, ");
     assert!(code == 5 && err.contains("PARTIAL: the proof was stopped after 0 whole rounds"), "{code} {out} {err}");
     assert!(tree.held() == "0" && out.contains("The change was undone"), "{out}");

@@ -113,7 +113,12 @@ fn collections_have_every_acknowledged_element_after_a_kill() {
     let file = MemoryFile::new("collections");
     let (mut random, mut number, mut known) = (Prng::new(seed), 0, Expected::default());
     let workers = ["--workers", "2"];
-    for round in 0..kills(6) {
+    // A slow machine needs more rounds until there are enough elements to prove anything.
+    let is_enough = |known: &Expected| known.list.len().min(known.set.len()).min(known.scores.len()) > 1000;
+    for round in 0..10 * kills(6) {
+        if round >= kills(6) && is_enough(&known) {
+            break;
+        }
         let (serving, _, addr) = serve_redis(&file, &workers);
         let mut redis = Redis::connect(addr);
         if round > 0 {
@@ -130,5 +135,5 @@ fn collections_have_every_acknowledged_element_after_a_kill() {
         known = found;
         killed(serving);
     }
-    assert!(known.list.len() > 1000 && known.set.len() > 1000 && known.scores.len() > 1000, "too few elements");
+    assert!(is_enough(&known), "too few elements");
 }

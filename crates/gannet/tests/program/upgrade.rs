@@ -13,6 +13,7 @@ use server::handover::{Received, Takeover};
 use server::start::{Server, ServerConfig};
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
+use crate::peers::until;
 use crate::restart::{Ledger, MemoryFile, kills, write};
 
 /// Configuration without eviction, so that a missing item is a lost item.
@@ -303,7 +304,8 @@ fn plays_a_new_process_that_dies() {
         if step == "served" {
             let _running = prepared.go();
             before.report_serving();
-            std::thread::sleep(Duration::from_millis(100));
+            // Much less than the second for which the running server watches.
+            std::thread::sleep(Duration::from_millis(20));
             std::process::abort();
         }
         std::process::abort();
@@ -502,8 +504,8 @@ impl Busy {
     }
 }
 
-/// Runs a client until `over` is set. Its kind depends on `number`. Returns the number of its rounds.
-fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool) -> u64 {
+/// Runs a client until `over` is set. Its kind depends on `number`. Counts its rounds in `rounds`.
+fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool, rounds: &AtomicU64) {
     let long = vec![b'a' + (number % 26) as u8; 300_000];
     let set = [format!("set l{number} 0 0 300000\r\n").as_bytes(), &long, b"\r\n"].concat();
     let mut busy = Busy::connect(number, if number % 6 < 3 { memcached } else { resp });
@@ -555,8 +557,8 @@ fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool)
             }
         }
         count += 1;
+        rounds.store(count, Relaxed);
     }
-    count
 }
 
 /// Regression test: an upgrade closed 95 of 500 busy connections.
@@ -567,20 +569,22 @@ fn no_busy_connection_is_closed_by_an_upgrade() {
     let mut old = Old::start(&[config.path(), "--upgradable"]);
     let addrs = [old.memcached, old.resp];
     let over = AtomicBool::new(false);
-    let counts: Vec<u64> = std::thread::scope(|scope| {
-        let over = &over;
-        let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || be_busy(number, addrs, over))).collect();
+    let rounds = [const { AtomicU64::new(0) }; CLIENTS];
+    std::thread::scope(|scope| {
+        let (over, rounds) = (&over, &rounds);
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|number| scope.spawn(move || be_busy(number, addrs, over, &rounds[number]))).collect();
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(200));
             old.upgrade();
         }
+        until("every client has had some rounds or has ended", || {
+            rounds.iter().zip(&clients).all(|(rounds, client)| rounds.load(Relaxed) > 3 || client.is_finished())
+        });
         over.store(true, Relaxed);
-        let ended: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        let closed = ended.iter().filter(|ended| ended.is_err()).count();
+        let closed = clients.into_iter().filter_map(|client| client.join().err()).count();
         assert_eq!(closed, 0, "{:#?}", old.serving.lines);
-        ended.into_iter().flatten().collect()
     });
-    assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
 }
 
 /// A container with its host's network sees the host's abstract sockets, and may run as the same user.

@@ -5,12 +5,13 @@
 //! flash evict.
 
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, gannet};
+use crate::peers::until;
 use crate::restart::{MemoryFile, kills};
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 use crate::upgrade::{Old, answers, dying, said_of};
@@ -43,24 +44,23 @@ fn through_upgrades(name: &str, in_file: bool, index: &str, times: usize) {
     let mut ledgers = [Ledger::new(0), Ledger::new(1)];
     let mut old = filled(&memory, &flash, &mut ledgers[0]);
     let addr = old.memcached;
-    let over = AtomicBool::new(false);
+    let (over, batches) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let over = &over;
+        let (over, batches) = (&over, &batches);
         let writers: Vec<_> = (ledgers.iter_mut().enumerate())
             .map(|(writer, ledger)| {
                 let mut prng = Prng::new(writer as u64 + 11);
                 scope.spawn(move || {
                     // A client that has not received the rest of its replies in time is disconnected, as when a server
                     // stops.
-                    let (mut batches, mut cut) = (0, 0);
+                    let mut cut = 0;
                     while !over.load(Relaxed) {
-                        batches += 1;
+                        batches.fetch_add(1, Relaxed);
                         if !ledger.write(addr, &mut prng, 640) {
                             cut += 1;
                             assert!(cut <= times, "writer {writer} was cut off {cut} times in {times} upgrades");
                         }
                     }
-                    batches
                 })
             })
             .collect();
@@ -70,10 +70,11 @@ fn through_upgrades(name: &str, in_file: bool, index: &str, times: usize) {
             wait_until_found(addr);
             assert!(stat(addr, "flash_items") > 0, "what was on flash is");
         }
-        std::thread::sleep(Duration::from_millis(50));
+        until("the writers have written enough", || {
+            batches.load(Relaxed) > 4 * times + 2 || writers.iter().any(|writer| writer.is_finished())
+        });
         over.store(true, Relaxed);
-        let batches: usize = writers.into_iter().map(|writer| writer.join().expect("the writer")).sum();
-        assert!(batches > 4 * times, "the writers wrote {batches} batches");
+        writers.into_iter().for_each(|writer| writer.join().expect("the writer"));
     });
     let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
     let before = stat(addr, "flash_items");
