@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
 /// Maximum time for which a test waits for any one event.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Option<Duration> = Some(Duration::from_millis(20));
 
 /// A reactor and its sockets.

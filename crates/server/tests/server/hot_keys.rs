@@ -80,7 +80,7 @@ fn hot_keys_are_found_across_both_protocols_and_all_workers() {
             memcached.ask(gets.as_bytes(), wanted.as_bytes());
         }
     }
-    let replied = running.shared().hot_keys(1, 20);
+    let replied = running.shared().hot_keys(60, 20);
     // 12,000 and 7,200 requests: their samples are within 5 standard deviations (10 % and 13 %).
     let (hot, gone) =
         (share(&replied, HotKeyList::Keys, "hot:one", 5), share(&replied, HotKeyList::Missed, "gone:two", 3));

@@ -167,9 +167,10 @@ fn prefix_routed_keys_use_the_terms_and_counters_of_their_namespace() {
     let terms = NamespaceConfig { ops_max: 1_000_000, ttl_max_ms: 100_000, ..shop() };
     let running = start(with(terms));
     let mut client = memcached(&running, Namespace::DEFAULT);
-    client.ask(&set("shop:k", b"v"), b"STORED\r\n");
-    client.ask(&set("k", b"v"), b"STORED\r\n");
-    client.ask(b"mg shop:k t\r\nmg k t\r\n", b"HD t100\r\nHD t-1\r\n");
+    client.ask(
+        &[&set("shop:k", b"v"), &set("k", b"v"), &b"mg shop:k t\r\nmg k t\r\n"[..]].concat(),
+        b"STORED\r\nSTORED\r\nHD t100\r\nHD t-1\r\n",
+    );
     client.ask(b"get shop:k k shop:gone\r\n", b"VALUE shop:k 0 1\r\nv\r\nVALUE k 0 1\r\nv\r\nEND\r\n");
     let counters = |namespace: Namespace| {
         let block = &running.shared().workers[0].commands[usize::from(namespace.0)];

@@ -246,12 +246,12 @@ fn a_large_hash_is_renamed_and_copied_whole_alone_and_within_a_transaction() {
     let before = written();
     redis.text("SET small x");
     for (line, reply) in [
-        ("EXPIRE h 1000", ":1"),
+        ("EXPIREAT h 4000000000", ":1"),
         ("RENAMENX h small", ":0"),
         ("RENAMENX h other", ":1"),
         ("RENAME other small", "+OK"),
         ("RENAME none other", "-ERR no such key"),
-        ("TTL small", ":1000"),
+        ("EXPIRETIME small", ":4000000000"),
         ("HLEN small", ":20000"),
         ("EXISTS h other", ":0"),
         ("DBSIZE", ":1"),
@@ -271,7 +271,7 @@ fn a_large_hash_is_renamed_and_copied_whole_alone_and_within_a_transaction() {
         ("HGET small field:1", "$1 1"),
         ("COPY copy small REPLACE", ":1"),
         ("HGET small field:1", "$5 other"),
-        ("TTL copy", ":1000"),
+        ("EXPIRETIME copy", ":4000000000"),
         ("MULTI", "+OK"),
         ("RENAME small moved", "+QUEUED"),
         ("COPY moved small", "+QUEUED"),

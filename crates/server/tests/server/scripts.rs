@@ -578,14 +578,16 @@ fn a_script_that_loops_for_ever_holds_up_nobody_and_can_be_killed_whatever_it_ca
     let (mut looping, mut other) = (resp(&server), resp(&server));
     for script in ["while true do end", "while true do pcall(function() while true do end end) end"] {
         looping.client.send(&crate::common::redis::request(&[b"EVAL", script.as_bytes(), b"1", b"locked"]));
-        let mut slowest = Duration::ZERO;
-        for number in 0..2000 {
-            let asked = Instant::now();
-            let number = number.to_string();
-            assert_eq!(other.ask(&[b"SET", b"free", number.as_bytes()]), b"+OK\r\n");
-            slowest = slowest.max(asked.elapsed());
-        }
-        assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+        let mut times: Vec<Duration> = (0..2000)
+            .map(|number| {
+                let asked = Instant::now();
+                assert_eq!(other.ask(&[b"SET", b"free", number.to_string().as_bytes()]), b"+OK\r\n");
+                asked.elapsed()
+            })
+            .collect();
+        // A busy machine delays some requests, a script that is not interrupted delays all of them.
+        times.sort();
+        assert!(times[1800] < Duration::from_millis(100), "{:?}", times[1800]);
         wait_until("the script is in execution", || server.shared().scripts.has_long());
         assert_eq!(other.ask(&[b"SCRIPT", b"KILL"]), b"+OK\r\n");
         let ended = show(&looping.next());

@@ -2,9 +2,9 @@
 //! their connections.
 
 use crate::common::memcached::Memcached;
-use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use crate::common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
 use command::push::watch::WATCHERS_MAX;
-use gannet_server::start::Running;
+use gannet_server::start::{Running, ServerConfig};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -380,7 +380,7 @@ fn a_watcher_that_leaves_is_forgotten_and_its_place_is_free() {
 #[test]
 fn a_silent_watcher_outlives_the_idle_timeout() {
     let mut config = config();
-    config.idle_timeout = Some(Duration::from_millis(300));
+    config.idle_timeout = Some(Duration::from_millis(900));
     let running = start(config);
     let mut watcher = Watcher::connect(tcp(&running), "");
     let mut idle = Client::connect(tcp(&running));
@@ -394,7 +394,8 @@ fn a_silent_watcher_outlives_the_idle_timeout() {
 
 #[test]
 fn a_stop_closes_watchers_at_once_whether_they_read_or_not() {
-    let running = start(config());
+    let stop_timeout = 2 * PATIENCE;
+    let running = start(ServerConfig { stop_timeout, ..config() });
     let mut reads = Watcher::connect(tcp(&running), "mutations");
     let blocked = Watcher::connect(tcp(&running), "fetchers");
     let mut client = Client::connect(tcp(&running));
@@ -405,7 +406,7 @@ fn a_stop_closes_watchers_at_once_whether_they_read_or_not() {
     });
     let begun = Instant::now();
     running.stop();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < stop_timeout, "{:?}", begun.elapsed());
     assert_eq!(reads.lines.read(&mut [0]).unwrap(), 0, "the end of the stream");
     drop(blocked);
 }

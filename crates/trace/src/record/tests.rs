@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const SECRET: Secret = Secret::new([7; 16]);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pen(at_us: u64) -> Pen {
     Pen { secret: SECRET, at_us, now_s: 1_700_000_000, connection: 3 }
