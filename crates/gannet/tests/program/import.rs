@@ -181,7 +181,7 @@ fn imported_data_equals_the_source_after_a_cut_over_under_writers() {
         let writer = Writer::start(&address);
         let mut importing = Importing::begin(&folder, &address, &to, &["--cut-over", "--verify", "all"]);
         let mut target = connect(&to);
-        until("commands are applied", || ask::<Option<u64>>(&mut target, &["GET", "w:counter"]).unwrap_or(0) > 0);
+        until("commands are applied", || ask::<Option<u64>>(&mut target, &["GET", "w:counter"]).unwrap_or(0) > 10);
         std::thread::sleep(Duration::from_millis(500));
         assert!(importing.child.try_wait().unwrap().is_none(), "the source was not quiet");
         let rounds = writer.stop();
@@ -250,7 +250,14 @@ fn interrupted_import_keeps_what_it_applied_and_reports_the_lag() {
     ask::<()>(&mut server, &["SET", "in-zero", "1"]);
     until("commands are applied", || ask::<u64>(&mut target, &["EXISTS", "in-two", "later", "copied"]) == 2);
     ask::<()>(&mut server, &["COPY", "in-zero", "from-zero", "DB", "2"]);
-    std::thread::sleep(Duration::from_millis(300));
+    until("the replica has acknowledged everything", || {
+        let replication: String = ask(&mut server, &["INFO", "replication"]);
+        let offset = |name: &str| {
+            let rest = replication.split(name).nth(1)?;
+            Some(rest.chars().take_while(char::is_ascii_digit).collect::<String>())
+        };
+        offset(",offset=").is_some() && offset(",offset=") == offset("master_repl_offset:")
+    });
     importing.interrupt();
     let (code, outcome) = importing.ended();
     assert_eq!((code, outcome.lag_bytes), (Some(1), Some(0)), "{}", outcome.text());

@@ -561,16 +561,18 @@ fn many_readers_of_a_stream_get_each_entry_and_consumers_of_a_group_one_each() {
 fn long_requests_over_keys_with_waiting_clients_are_done_whole() {
     let running = several_workers(2);
     let (mut control, mut consumer, mut popper) = (resp(&running), resp(&running), resp(&running));
+    let id = popper.text("CLIENT ID");
     for name in ["DEL", "UNLINK", "MSET"] {
         control.text("XGROUP CREATE k500 g $ MKSTREAM");
         consumer.client.send(&request(&words("XREADGROUP GROUP g c BLOCK 0 STREAMS k500 >")));
-        popper.client.send(&request(&words("BLPOP k7 0.2")));
+        popper.client.send(&request(&words("BLPOP k7 0")));
         wait_until("the clients wait", || blocked(&mut control) == 2);
         let keys = (0..20_000).map(|n| if name == "MSET" { format!("k{n} v") } else { format!("k{n}") });
         let keys: Vec<String> = keys.filter(|key| name != "MSET" || !key.starts_with("k500 ")).collect();
         let reply = control.text(&format!("{name} {} {}", keys.join(" "), if name == "MSET" { "k500 v" } else { "" }));
         assert!([":1", ":19999", "+OK"].contains(&&*reply), "{name}: {reply}");
         assert_eq!(consumer.next(), b"-UNBLOCKED the stream key no longer exists\r\n");
+        assert_eq!(control.text(&format!("CLIENT UNBLOCK {}", &id[1..])), ":1", "the other client goes on waiting");
         assert_eq!(popper.next(), b"*-1\r\n");
         assert_eq!(control.text("FLUSHALL"), "+OK");
     }

@@ -454,7 +454,8 @@ fn clients_that_wait_for_a_key_go_on_waiting_until_their_deadline_or_an_element(
         clients.iter_mut().skip(1).for_each(|client| client.send(b"BLPOP k 0\r\nPING\r\n"));
         wait_until("all wait", || running.shared().waiters.blocked() == 5);
         let next = successor_of(&running, &config);
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        // So much later would a wait end that begins again.
+        std::thread::sleep(std::time::Duration::from_millis(2000));
         let moved_ms = begun.elapsed().as_millis();
         let running = go_on(next, handover_state_of(running));
         // On a slow machine, the first client's deadline may be due already.
