@@ -208,11 +208,14 @@ fn commands_are_applied_once_when_the_source_is_lost_and_data_is_loaded_again_wh
     let mut importing = Importing::begin(&folder, &address, &to, &args);
     let writer = Writer::start(&address);
     let mut admin = connect(&address);
-    for kill in 1..=5u64 {
+    let mut executed = 20;
+    for _ in 0..=5 {
+        // A replica that receives what the source executed after the kill is attached again.
         until("commands are applied", || {
-            ask::<Option<u64>>(&mut target, &["GET", "w:counter"]).unwrap_or(0) > kill * 20
+            ask::<Option<u64>>(&mut target, &["GET", "w:counter"]).unwrap_or(0) > executed
         });
         until("the replica is attached", || ask::<u64>(&mut admin, &["CLIENT", "KILL", "TYPE", "replica"]) == 1);
+        executed = ask(&mut admin, &["GET", "w:counter"]);
     }
     let rounds = writer.stop();
     until("all is applied", || ask::<u64>(&mut target, &["GET", "w:counter"]) == rounds);
