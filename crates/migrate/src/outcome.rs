@@ -170,6 +170,7 @@ pub(crate) fn verified_text(verified: &Verified) -> String {
     let mut out = format!("verified {looked_for} keys at both ends: {} DIFFER:", grouped(verified.differ() as f64));
     for (what, count) in [
         ("missing", verified.missing),
+        ("only at the target", verified.extra),
         ("with another value", verified.value_differs),
         ("with other flags", verified.flags_differ),
         ("with another expiry", verified.expiry_differs),

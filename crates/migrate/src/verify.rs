@@ -22,6 +22,9 @@ pub struct Verified {
     pub same: u64,
     /// Keys that are missing at the target.
     pub missing: u64,
+    /// Keys that only the target has, if it was searched for such keys.
+    #[serde(default)]
+    pub extra: u64,
     /// Keys with another value at the target.
     pub value_differs: u64,
     /// Keys with other client flags at the target.
@@ -46,7 +49,7 @@ pub(super) struct Measure {
 impl Verified {
     /// Returns the number of keys that differ.
     pub const fn differ(&self) -> u64 {
-        self.looked_for - self.same
+        self.looked_for - self.same + self.extra
     }
 
     /// Compares `item` with the target's lookup `found`, and counts the result.
@@ -87,8 +90,18 @@ impl Verified {
             }
         };
         *count += 1;
+        self.show(&item.key, &how);
+    }
+
+    /// Counts a key that only the target has.
+    pub(super) fn add_extra(&mut self, key: &[u8]) {
+        self.extra += 1;
+        self.show(key, "only the target has the key");
+    }
+
+    fn show(&mut self, key: &[u8], how: &str) {
         if self.examples.len() < EXAMPLES_MAX {
-            let key = &item.key[..item.key.len().min(KEY_BYTES_SHOWN)];
+            let key = &key[..key.len().min(KEY_BYTES_SHOWN)];
             self.examples.push(format!("{}: {how}", key.escape_ascii()));
         }
     }
@@ -134,10 +147,13 @@ mod tests {
         ] {
             verified.add(&own, &there, strict);
         }
-        let Verified { looked_for, same, missing, value_differs, flags_differ, expiry_differs, examples } = &verified;
+        let Verified { looked_for, same, missing, value_differs, flags_differ, expiry_differs, examples, .. } =
+            &verified;
         assert_eq!((*looked_for, *same, *missing, *value_differs, *flags_differ, *expiry_differs), (7, 1, 1, 2, 1, 2));
         assert!(examples.len() == 6 && examples.iter().all(|line| line.starts_with("k\\x00ey: ")), "{examples:?}");
         assert_eq!(verified.differ(), 6);
+        verified.add_extra(b"more");
+        assert_eq!((verified.differ(), verified.looked_for), (7, 7));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod file_out;
 mod foreign;
 mod images;
 mod import;
+mod import_primary;
 mod lab;
 mod load;
 mod load_cluster;

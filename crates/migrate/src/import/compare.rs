@@ -4,7 +4,8 @@ use super::job::{ImportJob, ImportPart};
 use crate::choice::{Choice, Sample};
 use crate::counts::KeyCounts;
 use crate::place::{CopyEndpoint, ServerAddress};
-use crate::reconnect::Context;
+use crate::reconnect::{Context, persist};
+use crate::redis::{Redis, have};
 use crate::source::{BatchRequest, ItemSource};
 use crate::target::CopyTarget;
 use crate::verify::{Measure, Verified};
@@ -52,7 +53,38 @@ pub(super) fn compare(
             show();
         }
     }
+    for (from, to) in databases {
+        find_extra(job, (*from, *to), Sample { per_million }, context, &mut verified)?;
+        show();
+    }
     Ok(verified)
+}
+
+/// Counts the keys of a sample that only the target has.
+fn find_extra(
+    job: &ImportJob,
+    (from, to): (u32, u32),
+    sample: Sample,
+    context: &Context<'_>,
+    verified: &mut Verified,
+) -> Result<(), MigrateError> {
+    let mut source = Redis::new(&ServerAddress { db: from, ..job.from.clone() }, &job.connect);
+    let mut target = Redis::new(&ServerAddress { db: to, ..job.to.clone() }, &job.connect);
+    let mut cursor = 0;
+    loop {
+        let (next, mut keys) = persist(&mut target, context, |target| target.scan(cursor, BATCH_KEYS_MAX))?;
+        keys.retain(|key| sample.takes(key));
+        let at_source = persist(&mut source, context, |source| have(source, &keys))?;
+        let mut present = at_source.iter();
+        keys.retain(|_| present.next() == Some(&false));
+        // Such a key may have expired at both servers since it was listed.
+        let at_target = persist(&mut target, context, |target| have(target, &keys))?;
+        keys.iter().zip(at_target).filter(|(_, is_there)| *is_there).for_each(|(key, _)| verified.add_extra(key));
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
 }
 
 /// Returns a copy between two databases, whose source and target are read.

@@ -125,6 +125,8 @@ pub(super) struct TargetPipe {
     /// The requests without a reply, and the bytes of each.
     unanswered: VecDeque<(Awaited, usize)>,
     unanswered_bytes: usize,
+    /// The last time at which a reply arrived, or at which a request was sent while no other was unanswered.
+    heard: Instant,
     /// The results of the replies.
     pub ledger: Ledger,
     /// The identifier of the server's run, if there was a connection; empty if the server does not report it.
@@ -146,6 +148,7 @@ impl TargetPipe {
             timeout: settings.timeout,
             unanswered: VecDeque::new(),
             unanswered_bytes: 0,
+            heard: Instant::now(),
             ledger: Ledger::default(),
             run_id: None,
             commands: BTreeSet::new(),
@@ -234,12 +237,20 @@ impl TargetPipe {
         self.unanswered.is_empty()
     }
 
+    /// Returns for how long the target has not replied to any of the unanswered requests.
+    pub fn silence(&self) -> Duration {
+        if self.is_idle() { Duration::ZERO } else { self.heard.elapsed() }
+    }
+
     /// Appends a request that `write` writes.
     pub fn put(&mut self, awaited: Awaited, write: impl FnOnce(&mut Vec<u8>)) {
         let out = self.link.out();
         let before = out.len();
         write(out);
         let bytes = out.len() - before;
+        if self.unanswered.is_empty() {
+            self.heard = Instant::now();
+        }
         self.unanswered.push_back((awaited, bytes));
         self.unanswered_bytes += bytes;
     }
@@ -305,6 +316,9 @@ impl TargetPipe {
     pub fn exchange(&mut self) -> Result<bool, RequestError> {
         self.link.flush()?;
         let arrived = self.link.receive()?;
+        if arrived {
+            self.heard = Instant::now();
+        }
         loop {
             let consumed = match value(self.link.input()) {
                 ParsedValue::Incomplete => return Ok(arrived),
@@ -333,16 +347,14 @@ impl TargetPipe {
     }
 
     fn exchange_until(&mut self, holds: fn(&Self) -> bool, is_stopped: &dyn Fn() -> bool) -> Result<(), RequestError> {
-        let mut heard = Instant::now();
         while !holds(self) {
             if self.exchange()? {
-                heard = Instant::now();
                 continue;
             }
             if is_stopped() {
                 return Err(RequestError::Stopped);
             }
-            if heard.elapsed() > self.timeout {
+            if self.silence() > self.timeout {
                 return Err(RequestError::Lost("the target does not reply".to_owned()));
             }
             wait_any(&[&self.link], WAIT_MAX)?;

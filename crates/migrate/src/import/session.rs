@@ -13,7 +13,7 @@ use super::snapshot::{LoadError, SnapshotLoad};
 use super::tail::{StreamError, StreamTail, TailStep, flushed};
 use crate::MigrateError;
 use crate::pace::CopyPace;
-use crate::reconnect::{Context, RequestError, RetryPolicy, persist, sleep};
+use crate::reconnect::{ConnectSettings, Context, RequestError, RetryPolicy, persist, sleep};
 use crate::redis::{Redis, stream_offset};
 
 /// Interval at which the source is asked how long its stream is.
@@ -24,6 +24,8 @@ const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(1);
 /// Period over which the rate is computed.
 const RATE_EVERY: Duration = Duration::from_millis(500);
+/// Time limit for a reply on the second connection to the source. Nothing is applied during the wait.
+const SIDE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Highest number of databases of a target that are looked for.
 const DATABASES_MAX: u32 = 1024;
 
@@ -124,12 +126,13 @@ struct Session<'a, 'v, 'w> {
 
 impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
     fn new(job: &'a ImportJob, view: &'a SharedView<'v, 'w>, is_stopped: &'a dyn Fn() -> bool) -> Self {
+        let side = ConnectSettings { timeout: job.connect.timeout.min(SIDE_TIMEOUT), ..job.connect.clone() };
         Self {
             job,
             view,
             is_stopped,
             primary: Primary::new(&job.from, &job.connect),
-            side: Redis::new(&job.from, &job.connect),
+            side: Redis::new(&job.from, &side),
             pipe: TargetPipe::new(&job.to, &job.connect),
             tail: None,
             length: None,
@@ -288,7 +291,7 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
     /// Empties the target's databases, and loads the snapshot.
     fn load(&mut self, place: StreamPlace) -> Result<(), Ended> {
         if self.full_syncs > 0 {
-            self.note("the source cannot continue the stream: the databases are emptied and loaded again");
+            self.note("the stream cannot be continued: the imported databases are emptied and loaded again");
         }
         self.tail = None;
         if self.full_syncs > 0 || self.job.flush {
@@ -497,7 +500,12 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
     fn measure(&mut self) -> Result<Option<Ended>, Ended> {
         self.measured = Instant::now();
         let session = &mut *self.session;
-        if self.heard.elapsed() > session.job.connect.timeout {
+        let timeout = session.job.connect.timeout;
+        if session.pipe.silence() > timeout {
+            return Err(Ended::TargetLost("the target does not reply".to_owned()));
+        }
+        // While the target has no room, nothing is received.
+        if session.pipe.has_room() && self.heard.elapsed() > timeout {
             return Err(Ended::SourceLost("the source sends nothing".to_owned()));
         }
         if self.acknowledged.elapsed() >= ACKNOWLEDGE_EVERY {

@@ -152,6 +152,22 @@ pub(super) fn stream_offset(server: &mut Redis) -> Result<Option<u64>, RequestEr
     })
 }
 
+/// Returns for each key whether the server has it.
+pub(super) fn have(server: &mut Redis, keys: &[Vec<u8>]) -> Result<Vec<bool>, RequestError> {
+    for key in keys {
+        server.put(&[b"EXISTS", key]);
+    }
+    let mut found = Vec::with_capacity(keys.len());
+    for _ in keys {
+        found.push(server.answer(|answer| match answer {
+            Value::Int(count) => Ok(count > 0),
+            Value::Error(error) => Err(trouble(error)),
+            _ => Err(odd("EXISTS")),
+        })?);
+    }
+    Ok(found)
+}
+
 impl Reconnecting for Redis {
     fn link(&mut self) -> &mut Link {
         &mut self.link
