@@ -404,7 +404,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
 #[test]
 fn full_store_without_eviction_loses_no_item_and_reuses_deleted_space() {
     let (store, mut background) = store(32 << 20, 2);
-    store.persist_all();
+    store.set_eviction(Namespace::DEFAULT, false);
     let mut handle = store.handle().expect("handle");
     let value = [7; 500];
     let mut stored = 0u32;
@@ -469,7 +469,7 @@ fn gated_put(
 #[test]
 fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
     let (store, mut background) = store(32 << 20, 2);
-    store.persist_all();
+    store.set_eviction(Namespace::DEFAULT, false);
     let mut handle = store.handle().expect("handle");
     let mut prng = Prng::new(5);
     let mut all = 0;
@@ -491,7 +491,7 @@ fn without_eviction_writers_wait_for_the_space_of_overwritten_items() {
 #[test]
 fn without_eviction_a_full_store_refuses_writes_until_it_is_flushed() {
     let (store, mut background) = store(32 << 20, 2);
-    store.persist_all();
+    store.set_eviction(Namespace::DEFAULT, false);
     let mut handle = store.handle().expect("handle");
     let value = [7; 500];
     for round in 0..3u32 {

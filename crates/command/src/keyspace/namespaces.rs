@@ -167,7 +167,7 @@ impl Namespaces {
     }
 
     /// Removes the name and the terms of a namespace. The caller must flush the namespace's items with
-    /// [`segment::ItemsMut::flush`].
+    /// [`segment::ItemsMut::flush`]. `evict` is true if items of namespaces without a quota are evicted.
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("terms without limits are never refused");

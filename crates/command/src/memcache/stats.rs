@@ -528,7 +528,7 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
         _ => lines.text("inter", "NULL"),
     }
     lines.number("verbosity", 0);
-    lines.text("evictions", if config.evict { "on" } else { "off" });
+    lines.text("evictions", if shared.store.keeps(segment::Namespace::DEFAULT) { "off" } else { "on" });
     let unix = config.memcached.iter().find_map(|addr| match addr {
         Address::Unix { path, mode } => Some((path.to_str()?, *mode)),
         Address::Tcp(_) => None,

@@ -17,39 +17,40 @@ use crate::resp::call::{Call, Run};
 use crate::resp::config_set;
 use crate::shared::Shared;
 use protocol::resp::{Args, reply};
+use segment::Namespace;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The name of a Redis setting, and the function that returns its value.
-pub(super) type Known = (&'static str, fn(&Shared) -> String);
+/// The name of a Redis setting, and the function that returns its value for a client of a namespace.
+pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
 pub(super) const KNOWN: [Known; 23] = [
-    ("appendonly", |_| "no".to_owned()),
-    ("bind", |shared| hosts(shared)),
-    ("busy-reply-threshold", |_| BUSY_MS.to_string()),
-    ("client-output-buffer-limit", |shared| {
+    ("appendonly", |_, _| "no".to_owned()),
+    ("bind", |shared, _| hosts(shared)),
+    ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
+    ("client-output-buffer-limit", |shared, _| {
         let bytes = shared.channels.backlog_bytes_max.load(Relaxed);
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
     }),
-    ("databases", |_| segment::Namespace::MAX.to_string()),
-    ("io-threads", |shared| shared.workers.len().to_string()),
-    ("latency-monitor-threshold", |shared| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
-    ("latency-tracking", |_| "yes".to_owned()),
-    ("latency-tracking-info-percentiles", |_| "50 99 99.9".to_owned()),
-    ("lua-time-limit", |_| BUSY_MS.to_string()),
-    ("maxclients", |shared| shared.live.connections_max.load(Relaxed).to_string()),
-    ("maxmemory", |shared| shared.store.memory_bytes().to_string()),
-    ("maxmemory-policy", |shared| super::info::policy(shared).to_owned()),
-    ("notify-keyspace-events", |shared| shared.key_events().letters()),
-    ("port", |shared| port(shared).to_string()),
-    ("proto-max-bulk-len", |shared| shared.config.item_bytes_max.to_string()),
-    ("protected-mode", |shared| if shared.config.protected { "yes" } else { "no" }.to_owned()),
-    ("requirepass", |shared| shared.live.password()),
-    ("save", |_| String::new()),
-    ("slowlog-log-slower-than", |shared| slow_us(shared).map_or("-1".to_owned(), |us| us.to_string())),
-    ("slowlog-max-len", |shared| slow_entries(shared).to_string()),
-    ("tcp-keepalive", |_| "0".to_owned()),
-    ("timeout", |shared| (shared.live.idle_timeout_ms.load(Relaxed) / 1000).to_string()),
+    ("databases", |_, _| segment::Namespace::MAX.to_string()),
+    ("io-threads", |shared, _| shared.workers.len().to_string()),
+    ("latency-monitor-threshold", |shared, _| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
+    ("latency-tracking", |_, _| "yes".to_owned()),
+    ("latency-tracking-info-percentiles", |_, _| "50 99 99.9".to_owned()),
+    ("lua-time-limit", |_, _| BUSY_MS.to_string()),
+    ("maxclients", |shared, _| shared.live.connections_max.load(Relaxed).to_string()),
+    ("maxmemory", |shared, _| shared.store.memory_bytes().to_string()),
+    ("maxmemory-policy", |shared, namespace| super::info::policy(shared, namespace).to_owned()),
+    ("notify-keyspace-events", |shared, _| shared.key_events().letters()),
+    ("port", |shared, _| port(shared).to_string()),
+    ("proto-max-bulk-len", |shared, _| shared.config.item_bytes_max.to_string()),
+    ("protected-mode", |shared, _| if shared.config.protected { "yes" } else { "no" }.to_owned()),
+    ("requirepass", |shared, _| shared.live.password()),
+    ("save", |_, _| String::new()),
+    ("slowlog-log-slower-than", |shared, _| slow_us(shared).map_or("-1".to_owned(), |us| us.to_string())),
+    ("slowlog-max-len", |shared, _| slow_entries(shared).to_string()),
+    ("tcp-keepalive", |_, _| "0".to_owned()),
+    ("timeout", |shared, _| (shared.live.idle_timeout_ms.load(Relaxed) / 1000).to_string()),
 ];
 
 fn tcp(shared: &Shared) -> impl Iterator<Item = std::net::SocketAddr> {
@@ -130,7 +131,7 @@ fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     reply::map(&mut all, call.session.version, found.len() as u64);
     for (name, (_, value)) in found {
         reply::bulk(&mut all, name);
-        reply::bulk(&mut all, value(&call.ctx.shared).as_bytes());
+        reply::bulk(&mut all, value(&call.ctx.shared, call.session.namespace).as_bytes());
     }
     aside::send_long_reply(call, all)
 }

@@ -12,7 +12,8 @@ use protocol::resp::{Args, reply};
 use segment::ResizeError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The eviction policies of Redis. The server has two of them.
+/// The eviction policies of Redis. The server has two: `allkeys-lfu`, whose name is returned for all `allkeys`
+/// policies, and `noeviction`.
 const POLICIES: [&str; 8] = [
     "volatile-lru",
     "volatile-lfu",
@@ -34,6 +35,8 @@ enum Change {
     SlowNs(Option<u64>),
     SlowEntries(u64),
     BacklogBytes(u64),
+    /// Eviction of items, in the namespace of the client and in those that share memory with it.
+    Eviction(bool),
     /// The password of the default user. Empty for none.
     Password(Vec<u8>),
     /// No change: the setting already has this value, or the value has no effect.
@@ -93,15 +96,19 @@ fn backlog(value: &[u8]) -> Result<Change, String> {
     Ok(change)
 }
 
-/// Parses a value of `maxmemory-policy`. The policy is set in the configuration file.
-fn policy(value: &[u8], now: &str) -> Result<Change, String> {
-    match value {
-        _ if value.eq_ignore_ascii_case(now.as_bytes()) => Ok(Change::None),
-        _ if POLICIES.iter().any(|known| value.eq_ignore_ascii_case(known.as_bytes())) => Err(format!(
-            "the policy is {now}; set store.evict in the configuration file to choose allkeys-lfu or \
-                         noeviction, and restart"
-        )),
-        _ => Err(format!("argument(s) must be one of the following: {}", POLICIES.join(", "))),
+/// Parses a value of `maxmemory-policy`. Policies that evict only some keys are refused, because the server may evict
+/// each key.
+fn policy(value: &[u8], now: &str, is_tiered: bool) -> Result<Change, String> {
+    let value = value.to_ascii_lowercase();
+    match POLICIES.iter().find(|known| known.as_bytes() == value) {
+        Some(known) if *known == now => Ok(Change::None),
+        Some(&"noeviction") if is_tiered => {
+            Err("flash stores evicted items, so the policy with store.flash is allkeys-lfu".to_owned())
+        }
+        Some(&"noeviction") => Ok(Change::Eviction(false)),
+        Some(known) if known.starts_with("allkeys") => Ok(Change::Eviction(true)),
+        Some(_) => Err(format!("the policy is {now}; choose allkeys-lfu or noeviction")),
+        None => Err(format!("argument(s) must be one of the following: {}", POLICIES.join(", "))),
     }
 }
 
@@ -118,8 +125,8 @@ fn unchanged(now: &str, value: &[u8]) -> Result<Change, String> {
 }
 
 impl Change {
-    /// Parses the new value of a setting, whose present value is `now`.
-    fn read(name: &str, now: &str, value: &[u8], shared: &Shared) -> Result<Self, String> {
+    /// Parses the new value of a setting, whose present value is `now`. `is_tiered` is true if the server uses flash.
+    fn read(name: &str, now: &str, value: &[u8], (shared, is_tiered): (&Shared, bool)) -> Result<Self, String> {
         match name {
             "maxmemory" => match size(value) {
                 // Redis has no limit then. The server returns to its own.
@@ -127,7 +134,7 @@ impl Change {
                 Some(bytes) => Ok(Self::Memory(bytes)),
                 None => Err("argument must be a memory value".to_owned()),
             },
-            "maxmemory-policy" => policy(value, now),
+            "maxmemory-policy" => policy(value, now, is_tiered),
             "maxclients" => Ok(Self::Clients(number(value, 1, shared.config.connections_max as i64)?.unsigned_abs())),
             "timeout" => Ok(Self::TimeoutMs(number(value, 0, i32::MAX.into())?.unsigned_abs() * 1000)),
             "notify-keyspace-events" => KeyEvents::of(value)
@@ -170,6 +177,7 @@ impl Change {
             Self::SlowNs(above) => shared.workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(above)),
             Self::SlowEntries(most) => shared.live.slow_entries_max.store(most, Relaxed),
             Self::BacklogBytes(bytes) => shared.channels.backlog_bytes_max.store(bytes, Relaxed),
+            Self::Eviction(evicts) => shared.store.set_eviction(call.session.namespace, evicts),
             Self::Password(password) => return acl::set_default_password(call, password).map_err(str::to_owned),
             Self::None => {}
         }
@@ -198,11 +206,11 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         if pairs.iter().any(|(other, ..)| other == name) {
             return refuse(call, name, "duplicate parameter");
         }
-        pairs.push((name, now(&call.ctx.shared), value));
+        pairs.push((name, now(&call.ctx.shared, call.session.namespace), value));
     }
     let mut changes = Vec::new();
     for (name, now, value) in pairs {
-        match Change::read(name, &now, value, &call.ctx.shared) {
+        match Change::read(name, &now, value, (&call.ctx.shared, call.guard.is_tiered())) {
             Ok(change) => changes.push((name, change)),
             Err(why) => return refuse(call, name, &why),
         }

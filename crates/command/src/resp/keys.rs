@@ -80,7 +80,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::null(call.out, call.session.version);
         return Ok(());
     };
-    let is_lfu = policy(&call.ctx.shared).ends_with("lfu");
+    let is_lfu = policy(&call.ctx.shared, call.session.namespace).ends_with("lfu");
     match &lower(topic)[..] {
         b"encoding" => {
             let encoding = encoding::encoding_of(call, key, &item)?;

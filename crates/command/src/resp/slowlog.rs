@@ -352,10 +352,10 @@ fn memory_doctor(call: &mut Call<'_, '_>) -> Run {
     let percent = stats.item_bytes * 100 / stats.memory_bytes.max(1);
     let what = if percent < 80 {
         "There is room."
-    } else if call.ctx.shared.config.evict {
+    } else if !call.ctx.shared.store.keeps(call.session.namespace) {
         "The memory is full of items, and those that are requested least are evicted, as is normal for a cache."
     } else {
-        "The memory is nearly full, and eviction is off (store.evict): raise the memory limit, or delete items."
+        "The memory is nearly full, and eviction is off: raise the memory limit, or delete items."
     };
     let text = format!("Items take {percent} % of {} bytes of memory. {what}\n", stats.memory_bytes);
     reply::verbatim(call.out, call.session.version, b"txt", text.as_bytes());

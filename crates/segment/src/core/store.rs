@@ -150,11 +150,13 @@ impl Store {
         self.memory.free_low() + self.room_wanted.load(Relaxed)
     }
 
-    /// Stops eviction from now on: an item that does not fit is refused with [`crate::OpError::OutOfMemory`]. Callers
-    /// must call [`Store::check_room`] before they store an item. Otherwise they use up the last free segments, which
-    /// compaction needs.
-    pub fn persist_all(&self) {
-        self.spaces.persist_all();
+    /// Decides whether items of the namespace are evicted, from now on. If it has no quota, this also decides for all
+    /// other namespaces without one, because they share their memory. If no items are evicted, an item that does not
+    /// fit is refused with [`crate::OpError::OutOfMemory`]. Callers must call [`Store::check_room`] before they store
+    /// an item. Otherwise they use up the last free segments, which compaction needs.
+    pub fn set_eviction(&self, namespace: Namespace, evicts: bool) {
+        self.spaces.set_eviction(namespace.0, evicts);
+        self.call_background();
     }
 
     /// Returns true if the store never evicts items of the namespace.

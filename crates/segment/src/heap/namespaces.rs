@@ -37,7 +37,7 @@ pub struct Terms {
     /// shares the remaining memory with all other namespaces without a quota.
     pub memory_bytes: Option<u64>,
     /// True if no item of the namespace is evicted, and an item that does not fit is refused. For namespaces without a
-    /// quota, [`crate::Store::persist_all`] decides this instead.
+    /// quota, [`crate::Store::set_eviction`] decides this instead.
     pub keeps: bool,
     /// The time to live of an item that is stored without one, in milliseconds. If 0, such an item never expires.
     pub ttl_default_ms: u64,
@@ -137,8 +137,15 @@ impl Spaces {
         self.keeps.load(Relaxed) & 1 << namespace != 0
     }
 
-    pub(crate) fn persist_all(&self) {
-        self.keeps.store(u32::MAX, Relaxed);
+    /// Decides whether items are evicted: those of the namespace if it has a quota, otherwise those of all namespaces
+    /// without one.
+    pub(crate) fn set_eviction(&self, namespace: u8, evicts: bool) {
+        let quotas = self.quotas.load(Relaxed);
+        let bits = if self.has_quota(namespace) { 1 << namespace } else { !quotas };
+        match evicts {
+            true => self.keeps.fetch_and(!bits, Relaxed),
+            false => self.keeps.fetch_or(bits, Relaxed),
+        };
     }
 
     /// Returns the number of segments that the namespace uses.

@@ -115,7 +115,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     }
     let number = Namespace(namespace.number.explicit().unwrap_or_default() as u8);
     running.namespaces.remove(place);
-    shared.namespaces.unset(&shared.store, number, shared.config.evict);
+    shared.namespaces.unset(&shared.store, number, !shared.store.keeps(Namespace::DEFAULT));
     shared.store.flush(number);
     shared.host.wake_background();
     tracing::info!("DELETE /namespaces/{name}: removed");

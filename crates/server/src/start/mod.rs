@@ -35,7 +35,7 @@ use command::visit::clock::Origin;
 use config::{check, endpoints, store_config};
 use io::listen::{ListenAddr, Listener, bind_patiently};
 use opened::{ReleasedStore, memory_file};
-use segment::{Store, StoreFile};
+use segment::{Namespace, Store, StoreFile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -236,7 +236,7 @@ pub(crate) fn assemble_in(
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
-        store.persist_all();
+        store.set_eviction(Namespace::DEFAULT, false);
     }
     let kept = PersistedMetadata::read(&store);
     let namespaces = Namespaces::persisted_in(&store);

@@ -214,6 +214,10 @@ const CONFIG_ALIKE: &str = "\
     CONFIG SET maxmemory-policy nosuch
     CONFIG SET maxmemory-policy ALLKEYS-LFU
     CONFIG GET maxmemory-policy
+    CONFIG SET maxmemory-policy NoEviction
+    CONFIG GET maxmemory-policy
+    CONFIG SET maxmemory-policy allkeys-lfu
+    CONFIG GET maxmemory-policy
     CONFIG SET client-output-buffer-limit x
     CONFIG SET client-output-buffer-limit nosuch~1~2~3
     CONFIG SET client-output-buffer-limit pubsub~1mb~2~x
@@ -295,8 +299,9 @@ fn config_replies_are_those_of_redis() {
     assert_eq!(ours.text("CONFIG SET maxmemory 80mb"), "+OK");
     assert_eq!(ours.text("CONFIG SET maxmemory 0"), "+OK");
     assert_eq!(ours.text("CONFIG GET maxmemory"), "*2 $9 maxmemory $8 67108864");
-    let refused = ours.text("CONFIG SET maxmemory-policy allkeys-lru");
-    assert!(refused.contains("the policy is allkeys-lfu; set store.evict"), "{refused}");
+    assert_eq!(ours.text("CONFIG SET maxmemory-policy allkeys-lru"), "+OK");
+    let refused = ours.text("CONFIG SET maxmemory-policy volatile-lru");
+    assert!(refused.contains("the policy is allkeys-lfu; choose allkeys-lfu or noeviction"), "{refused}");
     running.stop();
 }
 

@@ -384,3 +384,55 @@ fn hot_keys_and_counters_name_their_namespace() {
     assert!(!text(&client.ask(&[b"INFO"])).contains("ns3:"), "tools read it, and know nothing of it");
     running.stop();
 }
+
+/// Stores values of 8 KiB in the client's namespace until one is refused, at most `most`. Returns their number, and the
+/// reply to the last one.
+fn fill(client: &mut Replies, most: usize) -> (usize, String) {
+    let value = [b'v'; 8 << 10];
+    for number in 0..most {
+        let reply = client.ask(&[b"SET", format!("k{number}").as_bytes(), &value]);
+        if reply != b"+OK\r\n" {
+            return (number, reply.escape_ascii().to_string());
+        }
+    }
+    (most, "+OK".to_owned())
+}
+
+#[test]
+fn nothing_is_evicted_from_namespaces_that_a_client_sets_to_noeviction() {
+    let running = start(with(NamespaceConfig { memory_bytes: Some(12 << 20), ..plain() }));
+    let mut client = redis(&running, Namespace::DEFAULT);
+    let policy = |client: &mut Replies| {
+        let shown =
+            client.text("CONFIG GET maxmemory-policy").rsplit(' ').next().map(str::to_owned).unwrap_or_default();
+        assert!(client.text("INFO memory").contains(&format!("maxmemory_policy:{shown} ")), "{shown}");
+        shown
+    };
+    // A namespace with memory of its own has its own policy.
+    assert_eq!(client.text("SELECT shop"), "+OK");
+    assert_eq!(policy(&mut client), "allkeys-lfu");
+    let (stored, last) = fill(&mut client, 3_000);
+    assert_eq!((stored, last), (3_000, "+OK".to_owned()));
+    assert_eq!(client.text("CONFIG SET maxmemory-policy noeviction"), "+OK");
+    assert_eq!(policy(&mut client), "noeviction");
+    client.text("FLUSHDB");
+    let (stored, last) = fill(&mut client, 3_000);
+    assert!(stored < 3_000 && last.starts_with("-OOM"), "{stored} {last}");
+    assert_eq!(client.text("DBSIZE"), format!(":{stored}"));
+    assert_eq!(client.text("DEL k0 k1 k2 none"), ":3");
+    // The others keep theirs, which they share.
+    client.text("SELECT 0");
+    assert_eq!(policy(&mut client), "allkeys-lfu");
+    assert_eq!(client.text("CONFIG SET maxmemory-policy noeviction"), "+OK");
+    client.text("SELECT 5");
+    assert_eq!(policy(&mut client), "noeviction");
+    let (stored, last) = fill(&mut client, 12_000);
+    assert!(stored < 12_000 && last.starts_with("-OOM"), "{stored} {last}");
+    assert_eq!(client.text("DBSIZE"), format!(":{stored}"));
+    // Items are evicted again.
+    assert_eq!(client.text("CONFIG SET maxmemory-policy allkeys-lru"), "+OK");
+    assert_eq!(policy(&mut client), "allkeys-lfu");
+    let (stored, last) = fill(&mut client, 8_000);
+    assert_eq!((stored, last), (8_000, "+OK".to_owned()));
+    running.stop();
+}

@@ -1,5 +1,6 @@
 //! The command `INFO`. [`sections`] has the sections on the server, and [`statistics`] those on commands and errors.
 
+mod request;
 mod sections;
 mod statistics;
 
@@ -11,10 +12,11 @@ use crate::resp::call::{Call, Run};
 use crate::shared::Shared;
 use crate::visit::progress::REPORT_OPS;
 use protocol::resp::{Args, reply};
+use request::InfoRequest;
 use std::fmt::Write as _;
 
-/// A function that writes a section. Its last argument is the current time, in seconds since the Unix epoch.
-type Write = fn(&mut String, &Shared, u64) -> std::fmt::Result;
+/// A function that writes a section.
+type Write = fn(&mut String, &Shared, InfoRequest) -> std::fmt::Result;
 
 /// The requests that select a section without its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,11 +83,12 @@ impl Wanted {
 /// Executes `INFO [section ...]`.
 pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.ops += REPORT_OPS;
+    let request = InfoRequest { now_secs: call.ctx.now.secs(), namespace: call.session.namespace };
     let (wanted, mut text) = (Wanted::of(args), String::new());
     for section in SECTIONS.iter().filter(|section| wanted.has(section, args)) {
         let blank = if text.is_empty() { "" } else { "\r\n" };
         let written = write!(text, "{blank}# {}\r\n", section.title)
-            .and_then(|()| (section.write)(&mut text, &call.ctx.shared, call.ctx.now.secs()));
+            .and_then(|()| (section.write)(&mut text, &call.ctx.shared, request));
         written.expect("a string takes what is written");
     }
     let mut all = Vec::new();

@@ -1,12 +1,14 @@
 //! The sections of `INFO` on the server, its clients, memory and keys. A field of Redis whose feature the server lacks
 //! has the value that Redis reports while the feature is unused.
 
+use super::request::InfoRequest;
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::outbox::ChannelKind;
 use crate::resp::REDIS_VERSION;
 use crate::resp::config;
 use crate::shared::{Pause, Shared, WorkerShared};
 use base::prng::Prng;
+use segment::Namespace;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,7 +38,11 @@ fn identity(shared: &Shared, what: u64) -> String {
     (0..5).map(|_| format!("{:08x}", prng.next_u64() >> 32)).collect()
 }
 
-pub(super) fn server(text: &mut String, shared: &Shared, now_secs: u64) -> std::fmt::Result {
+pub(super) fn server(
+    text: &mut String,
+    shared: &Shared,
+    InfoRequest { now_secs, .. }: InfoRequest,
+) -> std::fmt::Result {
     let up_secs = now_secs.saturating_sub(shared.started.secs());
     let version = env!("CARGO_PKG_VERSION");
     write!(
@@ -54,7 +60,7 @@ pub(super) fn server(text: &mut String, shared: &Shared, now_secs: u64) -> std::
     )
 }
 
-pub(super) fn clients(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn clients(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let most = shared.live.connections_max.load(Relaxed);
     let sum = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).sum::<u64>();
     write!(
@@ -110,7 +116,7 @@ fn scripts(text: &mut String, shared: &Shared) -> std::fmt::Result {
     )
 }
 
-pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn memory(text: &mut String, shared: &Shared, request: InfoRequest) -> std::fmt::Result {
     let (stats, found) = (shared.store_stats(), shared.survey.latest());
     let (used, items) = (stats.held_bytes, stats.item_bytes);
     let (peak, resident) = (found.used_peak_bytes.max(used), found.resident_bytes);
@@ -141,7 +147,7 @@ pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Re
         Human(found.system_bytes),
         stats.memory_bytes,
         Human(stats.memory_bytes),
-        policy(shared),
+        policy(shared, request.namespace),
         ratio(resident, used),
         resident as i64 - used as i64,
         ratio(resident, used),
@@ -157,11 +163,12 @@ pub(super) fn memory(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Re
     )
 }
 
-pub(in crate::resp) fn policy(shared: &Shared) -> &'static str {
-    if shared.config.evict { "allkeys-lfu" } else { "noeviction" }
+/// Returns the eviction policy of a namespace, under the name that Redis has for it.
+pub(in crate::resp) fn policy(shared: &Shared, namespace: Namespace) -> &'static str {
+    if shared.store.keeps(namespace) { "noeviction" } else { "allkeys-lfu" }
 }
 
-pub(super) fn persistence(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn persistence(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     write!(
         text,
         "loading:0\r\nasync_loading:0\r\ncurrent_cow_peak:0\r\ncurrent_cow_size:0\r\ncurrent_cow_size_age:0\r\n\
@@ -188,7 +195,7 @@ const NO_STATS_OF: &str = "total_net_repl_input_bytes:0\r\ntotal_net_repl_output
     dump_payload_sanitizations:0\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n\
     reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n";
 
-pub(super) fn stats(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let (commands, totals, rates) =
         (shared.stats_since_reset(), shared.info_since_reset(), shared.survey.latest().rates);
     let counts = totals.counts;
@@ -225,7 +232,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Res
     )
 }
 
-pub(super) fn replication(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn replication(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     write!(
         text,
         "role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:{}\r\n\
@@ -236,7 +243,7 @@ pub(super) fn replication(text: &mut String, shared: &Shared, _: u64) -> std::fm
     )
 }
 
-pub(super) fn cpu(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn cpu(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let cpu = shared.survey.latest().cpu;
     let secs = |ms: u64| ms as f64 / 1000.0;
     write!(
@@ -252,7 +259,7 @@ pub(super) fn cpu(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Resul
     )
 }
 
-pub(super) fn keyspace(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn keyspace(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let expiring = shared.survey.latest().census.expiring;
     for namespace in Namespaces::numbers() {
         let items = shared.store.keys(namespace);
@@ -264,7 +271,7 @@ pub(super) fn keyspace(text: &mut String, shared: &Shared, _: u64) -> std::fmt::
     Ok(())
 }
 
-pub(super) fn namespaces(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn namespaces(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     for space in crate::keyspace::figures::figures(shared) {
         let (store, room, commands) = (space.store, space.room, space.commands);
         write!(

@@ -1,5 +1,6 @@
 //! The sections of `INFO` on commands and errors.
 
+use super::request::InfoRequest;
 use crate::metrics::Command;
 use crate::metrics::command_stats::{CommandSums, ERROR_CODES};
 use crate::metrics::info_totals::InfoTotals;
@@ -31,7 +32,7 @@ pub(in crate::resp) fn named_sums(totals: InfoTotals) -> Vec<Named> {
     numbered.map(|(number, sums)| Named { name: name_of(number), sums }).collect()
 }
 
-pub(super) fn commands(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn commands(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     for Named { name, sums: CommandSums { times, failed, rejected } } in named_sums(shared.info_since_reset()) {
         let us = times.sum_ns / 1000;
         let us_per_call = times.sum_ns as f64 / 1000.0 / times.count.max(1) as f64;
@@ -45,7 +46,7 @@ pub(super) fn commands(text: &mut String, shared: &Shared, _: u64) -> std::fmt::
     Ok(())
 }
 
-pub(super) fn errors(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn errors(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     for (code, count) in ERROR_CODES.iter().zip(shared.info_since_reset().stats.errors) {
         if count > 0 {
             write!(text, "errorstat_{code}:count={count}\r\n")?;
@@ -54,7 +55,7 @@ pub(super) fn errors(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Re
     Ok(())
 }
 
-pub(super) fn latencies(text: &mut String, shared: &Shared, _: u64) -> std::fmt::Result {
+pub(super) fn latencies(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     for Named { name, sums } in named_sums(shared.info_since_reset()) {
         if sums.times.count == 0 {
             continue;

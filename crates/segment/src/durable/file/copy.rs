@@ -96,7 +96,7 @@ pub fn copy_flash(
     work: &mut dyn FnMut(),
 ) -> Result<Copied, HandleError> {
     let (mut target, mut copied) = (to.handle()?, Copied::default());
-    to.persist_all();
+    to.set_eviction(Namespace::DEFAULT, false);
     let (mut cursor, mut stride) = (Some(source.guard(now).walks().first_cursor()), Stride::default());
     while let Some(at) = cursor {
         let guard = source.guard(now);
