@@ -21,6 +21,7 @@
 pub(crate) mod collection;
 
 use crate::{Damaged, List, Map, Value};
+use std::ops::Range;
 
 const TEXT: u8 = 0x80;
 const NUMBER_13: u8 = 0xc0;
@@ -177,6 +178,26 @@ fn len_after(bytes: &[u8]) -> Result<usize, Damaged> {
         }
         _ => Err(Damaged),
     }
+}
+
+/// Finds a value among elements, each of which is `skip` bytes and then a value. Returns the range of its element.
+#[inline]
+pub(crate) fn find(elements: &[u8], skip: usize, wanted: &Coded<'_>) -> Result<Option<Range<usize>>, Damaged> {
+    let (first, last_at) = (wanted.head[0], wanted.len() - 1);
+    let last = wanted.tail.last().unwrap_or(&wanted.head[usize::from(wanted.head_len) - 1]);
+    let mut at = 0;
+    while at < elements.len() {
+        let value = at + skip;
+        // Texts of one length that begin alike mostly differ in their last byte.
+        if elements.get(value) == Some(&first)
+            && elements.get(value + last_at) == Some(last)
+            && wanted.begins(&elements[value..])
+        {
+            return Ok(Some(at..value + last_at + 1));
+        }
+        at = value + len_at(elements, value)?;
+    }
+    Ok(None)
 }
 
 /// Returns the text that begins at `at` and its end offset, if it is a text of up to 63 bytes.

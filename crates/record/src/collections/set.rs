@@ -2,7 +2,7 @@
 //! texts.
 
 use super::counted::{Codec, CountedEdit, CountedTree, Elements, Finished, Nodes, finish};
-use crate::coding::{self, Coded};
+use crate::coding;
 use crate::{Damaged, Digits, Kind, Name, Parts, Source, Value};
 
 /// The elements of a set are values, end to end.
@@ -48,19 +48,6 @@ fn key(hash: u32) -> [u8; 5] {
     [0, a, b, c, d]
 }
 
-/// Returns the range of an element in a leaf.
-fn find(leaf: &[u8], element: &Coded<'_>) -> Result<Option<std::ops::Range<usize>>, Damaged> {
-    let mut at = 0;
-    while at < leaf.len() {
-        let end = at + coding::len_at(leaf, at)?;
-        if element.begins(&leaf[at..]) {
-            return Ok(Some(at..end));
-        }
-        at = end;
-    }
-    Ok(None)
-}
-
 /// A stored set.
 #[derive(Clone, Copy, Debug)]
 pub struct SetValue<'r>(CountedTree<'r>);
@@ -95,7 +82,7 @@ impl<'r> SetValue<'r> {
     /// [`Damaged`].
     pub fn contains(&self, name: &Name<'_>) -> Result<bool, Damaged> {
         let leaf = self.0.seek_key(&key(crate::hash(name.text)))?.leaf;
-        Ok(find(leaf, &name.coded)?.is_some())
+        Ok(coding::find(leaf, 0, &name.coded)?.is_some())
     }
 
     /// Returns the elements from number `index` on.
@@ -154,7 +141,7 @@ impl<'e> SetEdit<'e> {
     /// [`Damaged`].
     pub fn add(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
         let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
-        if find(cursor.leaf, &name.coded)?.is_some() {
+        if coding::find(cursor.leaf, 0, &name.coded)?.is_some() {
             return Ok(false);
         }
         let (end, path) = (cursor.leaf.len(), cursor.into_path());
@@ -170,7 +157,7 @@ impl<'e> SetEdit<'e> {
     /// [`Damaged`].
     pub fn remove(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
         let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
-        let Some(range) = find(cursor.leaf, &name.coded)? else { return Ok(false) };
+        let Some(range) = coding::find(cursor.leaf, 0, &name.coded)? else { return Ok(false) };
         let path = cursor.into_path();
         self.0.splice(&path, range, b"", -1)?;
         Ok(true)

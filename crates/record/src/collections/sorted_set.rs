@@ -134,17 +134,23 @@ struct InLeaf {
 fn find(leaf: &[u8], code: u64, text: &[u8]) -> Result<InLeaf, Damaged> {
     let (mut at, mut before, wanted) = (0, 0, rank_code(code));
     while at < leaf.len() {
-        let end = at + ByScore.len(ORDER, &leaf[at..])?;
-        let element = leaf.get(at..end).ok_or(Damaged)?;
-        let order = match rank_code(code_at(element)?).cmp(&wanted) {
-            Ordering::Equal => with_text(&element[SCORE_BYTES..], |other| other.cmp(text))?,
-            order => order,
-        };
-        match order {
-            Ordering::Less => (at, before) = (end, before + 1),
-            Ordering::Equal => return Ok(InLeaf { before, range: at..end }),
-            Ordering::Greater => break,
+        let element = &leaf[at..];
+        let code = rank_code(code_at(element)?);
+        if code > wanted {
+            break;
         }
+        let end = at + SCORE_BYTES + coding::len_at(element, SCORE_BYTES)?;
+        if code == wanted {
+            match with_text(leaf.get(at + SCORE_BYTES..end).ok_or(Damaged)?, |other| other.cmp(text))? {
+                Ordering::Less => {}
+                Ordering::Equal => return Ok(InLeaf { before, range: at..end }),
+                Ordering::Greater => break,
+            }
+        }
+        (at, before) = (end, before + 1);
+    }
+    if at > leaf.len() {
+        return Err(Damaged);
     }
     Ok(InLeaf { before, range: at..at })
 }
@@ -192,14 +198,9 @@ trait Searches: Nodes + Sized {
     fn code_of(&self, text: &[u8]) -> Result<Option<u64>, Damaged> {
         if self.root().1 == 0 {
             let coded = Coded::of(&Value::of_text(text));
-            let (leaf, mut at) = (self.root().0, 0);
-            while at < leaf.len() {
-                if coded.begins(leaf.get(at + SCORE_BYTES..).ok_or(Damaged)?) {
-                    return code_at(&leaf[at..]).map(Some);
-                }
-                at += ByScore.len(ORDER, &leaf[at..])?;
-            }
-            return Ok(None);
+            let leaf = self.root().0;
+            let found = coding::find(leaf, SCORE_BYTES, &coded)?;
+            return found.map(|range| code_at(&leaf[range])).transpose();
         }
         let hash = crate::hash(text);
         let mut cursor = self.seek_key(&hash_key(hash, 0))?;
