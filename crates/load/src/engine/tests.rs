@@ -213,7 +213,8 @@ impl Traffic for Ending100<'_> {
 #[test]
 fn server_exit_ends_run_as_deserted_with_partial_figures() {
     let server = null();
-    let config = Config { connections: 3, drain_ns: 100 * MS, ..config(&server) };
+    // A late generator must not have sent all of them before the server ends.
+    let config = Config { connections: 3, depth: 2, drain_ns: 100 * MS, ..config(&server) };
     let server = std::sync::Mutex::new(Some(server));
     let run = run(&config, |_| Ending100(OneKeyRequests::new(200), 0, &server), &Control::new(2_000.0)).unwrap();
     let totals = run.bulk.totals;
