@@ -52,6 +52,22 @@ test("bee-queue: jobs, retries and failures", PATIENT, async () => {
   await queue.close(1000);
 });
 
+test("BullMQ: no warning where nothing is evicted", PATIENT, async (t) => {
+  const warnings = t.mock.method(console, "warn", () => {});
+  const client = new Redis(connection);
+  const warned = async () => {
+    const queue = new Queue("policy", { connection });
+    await queue.add("job", {});
+    await queue.close();
+    return warnings.mock.calls.some((call) => `${call.arguments}`.includes("Eviction policy"));
+  };
+  assert.equal(await warned(), true);
+  await client.config("SET", "maxmemory-policy", "noeviction");
+  warnings.mock.resetCalls();
+  assert.equal(await warned(), false);
+  client.disconnect();
+});
+
 test("BullMQ: jobs by priority, delays, failures and flows", PATIENT, async () => {
   const queue = new Queue("bull", { connection });
   const events = new QueueEvents("bull", { connection });
