@@ -63,7 +63,7 @@ use std::fmt;
 use std::io;
 
 pub use dump::{DumpCheck, DumpError, DumpReader, PausedDump, VERSION as DUMP_VERSION, is_text};
-pub use encode::{Encoder, FieldTimes, Misplaced, PayloadWriter};
+pub use encode::{CountedElement, Encoder, FieldTimes, Misplaced, PayloadWriter};
 pub use event::{Element, Event, Key, ModuleType, StreamId, StreamTotals, ValueType};
 pub use file::{FileReader, Mark, VERSION_MAX};
 pub use sum::sum_of;

@@ -621,3 +621,58 @@ fn collection_that_is_written_and_read_in_steps_is_the_same() {
         }
     }
 }
+
+/// Appends an element of a stream to a payload, behind which as many elements follow as `counts` says: of groups,
+/// pending entries, consumers and owned entries.
+fn add_counted(writer: &mut PayloadWriter, element: &Element<'_>, counts: [u64; 4]) {
+    let [groups, pending, consumers, owned] = counts;
+    let counted = match *element {
+        Element::Entry(id) => CountedElement::Entry(id),
+        Element::Field { name, value, .. } => CountedElement::Field { name, value },
+        Element::Totals(totals) => CountedElement::Totals { totals, groups },
+        Element::Group { name, last_id, entries_read } => {
+            CountedElement::Group { name, last_id, entries_read, pending }
+        }
+        Element::Pending { id, delivered_at_ms, deliveries } => {
+            CountedElement::Pending { id, delivered_at_ms, deliveries }
+        }
+        Element::Consumer { name, seen_at_ms, .. } => CountedElement::Consumer { name, seen_at_ms, owned },
+        Element::Owned(id) => CountedElement::Owned(id),
+        element => panic!("{element:?}"),
+    };
+    writer.add(&counted).expect("an element");
+    let is_last = matches!(element, Element::Pending { id, .. } if id.ms == 40 + pending - 1);
+    if is_last {
+        writer.add(&CountedElement::Consumers(consumers)).expect("an element");
+    }
+}
+
+#[test]
+fn stream_that_is_written_in_steps_equals_one_that_is_written_at_once() {
+    let (mut encoder, mut writer) = (Encoder::new(ValueType::Stream, FieldTimes::Redis), PayloadWriter::stream(11));
+    let name = |n: u64| if n.is_multiple_of(7) { &b"other"[..] } else { b"name" };
+    let last_id = StreamId { ms: 900, seq: 4 };
+    let totals =
+        StreamTotals { length: 500, last_id, first_id: Some(StreamId { ms: 0, seq: 9 }), ..Default::default() };
+    let mut elements = Vec::new();
+    for n in 0..500 {
+        elements.push(Element::Entry(StreamId { ms: n, seq: 9 }));
+        elements.push(Element::Field { name: name(n), value: &[b'v'; 200][..n as usize / 3], expire_at_ms: None });
+    }
+    elements.push(Element::Totals(totals));
+    elements.push(Element::Group { name: b"group", last_id, entries_read: Some(7) });
+    let id = |n| StreamId { ms: 40 + n, seq: 9 };
+    elements.extend((0..6).map(|n| Element::Pending { id: id(n), delivered_at_ms: 1_000 + n, deliveries: n }));
+    for (at, name) in [&b"one"[..], b"two"].into_iter().enumerate() {
+        elements.push(Element::Consumer { name, seen_at_ms: 70, active_at_ms: None });
+        elements.extend((0..3).map(|n| Element::Owned(id(2 * n + at as u64))));
+    }
+    for element in &elements {
+        encoder.add(element).expect("an element");
+        add_counted(&mut writer, element, [1, 6, 2, 3]);
+    }
+    writer.end();
+    while !writer.advance(100) {}
+    let (bytes, start) = writer.into_parts();
+    assert!(bytes[start..] == encoder.finish().expect("a stream"));
+}

@@ -21,6 +21,7 @@ pub(crate) mod kind {
     pub(crate) const SET: u8 = 2;
     pub(crate) const HASH: u8 = 4;
     pub(crate) const SORTED_SET: u8 = 5;
+    pub(crate) const STREAM: u8 = 19;
     pub(crate) const EXPIRING_HASH: u8 = 24;
 }
 

@@ -8,10 +8,11 @@ use super::aside;
 use super::collection;
 use super::error::ErrorReply;
 use super::slices;
+use super::stream;
 use super::typed::{self, KeyParts, live};
 use crate::memory::budget::MemoryUse;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::state::dump_work::{DumpPart, DumpWork};
+use crate::resp::state::dump_work::{DumpPart, DumpWork, StreamPlace};
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::walk::Reading;
@@ -20,7 +21,8 @@ use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use rdb::{PayloadWriter, ValueType};
 use record::{
-    Collection, Damaged, Digits, HASHES, Kind, ListValue, Lists, SetValue, SortedSetValue, SortedSets, TextSets, Value,
+    Collection, Damaged, Digits, HASHES, Kind, ListValue, Lists, SetValue, SortedSetValue, SortedSets, Streams,
+    TextSets, Value,
 };
 use segment::Item;
 
@@ -94,7 +96,7 @@ fn found(call: &Call<'_, '_>, item: &Item<'_>, parts: &KeyParts<'_>) -> Result<O
         Kind::Set | Kind::LargeSet => ValueType::Set,
         Kind::SortedSet | Kind::LargeSortedSet => ValueType::SortedSet,
         Kind::Hash | Kind::InSet | Kind::Large | Kind::LargeInSet => ValueType::Hash,
-        Kind::Stream | Kind::LargeStream => return Err(ErrorReply::DumpType),
+        Kind::Stream | Kind::LargeStream => ValueType::Stream,
     };
     if value_type != ValueType::Hash {
         return Ok(Some(Found { value_type, len: None, has_ends: false, is_long: kind.is_large() }));
@@ -121,13 +123,15 @@ fn begin_dump(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<Option<(DumpWork,
         ValueType::List => PayloadWriter::list(HEAD_ROOM),
         ValueType::Set => PayloadWriter::set(HEAD_ROOM),
         ValueType::SortedSet => PayloadWriter::sorted_set(HEAD_ROOM),
+        ValueType::Stream => PayloadWriter::stream(HEAD_ROOM),
         ValueType::Hash => PayloadWriter::hash(None, HEAD_ROOM),
         _ => PayloadWriter::text(len.unwrap_or(0), HEAD_ROOM),
     };
     writer.reserve(len.unwrap_or(0) as usize);
     let (part, end) = if has_ends { (DumpPart::Earliest, HASHES) } else { (DumpPart::Value, len.unwrap_or(HASHES)) };
     let reading = Reading::default();
-    let work = DumpWork { part, writer, value_type, end, cursor: 0, earliest: None, reading, grant };
+    let place = StreamPlace::Entry(0);
+    let work = DumpWork { part, writer, value_type, end, cursor: 0, earliest: None, place, reading, grant };
     Ok(Some((work, is_long)))
 }
 
@@ -148,6 +152,7 @@ fn write_payload(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> 
                 ValueType::Set => copy_elements::<TextSets>(call, bytes, work)?,
                 ValueType::SortedSet => copy_elements::<SortedSets>(call, bytes, work)?,
                 ValueType::Hash => copy_fields(call, bytes, work)?,
+                ValueType::Stream => copy_stream(call, bytes, work)?,
                 _ => copy_text(call, bytes, work)?,
             }
             check_slice(call)?;
@@ -313,6 +318,22 @@ fn copy_elements<C: Dumped>(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut Du
     (work.end, work.cursor) = (len, from + count as u64);
     check_memory(work)?;
     call.ops += 1 + count / ELEMENTS_AN_OP + copied / COPY_STEP as usize * COPY_OPS;
+    Ok(())
+}
+
+/// Copies the next elements of a stream.
+fn copy_stream(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Run {
+    let (place, writer) = (work.place, &mut work.writer);
+    let step = collection::look_consistently::<Streams, _>(call, bytes, &mut work.reading, |_, stream| {
+        Ok(stream.map(|stream| stream::dump_some(stream, place, writer)).transpose()?)
+    })?;
+    let Some(step) = step else { return Err(key_lost(call, work)) };
+    work.place = step.place;
+    if step.place == StreamPlace::End {
+        work.cursor = work.end;
+    }
+    check_memory(work)?;
+    call.ops += 1 + step.texts / ELEMENTS_AN_OP + step.bytes / COPY_STEP as usize * COPY_OPS;
     Ok(())
 }
 

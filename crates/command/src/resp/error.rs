@@ -400,7 +400,7 @@ impl ErrorReply {
             Self::Frequency => "ERR Invalid FREQ value, must be >= 0 and <= 255",
             Self::DumpFooter => "ERR DUMP payload version or checksum are wrong",
             Self::BadDump => "ERR Bad data format",
-            Self::DumpType => "ERR this server cannot dump or restore streams and values of modules",
+            Self::DumpType => "ERR this server cannot restore values of modules",
             Self::DumpTooLong => "ERR the value of the payload is too long for this server's receive buffer",
             Self::NotStrings => "ERR The specified keys must contain string values",
             Self::LengthAndRanges => "ERR If you want both the length and indexes, please just use IDX.",

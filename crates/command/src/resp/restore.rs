@@ -5,7 +5,8 @@
 //!                       └──> string: stored at once
 //! ```
 //!
-//! Each step takes several visits if the payload is long. No value is changed before all elements are known to be
+//! Each step takes several visits if the payload is long. The elements of a stream are not retained when they were
+//! checked, but read once more to be stored. No value is changed before all elements are known to be
 //! valid. If the store then lacks memory, no part of the value stays.
 
 use super::catalog::lower;
@@ -15,12 +16,14 @@ use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::number::integer;
 use super::slices;
+use super::stream;
 use super::string::note_store;
 use super::typed::{self, Edited};
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::state::dump_work::{Detail, RestoreStage, RestoreWork, RestoredElements};
+use crate::resp::state::stream_intake::StreamRestore;
 use crate::resp::state::string_work::StringWork;
 use crate::visit::clock::Moment;
 use base::clock::UnixMillis;
@@ -110,7 +113,8 @@ pub(super) fn restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
         }
         None => {
             let grant = Grant::none(&call.ctx.shared.budget, MemoryUse::Walks);
-            Box::new(RestoreWork { stage: RestoreStage::default(), elements: RestoredElements::default(), grant })
+            let (stage, elements, stream) = Default::default();
+            Box::new(RestoreWork { stage, elements, stream, grant })
         }
     };
     restore_over_visits(call, &request, work)
@@ -174,7 +178,7 @@ fn check(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork)
     }
     let reader = DumpReader::of_checked(request.payload, limits(call)).map_err(refused)?;
     let value_type = reader.value_type();
-    if matches!(value_type, ValueType::Stream | ValueType::Module) {
+    if value_type == ValueType::Module {
         return Err(ErrorReply::DumpType.into());
     }
     work.elements.value_type = value_type;
@@ -187,9 +191,12 @@ fn read(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) 
     while work.elements.value_type != ValueType::String && matches!(work.stage, RestoreStage::Read(_)) {
         let RestoreStage::Read(paused) = std::mem::take(&mut work.stage) else { return Ok(()) };
         let mut reader = DumpReader::resume(request.payload, *paused, limits(call)).map_err(refused)?;
-        let is_end = read_some(call, &mut reader, work)?;
+        let is_end = match work.elements.value_type {
+            ValueType::Stream => check_stream(call, &mut reader, work)?,
+            _ => read_some(call, &mut reader, work)?,
+        };
         call.ops += READ_OPS;
-        let memory = work.elements.held_bytes();
+        let memory = work.elements.held_bytes() + work.stream.intake.held_bytes();
         if !work.grant.resize(memory as u64) {
             return Err(ErrorReply::ClientMemory.into());
         }
@@ -233,10 +240,19 @@ fn read_some(call: &Call<'_, '_>, reader: &mut DumpReader<'_>, work: &mut Restor
     Ok(false)
 }
 
+/// Reads and checks some elements of a stream. Returns true after the last one.
+fn check_stream(call: &Call<'_, '_>, reader: &mut DumpReader<'_>, work: &mut RestoreWork) -> Result<bool, Interrupt> {
+    let is_end = stream::read_some(call, reader, &mut work.stream.intake)?;
+    work.stream.bytes += work.stream.intake.stored_bytes();
+    work.stream.intake.drop_complete();
+    Ok(is_end)
+}
+
 /// Stores the value.
 fn store(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
     match work.elements.value_type {
         ValueType::String => restore_string(call, request),
+        ValueType::Stream => store_stream(call, request, work),
         _ => store_elements(call, request, work),
     }
 }
@@ -297,14 +313,10 @@ fn remove(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Interrupt> {
 fn store_elements(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
     let RestoreStage::Store { done, is_begun, tries } = &mut work.stage else { return Ok(()) };
     let elements = &work.elements;
-    if !*is_begun {
-        if request.is_past {
-            return end_past(call, request);
-        }
-        typed::room_to_store(call, elements.text_bytes() as u64)?;
-        remove(call, request.bytes)?;
-        *is_begun = true;
+    if !*is_begun && request.is_past {
+        return end_past(call, request);
     }
+    begin_to_store(call, request, is_begun, elements.text_bytes())?;
     while *done < elements.len() {
         let next = (*done + ELEMENTS_AN_EDIT).min(elements.len());
         if store_some(call, request, elements, *done..next)? {
@@ -314,6 +326,60 @@ fn store_elements(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut Res
             break;
         } else {
             (*done, *tries) = (0, *tries + 1);
+            if *tries > TRIES_MAX {
+                return Err(ErrorReply::OutOfMemory.into());
+            }
+        }
+        check_slice(call)?;
+    }
+    work.grant.shrink(0);
+    note_store(call);
+    end(call, request)
+}
+
+/// Removes the old value, unless `is_begun`, if the store has room for the new one of `bytes` bytes.
+fn begin_to_store(call: &mut Call<'_, '_>, request: &Restore<'_>, is_begun: &mut bool, bytes: usize) -> Run {
+    if !*is_begun {
+        typed::room_to_store(call, bytes as u64)?;
+        remove(call, request.bytes)?;
+        *is_begun = true;
+    }
+    Ok(())
+}
+
+/// Reads the next elements of a stream, which were checked, once more. Returns true if all of them are stored.
+fn read_again(call: &Call<'_, '_>, request: &Restore<'_>, work: &mut StreamRestore) -> Result<bool, Interrupt> {
+    let reader = match work.reader.take() {
+        Some(paused) => DumpReader::resume(request.payload, *paused, limits(call)),
+        None => DumpReader::of_checked(request.payload, limits(call)),
+    };
+    let mut reader = reader.map_err(refused)?;
+    let is_end = stream::read_some(call, &mut reader, &mut work.intake)?;
+    work.reader = Some(Box::new(reader.pause()));
+    Ok(is_end && work.intake.complete() == 0)
+}
+
+/// Reads the elements of a stream once more and stores them. The transaction of this command has locked the key.
+fn store_stream(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
+    let RestoreStage::Store { is_begun, tries, .. } = &mut work.stage else { return Ok(()) };
+    if !*is_begun && request.is_past {
+        return end_past(call, request);
+    }
+    if !*is_begun {
+        begin_to_store(call, request, is_begun, work.stream.bytes)?;
+        work.stream = StreamRestore::default();
+    }
+    loop {
+        if work.stream.intake.complete() == 0 && read_again(call, request, &mut work.stream)? {
+            break;
+        }
+        let count = work.stream.intake.complete();
+        call.ops += READ_OPS + count * OPS_AN_ELEMENT;
+        if count > 0 && !stream::restore_some(call, request.bytes, request.expire, &mut work.stream)? {
+            if has_ended(call, request) {
+                break;
+            }
+            (work.stream, *tries) = (StreamRestore::default(), *tries + 1);
             if *tries > TRIES_MAX {
                 return Err(ErrorReply::OutOfMemory.into());
             }

@@ -75,10 +75,10 @@ pub fn page() -> String {
     page
 }
 
-const DUMPED: &str = "no streams; the payload is not compressed or packed, and has at most 64 MiB; that of a hash \
-                      whose fields expire is in the format of Redis 7.4";
-const RESTORED: &str = "no streams and values of modules; the request, and the value without compression, must fit \
-                        into the receive buffer; `IDLETIME` and `FREQ` have no effect";
+const DUMPED: &str = "the payload is not compressed, and packed only if it is that of a stream; it has at most \
+                      64 MiB; that of a hash whose fields expire is in the format of Redis 7.4";
+const RESTORED: &str = "no values of modules; the request, and the value without compression unless it is a stream, \
+                        must fit into the receive buffer; `IDLETIME` and `FREQ` have no effect";
 
 /// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]

@@ -1,12 +1,69 @@
 //! Payloads that are written in steps.
 
-use super::{REDIS_FIELD_TIMES_VERSION, length, scored, string};
+use super::REDIS_FIELD_TIMES_VERSION;
+use super::stream::{self, NodeWriter};
+use super::write::{Misplaced, id_as_bytes, length, scored, string};
 use crate::dump::{FOOTER_BYTES, VERSION};
+use crate::event::{StreamId, StreamTotals};
 use crate::sum::RunningSum;
 use crate::value::kind;
 
 /// Bytes of the longest head of a payload: its type, the earliest expiry, and a length.
 const HEAD_BYTES_MAX: usize = 1 + 8 + 9;
+
+/// An element of a stream, with the numbers of the elements that follow it, in the order of [`crate::Element`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedElement<'a> {
+    /// The begin of an entry.
+    Entry(StreamId),
+    /// A field of the current entry.
+    Field {
+        /// The field's name.
+        name: &'a [u8],
+        /// The field's value.
+        value: &'a [u8],
+    },
+    /// Facts about the whole stream, behind its entries.
+    Totals {
+        /// The facts.
+        totals: StreamTotals,
+        /// The number of groups, which follow.
+        groups: u64,
+    },
+    /// The begin of a group.
+    Group {
+        /// The group's name.
+        name: &'a [u8],
+        /// The id of the last delivered entry.
+        last_id: StreamId,
+        /// The number of entries that the group has read, if known.
+        entries_read: Option<u64>,
+        /// The number of pending entries, which follow.
+        pending: u64,
+    },
+    /// A pending entry of the current group.
+    Pending {
+        /// The entry.
+        id: StreamId,
+        /// Time of the last delivery, in milliseconds since 1970.
+        delivered_at_ms: u64,
+        /// The number of deliveries.
+        deliveries: u64,
+    },
+    /// The number of consumers of the current group, which follow its pending entries.
+    Consumers(u64),
+    /// The begin of a consumer.
+    Consumer {
+        /// The consumer's name.
+        name: &'a [u8],
+        /// Time of the last request, in milliseconds since 1970.
+        seen_at_ms: u64,
+        /// The number of its pending entries, which follow.
+        owned: u64,
+    },
+    /// A pending entry of the current consumer.
+    Owned(StreamId),
+}
 
 /// Writes the payload of a value in steps, behind room for bytes that the caller writes before it. No step
 /// takes time that grows with the value.
@@ -17,6 +74,8 @@ pub struct PayloadWriter {
     version: u16,
     /// The length of the string, or the number of elements.
     count: u64,
+    /// The entries of a stream.
+    entries: NodeWriter,
     /// The earliest expiry of the fields, if any of them expires.
     earliest: Option<u64>,
     /// The first byte of the value, behind the room and the longest head; the first byte of the payload; and the end of
@@ -58,11 +117,17 @@ impl PayloadWriter {
         Self::new(kind::SORTED_SET, VERSION, 0, None, room)
     }
 
+    /// Creates a writer for a stream, behind `room` bytes.
+    pub fn stream(room: usize) -> Self {
+        Self::new(kind::STREAM, VERSION, 0, None, room)
+    }
+
     fn new(kind: u8, version: u16, count: u64, earliest: Option<u64>, room: usize) -> Self {
         let bytes = vec![0; room + HEAD_BYTES_MAX];
         let sum = RunningSum::default();
         let value = bytes.len();
-        Self { bytes, kind, version, count, earliest, value, start: 0, summed: 0, sum, is_complete: false }
+        let entries = NodeWriter::default();
+        Self { bytes, kind, version, count, entries, earliest, value, start: 0, summed: 0, sum, is_complete: false }
     }
 
     /// Returns the number of bytes of memory that the payload occupies.
@@ -100,6 +165,38 @@ impl PayloadWriter {
     pub fn scored(&mut self, member: &[u8], score: f64) {
         scored(&mut self.bytes, member, score);
         self.count += 1;
+    }
+
+    /// Appends an element of a stream.
+    ///
+    /// # Errors
+    /// [`Misplaced`] if a field follows no entry.
+    pub fn add(&mut self, element: &CountedElement<'_>) -> Result<(), Misplaced> {
+        let out = &mut self.bytes;
+        match *element {
+            CountedElement::Entry(id) => self.entries.entry(id, out),
+            CountedElement::Field { name, value } => self.entries.field(name, value)?,
+            CountedElement::Totals { totals, groups } => {
+                self.entries.end(out);
+                self.count = self.entries.count;
+                stream::totals(out, &totals);
+                length(out, groups);
+            }
+            CountedElement::Group { name, last_id, entries_read, pending } => {
+                stream::group(out, name, last_id, entries_read);
+                length(out, pending);
+            }
+            CountedElement::Pending { id, delivered_at_ms, deliveries } => {
+                stream::pending(out, id, delivered_at_ms, deliveries);
+            }
+            CountedElement::Consumers(count) => length(out, count),
+            CountedElement::Consumer { name, seen_at_ms, owned } => {
+                stream::consumer(out, name, seen_at_ms);
+                length(out, owned);
+            }
+            CountedElement::Owned(id) => id_as_bytes(out, id),
+        }
+        Ok(())
     }
 
     /// Writes the head before the value, and the version after it. The checksum follows.

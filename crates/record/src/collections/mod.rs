@@ -16,7 +16,7 @@ pub use set::{SetEdit, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
 pub use stream::{
     PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups, StreamGroupsEdit, StreamId,
-    StreamState, StreamValue,
+    StreamState, StreamValue, entry_bytes_max,
 };
 
 use crate::{Damaged, Kind, Parts, Source};

@@ -77,6 +77,8 @@ impl StreamId {
 }
 
 const ID_BYTES: usize = 16;
+/// The maximum length of an entry before its fields: its length and its identifier.
+const ENTRY_HEAD_BYTES_MAX: usize = 30;
 
 /// The state of a stream besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,6 +319,11 @@ impl<'r> StreamEntry<'r> {
             Some(word.map(|(value, _)| value))
         })
     }
+}
+
+/// Returns the length of an encoded entry with these fields and values in bytes, at most.
+pub fn entry_bytes_max<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
+    words.map(|word| Coded::of(&Value::of_text(word)).len()).sum::<usize>() + ENTRY_HEAD_BYTES_MAX
 }
 
 /// A stored stream.

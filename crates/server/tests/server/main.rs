@@ -40,6 +40,7 @@ mod resp_collections;
 mod resp_command_streams;
 mod resp_databases;
 mod resp_dump;
+mod resp_dump_streams;
 mod resp_encodings;
 mod resp_forms;
 mod resp_hash;

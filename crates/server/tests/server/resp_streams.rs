@@ -129,7 +129,7 @@ impl Requests {
     }
 
     /// Returns a request of a command on streams without groups.
-    fn stream_request(&mut self) -> Vec<String> {
+    pub(super) fn stream_request(&mut self) -> Vec<String> {
         let (name, key) = (self.one_of(&STREAM_NAMES), self.stream());
         let mut words = vec![name.to_owned(), key.to_owned()];
         let many = self.one_of(if self.is_large { &["1", "3", "70", "300"] } else { &["1", "1", "2", "4"] });
@@ -273,7 +273,7 @@ impl Requests {
     }
 
     /// Returns a request of a command on groups. Idle times are either 0 or above all that pass during the test.
-    fn group_request(&mut self) -> Vec<String> {
+    pub(super) fn group_request(&mut self) -> Vec<String> {
         let (name, key) = (self.one_of(&GROUP_NAMES), self.stream());
         let mut words = vec![name.to_owned(), key.to_owned()];
         match name {

@@ -1,10 +1,11 @@
 //! The state of `DUMP` and `RESTORE` between two visits.
 
 use crate::memory::budget::Grant;
-use crate::resp::state::walk::{HASH_BYTES, Reading};
+use crate::resp::state::name_hashes::NameHashes;
+use crate::resp::state::stream_intake::StreamRestore;
+use crate::resp::state::walk::Reading;
 use rdb::{DumpCheck, PausedDump, PayloadWriter, ValueType};
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use record::StreamId;
 
 /// The part of a payload that is written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,22 @@ pub(in crate::resp) enum DumpPart {
     Value,
     /// The checksum is computed.
     Sum,
+}
+
+/// The element of a stream that is written next. Groups and their consumers are known by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) enum StreamPlace {
+    /// The entry with this number, or the facts about the stream behind the last entry.
+    Entry(u64),
+    /// A group, or the end of the stream behind the last group.
+    Group(u64),
+    /// The first pending entry of a group from an identifier on, or the number of its consumers.
+    Pending(u64, StreamId),
+    /// A consumer of a group, or the next group behind the last consumer.
+    Consumer(u64, u64),
+    /// The first pending entry of a consumer of a group from an identifier on, or the next consumer.
+    Owned(u64, u64, StreamId),
+    End,
 }
 
 /// The state of `DUMP`.
@@ -28,6 +45,8 @@ pub(in crate::resp) struct DumpWork {
     pub(in crate::resp) end: u64,
     /// The earliest expiry of the hash's fields that was found, by the store's clock.
     pub(in crate::resp) earliest: Option<u64>,
+    /// The next element of a stream.
+    pub(in crate::resp) place: StreamPlace,
     pub(in crate::resp) reading: Reading,
     /// The share of client memory.
     pub(in crate::resp) grant: Grant,
@@ -51,40 +70,27 @@ struct RestoredElement {
     detail: Detail,
 }
 
-/// The number of parts of a set of hashes. Each grows by itself, so that no step has to move all hashes.
-const HASH_PARTS: usize = 64;
-
 /// The elements of a payload. A member of a list, a set or a sorted set is a name without a value.
 pub(in crate::resp) struct RestoredElements {
     pub(in crate::resp) value_type: ValueType,
     texts: Vec<u8>,
     elements: Vec<RestoredElement>,
-    /// The hashes of the names, if no name may occur twice.
-    names: Vec<HashSet<u64>>,
-    hasher: RandomState,
+    /// The names, if no name may occur twice.
+    names: NameHashes,
 }
 
 impl Default for RestoredElements {
     fn default() -> Self {
-        Self {
-            value_type: ValueType::String,
-            texts: Vec::new(),
-            elements: Vec::new(),
-            names: Vec::new(),
-            hasher: RandomState::new(),
-        }
+        let (texts, elements) = (Vec::new(), Vec::new());
+        Self { value_type: ValueType::String, texts, elements, names: NameHashes::default() }
     }
 }
 
 impl RestoredElements {
     /// Adds an element. Returns false if its name occurs twice in a value other than a list.
     pub(in crate::resp) fn add(&mut self, name: &[u8], value: &[u8], detail: Detail) -> bool {
-        if self.value_type != ValueType::List {
-            self.names.resize_with(HASH_PARTS, HashSet::new);
-            let hash = self.hasher.hash_one(name);
-            if !self.names[hash as usize % HASH_PARTS].insert(hash) {
-                return false;
-            }
+        if self.value_type != ValueType::List && !self.names.add(name) {
+            return false;
         }
         self.texts.extend_from_slice(name);
         let name_end = self.texts.len();
@@ -115,8 +121,8 @@ impl RestoredElements {
 
     /// Returns the number of bytes of memory that the elements occupy, about.
     pub(in crate::resp) fn held_bytes(&self) -> usize {
-        let names = if self.names.is_empty() { 0 } else { 2 * HASH_BYTES * self.elements.len() };
-        self.texts.capacity() + self.elements.capacity() * size_of::<RestoredElement>() + names
+        let elements = self.elements.capacity() * size_of::<RestoredElement>();
+        self.texts.capacity() + elements + self.names.held_bytes()
     }
 }
 
@@ -147,6 +153,8 @@ impl Default for RestoreStage {
 pub(in crate::resp) struct RestoreWork {
     pub(in crate::resp) stage: RestoreStage,
     pub(in crate::resp) elements: RestoredElements,
+    /// The elements of a stream.
+    pub(in crate::resp) stream: StreamRestore,
     /// The share of client memory.
     pub(in crate::resp) grant: Grant,
 }

@@ -4,6 +4,7 @@ use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::resp::error::ErrorReply;
+use crate::resp::state::name_hashes::HASH_BYTES;
 use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
 use record::IndexPosting;
@@ -84,9 +85,6 @@ impl Walk {
         self.grant.get_or_insert_with(|| Grant::none(budget, budget::MemoryUse::Walks)).resize(bytes as u64)
     }
 }
-
-/// The number of bytes of one hash in a set of hashes, with its overhead.
-pub(in crate::resp) const HASH_BYTES: usize = 10;
 
 /// The number of bytes that a walk may hold without a reservation.
 pub(in crate::resp) const FREE_BYTES: usize = 4 << 10;

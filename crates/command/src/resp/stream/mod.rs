@@ -1,20 +1,25 @@
 //! Commands on streams. This file contains identifiers in requests and replies, and the commands that return entries of
 //! one stream; `add` those that add and remove entries, `read` those that read several streams, `group` and
-//! `read_group` those on groups, `claim` those on pending entries, and `info` the descriptions.
+//! `read_group` those on groups, `claim` those on pending entries, `info` the descriptions, and `dump` and
+//! `restore` payloads.
 
 mod add;
 mod claim;
+mod dump;
 mod group;
 mod info;
 mod read;
 mod read_group;
+mod restore;
 
 pub(super) use add::{xadd, xdel, xsetid, xtrim};
 pub(super) use claim::{xautoclaim, xclaim, xpending};
+pub(super) use dump::dump_some;
 pub(super) use group::{xack, xgroup};
 pub(super) use info::xinfo;
 pub(super) use read::xread;
 pub(super) use read_group::xreadgroup;
+pub(super) use restore::{read_some, restore_some};
 
 use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape, words};

@@ -170,6 +170,12 @@ fn added_until(state: &StreamState, id: StreamId, first: StreamId) -> Option<u64
 
 // The counter of the entries that a group has read is kept as in Redis.
 impl StreamGroup {
+    /// Returns the number of entries that a group has read whose last delivered entry has this identifier, if it is
+    /// known. `first` is the identifier of the first entry of the stream.
+    pub fn read_until(state: &StreamState, last: StreamId, first: StreamId) -> Option<u64> {
+        added_until(state, last, first)
+    }
+
     /// Returns the number of entries that the group has not read yet, if it is known. `first` is the identifier of the
     /// first entry of the stream.
     pub fn lag(&self, state: &StreamState, first: StreamId) -> Option<i64> {
@@ -213,6 +219,33 @@ impl<'s> StreamGroups<'s> {
     /// [`Damaged`].
     pub fn all(self) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamGroup), Damaged>> + Clone, Damaged> {
         Ok(self.stream.elements([vec![GROUPS], vec![CONSUMERS]])?.map(|element| decode_group(element?)))
+    }
+
+    /// Returns the group with number `index` in the order of the names, with its name.
+    ///
+    /// # Errors
+    /// [`Damaged`], also if there is no such group.
+    pub fn at(self, index: u64) -> Result<(&'s [u8], StreamGroup), Damaged> {
+        self.element(&[GROUPS], index, decode_group)
+    }
+
+    /// Returns the consumer of a group with number `index` in the order of the names, with its name.
+    ///
+    /// # Errors
+    /// [`Damaged`], also if there is no such consumer.
+    pub fn consumer_at(self, group: u32, index: u64) -> Result<(&'s [u8], StreamConsumer), Damaged> {
+        self.element(&consumer_key(group, b""), index, decode_consumer)
+    }
+
+    /// Decodes the element with number `index` from a key on.
+    fn element<T>(
+        self,
+        from: &[u8],
+        index: u64,
+        decode: impl Fn(&'s [u8]) -> Result<T, Damaged>,
+    ) -> Result<T, Damaged> {
+        let first = self.stream.tree.before_key(from)?.saturating_add(index);
+        decode(self.stream.elements_between(first, first.saturating_add(1))?.next().ok_or(Damaged)??)
     }
 
     /// Returns a consumer of a group.
