@@ -5,6 +5,7 @@
 
 mod read;
 mod store;
+mod stream;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -6,15 +6,16 @@
 //! ```text
 //!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
 //! ```
-//! Large lists, sets and sorted sets are built in the same way, because one `RESTORE` of them takes long on the server,
-//! or does not fit into its buffer. If a server does not support the rename, existing keys are checked first, and then
-//! absent fields are set one by one.
+//! Large lists, sets, sorted sets and streams are built in the same way, because one `RESTORE` of them takes long on
+//! the server, or does not fit into its buffer. If a server does not support the rename, existing keys are checked
+//! first, and then absent fields are set one by one.
 
 use base::clock::UnixMillis;
 use protocol::resp::BULK_BYTES_MAX;
 use protocol::resp::client::{CommandLine, Value as Answer};
 use rdb::{DumpReader, Element, ReadLimits};
 
+use super::stream::LongStream;
 use super::{Redis, text, trouble};
 use crate::item::{Item, KeyValue};
 use crate::rdb::same_score;
@@ -25,7 +26,7 @@ use crate::target::StoreOutcome;
 const BUILT: &[u8] = b"gannet:warm:";
 /// Highest number of fields in one `HSET`.
 const FIELDS_AT_ONCE_MAX: usize = 1_000;
-/// Bytes of a payload above which a list, a set or a sorted set is built element by element.
+/// Bytes of a payload above which a list, a set, a sorted set or a stream is built element by element.
 const RESTORED_BYTES_MAX: usize = 64 << 10;
 /// Highest number of elements, and of their bytes, in one command that builds such a value.
 const ELEMENTS_AT_ONCE_MAX: usize = 1_000;
@@ -75,9 +76,7 @@ impl Redis {
                 }
                 KeyValue::Hash(fields) => self.put_fields(item, fields, overwrite),
                 KeyValue::Dump(kind, bytes) => match self.has_rename.then(|| elements_of(kind, bytes)).flatten() {
-                    Some((verb, elements)) => {
-                        self.put_built(item, overwrite, |out, built| put_elements(out, built, verb, &elements))
-                    }
+                    Some(value) => self.put_built(item, overwrite, |out, built| value.put(out, built)),
                     None => self.put_dump(item, bytes, overwrite),
                 },
                 KeyValue::Elements(kind, _) => {
@@ -216,6 +215,39 @@ fn put_pages(out: &mut Vec<u8>, key: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> us
     fields.len().div_ceil(FIELDS_AT_ONCE_MAX)
 }
 
+/// A long value that is built element by element.
+enum LongValue {
+    /// The command that adds elements, and these, each as the words that the command gets.
+    Elements(&'static [u8], Vec<ElementWords>),
+    Stream(LongStream),
+}
+
+impl LongValue {
+    /// Writes the requests that build the value. Returns their number.
+    fn put(&self, out: &mut Vec<u8>, key: &[u8]) -> usize {
+        match self {
+            Self::Elements(verb, elements) => put_elements(out, key, verb, elements),
+            Self::Stream(stream) => stream.put(out, key).unwrap_or(0),
+        }
+    }
+
+    /// Adds the next element of a payload. Returns `None` if it does not fit the type.
+    fn add(&mut self, element: &Element<'_>) -> Option<()> {
+        match (self, element) {
+            (Self::Stream(stream), element) => stream.add(element),
+            (Self::Elements(_, elements), Element::Member(member)) => {
+                elements.push(vec![member.to_vec()]);
+                Some(())
+            }
+            (Self::Elements(_, elements), Element::Scored { member, score }) => {
+                elements.push(vec![same_score(*score), member.to_vec()]);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Writes the requests that add elements to a list, a set or a sorted set. `verb` adds words to it. Returns the number
 /// of requests.
 fn put_elements(out: &mut Vec<u8>, key: &[u8], verb: &[u8], elements: &[ElementWords]) -> usize {
@@ -237,32 +269,22 @@ fn put_elements(out: &mut Vec<u8>, key: &[u8], verb: &[u8], elements: &[ElementW
     commands
 }
 
-/// Returns the command that adds elements to a value of this type, if its payload is so long that the value is built
-/// element by element.
-fn adds(kind: &str, payload: &[u8]) -> Option<&'static [u8]> {
-    match kind {
-        _ if payload.len() <= RESTORED_BYTES_MAX => None,
-        "list" => Some(b"RPUSH"),
-        "set" => Some(b"SADD"),
-        "zset" => Some(b"ZADD"),
-        _ => None,
-    }
-}
-
-/// Returns the command that adds the elements of a long payload, and these, each as the words that the command gets.
-/// Returns `None` if the value is not built element by element, or if the payload cannot be read.
-fn elements_of(kind: &str, payload: &[u8]) -> Option<(&'static [u8], Vec<ElementWords>)> {
-    let verb = adds(kind, payload)?;
+/// Returns the value of a long payload. Returns `None` if the value is not built element by element, or if the payload
+/// cannot be read.
+fn elements_of(kind: &str, payload: &[u8]) -> Option<LongValue> {
+    let mut value = match kind {
+        _ if payload.len() <= RESTORED_BYTES_MAX => return None,
+        "list" => LongValue::Elements(b"RPUSH", Vec::new()),
+        "set" => LongValue::Elements(b"SADD", Vec::new()),
+        "zset" => LongValue::Elements(b"ZADD", Vec::new()),
+        "stream" => LongValue::Stream(LongStream::default()),
+        _ => return None,
+    };
     let mut reader = DumpReader::new(payload, ReadLimits::default()).ok()?;
-    let mut elements = Vec::new();
     while let Some(element) = reader.next_element().ok()? {
-        elements.push(match element {
-            Element::Member(member) => vec![member.to_vec()],
-            Element::Scored { member, score } => vec![same_score(score), member.to_vec()],
-            _ => return None,
-        });
+        value.add(&element)?;
     }
-    Some((verb, elements))
+    Some(value)
 }
 
 /// Returns the outcome according to one reply.
@@ -274,7 +296,7 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
         Answer::Error(error) if error.starts_with(b"ERR DUMP payload version") => {
             StoreOutcome::Unfit("the value was serialised by a newer server than the target".to_owned())
         }
-        Answer::Error(error) if error.starts_with(b"ERR this server cannot dump or restore") => {
+        Answer::Error(error) if is_of_the_type(error) => {
             StoreOutcome::Unfit("the target cannot restore values of this type".to_owned())
         }
         Answer::Error(error) if is_of_the_connection(error) => return Err(trouble(error)),
@@ -286,6 +308,13 @@ fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
 /// Returns whether an error means that the server does not have the command.
 fn is_unknown(error: &[u8]) -> bool {
     error.starts_with(b"ERR unknown command")
+}
+
+/// Returns whether an error means that a server of this project cannot restore values of the type.
+fn is_of_the_type(error: &[u8]) -> bool {
+    [&b"ERR this server cannot restore"[..], b"ERR this server cannot dump or restore"]
+        .iter()
+        .any(|text| error.starts_with(text))
 }
 
 /// Returns whether an error concerns the connection, so that every key would be refused.
