@@ -1,6 +1,6 @@
-//! Tests restarts with a memory file that has lists, sets and sorted sets: the server is killed while a client changes
-//! them, and started again. Every element must be there that was acknowledged. The change under way at a kill is made
-//! completely or not at all.
+//! Tests restarts with a memory file that has lists, sets, sorted sets and streams: the server is killed while a client
+//! changes them, and started again. Every element must be there that was acknowledged. The change under way at a kill
+//! is made completely or not at all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use base::prng::Prng;
 use crate::restart::{MemoryFile, before_a_kill, kills, seed_told};
 use crate::restart_together::{Redis, killed, serve_redis};
 
+/// The maximum number of entries of the stream after a trim.
+const ENTRIES_MAX: usize = 3000;
 /// The maximum length of the list after a trim.
 const LIST_MAX: usize = 6000;
 
@@ -19,6 +21,10 @@ struct Expected {
     list: VecDeque<String>,
     set: BTreeSet<String>,
     scores: BTreeMap<String, i64>,
+    /// The entries of the stream by the first number of their identifiers, and those that are pending in its group.
+    entries: BTreeMap<u64, String>,
+    pending: BTreeSet<u64>,
+    delivered: u64,
 }
 
 impl Expected {
@@ -30,6 +36,9 @@ impl Expected {
         let words = |name: &[&str], rest: &[String]| {
             name.iter().map(|word| word.to_string()).chain(rest.iter().cloned()).collect()
         };
+        if random.chance(1, 2) {
+            return self.change_stream(random, number);
+        }
         match random.below(8) {
             0 | 1 => {
                 self.list.extend(pushed.iter().cloned());
@@ -67,6 +76,41 @@ impl Expected {
         }
     }
 
+    /// Returns the words of a random change of the stream, and makes the change.
+    fn change_stream(&mut self, random: &mut Prng, number: u64) -> Vec<String> {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+        match random.below(12) {
+            0 => {
+                let ids: Vec<u64> = (0..20).map(|_| random.below(number + 1)).collect();
+                self.entries.retain(|id, _| !ids.contains(id));
+                let ids: Vec<String> = ids.iter().map(|id| format!("{id}-1")).collect();
+                words(&format!("XDEL stream {}", ids.join(" ")))
+            }
+            1 => {
+                let gone = self.entries.len().saturating_sub(ENTRIES_MAX);
+                (0..gone).for_each(|_| drop(self.entries.pop_first()));
+                words(&format!("XTRIM stream MAXLEN {ENTRIES_MAX}"))
+            }
+            2 | 3 => {
+                let new: Vec<u64> = self.entries.range(self.delivered + 1..).map(|(id, _)| *id).take(30).collect();
+                self.delivered = new.last().copied().unwrap_or(self.delivered);
+                self.pending.extend(new);
+                words("XREADGROUP GROUP group one COUNT 30 STREAMS stream >")
+            }
+            4 => {
+                let ids: Vec<u64> = (0..20).map(|_| random.below(number + 1)).collect();
+                self.pending.retain(|id| !ids.contains(id));
+                let ids: Vec<String> = ids.iter().map(|id| format!("{id}-1")).collect();
+                words(&format!("XACK stream group {}", ids.join(" ")))
+            }
+            _ => {
+                let value = format!("value-{number}-{}", "x".repeat(random.below(60) as usize));
+                self.entries.insert(number, value.clone());
+                words(&format!("XADD stream {number}-1 name {value}"))
+            }
+        }
+    }
+
     /// Reads the collections.
     fn read(redis: &mut Redis) -> Self {
         let mut all = |line: &str| redis.ask(line).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -74,7 +118,17 @@ impl Expected {
         let scored = all("ZRANGE scores 0 -1 WITHSCORES");
         let (pairs, _) = scored.as_chunks::<2>();
         let scores = pairs.iter().map(|[member, score]| (member.clone(), score.parse().expect("a whole score")));
-        Self { list: list.into(), set: set.into_iter().collect(), scores: scores.collect() }
+        let id = |id: &str| id.strip_suffix("-1").and_then(|id| id.parse::<u64>().ok()).expect("an identifier");
+        let (entries, pending, groups) =
+            (all("XRANGE stream - +"), all("XPENDING stream group - + 100000"), all("XINFO GROUPS stream"));
+        Self {
+            list: list.into(),
+            set: set.into_iter().collect(),
+            scores: scores.collect(),
+            entries: entries.as_chunks::<3>().0.iter().map(|[key, _, value]| (id(key), value.clone())).collect(),
+            pending: pending.as_chunks::<4>().0.iter().map(|[key, ..]| id(key)).collect(),
+            delivered: groups.get(7).and_then(|last| last.split('-').next()?.parse().ok()).expect("the last entry"),
+        }
     }
 }
 
@@ -114,14 +168,19 @@ fn collections_have_every_acknowledged_element_after_a_kill() {
     let (mut random, mut number, mut known) = (Prng::new(seed), 0, Expected::default());
     let workers = ["--workers", "2"];
     // A slow machine needs more rounds until there are enough elements to prove anything.
-    let is_enough = |known: &Expected| known.list.len().min(known.set.len()).min(known.scores.len()) > 1000;
+    let is_enough = |known: &Expected| {
+        let elements = known.list.len().min(known.set.len()).min(known.scores.len());
+        elements > 1000 && known.entries.len() > 200 && known.pending.len() > 100
+    };
     for round in 0..10 * kills(6) {
         if round >= kills(6) && is_enough(&known) {
             break;
         }
         let (serving, _, addr) = serve_redis(&file, &workers);
         let mut redis = Redis::connect(addr);
-        if round > 0 {
+        if round == 0 {
+            redis.ask("XGROUP CREATE stream group 0 MKSTREAM");
+        } else {
             let found = Expected::read(&mut redis);
             assert!(number > 0 && found == known, "{}: round {round}", seed_told("elements differ", seed));
         }
