@@ -42,6 +42,8 @@ const READ_OPS: usize = 4;
 /// The number of elements that one edit of a value stores, and the cost of each in operations.
 const ELEMENTS_AN_EDIT: usize = 16;
 const OPS_AN_ELEMENT: usize = 3;
+/// The number of bytes of parts, at most, that edits have replaced and that are not free again yet.
+const EDITED_BYTES_MAX: usize = 256 << 10;
 /// The number of times that a value is stored from its first element on, because what was stored of it was evicted.
 const TRIES_MAX: u32 = 3;
 
@@ -340,7 +342,8 @@ fn store_elements(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut Res
 /// Removes the old value, unless `is_begun`, if the store has room for the new one of `bytes` bytes.
 fn begin_to_store(call: &mut Call<'_, '_>, request: &Restore<'_>, is_begun: &mut bool, bytes: usize) -> Run {
     if !*is_begun {
-        typed::room_to_store(call, bytes as u64)?;
+        let room = 2 * bytes + (4 * bytes).min(EDITED_BYTES_MAX);
+        typed::room_to_store(call, room as u64)?;
         remove(call, request.bytes)?;
         *is_begun = true;
     }
