@@ -79,12 +79,13 @@ fn run_group(group: Group) -> bool {
 
 fn main() -> ExitCode {
     say(&format!("pid {}", std::process::id()));
-    let groups: [fn() -> Group; 5] = [
+    let groups: [fn() -> Group; 6] = [
         || table::walks_over_all_keys(SCALE),
         table::commands_over_many_keys,
         || table::commands_over_one_large_hash(SCALE),
         table::commands_over_one_long_value,
         || table::commands_over_many_records(SCALE),
+        || table::commands_over_one_large_stream(SCALE),
     ];
     match groups.into_iter().all(|group| run_group(group())) {
         true => ExitCode::SUCCESS,

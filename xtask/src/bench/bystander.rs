@@ -84,12 +84,13 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
          |---|---|---|---|---|---|"
     );
     pin(Some(GENERATOR_CPU))?;
-    let groups: [fn(usize) -> Group; 5] = [
+    let groups: [fn(usize) -> Group; 6] = [
         table::walks_over_all_keys,
         |_| table::commands_over_many_keys(),
         table::commands_over_one_large_hash,
         |_| table::commands_over_one_long_value(),
         table::commands_over_many_records,
+        table::commands_over_one_large_stream,
     ];
     let mut alone = true;
     for group in groups {

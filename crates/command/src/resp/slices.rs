@@ -38,7 +38,7 @@ const FIELDS_AN_EDIT: u32 = 16;
 /// The cost of changing one field in such an edit, in operations.
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
-const OPS_PER_CHECK: usize = 8;
+pub(super) const OPS_PER_CHECK: usize = 8;
 /// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 
@@ -156,17 +156,47 @@ impl<'c> Slices<'c> {
 /// Checks the lengths of all fields before the first of them is stored. Returns an error if any of them is too long.
 fn check_lengths<'c>(call: &mut Call<'c, '_>, words: Args<'c>, field_words: u32) -> Run {
     let most = call.guard.sizes().part_bytes_max();
-    let mut left = words_left(call, words);
-    while left.len() > 0 && words.wire_bytes() > most {
-        let (slice, behind) = left.split(field_words * FIELDS_A_SLICE);
+    if words.wire_bytes() <= most {
+        call.session.fits = true;
+        return Ok(());
+    }
+    check_slices(call, words, field_words, |slice| {
         let is_too_long = match field_words {
             1 | 3 => slice.into_iter().any(|element| bin_bytes_max(element, b"") > most),
             _ => Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most),
         };
-        if is_too_long {
-            let fault = if field_words != 2 { ErrorReply::ElementTooLong } else { ErrorReply::RecordTooLarge };
-            return Err(fault.into());
+        match (is_too_long, field_words) {
+            (false, _) => Ok(()),
+            (true, 2) => Err(ErrorReply::RecordTooLarge),
+            (true, _) => Err(ErrorReply::ElementTooLong),
         }
+    })
+}
+
+/// Checks all words before the first of them changes the value. Of a request that is too long for one visit, and has
+/// not become a transaction yet, checks only the first words: the transaction checks all.
+pub(super) fn check_words<'c>(
+    call: &mut Call<'c, '_>,
+    words: Args<'c>,
+    check: impl Fn(&[u8]) -> Result<(), ErrorReply>,
+) -> Run {
+    match (call.collects_replies, call.session.fits) {
+        (_, true) => Ok(()),
+        (false, _) => Ok(words.into_iter().take(FIELDS_A_SLICE as usize).try_for_each(check)?),
+        (true, _) => check_slices(call, words, 1, |slice| slice.into_iter().try_for_each(&check)),
+    }
+}
+
+fn check_slices<'c>(
+    call: &mut Call<'c, '_>,
+    words: Args<'c>,
+    field_words: u32,
+    check: impl Fn(Args<'c>) -> Result<(), ErrorReply>,
+) -> Run {
+    let mut left = words_left(call, words);
+    while left.len() > 0 {
+        let (slice, behind) = left.split(field_words * FIELDS_A_SLICE);
+        check(slice)?;
         words_done(call, slice.len() as u32, slice.wire_bytes());
         call.ops += OPS_PER_CHECK;
         left = behind;

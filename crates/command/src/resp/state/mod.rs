@@ -2,6 +2,7 @@
 
 pub(super) mod absent;
 pub(super) mod aside;
+pub(super) mod claim_work;
 pub(super) mod copying;
 pub(super) mod dump_work;
 pub(super) mod listing;

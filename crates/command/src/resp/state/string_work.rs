@@ -1,6 +1,7 @@
-//! The state of a command on strings, or of `DUMP` and `RESTORE`, that takes several visits.
+//! The state of a command on strings, of `DUMP` and `RESTORE`, or of a claim of entries, that takes several visits.
 
 use crate::memory::budget::Grant;
+use crate::resp::state::claim_work::ClaimWork;
 use crate::resp::state::dump_work::{DumpWork, RestoreWork};
 use record::hyperloglog::Registers;
 use segment::LargeWriter;
@@ -14,6 +15,7 @@ pub(in crate::resp) enum StringWork {
     Lcs(LcsWork),
     Dump(Box<DumpWork>),
     Restore(Box<RestoreWork>),
+    Claim(Box<ClaimWork>),
 }
 
 /// The handling of a number that does not fit into its field.

@@ -4,6 +4,7 @@ use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::resp::error::ErrorReply;
+use crate::resp::state::dump_work::StreamPlace;
 use crate::resp::state::name_hashes::HASH_BYTES;
 use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
@@ -55,6 +56,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) scored: ScoredElements,
     /// The elements of a `SORT` that are not in the reply yet.
     pub(in crate::resp) sorted: SortedElements,
+    /// The next part of the description of a stream.
+    pub(in crate::resp) place: Option<StreamPlace>,
     /// The state of a command on strings, which is no walk.
     pub(in crate::resp) work: Option<StringWork>,
     /// The walk's share of client memory.

@@ -7,7 +7,7 @@ use crate::resp::catalog::lower;
 use crate::resp::collection::{self, Effect, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
-use crate::resp::slices::Slices;
+use crate::resp::slices::{self, Slices};
 use crate::resp::typed::{self, Edited};
 use protocol::resp::{Args, reply};
 use record::{Damaged, StreamEdit, StreamId, Streams};
@@ -216,9 +216,7 @@ pub(in crate::resp) fn xdel<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
         call.int(0);
         return Ok(());
     }
-    if call.session.done == 0 {
-        ids.into_iter().try_for_each(|id| whole_id(id).map(drop))?;
-    }
+    slices::check_words(call, ids, |id| whole_id(id).map(drop))?;
     let mut slices = Slices::begin(call, ("xdel", args), key, (ids, 1), false)?;
     while let Some((ids, _)) = slices.next(call)? {
         let (deleted, effect) = collection::change::<Streams, _>(call, key, &mut |_, stream| {

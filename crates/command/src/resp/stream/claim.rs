@@ -1,22 +1,28 @@
 //! Commands on pending entries: `XPENDING`, `XCLAIM` and `XAUTOCLAIM`.
 
 use super::{StreamError, interval, interval_id, no_group, put_entry, put_id, whole_id};
+use crate::memory::budget::{Grant, MemoryUse};
 use crate::push::notify::KeyEvent;
 use crate::resp::aside;
-use crate::resp::call::{Call, Run};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
+use crate::resp::slices::{self, FIELDS_A_SLICE, OPS_PER_CHECK};
+use crate::resp::state::claim_work::{ClaimOptions, ClaimWork};
+use crate::resp::state::string_work::StringWork;
+use crate::resp::state::walk::{FREE_BYTES, Walk};
 use crate::resp::string;
 use crate::resp::typed::{self, Edited};
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, PendingEntry, StreamEdit, StreamEntry, StreamGroup, StreamId, StreamValue, Streams};
 
 /// The error line of commands on pending entries if there is no such group.
 pub(super) const NO_GROUP: [&str; 3] = ["NOGROUP No such key '", "' or consumer group '", "'"];
 /// The number of pending entries that cost one operation.
-const PENDING_AN_OP: u64 = 4;
+const PENDING_AN_OP: usize = 4;
 /// The number of pending entries that `XAUTOCLAIM` examines for each entry that it may return.
 const ATTEMPTS_FACTOR: u64 = 10;
 /// The greatest number of entries that a client may request of `XAUTOCLAIM`, as in Redis.
@@ -56,23 +62,29 @@ impl<'c> Listed<'c> {
     }
 }
 
+/// The maximum number of pending entries that one step of `XPENDING` examines.
+const EXAMINED_A_STEP: usize = 64;
+/// Room before a reply that is collected, for the lines before its elements.
+const HEAD_ROOM: usize = 160;
+
 pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let ([key, group], now_ms, version) = (words(args), now_ms(call), call.session.version);
+    let ([key, group], version) = (words(args), call.session.version);
     if args.len() != 2 && !(5..=8).contains(&args.len()) {
         return Err(ErrorReply::Syntax.into());
     }
-    let listed = if args.len() > 2 { Some(Listed::read(args.split(2).1)?) } else { None };
-    let (text, examined) = collection::look::<Streams, _>(call, key, |_, stream| {
-        let Some(stream) = stream else { return Ok((None, 0)) };
-        let Some(found) = stream.groups().group(group)? else { return Ok((None, 0)) };
-        let (mut text, mut examined) = (Vec::new(), 0);
-        match listed {
-            None => put_summary(&mut text, version, stream, found)?,
-            Some(listed) => examined = put_listed(&mut text, stream, found, listed, now_ms)?,
-        }
-        Ok((Some(text), examined))
+    if args.len() > 2 {
+        let listed = Listed::read(args.split(2).1)?;
+        let mut walk = call.session.walk.take().unwrap_or_default();
+        let ran = list_pending(call, (args, key, group), listed, &mut walk);
+        return if call.collects_replies { slices::end_visit(call, walk, ran) } else { ran };
+    }
+    let text = collection::look::<Streams, _>(call, key, |_, stream| {
+        let Some(stream) = stream else { return Ok(None) };
+        let Some(found) = stream.groups().group(group)? else { return Ok(None) };
+        let mut text = Vec::new();
+        put_summary(&mut text, version, stream, found)?;
+        Ok(Some(text))
     })?;
-    call.ops += (examined / PENDING_AN_OP) as usize;
     match text {
         Some(text) => aside::send_long_reply(call, text),
         None => {
@@ -80,6 +92,60 @@ pub(in crate::resp) fn xpending<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> 
             Ok(())
         }
     }
+}
+
+/// Lists pending entries. If there are many, this takes several visits: `walk.found` has the reply behind room for its
+/// first line, `walk.keys` their number, and `walk.start` and `walk.wanted` the next identifier.
+fn list_pending<'c>(
+    call: &mut Call<'c, '_>,
+    (args, key, group): (Args<'c>, &[u8], &[u8]),
+    listed: Listed<'_>,
+    walk: &mut Walk,
+) -> Run {
+    let now_ms = now_ms(call);
+    loop {
+        if walk.found.is_empty() {
+            walk.found.resize(HEAD_ROOM, 0);
+            (walk.start, walk.wanted) = (listed.first.ms, listed.first.seq);
+        }
+        let left = Listed {
+            first: StreamId { ms: walk.start, seq: walk.wanted },
+            count: listed.count.saturating_sub(walk.keys),
+            ..listed
+        };
+        let lines = &mut walk.found;
+        let step = collection::look_consistently::<Streams, _>(call, key, &mut walk.reading, |_, stream| {
+            let Some(stream) = stream else { return Ok(None) };
+            let Some(found) = stream.groups().group(group)? else { return Ok(None) };
+            Ok(Some(put_listed(lines, stream, found, left, now_ms)?))
+        })?;
+        let Some(step) = step else {
+            no_group(call.out, [key, group], &NO_GROUP);
+            return Ok(());
+        };
+        walk.keys += step.count;
+        call.ops += 1 + step.examined / PENDING_AN_OP;
+        let Some(next) = step.next else { break };
+        (walk.start, walk.wanted) = (next.ms, next.seq);
+        if !call.collects_replies {
+            return Err(slices::run_reading(call, "xpending", args, key));
+        }
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+    call.count_read(true);
+    let text = std::mem::take(&mut walk.found);
+    send_behind(call, text, |head| reply::array(head, walk.keys))
+}
+
+/// Sends a reply that follows the first [`HEAD_ROOM`] bytes of `text`, behind the lines that `put_head` writes.
+fn send_behind(call: &mut Call<'_, '_>, mut text: Vec<u8>, put_head: impl FnOnce(&mut Vec<u8>)) -> Run {
+    let mut head = Vec::new();
+    put_head(&mut head);
+    let from = HEAD_ROOM - head.len();
+    text[from..HEAD_ROOM].copy_from_slice(&head);
+    aside::send_long_reply_from(call, text, from)
 }
 
 /// Writes the number of pending entries of a group, the first and the last one, and the number of each consumer.
@@ -117,28 +183,40 @@ fn put_summary(
     Ok(())
 }
 
-/// Writes pending entries. Returns the number of examined ones.
+/// A step of a list of pending entries: the numbers of listed and of examined ones, and the next to examine, if any.
+struct ListStep {
+    count: u64,
+    examined: usize,
+    next: Option<StreamId>,
+}
+
+/// Writes pending entries of one step.
 fn put_listed(
     to: &mut Vec<u8>,
     stream: &StreamValue<'_>,
     group: StreamGroup,
     listed: Listed<'_>,
     now_ms: u64,
-) -> Result<u64, Damaged> {
-    let (mut count, mut examined, mut lines) = (0, 0, Vec::new());
+) -> Result<ListStep, Damaged> {
+    let mut step = ListStep { count: 0, examined: 0, next: None };
+    // Returns true if more entries can be examined.
     let mut put = |id: StreamId, pending: PendingEntry| {
-        examined += 1;
+        if step.examined == EXAMINED_A_STEP {
+            step.next = Some(id);
+            return Ok(false);
+        }
+        step.examined += 1;
         let idle = idle_ms(now_ms, &pending);
         if listed.min_idle_ms > 0 && idle < listed.min_idle_ms {
-            return Ok(count < listed.count);
+            return Ok(true);
         }
-        count += 1;
-        reply::array(&mut lines, 4);
-        put_id(&mut lines, id);
-        reply::bulk(&mut lines, stream.groups().consumer_name(pending.consumer)?);
-        reply::int(&mut lines, idle);
-        reply::int(&mut lines, pending.deliveries.into());
-        Ok::<_, Damaged>(count < listed.count)
+        step.count += 1;
+        reply::array(to, 4);
+        put_id(to, id);
+        reply::bulk(to, stream.groups().consumer_name(pending.consumer)?);
+        reply::int(to, idle);
+        reply::int(to, pending.deliveries.into());
+        Ok::<_, Damaged>(step.count < listed.count)
     };
     let consumer = listed.consumer.map(|name| stream.groups().consumer(group.number, name)).transpose()?;
     match consumer {
@@ -161,9 +239,7 @@ fn put_listed(
             }
         }
     }
-    reply::array(to, count);
-    to.extend_from_slice(&lines);
-    Ok(examined)
+    Ok(step)
 }
 
 /// Returns the time since the last delivery, in milliseconds.
@@ -171,65 +247,67 @@ fn idle_ms(now_ms: u64, pending: &PendingEntry) -> i64 {
     now_ms.saturating_sub(pending.delivered_ms) as i64
 }
 
-/// The options of `XCLAIM`.
-#[derive(Clone, Copy)]
-struct Claim<'c> {
-    ids: Args<'c>,
-    min_idle_ms: i64,
-    delivered_ms: u64,
-    deliveries: Option<u32>,
-    forces: bool,
-    only_ids: bool,
-    last: StreamId,
-}
-
-/// The options of `XCLAIM`, or one that does not exist.
-enum Read<'c> {
-    Claim(Claim<'c>),
-    Unknown(&'c [u8]),
-}
-
-impl<'c> Claim<'c> {
-    /// Parses the words behind the consumer.
-    fn read(args: Args<'c>, now_ms: u64) -> Result<Read<'c>, ErrorReply> {
-        let [min_idle] = words(args);
-        let min_idle_ms = integer(min_idle).map_err(|_| ErrorReply::Stream(StreamError::ClaimIdle))?;
-        let all = args.after_first();
-        let count = all.into_iter().take_while(|id| whole_id(id).is_ok()).count();
-        let (ids, mut options) = all.split(count as u32);
-        let mut delivered_ms = None;
-        let mut claim = Self {
-            ids,
-            min_idle_ms,
-            delivered_ms: now_ms,
-            deliveries: None,
-            forces: false,
-            only_ids: false,
-            last: StreamId::MIN,
-        };
-        while let Some(word) = options.next() {
-            let has_more = options.len() > 0;
-            let mut number = |error| integer(options.next().unwrap_or_default()).map_err(|_| ErrorReply::Stream(error));
-            match &lower(word)[..] {
-                b"force" => claim.forces = true,
-                b"justid" => claim.only_ids = true,
-                b"idle" if has_more => {
-                    delivered_ms = Some((now_ms as i64).saturating_sub(number(StreamError::ClaimIdleOption)?));
-                }
-                b"time" if has_more => delivered_ms = Some(number(StreamError::ClaimTime)?),
-                b"retrycount" if has_more => {
-                    let deliveries = number(StreamError::ClaimRetryCount)?;
-                    let limited = u64::try_from(deliveries).ok();
-                    claim.deliveries = limited.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-                }
-                b"lastid" if has_more => claim.last = whole_id(options.next().unwrap_or_default())?,
-                _ => return Ok(Read::Unknown(word)),
+/// Parses the options of `XCLAIM` behind its identifiers into `claim`. Returns a word that is no option.
+fn read_options<'c>(claim: &mut ClaimOptions, mut options: Args<'c>) -> Result<Option<&'c [u8]>, ErrorReply> {
+    let mut delivered_ms = None;
+    while let Some(word) = options.next() {
+        let has_more = options.len() > 0;
+        let mut number = |error| integer(options.next().unwrap_or_default()).map_err(|_| ErrorReply::Stream(error));
+        match &lower(word)[..] {
+            b"force" => claim.forces = true,
+            b"justid" => claim.only_ids = true,
+            b"idle" if has_more => {
+                delivered_ms = Some((claim.now_ms as i64).saturating_sub(number(StreamError::ClaimIdleOption)?));
             }
+            b"time" if has_more => delivered_ms = Some(number(StreamError::ClaimTime)?),
+            b"retrycount" if has_more => {
+                let deliveries = number(StreamError::ClaimRetryCount)?;
+                let limited = u64::try_from(deliveries).ok();
+                claim.deliveries = limited.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+            }
+            b"lastid" if has_more => claim.last = whole_id(options.next().unwrap_or_default())?,
+            _ => return Ok(Some(word)),
         }
-        let given = delivered_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= now_ms);
-        claim.delivered_ms = given.unwrap_or(now_ms);
-        Ok(Read::Claim(claim))
     }
+    let given = delivered_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= claim.now_ms);
+    claim.delivered_ms = given.unwrap_or(claim.now_ms);
+    Ok(None)
+}
+
+/// Creates the state of a claim.
+fn new_work(call: &Call<'_, '_>, min_idle_ms: i64, only_ids: bool) -> Box<ClaimWork> {
+    let now_ms = now_ms(call);
+    let (deliveries, forces, last) = (None, false, StreamId::MIN);
+    let options = ClaimOptions { min_idle_ms, now_ms, delivered_ms: now_ms, deliveries, forces, only_ids, last };
+    Box::new(ClaimWork {
+        options,
+        ids: None,
+        next: StreamId::MIN,
+        count: 0,
+        attempts: 0,
+        text: vec![0; HEAD_ROOM],
+        claimed: 0,
+        deleted_text: Vec::new(),
+        deleted: 0,
+        grant: Grant::none(&call.ctx.shared.budget, MemoryUse::Walks),
+    })
+}
+
+/// Accounts for the memory of a claim's reply.
+fn check_memory(work: &mut ClaimWork) -> Run {
+    let bytes = work.text.capacity() + work.deleted_text.capacity();
+    if bytes > FREE_BYTES && !work.grant.resize(bytes as u64) {
+        return Err(ErrorReply::ClientMemory.into());
+    }
+    Ok(())
+}
+
+/// Retains the state of a claim that another visit continues.
+fn retained(call: &mut Call<'_, '_>, work: Box<ClaimWork>, stop: Interrupt) -> Interrupt {
+    if matches!(stop, Interrupt::State(_)) && call.collects_replies {
+        slices::retain_work(call, StringWork::Claim(work));
+    }
+    stop
 }
 
 /// Writes a claimed entry, or only its identifier.
@@ -248,13 +326,7 @@ struct Claiming<'n> {
     consumer: Option<u32>,
     is_new: bool,
     is_changed: bool,
-    min_idle_ms: i64,
-    now_ms: u64,
-    delivered_ms: u64,
-    deliveries: Option<u32>,
-    counts: bool,
-    forces: bool,
-    only_ids: bool,
+    options: ClaimOptions,
     to: &'n mut Vec<u8>,
 }
 
@@ -267,7 +339,11 @@ enum Claimed {
     Unchanged,
 }
 
-impl Claiming<'_> {
+impl<'n> Claiming<'n> {
+    fn new(group: StreamGroup, name: &'n [u8], options: ClaimOptions, to: &'n mut Vec<u8>) -> Self {
+        Self { group, name, consumer: None, is_new: false, is_changed: false, options, to }
+    }
+
     /// Claims the entry with an identifier.
     fn claim(&mut self, old: &StreamValue<'_>, stream: &mut StreamEdit<'_>, id: StreamId) -> Result<Claimed, Damaged> {
         let pending = stream.groups().pending(self.group.number, id)?;
@@ -276,88 +352,157 @@ impl Claiming<'_> {
             self.is_changed |= was_pending;
             return Ok(if was_pending { Claimed::Deleted } else { Claimed::Unchanged });
         };
+        let options = self.options;
         let before = match pending {
-            Some(pending) if self.min_idle_ms > 0 && idle_ms(self.now_ms, &pending) < self.min_idle_ms => {
+            Some(pending) if options.min_idle_ms > 0 && idle_ms(options.now_ms, &pending) < options.min_idle_ms => {
                 return Ok(Claimed::Unchanged);
             }
             Some(pending) => pending.deliveries,
-            None if self.forces => 1,
+            None if options.forces => 1,
             None => return Ok(Claimed::Unchanged),
         };
-        let counted = before.saturating_add(u32::from(self.counts));
-        let deliveries = self.deliveries.unwrap_or(counted);
+        // A claim of identifiers only is no delivery.
+        let deliveries = options.deliveries.unwrap_or(before.saturating_add(u32::from(!options.only_ids)));
         let consumer = match self.consumer {
             Some(consumer) => consumer,
             None => {
-                let (consumer, is_new) = stream.groups().see_consumer(self.group.number, self.name, self.now_ms)?;
+                let (consumer, is_new) = stream.groups().see_consumer(self.group.number, self.name, options.now_ms)?;
                 self.is_new = is_new;
                 *self.consumer.insert(consumer.number)
             }
         };
         self.is_changed = true;
-        let new = PendingEntry { consumer, delivered_ms: self.delivered_ms, deliveries };
+        let new = PendingEntry { consumer, delivered_ms: options.delivered_ms, deliveries };
         stream.groups().deliver(self.group.number, id, &new)?;
-        put_claimed(self.to, &entry, self.only_ids)?;
+        put_claimed(self.to, &entry, options.only_ids)?;
         Ok(Claimed::Taken)
     }
 }
 
+/// The number of identifiers that one change of a long `XCLAIM` claims, and of entries that one of a long `XAUTOCLAIM`
+/// examines. The cost of each in operations.
+const CLAIMED_A_STEP: u32 = 16;
+const CLAIM_OPS: usize = 3;
+
 pub(in crate::resp) fn xclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let ([key, group, consumer], now_ms) = (words(args), now_ms(call));
-    let has_group = collection::look::<Streams, _>(call, key, |_, stream| {
-        Ok(stream.map_or(Ok(None), |stream| stream.groups().group(group))?.is_some())
-    })?;
-    if !has_group {
-        no_group(call.out, [key, group], &NO_GROUP);
-        return Ok(());
-    }
-    let claim = match Claim::read(args.split(3).1, now_ms)? {
-        Read::Claim(claim) => claim,
-        Read::Unknown(word) => {
+    let [key, group, consumer, min_idle] = words(args);
+    let all = args.split(4).1;
+    let mut work = match slices::take_work(call) {
+        Some(StringWork::Claim(work)) => work,
+        _ => {
+            let has_group = collection::look::<Streams, _>(call, key, |_, stream| {
+                Ok(stream.map_or(Ok(None), |stream| stream.groups().group(group))?.is_some())
+            })?;
+            if !has_group {
+                no_group(call.out, [key, group], &NO_GROUP);
+                return Ok(());
+            }
+            let min_idle_ms = integer(min_idle).map_err(|_| ErrorReply::Stream(StreamError::ClaimIdle))?;
+            if all.len() as u32 > FIELDS_A_SLICE && !call.collects_replies {
+                return Err(collection::take_visits(call, "xclaim", args, key));
+            }
+            new_work(call, min_idle_ms, false)
+        }
+    };
+    let ids = match count_ids(call, all, &mut work) {
+        Ok(Ok(ids)) => ids,
+        Ok(Err(word)) => {
             crate::resp::error::word(call.out, "ERR Unrecognized XCLAIM option", word);
             return Ok(());
         }
+        Err(stop) => return Err(retained(call, work, stop)),
     };
-    typed::room_to_store(call, 0)?;
-    let mut text = Vec::new();
+    if let Err(stop) = claim_ids(call, [key, group, consumer], (all, ids), &mut work) {
+        return Err(retained(call, work, stop));
+    }
+    send_behind(call, work.text, |head| reply::array(head, work.claimed))
+}
+
+/// Counts the identifiers at the start of `all`, and parses the options behind them. Returns a word that is no option
+/// as an error.
+fn count_ids<'c>(
+    call: &mut Call<'c, '_>,
+    all: Args<'c>,
+    work: &mut ClaimWork,
+) -> Result<Result<u32, &'c [u8]>, Interrupt> {
+    if let Some(ids) = work.ids {
+        return Ok(Ok(ids));
+    }
+    let mut left = slices::words_left(call, all);
+    loop {
+        let (slice, behind) = left.split(FIELDS_A_SLICE);
+        let valid = slice.into_iter().take_while(|id| whole_id(id).is_ok()).count();
+        if valid < slice.len() || behind.len() == 0 {
+            if let Some(word) = read_options(&mut work.options, left.split(valid as u32).1)? {
+                return Ok(Err(word));
+            }
+            typed::room_to_store(call, 0)?;
+            let ids = call.session.done + valid as u32;
+            (work.ids, call.session.done, call.session.passed) = (Some(ids), 0, (0, 0));
+            return Ok(Ok(ids));
+        }
+        slices::words_done(call, slice.len() as u32, slice.wire_bytes());
+        call.ops += OPS_PER_CHECK;
+        left = behind;
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+}
+
+/// Claims the first `ids` identifiers of `all`, except those that earlier visits have claimed.
+fn claim_ids<'c>(
+    call: &mut Call<'c, '_>,
+    [key, group, consumer]: [&[u8]; 3],
+    (all, ids): (Args<'c>, u32),
+    work: &mut ClaimWork,
+) -> Run {
+    let most = if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE };
+    loop {
+        let left = ids - call.session.done;
+        let (some, _) = slices::words_left(call, all).split(left.min(most));
+        claim_some(call, [key, group, consumer], some, work)?;
+        check_memory(work)?;
+        call.ops += CLAIM_OPS * some.len();
+        if left <= most {
+            return Ok(());
+        }
+        slices::words_done(call, some.len() as u32, some.wire_bytes());
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+}
+
+/// Claims these identifiers by one change.
+fn claim_some<'c>(
+    call: &mut Call<'c, '_>,
+    [key, group, consumer]: [&[u8]; 3],
+    ids: Args<'c>,
+    work: &mut ClaimWork,
+) -> Run {
+    let (options, mut text) = (work.options, Vec::new());
     let ((count, is_new), effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         let (Some(old), Some(mut found)) = (old, stream.groups().group(group)?) else {
             return Ok(Edited::Keep((0, false)));
         };
-        let is_ahead = claim.last > found.last;
+        let is_ahead = options.last > found.last;
         if is_ahead {
-            found.last = claim.last;
+            found.last = options.last;
             stream.groups().set_group(group, &found)?;
         }
-        let mut claiming = Claiming {
-            group: found,
-            name: consumer,
-            consumer: None,
-            is_new: false,
-            is_changed: false,
-            min_idle_ms: claim.min_idle_ms,
-            now_ms,
-            delivered_ms: claim.delivered_ms,
-            deliveries: claim.deliveries,
-            counts: !claim.only_ids,
-            forces: claim.forces,
-            only_ids: claim.only_ids,
-            to: &mut text,
-        };
-        let mut count = 0;
-        for id in claim.ids {
+        let (mut claiming, mut count) = (Claiming::new(found, consumer, options, &mut text), 0);
+        for id in ids {
             count += u64::from(claiming.claim(old, stream, whole_id(id)?)? == Claimed::Taken);
         }
         let answer = (count, claiming.is_new);
         Ok(if claiming.is_changed || is_ahead { Edited::Store(answer) } else { Edited::Keep(answer) })
     })?;
     note(call, key, is_new, effect.is_changed);
-    call.ops += claim.ids.len();
-    let mut all = Vec::with_capacity(text.len() + 24);
-    reply::array(&mut all, count);
-    all.extend_from_slice(&text);
-    aside::send_long_reply(call, all)
+    work.text.extend_from_slice(&text);
+    work.claimed += count;
+    Ok(())
 }
 
 /// Counts a change, and sends the event of a new consumer.
@@ -404,80 +549,122 @@ impl AutoClaim {
     }
 }
 
-/// The result of `XAUTOCLAIM`.
+/// A step of `XAUTOCLAIM`: the number of claimed entries, the deleted ones, the number of examined ones, and the next
+/// one to examine, if any.
 #[derive(Default)]
 struct AutoClaimed {
     claimed: u64,
     deleted: Vec<StreamId>,
-    next: StreamId,
+    examined: u64,
+    next: Option<StreamId>,
     is_new: bool,
 }
 
-/// Claims pending entries from an identifier on.
+/// Claims pending entries from `first` on: returns at most `count`, and examines at most `attempts`.
 fn claim_from(
     old: &StreamValue<'_>,
     stream: &mut StreamEdit<'_>,
-    options: AutoClaim,
+    (first, count, attempts): (StreamId, u64, u64),
     claiming: &mut Claiming<'_>,
 ) -> Result<AutoClaimed, Damaged> {
-    let mut result = AutoClaimed::default();
-    let (mut count, mut attempts) = (options.count, options.count.saturating_mul(ATTEMPTS_FACTOR));
-    for pending in old.groups().pending_from(claiming.group.number, options.start)? {
+    let mut step = AutoClaimed::default();
+    for pending in old.groups().pending_from(claiming.group.number, first)? {
         let (id, _) = pending?;
-        if count == 0 || attempts == 0 {
-            result.next = id;
+        if step.claimed + step.deleted.len() as u64 == count || step.examined == attempts {
+            step.next = Some(id);
             break;
         }
-        attempts -= 1;
+        step.examined += 1;
         match claiming.claim(old, stream, id)? {
-            Claimed::Taken => result.claimed += 1,
-            Claimed::Deleted => result.deleted.push(id),
-            Claimed::Unchanged => continue,
+            Claimed::Taken => step.claimed += 1,
+            Claimed::Deleted => step.deleted.push(id),
+            Claimed::Unchanged => {}
         }
-        count -= 1;
     }
-    Ok(result)
+    Ok(step)
+}
+
+/// Returns true if `XAUTOCLAIM` examines more entries than one visit may.
+fn examines_many(call: &mut Call<'_, '_>, [key, group]: [&[u8]; 2], options: AutoClaim) -> Result<bool, Interrupt> {
+    let most = u64::from(FIELDS_A_SLICE);
+    if options.count.saturating_mul(ATTEMPTS_FACTOR) <= most {
+        return Ok(false);
+    }
+    collection::look::<Streams, _>(call, key, |_, stream| {
+        let Some(stream) = stream else { return Ok(false) };
+        let Some(group) = stream.groups().group(group)? else { return Ok(false) };
+        let pending = stream.groups().pending_from(group.number, options.start)?;
+        Ok(pending.take(FIELDS_A_SLICE as usize + 1).count() as u64 > most)
+    })
 }
 
 pub(in crate::resp) fn xautoclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let ([key, group, consumer], now_ms) = (words(args), now_ms(call));
-    let options = AutoClaim::read(args.split(3).1)?;
-    typed::room_to_store(call, 0)?;
-    let mut text = Vec::new();
-    let (result, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
-        text.clear();
-        let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
-        let mut claiming = Claiming {
-            group: found,
-            name: consumer,
-            consumer: None,
-            is_new: false,
-            is_changed: false,
-            min_idle_ms: options.min_idle_ms,
-            now_ms,
-            delivered_ms: now_ms,
-            deliveries: None,
-            counts: !options.only_ids,
-            forces: false,
-            only_ids: options.only_ids,
-            to: &mut text,
-        };
-        let result = claim_from(old, stream, options, &mut claiming)?;
-        let answer = Some(AutoClaimed { is_new: claiming.is_new, ..result });
-        Ok(if claiming.is_changed { Edited::Store(answer) } else { Edited::Keep(answer) })
-    })?;
-    let Some(result) = result else {
-        no_group(call.out, [key, group], &NO_GROUP);
-        return Ok(());
+    let [key, group, consumer] = words(args);
+    let mut work = match slices::take_work(call) {
+        Some(StringWork::Claim(work)) => work,
+        _ => {
+            let options = AutoClaim::read(args.split(3).1)?;
+            typed::room_to_store(call, 0)?;
+            if !call.collects_replies && examines_many(call, [key, group], options)? {
+                return Err(collection::take_visits(call, "xautoclaim", args, key));
+            }
+            let mut work = new_work(call, options.min_idle_ms, options.only_ids);
+            (work.next, work.count) = (options.start, options.count);
+            work.attempts = options.count.saturating_mul(ATTEMPTS_FACTOR);
+            work
+        }
     };
-    note(call, key, result.is_new, effect.is_changed);
-    call.ops += (result.claimed as usize) + result.deleted.len();
-    let mut all = Vec::with_capacity(text.len() + 64);
-    reply::array(&mut all, 3);
-    put_id(&mut all, result.next);
-    reply::array(&mut all, result.claimed);
-    all.extend_from_slice(&text);
-    reply::array(&mut all, result.deleted.len() as u64);
-    result.deleted.iter().for_each(|id| put_id(&mut all, *id));
-    aside::send_long_reply(call, all)
+    match auto_claim(call, [key, group, consumer], &mut work) {
+        Ok(true) => {}
+        Ok(false) => {
+            no_group(call.out, [key, group], &NO_GROUP);
+            return Ok(());
+        }
+        Err(stop) => return Err(retained(call, work, stop)),
+    }
+    let ClaimWork { mut text, claimed, deleted_text, deleted, next, .. } = *work;
+    reply::array(&mut text, deleted);
+    text.extend_from_slice(&deleted_text);
+    send_behind(call, text, |head| {
+        reply::array(head, 3);
+        put_id(head, next);
+        reply::array(head, claimed);
+    })
+}
+
+/// Claims pending entries until enough are claimed or examined. Returns false if there is no such group.
+fn auto_claim(
+    call: &mut Call<'_, '_>,
+    [key, group, consumer]: [&[u8]; 3],
+    work: &mut ClaimWork,
+) -> Result<bool, Interrupt> {
+    let most = u64::from(if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE });
+    loop {
+        let (options, from) = (work.options, (work.next, work.count.min(most), work.attempts.min(most)));
+        let mut text = Vec::new();
+        let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+            text.clear();
+            let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else { return Ok(Edited::Keep(None)) };
+            let mut claiming = Claiming::new(found, consumer, options, &mut text);
+            let step = claim_from(old, stream, from, &mut claiming)?;
+            let answer = Some(AutoClaimed { is_new: claiming.is_new, ..step });
+            Ok(if claiming.is_changed { Edited::Store(answer) } else { Edited::Keep(answer) })
+        })?;
+        let Some(step) = step else { return Ok(false) };
+        note(call, key, step.is_new, effect.is_changed);
+        let deleted = step.deleted.len() as u64;
+        step.deleted.iter().for_each(|id| put_id(&mut work.deleted_text, *id));
+        work.text.extend_from_slice(&text);
+        (work.claimed, work.deleted) = (work.claimed + step.claimed, work.deleted + deleted);
+        (work.count, work.attempts) = (work.count - step.claimed - deleted, work.attempts - step.examined);
+        work.next = step.next.unwrap_or_default();
+        check_memory(work)?;
+        call.ops += CLAIM_OPS * step.examined as usize;
+        if step.next.is_none() || work.count == 0 || work.attempts == 0 {
+            return Ok(true);
+        }
+        if call.collects_replies && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
 }

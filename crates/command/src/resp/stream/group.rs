@@ -220,8 +220,8 @@ pub(in crate::resp) fn xack<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
             call.int(0);
             return Ok(());
         }
-        ids.into_iter().try_for_each(|id| whole_id(id).map(drop))?;
     }
+    slices::check_words(call, ids, |id| whole_id(id).map(drop))?;
     let mut slices = Slices::begin(call, ("xack", args), key, (ids, 1), false)?;
     while let Some((ids, _)) = slices.next(call)? {
         let (removed, effect) = collection::change::<Streams, _>(call, key, &mut |_, stream| {

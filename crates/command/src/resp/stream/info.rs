@@ -10,8 +10,12 @@ use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::help::other_subcommand;
 use crate::resp::number::integer;
+use crate::resp::slices;
+use crate::resp::state::dump_work::StreamPlace;
+use crate::resp::state::walk::Walk;
 use crate::resp::typed::{answer_bytes_max, answer_room};
 use crate::visit::out::OutBuffer;
+use crate::visit::progress::SessionWait;
 use protocol::resp::reply;
 use protocol::resp::{Args, Version};
 use protocol::sink::Sink;
@@ -23,16 +27,25 @@ const NODE_ENTRIES: u64 = 100;
 const FIXED_BYTES_MAX: usize = 1024;
 /// The number of entries that `XINFO STREAM FULL` lists without `COUNT`.
 const FULL_COUNT: u64 = 10;
+/// The maximum number of elements that one step of a full description writes, and the number of bytes behind which it
+/// ends. A step that writes this number of bytes counts as one element more.
+const ELEMENTS_A_STEP: u64 = 64;
+const BYTES_A_STEP: usize = 16 << 10;
+const BYTES_AN_ELEMENT: usize = 512;
+/// The number of elements of a description that cost one operation, and the number behind which it takes several
+/// visits.
+const ELEMENTS_AN_OP: usize = 4;
+const ELEMENTS_A_VISIT: usize = 128;
 
 pub(in crate::resp) fn xinfo<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [part, key, option, count, number] = words(args);
     match (&lower(part)[..], args.len()) {
         (b"stream", 2) => reply_stream(call, key),
-        (b"stream", 3) if lower(option)[..] == *b"full" => reply_full(call, key, FULL_COUNT),
+        (b"stream", 3) if lower(option)[..] == *b"full" => reply_full(call, (args, key), FULL_COUNT),
         (b"stream", 5) if lower(option)[..] == *b"full" && lower(count)[..] == *b"count" => {
             let count = integer(number)?;
             let count = u64::try_from(count).unwrap_or(FULL_COUNT);
-            reply_full(call, key, if count == 0 { u64::MAX } else { count })
+            reply_full(call, (args, key), if count == 0 { u64::MAX } else { count })
         }
         (b"stream", 3..) => {
             // The key is looked up before the options are refused.
@@ -161,75 +174,184 @@ fn reply_consumers(call: &mut Call<'_, '_>, key: &[u8], group: &[u8]) -> Run {
     }
 }
 
-fn reply_full(call: &mut Call<'_, '_>, key: &[u8], count: u64) -> Run {
-    let version = call.session.version;
-    let text = collection::look::<Streams, _>(call, key, |_, stream| {
-        let (stream, mut text) = (stream.ok_or(ErrorReply::NoKey)?, Vec::new());
-        reply::map(&mut text, version, 9);
-        put_state(&mut text, stream)?;
-        reply::bulk(&mut text, b"entries");
-        let listed = stream.len().min(count);
-        reply::array(&mut text, listed);
-        stream.from(0)?.take(listed as usize).try_for_each(|entry| put_entry(&mut text, &entry?))?;
-        reply::bulk(&mut text, b"groups");
-        reply::array(&mut text, stream.state().groups);
-        for group in stream.groups().all()? {
-            let (name, group) = group?;
-            reply::map(&mut text, version, 7);
-            reply::bulk(&mut text, b"name");
-            reply::bulk(&mut text, name);
-            put_group(&mut text, version, stream, &group, count)?;
-        }
-        Ok(text)
-    })?;
-    aside::send_long_reply(call, text)
+/// Replies with the whole description of a stream. If it is long, this takes several visits: `walk.found` has the
+/// reply, and `walk.keys` the number of elements of the current list in it.
+fn reply_full<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), count: u64) -> Run {
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = describe(call, (args, key), count, &mut walk);
+    if call.collects_replies { slices::end_visit(call, walk, ran) } else { ran }
 }
 
-/// Writes the fields of a group behind its name, with its pending entries and consumers.
-fn put_group(
-    to: &mut Vec<u8>,
-    version: Version,
-    stream: &StreamValue<'_>,
-    group: &StreamGroup,
-    count: u64,
-) -> Result<(), Damaged> {
-    reply::bulk(to, b"last-delivered-id");
-    put_id(to, group.last);
-    put_lag(to, version, stream, group)?;
-    let pending = stream.groups().pending_count(group.number)?;
-    put_number(to, "pel-count", pending);
-    reply::bulk(to, b"pending");
-    reply::array(to, pending.min(count));
-    for pending in stream.groups().pending_from(group.number, StreamId::MIN)?.take(pending.min(count) as usize) {
-        let (id, pending) = pending?;
-        reply::array(to, 4);
-        put_id(to, id);
-        reply::bulk(to, stream.groups().consumer_name(pending.consumer)?);
-        reply::int(to, pending.delivered_ms as i64);
-        reply::int(to, pending.deliveries.into());
-    }
-    reply::bulk(to, b"consumers");
-    reply::array(to, stream.groups().consumer_count(group.number)?);
-    for consumer in stream.groups().consumers(group.number)? {
-        let (name, consumer) = consumer?;
-        let owned = stream.groups().owned_count(consumer.number)?;
-        reply::map(to, version, 4);
-        reply::bulk(to, b"name");
-        reply::bulk(to, name);
-        put_number(to, "seen-time", consumer.seen_ms);
-        put_number(to, "pel-count", owned);
-        reply::bulk(to, b"pending");
-        reply::array(to, owned.min(count));
-        for id in stream.groups().owned_from(consumer.number, StreamId::MIN)?.take(owned.min(count) as usize) {
-            let id = id?;
-            let pending = stream.groups().pending(group.number, id)?.ok_or(Damaged)?;
-            reply::array(to, 3);
-            put_id(to, id);
-            reply::int(to, pending.delivered_ms as i64);
-            reply::int(to, pending.deliveries.into());
+fn describe<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), count: u64, walk: &mut Walk) -> Run {
+    let version = call.session.version;
+    loop {
+        let place = *walk.place.get_or_insert(StreamPlace::Entry(0));
+        let (done, to) = (walk.keys, &mut walk.found);
+        let step = collection::look_consistently::<Streams, _>(call, key, &mut walk.reading, |_, stream| {
+            let stream = stream.ok_or(ErrorReply::NoKey)?;
+            Ok(Description { stream, version, count, to }.step(place, done)?)
+        })?;
+        (walk.place, walk.keys) = (Some(step.place), step.done);
+        walk.examined += step.elements;
+        call.ops += 1 + step.elements / ELEMENTS_AN_OP;
+        if step.place == StreamPlace::End {
+            break;
+        }
+        if !call.collects_replies && walk.examined > ELEMENTS_A_VISIT {
+            return Err(slices::run_reading(call, "xinfo", args, key));
+        }
+        if call.collects_replies && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
         }
     }
-    Ok(())
+    call.count_read(true);
+    aside::send_long_reply(call, std::mem::take(&mut walk.found))
+}
+
+/// A step of a description: the next place, the number of elements of its list that are written, and the number of
+/// elements that the step has written.
+struct DescriptionStep {
+    place: StreamPlace,
+    done: u64,
+    elements: usize,
+}
+
+/// A description of a stream that is being written.
+struct Description<'s, 't> {
+    stream: &'s StreamValue<'s>,
+    version: Version,
+    /// The maximum number of entries of each list.
+    count: u64,
+    to: &'t mut Vec<u8>,
+}
+
+impl Description<'_, '_> {
+    /// Writes the elements of one step. `done` elements of the list at `place` are written.
+    fn step(&mut self, place: StreamPlace, done: u64) -> Result<DescriptionStep, Damaged> {
+        let groups = self.stream.groups();
+        let place = match place {
+            StreamPlace::Entry(from) => return self.entries(from),
+            StreamPlace::Group(at) if at == self.stream.state().groups => StreamPlace::End,
+            StreamPlace::Group(at) => {
+                self.group(at)?;
+                StreamPlace::Pending(at, StreamId::MIN)
+            }
+            StreamPlace::Pending(at, from) => return self.pending(at, from, done),
+            StreamPlace::Consumer(at, consumer) => {
+                let (_, group) = groups.at(at)?;
+                if consumer == groups.consumer_count(group.number)? {
+                    StreamPlace::Group(at + 1)
+                } else {
+                    self.consumer(&group, consumer)?;
+                    StreamPlace::Owned(at, consumer, StreamId::MIN)
+                }
+            }
+            StreamPlace::Owned(at, consumer, from) => return self.owned(at, consumer, from, done),
+            StreamPlace::End => StreamPlace::End,
+        };
+        Ok(DescriptionStep { place, done: 0, elements: 2 })
+    }
+
+    fn entries(&mut self, from: u64) -> Result<DescriptionStep, Damaged> {
+        let listed = self.stream.len().min(self.count);
+        if from == 0 {
+            reply::map(self.to, self.version, 9);
+            put_state(self.to, self.stream)?;
+            reply::bulk(self.to, b"entries");
+            reply::array(self.to, listed);
+        }
+        let (begin, mut next) = (self.to.len(), from);
+        for entry in self.stream.from(from)?.take((listed - from).min(ELEMENTS_A_STEP) as usize) {
+            put_entry(self.to, &entry?)?;
+            next += 1;
+            if self.to.len() - begin > BYTES_A_STEP {
+                break;
+            }
+        }
+        let elements = (next - from) as usize + (self.to.len() - begin) / BYTES_AN_ELEMENT;
+        if next < listed {
+            return Ok(DescriptionStep { place: StreamPlace::Entry(next), done: 0, elements });
+        }
+        reply::bulk(self.to, b"groups");
+        reply::array(self.to, self.stream.state().groups);
+        Ok(DescriptionStep { place: StreamPlace::Group(0), done: 0, elements })
+    }
+
+    /// Writes the fields of a group before the list of its pending entries.
+    fn group(&mut self, at: u64) -> Result<(), Damaged> {
+        let (name, group) = self.stream.groups().at(at)?;
+        reply::map(self.to, self.version, 7);
+        reply::bulk(self.to, b"name");
+        reply::bulk(self.to, name);
+        reply::bulk(self.to, b"last-delivered-id");
+        put_id(self.to, group.last);
+        put_lag(self.to, self.version, self.stream, &group)?;
+        let pending = self.stream.groups().pending_count(group.number)?;
+        put_number(self.to, "pel-count", pending);
+        reply::bulk(self.to, b"pending");
+        reply::array(self.to, pending.min(self.count));
+        Ok(())
+    }
+
+    /// Writes pending entries of a group, and behind the last one the line before its consumers.
+    fn pending(&mut self, at: u64, from: StreamId, done: u64) -> Result<DescriptionStep, Damaged> {
+        let groups = self.stream.groups();
+        let (_, group) = groups.at(at)?;
+        let mut elements = 0;
+        for pending in groups.pending_from(group.number, from)?.take((self.count - done) as usize) {
+            let (id, pending) = pending?;
+            if elements == ELEMENTS_A_STEP {
+                let (place, done) = (StreamPlace::Pending(at, id), done + elements);
+                return Ok(DescriptionStep { place, done, elements: elements as usize });
+            }
+            elements += 1;
+            reply::array(self.to, 4);
+            put_id(self.to, id);
+            reply::bulk(self.to, groups.consumer_name(pending.consumer)?);
+            reply::int(self.to, pending.delivered_ms as i64);
+            reply::int(self.to, pending.deliveries.into());
+        }
+        reply::bulk(self.to, b"consumers");
+        reply::array(self.to, groups.consumer_count(group.number)?);
+        Ok(DescriptionStep { place: StreamPlace::Consumer(at, 0), done: 0, elements: elements as usize })
+    }
+
+    /// Writes the fields of a consumer before the list of its pending entries.
+    fn consumer(&mut self, group: &StreamGroup, at: u64) -> Result<(), Damaged> {
+        let (name, consumer) = self.stream.groups().consumer_at(group.number, at)?;
+        let owned = self.stream.groups().owned_count(consumer.number)?;
+        reply::map(self.to, self.version, 4);
+        reply::bulk(self.to, b"name");
+        reply::bulk(self.to, name);
+        put_number(self.to, "seen-time", consumer.seen_ms);
+        put_number(self.to, "pel-count", owned);
+        reply::bulk(self.to, b"pending");
+        reply::array(self.to, owned.min(self.count));
+        Ok(())
+    }
+
+    /// Writes pending entries of a consumer.
+    fn owned(&mut self, at: u64, consumer: u64, from: StreamId, done: u64) -> Result<DescriptionStep, Damaged> {
+        let groups = self.stream.groups();
+        let (_, group) = groups.at(at)?;
+        let (_, found) = groups.consumer_at(group.number, consumer)?;
+        let mut elements = 0;
+        for id in groups.owned_from(found.number, from)?.take((self.count - done) as usize) {
+            let id = id?;
+            if elements == ELEMENTS_A_STEP {
+                let (place, done) = (StreamPlace::Owned(at, consumer, id), done + elements);
+                return Ok(DescriptionStep { place, done, elements: elements as usize });
+            }
+            elements += 1;
+            let pending = groups.pending(group.number, id)?.ok_or(Damaged)?;
+            reply::array(self.to, 3);
+            put_id(self.to, id);
+            reply::int(self.to, pending.delivered_ms as i64);
+            reply::int(self.to, pending.deliveries.into());
+        }
+        let place = StreamPlace::Consumer(at, consumer + 1);
+        Ok(DescriptionStep { place, done: 0, elements: elements as usize })
+    }
 }
 
 fn put_number(out: &mut impl Sink, name: &str, number: u64) {

@@ -223,3 +223,9 @@ fn commands_over_many_records_do_not_delay_other_clients() {
     let mut lab = lab();
     lab.run(table::commands_over_many_records(lab.scale));
 }
+
+#[test]
+fn commands_over_one_large_stream_do_not_delay_other_clients() {
+    let mut lab = lab();
+    lab.run(table::commands_over_one_large_stream(lab.scale / 3));
+}

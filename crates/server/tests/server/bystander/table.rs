@@ -234,6 +234,51 @@ pub fn commands_over_one_long_value() -> Group {
     }
 }
 
+/// Returns the commands on one stream, of which `n` entries are pending in a group.
+pub fn commands_over_one_large_stream(n: usize) -> Group {
+    let part = |part| transaction(100, |at| format!("XADD s {}-1 name value:{at}", 100 * part + at + 1));
+    let ids = |head: &str, count, from| many(head, count, move |number| format!("{}-1", from + number));
+    let walk = |name, text: &str| BystanderCase::new(name, line(text), n, Unit::Walked);
+    // Each identifier is changed in two of many parts, which takes three operations.
+    let changes = |name, request| BystanderCase::new(name, request, 1_500 * 3, Unit::Operation);
+    let mut fill: Vec<Vec<u8>> = (0..n / 100).map(part).collect();
+    fill.push(line("XGROUP CREATE s g 0"));
+    fill.extend((0..n / 1_000).map(|_| line("XREADGROUP GROUP g one COUNT 1000 STREAMS s >")));
+    Group {
+        fill,
+        entries: vec![
+            walk("XRANGE", "XRANGE s - +"),
+            walk("DUMP of a stream", "DUMP s"),
+            walk("XPENDING", "XPENDING s g - + 1000000"),
+            walk("XPENDING of a consumer", "XPENDING s g - + 1000000 one"),
+            walk("XPENDING IDLE", "XPENDING s g IDLE 100000000 - + 10"),
+            walk("XINFO STREAM FULL", "XINFO STREAM s FULL COUNT 0"),
+            changes("XCLAIM of 1,500 entries", ids("XCLAIM s g two 0", 1_500, 1)),
+            BystanderCase::new("XAUTOCLAIM", line("XAUTOCLAIM s g three 0 - COUNT 1500"), 1_500 * 3, Unit::Operation),
+            changes("XACK of 1,500 entries", ids("XACK s g", 1_500, 1)).once(),
+            changes("XDEL of 1,500 entries", ids("XDEL s", 1_500, 1)).once(),
+            changes("RESTORE of 1,500 entries", restore_entries(1_500)).once(),
+        ],
+    }
+}
+
+/// Returns a request that restores a stream of `count` entries.
+fn restore_entries(count: usize) -> Vec<u8> {
+    let id = |n: usize| rdb::StreamId { ms: n as u64, seq: 0 };
+    let mut writer = rdb::PayloadWriter::stream(0);
+    for n in 1..=count {
+        let field = rdb::CountedElement::Field { name: b"name", value: b"some value" };
+        for element in [rdb::CountedElement::Entry(id(n)), field] {
+            writer.add(&element).expect("a field follows its entry");
+        }
+    }
+    let (length, last_id) = (count as u64, id(count));
+    let totals = rdb::StreamTotals { length, last_id, entries_added: length, ..rdb::StreamTotals::default() };
+    let totals = rdb::StreamTotals { first_id: Some(id(1)), ..totals };
+    writer.add(&rdb::CountedElement::Totals { totals, groups: 0 }).expect("the end of the entries");
+    restore_request(writer)
+}
+
 /// Returns the commands on a set of `n` records.
 pub fn commands_over_many_records(n: usize) -> Group {
     let put = |at| line(&format!("REC.PUT p:{at} IN people BINS name STR n{at} age INT {}", at % 100));
