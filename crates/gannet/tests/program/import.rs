@@ -99,6 +99,18 @@ fn fill(server: &mut Connection) {
             ask::<()>(server, &["PEXPIREAT", &format!("{key}:expires"), "4102444800123"]);
         }
     }
+    for (size, entries) in [("few", 5), ("many", 5000)] {
+        let key = format!("XADD:{size}");
+        let mut adds = ::redis::pipe();
+        (1..=entries).for_each(|n| {
+            adds.cmd("XADD").arg(&key).arg(format!("{n}-{}", n % 3)).arg("field").arg(n).ignore();
+        });
+        adds.exec(server).unwrap();
+        ask::<()>(server, &["XGROUP", "CREATE", &key, "group", "0"]);
+        ask::<::redis::Value>(server, &["XREADGROUP", "GROUP", "group", "one", "COUNT", "400", "STREAMS", &key, ">"]);
+        ask::<()>(server, &["XACK", &key, "group", "1-1", "2-2"]);
+        ask::<()>(server, &["XDEL", &key, "3-0"]);
+    }
     ask::<()>(server, &["SADD", "SADD:integers", "1", "-2", "70000"]);
     ask::<()>(server, &["ZADD", "ZADD:odd", "inf", "a", "-inf", "b", "0.1", "c", "1e300", "d"]);
     ask::<()>(server, &["SELECT", "3"]);
@@ -119,6 +131,8 @@ impl Writer {
         let (stop, mut server) = (is_stopped.clone(), connect(address));
         let thread = std::thread::spawn(move || {
             let mut rounds = 0;
+            // The group exists if the source was filled.
+            let _ = cmd("XGROUP").arg(&["CREATE", "XADD:many", "group", "0", "MKSTREAM"]).exec(&mut server);
             while !stop.load(Ordering::Relaxed) {
                 write(&mut server, rounds);
                 rounds += 1;
@@ -147,6 +161,9 @@ fn write(server: &mut Connection, round: u64) {
         &["SPOP", "SADD:many"],
         &["ZINCRBY", "ZADD:many", "0.1", &other],
         &["HINCRBYFLOAT", "w:hash", &other, "0.25"],
+        &["XADD", "XADD:many", "MAXLEN", "~", "5000", "*", "field", &n],
+        &["XREADGROUP", "GROUP", "group", &other, "COUNT", "3", "STREAMS", "XADD:many", ">"],
+        &["XAUTOCLAIM", "XADD:many", "group", "two", "0", "0", "COUNT", "1"],
         &["RENAME", "w:text", "w:renamed"],
         &["EXPIRE", "w:renamed", "500"],
         &["SELECT", "5"],
@@ -192,6 +209,16 @@ fn imported_data_equals_the_source_after_a_cut_over_under_writers() {
         assert_eq!(outcome.counts.functions, 1);
         assert_eq!(ask::<u64>(&mut target, &["GET", "w:counter"]), rounds);
         assert_eq!(ask::<u64>(&mut target, &["FCALL", "f", "0"]), 7);
+        let mut from = connect(&address);
+        for key in ["XADD:few", "XADD:many"] {
+            for words in [["XPENDING", key, "group"], ["XINFO", "GROUPS", key]] {
+                // Redis does not send `entries-read` to its replicas.
+                let [ours, theirs] = [&mut target, &mut from]
+                    .map(|server| format!("{:?}", ask::<::redis::Value>(server, &words)))
+                    .map(|reply| reply.split("entries-read").next().map(str::to_owned));
+                assert_eq!(ours, theirs, "{words:?}");
+            }
+        }
         ask::<()>(&mut target, &["SELECT", "6"]);
         assert_eq!(ask::<u64>(&mut target, &["GET", "w:script"]), rounds);
     }
