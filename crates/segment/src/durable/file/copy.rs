@@ -96,7 +96,8 @@ pub fn copy_flash(
     work: &mut dyn FnMut(),
 ) -> Result<Copied, HandleError> {
     let (mut target, mut copied) = (to.handle()?, Copied::default());
-    to.set_eviction(Namespace::DEFAULT, false);
+    // Namespaces with quotas are set one by one.
+    (0..u32::BITS as u8).for_each(|number| to.set_eviction(Namespace(number), false));
     let (mut cursor, mut stride) = (Some(source.guard(now).walks().first_cursor()), Stride::default());
     while let Some(at) = cursor {
         let guard = source.guard(now);
