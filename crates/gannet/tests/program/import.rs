@@ -99,7 +99,7 @@ fn fill(server: &mut Connection) {
             ask::<()>(server, &["PEXPIREAT", &format!("{key}:expires"), "4102444800123"]);
         }
     }
-    for (size, entries) in [("few", 5), ("many", 5000)] {
+    for (size, entries) in [("few", 5), ("many", 30_000)] {
         let key = format!("XADD:{size}");
         let mut adds = ::redis::pipe();
         (1..=entries).for_each(|n| {
@@ -161,7 +161,7 @@ fn write(server: &mut Connection, round: u64) {
         &["SPOP", "SADD:many"],
         &["ZINCRBY", "ZADD:many", "0.1", &other],
         &["HINCRBYFLOAT", "w:hash", &other, "0.25"],
-        &["XADD", "XADD:many", "MAXLEN", "~", "5000", "*", "field", &n],
+        &["XADD", "XADD:many", "MAXLEN", "~", "30000", "*", "field", &n],
         &["XREADGROUP", "GROUP", "group", &other, "COUNT", "3", "STREAMS", "XADD:many", ">"],
         &["XAUTOCLAIM", "XADD:many", "group", "two", "0", "0", "COUNT", "1"],
         &["RENAME", "w:text", "w:renamed"],

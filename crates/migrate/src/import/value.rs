@@ -2,20 +2,21 @@
 //!
 //! ```text
 //!   string            SET key value PXAT at
-//!   stream            RESTORE key at payload REPLACE ABSTTL
 //!   one page          RESTORE key at payload REPLACE ABSTTL
 //!   several pages     DEL tmp   RPUSH tmp ... (SADD, ZADD, HSET)   HPEXPIREAT tmp ...
 //!                     PEXPIREAT tmp at   RENAME tmp key
+//!   long stream       DEL tmp   the requests of `LongStream`   PEXPIREAT tmp at   RENAME tmp key
 //! ```
 //! No client sees a part of a key: a long value is built under a temporary name.
 
 use protocol::resp::BULK_BYTES_MAX;
 use protocol::resp::client::CommandLine;
-use rdb::{Element, Encoder, FieldTimes, ValueType};
+use rdb::{DumpReader, Element, Encoder, FieldTimes, ReadLimits, ValueType};
 
 use super::pipe::{Awaited, TargetPipe};
 use crate::rdb::same_score;
 use crate::reconnect::RequestError;
+use crate::redis::LongStream;
 
 /// Bytes of elements that are sent at once.
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 10;
@@ -155,18 +156,25 @@ impl ValueSender {
             return self.end_built(pipe, is_stopped);
         }
         if self.value_type != ValueType::String {
-            self.send_whole(pipe);
+            return self.send_whole(pipe, is_stopped);
         }
         Ok(())
     }
 
-    fn send_whole(mut self, pipe: &mut TargetPipe) {
+    fn send_whole(mut self, pipe: &mut TargetPipe, is_stopped: &dyn Fn() -> bool) -> Result<(), RequestError> {
         let payload = match self.stream.take() {
             Some(stream) => stream.finish().ok(),
             None => self.page.payload(self.value_type),
         };
         let kind = self.value_type.name();
         match payload {
+            Some(payload) if self.value_type == ValueType::Stream && payload.len() > PAGE_BYTES_MAX => {
+                let Some(stream) = long_stream(&payload) else {
+                    return Err(RequestError::Refused("a stream of the snapshot is damaged".to_owned()));
+                };
+                self.send_long_stream(&stream, pipe, is_stopped)?;
+                return self.end_built(pipe, is_stopped);
+            }
             Some(payload) if payload.len() <= BULK_BYTES_MAX as usize => {
                 let at = self.expiry();
                 let words: [&[u8]; 6] = [b"RESTORE", &self.key.name, at.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
@@ -175,6 +183,28 @@ impl ValueSender {
             Some(_) => pipe.ledger.counts.refuse(format!("{kind}: it is longer than the protocol allows")),
             None => pipe.ledger.counts.refuse(format!("{kind}: it has no elements")),
         }
+        Ok(())
+    }
+
+    /// Sends the requests that build a long stream under the temporary name.
+    fn send_long_stream(
+        &self,
+        stream: &LongStream,
+        pipe: &mut TargetPipe,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), RequestError> {
+        let (built, mut ended) = (self.built_name(), Ok(()));
+        pipe.put_words(Awaited::Part("DEL"), &[b"DEL", &built]);
+        let is_whole = stream.send(&built, &mut |verb, write| {
+            if ended.is_ok() {
+                ended = pipe.make_room(is_stopped);
+            }
+            if ended.is_ok() {
+                pipe.put(Awaited::Part(verb), write);
+            }
+        });
+        ended?;
+        is_whole.ok_or_else(|| RequestError::Refused("a stream of the snapshot is incomplete".to_owned()))
     }
 
     fn expiry(&self) -> String {
@@ -236,4 +266,13 @@ impl ValueSender {
         }
         Ok(())
     }
+}
+
+/// Reads the elements of a long stream. Returns `None` if the payload is damaged.
+fn long_stream(payload: &[u8]) -> Option<LongStream> {
+    let (mut stream, mut reader) = (LongStream::default(), DumpReader::new(payload, ReadLimits::default()).ok()?);
+    while let Some(element) = reader.next_element().ok()? {
+        stream.add(&element)?;
+    }
+    Some(stream)
 }

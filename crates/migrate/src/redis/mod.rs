@@ -16,6 +16,7 @@ use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub(super) use read::{Others, Wanted};
+pub(crate) use stream::LongStream;
 
 /// Largest difference of clocks that is ignored, in milliseconds; network delays are within it.
 const SKEW_MS_MIN: i64 = 1_000;

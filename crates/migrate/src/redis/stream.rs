@@ -37,9 +37,12 @@ struct GroupRead {
     consumers: Vec<ConsumerRead>,
 }
 
+/// A function that sends a request, which has a name and is written by the given function.
+type SendRequest<'s> = &'s mut dyn FnMut(&'static str, &dyn Fn(&mut Vec<u8>));
+
 /// The elements of a long stream.
 #[derive(Default)]
-pub(super) struct LongStream {
+pub(crate) struct LongStream {
     /// The entries, each as its identifier and its fields and values.
     entries: Vec<(StreamId, Vec<Vec<u8>>)>,
     totals: Option<StreamTotals>,
@@ -48,7 +51,7 @@ pub(super) struct LongStream {
 
 impl LongStream {
     /// Adds the next element of a payload. Returns `None` if it has no place in a stream.
-    pub(super) fn add(&mut self, element: &Element<'_>) -> Option<()> {
+    pub(crate) fn add(&mut self, element: &Element<'_>) -> Option<()> {
         match *element {
             Element::Entry(id) => self.entries.push((id, Vec::new())),
             Element::Field { name, value, .. } => {
@@ -111,9 +114,8 @@ impl LongStream {
         frame.finish()
     }
 
-    /// Writes the requests that claim pending entries. Returns their number.
-    fn put_claims(&self, out: &mut Vec<u8>, key: &[u8]) -> usize {
-        let mut commands = 0;
+    /// Sends the requests that claim pending entries.
+    fn send_claims(&self, key: &[u8], send: SendRequest<'_>) {
         for group in &self.groups {
             let deliveries: HashMap<StreamId, Delivery> = group.pending.iter().copied().collect();
             for consumer in &group.consumers {
@@ -122,27 +124,42 @@ impl LongStream {
                     claimed.filter_map(|id| Some((*id, *deliveries.get(id)?))).collect();
                 for same in claimed.chunk_by(|one, next| one.1 == next.1) {
                     for some in same.chunks(CLAIMED_AT_ONCE_MAX) {
-                        put_claim(out, [key, &group.name, &consumer.name], some);
-                        commands += 1;
+                        send("XCLAIM", &|out| put_claim(out, [key, &group.name, &consumer.name], some));
                     }
                 }
             }
         }
-        commands
+    }
+
+    /// Sends the requests that build the stream under a key that does not exist: calls `send` with the name of each,
+    /// and a function that writes it. Returns `None` if the payload was incomplete.
+    pub(crate) fn send(&self, key: &[u8], send: SendRequest<'_>) -> Option<()> {
+        let totals = self.totals?;
+        let frame = self.frame(totals).ok()?;
+        send("RESTORE", &|out| {
+            CommandLine::new(out, 4).arg(b"RESTORE").arg(key).number(0).arg(&frame);
+        });
+        for (id, words) in &self.entries {
+            send("XADD", &|out| {
+                let line = CommandLine::new(out, 3 + words.len() as u32).arg(b"XADD").arg(key);
+                words.iter().fold(line.arg(id.to_string().as_bytes()), |line, word| line.arg(word));
+            });
+        }
+        self.send_claims(key, send);
+        send("XSETID", &|out| {
+            CommandLine::new(out, 3).arg(b"XSETID").arg(key).arg(totals.last_id.to_string().as_bytes());
+        });
+        Some(())
     }
 
     /// Writes the requests that build the stream. Returns their number; `None` if the payload was incomplete.
     pub(super) fn put(&self, out: &mut Vec<u8>, key: &[u8]) -> Option<usize> {
-        let totals = self.totals?;
-        let frame = self.frame(totals).ok()?;
-        CommandLine::new(out, 4).arg(b"RESTORE").arg(key).number(0).arg(&frame);
-        for (id, words) in &self.entries {
-            let line = CommandLine::new(out, 3 + words.len() as u32).arg(b"XADD").arg(key);
-            words.iter().fold(line.arg(id.to_string().as_bytes()), |line, word| line.arg(word));
-        }
-        let claims = self.put_claims(out, key);
-        CommandLine::new(out, 3).arg(b"XSETID").arg(key).arg(totals.last_id.to_string().as_bytes());
-        Some(self.entries.len() + claims + 2)
+        let mut commands = 0;
+        self.send(key, &mut |_, write| {
+            write(out);
+            commands += 1;
+        })?;
+        Some(commands)
     }
 }
 
