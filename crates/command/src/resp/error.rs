@@ -561,8 +561,9 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     }
 }
 
-/// The cost of the reply to an unknown command, in operations. To find the nearest command, the name is compared with
-/// the names of all commands, which takes 90,000 instructions (case `resp-unknown` of `xtask gate`).
+/// The cost of the reply to an unknown command, in operations. To find the nearest command, the letters of the name are
+/// compared with those of all commands, which takes 20,000 instructions (case `resp-unknown` of `xtask gate`), and the
+/// name itself with those that have similar letters, which takes up to several times as many.
 pub const UNKNOWN_OPS: usize = 24;
 
 /// Replies to a command that this server does not have.
