@@ -1,5 +1,6 @@
 """Runs published, unmodified job queues: RQ and Celery, and the locks and transactions of redis-py that they use."""
 
+import gc
 import tempfile
 import threading
 from datetime import timedelta
@@ -17,6 +18,13 @@ from server import Server
 def server():
     with Server(resp=True, WORKERS="2") as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def no_result_outlives_its_server(server):
+    """A result of Celery asks its server when it is deleted, and would wait for one that has ended."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
@@ -153,6 +161,7 @@ def test_queued_jobs_and_results_survive_a_kill_of_the_server(memory_file):
             SimpleWorker([queue], connection=client).work(burst=True, max_jobs=25, logging_level="CRITICAL")
             task = celery_app(first).task(add, name="add")
             ids = [task.delay(number, number).id for number in range(20)]
+            gc.collect()
         first.kill()
         with Server(first.port, resp_port=first.resp_port, WORKERS="2", FILE=memory_file) as second:
             with redis.Redis("127.0.0.1", second.resp_port, socket_timeout=20) as client:
@@ -165,4 +174,5 @@ def test_queued_jobs_and_results_survive_a_kill_of_the_server(memory_file):
             app.task(add, name="add")
             with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, loglevel="CRITICAL"):
                 values = [app.AsyncResult(number).get(timeout=20) for number in ids]
+            gc.collect()
             assert values == [2 * number for number in range(20)]
