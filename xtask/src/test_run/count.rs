@@ -41,7 +41,10 @@ pub fn count(format: RunnerFormat, output: &str) -> Count {
             .filter(|line| line.starts_with("test result:"))
             .map(|line| Count { passed: number_before(line, "passed"), failed: number_before(line, "failed") })),
         RunnerFormat::Pytest => {
-            let line = output.lines().rev().find(|line| line.contains(" in ") && line.contains('s'));
+            // Python may write more behind the summary.
+            let has_result =
+                |line: &str| ["passed", "failed", "error"].iter().any(|word| number_before(line, word) > 0);
+            let line = output.lines().rev().find(|line| line.contains(" in ") && has_result(line));
             let line = line.unwrap_or_default();
             let failed = number_before(line, "failed") + number_before(line, "error");
             Count { passed: number_before(line, "passed"), failed }
@@ -153,6 +156,7 @@ mod tests {
                      test result: FAILED. 10 passed; 2 failed; 0 ignored\n";
         reads(RunnerFormat::Cargo, cargo, 13, 2);
         reads(RunnerFormat::Pytest, "...\n===== 2 failed, 12 passed, 1 warning in 3.10s =====\n", 12, 2);
+        reads(RunnerFormat::Pytest, "12 passed in 3.10s\nwarning: ignored in <function>\nDuring this, in x\n", 12, 0);
         reads(RunnerFormat::Pytest, "12 passed in 3.10s\n", 12, 0);
         reads(RunnerFormat::Pytest, "1 passed, 1 error in 0.10s\n", 1, 1);
         reads(RunnerFormat::Go, "=== RUN A\n--- PASS: A (0.0s)\n    --- PASS: A/b\n--- FAIL: B (0.0s)\nFAIL\n", 1, 1);
