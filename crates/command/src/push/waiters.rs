@@ -45,7 +45,7 @@ const COUNTERS: usize = 4096;
 /// The maximum number of clients that have a turn to read one stream, of those that wait in one queue.
 const READERS_AT_ONCE: usize = 64;
 
-/// What a waiter waits for.
+/// The kind of value or change for which a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitKind {
     List,
@@ -247,7 +247,7 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// Creates the queues without waiters. `hub` tells all workers whether there are waiters.
+    /// Creates the queues without waiters. `hub` shows all workers if clients wait.
     pub fn new(hub: &Arc<Hub>) -> Self {
         Self {
             hub: Arc::clone(hub),

@@ -9,7 +9,7 @@ use protocol::resp::Args;
 use segment::Namespace;
 use std::sync::Arc;
 
-/// What a client waits for. A session has this state during a blocking command, and after a request has filled keys
+/// The state of a client that waits: during a blocking command, and after a request has filled keys
 /// with waiters until its reply may be sent.
 #[derive(Default)]
 pub(in crate::resp) struct Waits {

@@ -53,7 +53,7 @@ impl GroupWanted {
     }
 }
 
-/// What a group has for a consumer.
+/// The entries of a stream that a group can deliver to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Available {
     NoStream,
@@ -62,7 +62,7 @@ enum Available {
     Entries(u64),
 }
 
-/// Returns what a request would deliver from a stream.
+/// Returns the entries that a request would deliver from a stream.
 fn available(
     call: &mut Call<'_, '_>,
     request: StreamsRequest<'_>,
