@@ -143,7 +143,7 @@ impl CommandSpec {
             return [(0, 0); 2];
         }
         if matches!(last, COUNTED | STORED | STREAMED) {
-            return movable_places(first as usize - 1, last, words);
+            return movable_places(self.keys, words);
         }
         let behind =
             if last < 0 { (args + 2).saturating_sub(usize::from(last.unsigned_abs())) } else { last as usize + 1 };
@@ -185,7 +185,8 @@ impl CommandSpec {
 }
 
 /// The last position of the keys of a command whose argument before the first key is the number of keys. If the first
-/// position is 1, the first argument is a key, the second the number of further keys, and those follow.
+/// position is 1, the first argument is a key, the second the number of further keys, and those follow. If the step is
+/// 2, each key is followed by its value.
 pub(super) const COUNTED: i8 = i8::MIN;
 /// The last position of the keys of a command with one key, and a second one behind the word `STORE` or `STOREDIST`
 /// among its options.
@@ -193,20 +194,22 @@ pub(super) const STORED: i8 = i8::MIN + 1;
 
 /// Returns the positions of keys that depend on other arguments, as [`CommandSpec::keys_places`] does.
 #[cold]
-fn movable_places(before: usize, last: i8, words: Args<'_>) -> [(usize, usize); 2] {
+fn movable_places((first, last, step): (i8, i8, i8), words: Args<'_>) -> [(usize, usize); 2] {
+    let before = first as usize - 1;
     match (last, before) {
         (STREAMED, _) => [streamed_place(words), (0, 0)],
         (STORED, _) => [(before, 1), stored_place(words)],
-        (_, 0) => [(0, 1), counted_place(2, words)],
-        _ => [counted_place(before, words), (0, 0)],
+        (_, 0) => [(0, 1), counted_place(2, words, 1)],
+        _ => [counted_place(before, words, step as usize), (0, 0)],
     }
 }
 
 /// Returns the position of the keys whose number is in the argument before them: the number of arguments before the
-/// first key, and the number of keys.
-pub(super) fn counted_place(before: usize, words: Args<'_>) -> (usize, usize) {
+/// first key, and the number of arguments that are keys or values. `step` is the number of arguments of each key.
+pub(super) fn counted_place(before: usize, words: Args<'_>, step: usize) -> (usize, usize) {
     let count = words.into_iter().nth(before - 1).and_then(base::decimal::parse_signed).unwrap_or(0);
-    (before, usize::try_from(count).unwrap_or(0).min(words.len().saturating_sub(before)))
+    let count = usize::try_from(count).unwrap_or(0).saturating_mul(step);
+    (before, count.min(words.len().saturating_sub(before)))
 }
 
 /// Returns the position of the key behind the last word `STORE` or `STOREDIST`: the number of arguments before it, and

@@ -3,7 +3,7 @@
 use super::catalog::{COMMANDS, COUNTED, CommandSpec, Flag, STORED, STREAMED, counted_place, find, lower};
 use super::error::ErrorReply;
 use super::help::other_subcommand;
-use super::key_specs::{Begin, KeySpec, key_specs, only_gets_fields, tips};
+use super::key_specs::{Begin, KeySpec, key_specs, only_gets_fields, set_reads, tips};
 use super::subcommands::{Subcommand, accepts, find_subcommand, subcommands_of};
 use crate::glob::matches;
 use crate::resp::aside;
@@ -184,8 +184,8 @@ fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [
         Begin::Index => {}
     }
     if spec.last == COUNTED {
-        let (before, count) = counted_place(usize::from(spec.first) - 1, args);
-        return args.skip(before).take(count).collect();
+        let (before, count) = counted_place(usize::from(spec.first) - 1, args, spec.step.into());
+        return args.skip(before).take(count).step_by(spec.step.into()).collect();
     }
     let before = usize::from(spec.first) - 1;
     let count = match spec.last {
@@ -197,11 +197,12 @@ fn keys_at<'c>(spec: &KeySpec, entry: &CommandSpec, args: Args<'c>) -> Vec<&'c [
 
 /// Returns the flags of the keys of a request of the command `name` with the arguments `args`.
 fn access(name: &str, spec: &KeySpec, args: Args<'_>) -> &'static [&'static str] {
-    let reads = || args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get"));
     match spec.flags.contains(&"variable_flags") {
         true if name == "bitfield" && only_gets_fields(args) => &["RO", "access"],
         true if name == "bitfield" => &["RW", "access", "update"],
-        true if reads() => &["RW", "access", "update"],
+        true if name == "delex" && args.len() > 1 => &["RW", "access", "delete"],
+        true if name == "delex" => &["RM", "delete"],
+        true if set_reads(args) => &["RW", "access", "update"],
         true => &["OW", "update"],
         false => spec.flags,
     }

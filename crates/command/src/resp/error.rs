@@ -45,6 +45,14 @@ pub(super) enum ErrorReply {
     NotNegatable,
     /// The result of a floating-point increment is not finite.
     NotFinite,
+    /// The number of keys is not a positive number of 32 bits.
+    KeyCountRange,
+    /// A digest does not have 16 characters.
+    Digest,
+    /// `DELEX` with an unknown condition.
+    Condition,
+    /// `DELEX` with a condition on a key whose value is no string.
+    NotStringForCondition,
     /// An invalid time to live, for this command.
     ExpireTime(&'static str),
     /// A value or key that is longer than an item may be.
@@ -427,6 +435,10 @@ impl ErrorReply {
             Self::NotFloat => "ERR value is not a valid float",
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::NotNegatable => "ERR decrement would overflow",
+            Self::KeyCountRange => "ERR invalid numkeys value or out of range",
+            Self::Digest => "ERR must be exactly 16 hexadecimal characters",
+            Self::Condition => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+            Self::NotStringForCondition => "ERR Key should be of string type if conditions are specified",
             Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Self::RequestTooLong => "ERR the request is too long for this command",

@@ -6,9 +6,9 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, bits, client, command_info, config, connection, dump, expire, geo, hash, hotkeys, hyperloglog, info, keys,
-    lcs, lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort, sorted_set,
-    stream, string, transaction, walk,
+    acl, bits, client, command_info, config, connection, digest, dump, expire, geo, hash, hotkeys, hyperloglog, info,
+    keys, lcs, lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort,
+    sorted_set, stream, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -53,7 +53,9 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("decr", string::decr),
     ("decrby", string::decrby),
     ("del", keys::del),
+    ("delex", string::delex),
     ("delifeq", string::delifeq),
+    ("digest", digest::digest),
     ("discard", transaction::discard),
     ("dump", dump::dump),
     ("echo", connection::echo),
@@ -145,6 +147,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("monitor", pubsub::monitor),
     ("move", pair::move_key),
     ("mset", pair::mset),
+    ("msetex", pair::msetex),
     ("msetnx", pair::msetnx),
     ("multi", transaction::multi),
     ("object", keys::object),

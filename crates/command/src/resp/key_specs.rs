@@ -1,7 +1,7 @@
 //! What `COMMAND` reports about commands and subcommands besides the catalog: where their keys are and how they are
 //! accessed (key specifications), and hints for clients and proxies (tips), as in Redis.
 
-use super::catalog::{COUNTED, STREAMED};
+use super::catalog::{COUNTED, STREAMED, lower};
 use protocol::resp::Args;
 
 /// A place of keys in a request, and the access to them.
@@ -76,13 +76,15 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" | "sadd" => {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
-        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "dump" | "expiretime" | "geodist" | "geohash"
-        | "geopos" | "geosearch" | "get" | "getbit" | "getrange" | "hexpiretime" | "hget" | "hgetall" | "hkeys"
-        | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "lindex" | "lpos"
-        | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "smembers" | "smismember" | "srandmember" | "sscan"
-        | "substr" | "ttl" | "zcount" | "zlexcount" | "zmscore" | "zrandmember" | "zrange" | "zrangebylex"
-        | "zrangebyscore" | "zrank" | "zrevrange" | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan"
-        | "zscore" | "xpending" | "xrange" | "xrevrange" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
+        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "digest" | "dump" | "expiretime" | "geodist"
+        | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange" | "hexpiretime" | "hget" | "hgetall"
+        | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "lindex"
+        | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "smembers" | "smismember" | "srandmember"
+        | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount" | "zmscore" | "zrandmember" | "zrange"
+        | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange" | "zrevrangebylex" | "zrevrangebyscore"
+        | "zrevrank" | "zscan" | "zscore" | "xpending" | "xrange" | "xrevrange" => {
+            const { &[spec(&["RO", "access"], 1, 0, 1)] }
+        }
         "bitfield" => {
             const {
                 &[noted(
@@ -169,6 +171,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         }
         "mget" => const { &[spec(&["RO", "access"], 1, -1, 1)] },
         "mset" => const { &[spec(&["OW", "update"], 1, -1, 2)] },
+        "msetex" => const { &[spec(&["OW", "update"], 2, COUNTED, 2)] },
         "msetnx" => const { &[spec(&["OW", "insert"], 1, -1, 2)] },
         "pfcount" => {
             const {
@@ -181,6 +184,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "pfdebug" => const { &[spec(&["RW", "access"], 2, 0, 1)] },
         "pfmerge" => const { &[spec(&["RW", "access", "insert"], 1, 0, 1), spec(&["RO", "access"], 2, -1, 1)] },
         "lcs" => const { &[spec(&["RO", "access"], 1, 1, 1)] },
+        "delex" => const { &[spec(&["RW", "delete", "variable_flags"], 1, 0, 1)] },
         "delifeq" | "rec.del" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
         "rec.mget" => const { &[spec(&["RO", "access"], 2, -1, 1)] },
         "rec.mput" => const { &[spec(&["RW", "update", "incomplete"], 2, 0, 0)] },
@@ -199,6 +203,12 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "ssubscribe" | "sunsubscribe" => const { &[spec(&["not_key"], 1, -1, 1)] },
         _ => &[],
     }
+}
+
+/// Returns true if a request of `SET` with the arguments `args` reads the value of its key.
+pub(super) fn set_reads(args: Args<'_>) -> bool {
+    let reads = |word: &[u8]| matches!(&lower(word)[..], b"get" | b"ifeq" | b"ifne" | b"ifdeq" | b"ifdne");
+    args.skip(2).any(reads)
 }
 
 /// Returns true if a request of `BITFIELD` with the arguments `args` only reads. An invalid request counts as one that
@@ -244,7 +254,7 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
             &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
         }
         "mget" => &["request_policy:multi_shard"],
-        "mset" => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        "mset" | "msetex" => &["request_policy:multi_shard", "response_policy:all_succeeded"],
         "msetnx" => &["request_policy:multi_shard", "response_policy:agg_min"],
         "randomkey" => &["request_policy:all_shards", "nondeterministic_output"],
         "scan" => &["nondeterministic_output", "request_policy:special"],

@@ -35,6 +35,7 @@ mod config;
 mod config_set;
 mod connection;
 mod databases;
+mod digest;
 mod dispatch;
 mod dump;
 mod elements;

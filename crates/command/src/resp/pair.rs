@@ -1,4 +1,5 @@
-//! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MOVE`, `MSET`, `MSETNX`.
+//! Commands that change several keys atomically: `RENAME`, `RENAMENX`, `COPY`, `MOVE`, `MSET`, `MSETEX`,
+//! `MSETNX`.
 //!
 //! Before such a command runs, the module `atomic` locks its keys, so that no other client changes them meanwhile. A
 //! command with more than `KEYS_AS_ONE_MAX` keys runs without locks. Completed steps are recorded in
@@ -8,6 +9,8 @@ use super::atomic;
 use super::catalog::{self, lower};
 use super::collection;
 use super::error::ErrorReply;
+use super::number::integer;
+use super::string::SetOptions;
 use super::typed::live;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -20,7 +23,7 @@ use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Args, reply};
 use record::Kind;
 use segment::{
-    Attempts, CopyStep, Delete, Expire, Item, Key, Loaded, Namespace, PartsCopy, PutMode, Replaced, Replacement, Value,
+    Attempts, CopyStep, Delete, Expire, Item, Key, Loaded, Namespace, PartsCopy, Replaced, Replacement, Value,
 };
 
 /// The effect of a command on an existing target key: the target is replaced, or kept unchanged.
@@ -141,8 +144,35 @@ pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
         return Err(ErrorReply::Arity("mset").into());
     }
-    store_pairs(call, args)?;
+    store_pairs(call, args, (&SetOptions::default(), Expire::Never))?;
     call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Executes `MSETEX numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT time | PXAT time |
+/// KEEPTTL]`.
+pub(super) fn msetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let (count, words) = args.split(1);
+    let count = integer(count.into_iter().next().unwrap_or_default()).ok().and_then(|count| i32::try_from(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or(ErrorReply::KeyCountRange)? as u32;
+    if words.len() as u64 / 2 < count.into() {
+        return Err(ErrorReply::Syntax.into());
+    }
+    let (pairs, options) = words.split(2 * count);
+    let (options, must_exist) = SetOptions::of_several(options)?;
+    let expire = options.expire(call.moment(), "msetex")?;
+    if let Some(must_exist) = must_exist
+        && call.session.done == 0
+    {
+        for key in pairs.step_by(2) {
+            if typed::is_there(call, &call.key(key))? != must_exist {
+                call.int(0);
+                return Ok(());
+            }
+        }
+    }
+    store_pairs(call, pairs, (&options, expire))?;
+    call.int(1);
     Ok(())
 }
 
@@ -157,14 +187,14 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             return Ok(());
         }
     }
-    store_pairs(call, args)?;
+    store_pairs(call, args, (&SetOptions::default(), Expire::Never))?;
     call.int(1);
     Ok(())
 }
 
 /// Stores all values of the request. Stores none of them if a value is too long, or if there is not enough memory for
 /// all of them.
-fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>, options: (&SetOptions<'_>, Expire)) -> Run {
     if call.session.done == 0 {
         let (mut keys, mut bytes) = (args, 0);
         while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
@@ -180,7 +210,7 @@ fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         if call.ops >= OPS_A_BATCH {
             return Err(SessionWait::Yield.into());
         }
-        string::store_plain(call, key, value, PutMode::Set, Expire::Never)?;
+        string::store_with(call, key, value, options)?;
         slices::words_done(call, 2, before - pairs.wire_bytes());
         call.ops += 1 + value.len() / (4 << 10);
     }

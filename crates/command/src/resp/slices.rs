@@ -39,6 +39,10 @@ const FIELDS_AN_EDIT: u32 = 16;
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// The cost of checking the lengths of [`FIELDS_A_SLICE`] fields, in operations.
 pub(super) const OPS_PER_CHECK: usize = 8;
+/// The number of bytes of a long value that are read between two checks of the slice.
+pub(super) const STEP_BYTES: u64 = 64 << 10;
+/// The cost of reading [`STEP_BYTES`] bytes, in operations.
+pub(super) const STEP_OPS: usize = 16;
 /// The number of times that a read starts over before its key is locked.
 const RESTARTS_MAX: u32 = 4;
 

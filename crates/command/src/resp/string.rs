@@ -1,6 +1,8 @@
 //! Commands on strings: `GET`, `SET` with all its options, the commands that read or change a part of a string, and the
 //! commands that change a number.
 
+use super::collection::words;
+use super::digest::{Digest, ValueCondition};
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
@@ -30,14 +32,15 @@ pub(super) struct SetOptions<'c> {
     keep_ttl: bool,
     /// True if the reply contains the previous value (option `GET`).
     get: bool,
+    /// The digest of the present value, if the condition needs it.
+    digest: Option<Digest>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition<'c> {
     Absent,
     Present,
-    /// The key has this value.
-    Equal(&'c [u8]),
+    Value(ValueCondition<'c>),
 }
 
 impl<'c> SetOptions<'c> {
@@ -53,7 +56,10 @@ impl<'c> SetOptions<'c> {
             match &lower[..] {
                 b"nx" => condition(Condition::Absent)?,
                 b"xx" => condition(Condition::Present)?,
-                b"ifeq" => condition(Condition::Equal(args.next().ok_or(ErrorReply::Syntax)?))?,
+                b"ifeq" | b"ifne" | b"ifdeq" | b"ifdne" => {
+                    let value = args.next().and_then(|wanted| ValueCondition::of(word, wanted));
+                    condition(Condition::Value(value.ok_or(ErrorReply::Syntax)?))?;
+                }
                 b"get" => options.get = true,
                 b"keepttl" if options.deadline.is_none() => options.keep_ttl = true,
                 unit => {
@@ -80,48 +86,61 @@ impl<'c> SetOptions<'c> {
             None => Some(PutMode::Set),
             Some(Condition::Absent) => Some(PutMode::Add),
             Some(Condition::Present) => Some(PutMode::Replace),
-            Some(Condition::Equal(_)) => None,
+            Some(Condition::Value(_)) => None,
         }
     }
 
-    /// Returns the expiry of the new item.
-    pub(super) fn expire(&self, moment: Moment) -> Result<Expire, ErrorReply> {
+    /// Reads the options of `MSETEX`. Also returns whether all keys must exist; `None` if there is no condition.
+    pub(super) fn of_several(args: Args<'c>) -> Result<(Self, Option<bool>), Interrupt> {
+        let mut options = Self::read(args)?;
+        match options.condition.take() {
+            Some(Condition::Value(_)) => Err(ErrorReply::Syntax.into()),
+            _ if options.get => Err(ErrorReply::Syntax.into()),
+            condition => Ok((options, condition.map(|condition| condition == Condition::Present))),
+        }
+    }
+
+    /// Returns the expiry of the new item, set by `command`.
+    pub(super) fn expire(&self, moment: Moment, command: &'static str) -> Result<Expire, ErrorReply> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
-        Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
+        Deadline::positive(text, unit, moment, command).map(Deadline::expire)
+    }
+
+    /// Reads the digest of the present value of a key, if the condition needs it. `request` is described at
+    /// [`ValueCondition::digest`].
+    fn read_digest<'a>(
+        &mut self,
+        call: &mut Call<'a, '_>,
+        request: Option<(&'static str, Args<'a>)>,
+        bytes: &[u8],
+    ) -> Run {
+        if let Some(Condition::Value(condition)) = self.condition {
+            self.digest = condition.digest(call, request, bytes)?;
+        }
+        Ok(())
     }
 
     /// Returns true if the condition allows a new value to replace `item`, the present item of `key`.
-    fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
+    fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> Result<bool, Interrupt> {
         match (self.condition, item) {
-            (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
-            (Some(Condition::Equal(wanted)), Some(item)) => equals(guard, key, item.value, wanted),
-            _ => false,
+            (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => Ok(true),
+            (Some(Condition::Value(condition)), item) => condition.holds(guard, key, item, self.digest),
+            _ => Ok(false),
         }
     }
 
     /// Returns the expiry of the new item that replaces `item`. Returns `None` if the condition does not allow the
     /// replacement. `expire` is the expiry that the request sets.
-    fn expire_over(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Option<Expire> {
-        if !self.allow(guard, key, item) {
-            return None;
-        }
+    fn expire_over(
+        &self,
+        guard: &Guard<'_>,
+        key: &Key<'_>,
+        item: Option<&Item<'_>>,
+        expire: Expire,
+    ) -> Result<Option<Expire>, Interrupt> {
         let kept = item.filter(|_| self.keep_ttl).map(|item| item.expire);
-        Some(kept.unwrap_or(expire))
+        Ok(self.allow(guard, key, item)?.then_some(kept.unwrap_or(expire)))
     }
-}
-
-/// Returns true if the value of `key`, as a client reads it, equals `bytes`.
-fn equals(guard: &Guard<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
-    if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
-        return false;
-    }
-    let mut same = true;
-    let whole = guard.pieces().copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
-        let (here, behind) = bytes.split_at(part.len());
-        same &= here == part;
-        bytes = behind;
-    });
-    whole && same
 }
 
 pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -134,14 +153,18 @@ fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
     Ok(())
 }
 
-pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    if args.len() == 0 {
+pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let mut left = args;
+    let (key, value) = (left.next().unwrap_or_default(), left.next().unwrap_or_default());
+    if left.len() == 0 {
         return store_plain(call, key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
     }
-    let options = SetOptions::read(args)?;
-    let expire = options.expire(call.moment())?;
-    let Some(mode) = options.put_mode() else { return set_by(call, key, value, &options, expire) };
+    let mut options = SetOptions::read(left)?;
+    let expire = options.expire(call.moment(), "set")?;
+    let Some(mode) = options.put_mode() else {
+        options.read_digest(call, Some(("set", args)), key)?;
+        return set_by(call, key, value, &options, expire);
+    };
     let stored = match mode {
         PutMode::Add => store_absent(call, key, value, expire)?,
         mode => store_plain(call, key, value, mode, expire)?,
@@ -293,15 +316,40 @@ pub(super) fn substr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 /// Executes `DELIFEQ key value`.
-pub(super) fn delifeq<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (bytes, wanted) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+pub(super) fn delifeq<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key, wanted] = words(args);
+    delete_if(call, ("delifeq", args), key, ValueCondition::of(b"ifeq", wanted))
+}
+
+/// Executes `DELEX key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]`.
+pub(super) fn delex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if args.len() == 1 {
+        return call.run(super::catalog::entry("del"), args);
+    }
+    if args.len() != 3 {
+        return Err(ErrorReply::Arity("delex").into());
+    }
+    let [key, option, wanted] = words(args);
+    let item = live(call.guard.items().peek(&call.key(key)), call.ctx.view());
+    string(item.as_ref()).map_err(|_| ErrorReply::NotStringForCondition)?;
+    delete_if(call, ("delex", args), key, ValueCondition::of(option, wanted))
+}
+
+/// Deletes the string at a key if it meets the condition, and replies with the number of deleted keys. As in Redis, a
+/// missing condition is an error only if the key exists.
+fn delete_if<'c>(
+    call: &mut Call<'c, '_>,
+    request: (&'static str, Args<'c>),
+    bytes: &[u8],
+    condition: Option<ValueCondition<'c>>,
+) -> Run {
+    let digest = condition.map(|condition| condition.digest(call, Some(request), bytes)).transpose()?.flatten();
     let (key, view) = (call.key(bytes), call.ctx.view());
     let mut attempts = Attempts::default();
     let is_deleted = loop {
         let Loaded { item, version } = call.guard.items().load(&key, &mut attempts)?;
-        let item = live(item, view);
-        let Some(item) = string(item.as_ref())? else { break false };
-        if !equals(call.guard, &key, item.value, wanted) {
+        let Some(item) = live(item, view) else { break false };
+        if !condition.ok_or(ErrorReply::Condition)?.holds(call.guard, &key, Some(&item), digest)? {
             break false;
         }
         if call.guard.items_mut().replace(&key, &version, Replacement::Remove)? == Replaced::Done {
@@ -487,6 +535,23 @@ enum NewValue<'v> {
     Large(&'v LargeWriter),
 }
 
+/// Stores a value with the options of `MSETEX`.
+pub(super) fn store_with(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    value: &[u8],
+    (options, expire): (&SetOptions<'_>, Expire),
+) -> Run {
+    if options.put_mode().is_some() {
+        return store_plain(call, bytes, value, PutMode::Set, expire).map(drop);
+    }
+    let key = call.key(bytes);
+    typed::room_to_store(call, value.len() as u64)?;
+    store_over(call.guard, &key, NewValue::Bytes(value), (options, expire), None)?;
+    note_stored(call, (bytes, value.len() as u64), expire);
+    Ok(())
+}
+
 /// Executes a `SET` whose options depend on the existing value, or request that value as the reply.
 fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
     let (key, mark) = (call.key(bytes), call.out.mark());
@@ -496,12 +561,14 @@ fn set_by(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], options: &SetOpti
 }
 
 /// Executes a `SET` as [`set_by`] does, with a long value that is already in the store, in pieces.
-pub(super) fn set_large_by(
-    call: &mut Call<'_, '_>,
+pub(super) fn set_large_by<'c>(
+    call: &mut Call<'c, '_>,
     large: &mut LargeSet,
-    options: &SetOptions<'_>,
+    mut options: SetOptions<'c>,
     expire: Expire,
 ) -> Run {
+    options.read_digest(call, None, large.key())?;
+    let options = &options;
     let (bytes, mark) = (large.bytes(), call.out.mark());
     let key = call.guard.key(call.session.namespace, large.key());
     let replied = if options.get { value_reply::reply_value(call, &key)? } else { None };
@@ -527,7 +594,7 @@ fn store_over(
         if options.get && !value_reply::is_replied(item.as_ref(), replied) {
             return Err(SessionWait::Parked.into());
         }
-        let Some(expire) = options.expire_over(guard, key, item.as_ref(), expire) else { return Ok(false) };
+        let Some(expire) = options.expire_over(guard, key, item.as_ref(), expire)? else { return Ok(false) };
         let new = match value {
             NewValue::Bytes(value) => Replacement::Bytes { value, client_flags, expire },
             NewValue::Large(value) => Replacement::Large { value, client_flags, expire },
@@ -556,11 +623,16 @@ fn finish_set(
         stored
     };
     if stored {
-        note_store(call);
-        call.ctx.note_length(call.session.namespace, key, value_bytes);
-        publish_set(call, key, expire);
+        note_stored(call, (key, value_bytes), expire);
     }
     Ok(())
+}
+
+/// Counts a value that an option of `SET` allowed to be stored, and notifies subscribers.
+fn note_stored(call: &mut Call<'_, '_>, (key, value_bytes): (&[u8], u64), expire: Expire) {
+    note_store(call);
+    call.ctx.note_length(call.session.namespace, key, value_bytes);
+    publish_set(call, key, expire);
 }
 
 /// Replies with a range of a large value. The range is pinned and sent directly from the store, without a copy.

@@ -114,6 +114,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("copy", "`DB` also accepts the name of a namespace; a record of a set stays in its database"),
     ("dbsize", "includes keys stored by other protocols"),
     ("debug", "only `SLEEP`, if `commands.debug` is set; it delays no other client"),
+    ("delex", "replies and errors are those of Redis 8.4; the request must fit into a buffer"),
     ("delifeq", "as in Valkey 9; the request must fit into a buffer"),
     ("dump", DUMPED),
     ("eval", "see [Scripts](#scripts)"),
@@ -184,6 +185,7 @@ const DIFFERENT: &[(&str, &str)] = &[
          most 64 monitors",
     ),
     ("move", "as `COPY`; copies the value, and needs room for the copy"),
+    ("msetex", "replies and errors are those of Valkey 9.1; the request must fit into a buffer"),
     ("multi", "queues at most 64 MiB per connection, within `limits.client_memory`"),
     (
         "object",
@@ -223,7 +225,7 @@ const DIFFERENT: &[(&str, &str)] = &[
          500 scripts of `EVAL` that were used last, and at most 10,000 scripts of `LOAD` with 64 MiB",
     ),
     ("select", "accepts 0 to 15, and names of namespaces"),
-    ("set", "also accepts `IFEQ value`"),
+    ("set", "also accepts `IFEQ` of Valkey 8.1, and `IFNE`, `IFDEQ` and `IFDNE` of Redis 8.4"),
     (
         "setbit",
         "copies the value, or the piece with the bit if the value is stored in pieces (above a sixteenth of a \
@@ -303,7 +305,7 @@ mod tests {
     fn every_command_of_redis_7_2_has_its_row() {
         // Redis 7.2 has 241 commands. Commands of later versions, and commands that Redis does not have, are not
         // counted.
-        let later = ["7.4.0", "8.0.0", "9.0.0", ""];
+        let later = ["7.4.0", "8.0.0", "8.4.0", "9.0.0", ""];
         let here = COMMANDS.iter().filter(|entry| !later.contains(&entry.since)).count();
         assert_eq!(here + ABSENT.len(), 241);
     }

@@ -113,6 +113,8 @@ fn valid(name: &str) -> String {
         "setex" | "psetex" => "text 100000 value",
         "getex" => "text EX 100000",
         "set" => "text value EX 100000",
+        "delex" => "text IFDNE 0123456789abcdef",
+        "msetex" => "2 text value other value EX 100000",
         "mset" | "msetnx" => "text value other value",
         "hset" | "hmset" => "hash field value",
         "hsetnx" | "hincrby" | "hincrbyfloat" => "hash number 4",

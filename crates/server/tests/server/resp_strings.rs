@@ -278,6 +278,104 @@ fn long_common_subsequences_are_those_of_redis() {
 }
 
 #[test]
+fn values_and_digests_decide_what_is_stored_and_deleted() {
+    let running = start(both());
+    let mut redis = resp(&running);
+    let digest = |value: &[u8]| format!("{:016x}", xxhash_rust::xxh3::xxh3_64(value));
+    redis.text("RPUSH list a");
+    let exact = "-ERR must be exactly 16 hexadecimal characters";
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let no_string = "-ERR Key should be of string type if conditions are specified";
+    let (of_one, of_two) = (digest(b"one"), digest(b"two"));
+    for (line, reply) in [
+        ("SET a one IFEQ x", "$-1"),
+        ("SET a one IFDEQ 0123456789abcdef", "$-1"),
+        ("SET a one IFNE one", "+OK"),
+        ("SET a two IFNE one", "$-1"),
+        ("SET a two IFNE x GET", "$3 one"),
+        ("SET b one IFDNE 0123456789abcdef", "+OK"),
+        ("SET b one IFDNE 0123", exact),
+        ("SET b one IFEQ one IFEQ two", "-ERR syntax error"),
+        ("SET b one IFEQ one NX", "-ERR syntax error"),
+        ("SET b one IFDEQ", "-ERR syntax error"),
+        ("SET list one IFEQ a", wrong),
+        ("SET list one IFDNE 0123456789abcdef", wrong),
+        (&format!("SET a one IFDEQ {of_one}"), "$-1"),
+        (&format!("SET a one IFDEQ {} EX 100", of_two.to_uppercase()), "+OK"),
+        ("TTL a", ":100"),
+        (&format!("SET a two IFDNE {of_one}"), "$-1"),
+        ("DIGEST a", &format!("$16 {of_one}")),
+        ("DIGEST none", "$-1"),
+        ("DIGEST list", wrong),
+        ("DELEX none IFOO x", ":0"),
+        ("DELEX none IFDEQ x", ":0"),
+        ("DELEX none", ":0"),
+        ("DELEX a IFEQ", "-ERR wrong number of arguments for 'delex' command"),
+        ("DELEX a IFOO x", "-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"),
+        ("DELEX list IFOO x", no_string),
+        ("DELEX list IFNE x", no_string),
+        ("DELEX a IFDEQ x", exact),
+        ("DELEX a IFEQ two", ":0"),
+        (&format!("DELEX a IFDNE {of_one}"), ":0"),
+        (&format!("DELEX a IFDEQ {of_one}"), ":1"),
+        ("DELEX b IFNE one", ":0"),
+        ("DELEX b IFNE two", ":1"),
+        ("DELEX list", ":1"),
+        ("DBSIZE", ":0"),
+    ] {
+        assert_eq!(redis.text(line), reply, "{line}");
+    }
+    let long = pattern(900_000);
+    let of_long = digest(&long);
+    redis.ask(&[b"SET", b"long", &long]);
+    assert_eq!(redis.text("DIGEST long"), format!("$16 {of_long}"));
+    assert_eq!(redis.text(&format!("DELEX long IFDNE {of_long}")), ":0");
+    let next = pattern(900_001);
+    assert_eq!(redis.ask(&[b"SET", b"long", &next, b"IFDEQ", b"0123456789abcdef"]), b"$-1\r\n");
+    assert_eq!(redis.ask(&[b"SET", b"long", &next, b"IFDEQ", of_long.as_bytes()]), b"+OK\r\n");
+    redis.text("MULTI");
+    redis.text("DIGEST long");
+    redis.text(&format!("DELEX long IFDEQ {}", digest(&next)));
+    assert_eq!(redis.ask(&[b"EXEC"]), format!("*2\r\n$16\r\n{}\r\n:1\r\n", digest(&next)).as_bytes());
+    running.stop();
+}
+
+#[test]
+fn msetex_stores_all_keys_with_one_expiry_or_none() {
+    let running = start(both());
+    let mut redis = resp(&running);
+    let count = "-ERR invalid numkeys value or out of range";
+    for (line, reply) in [
+        ("MSETEX 1 a", "-ERR wrong number of arguments for 'msetex' command"),
+        ("MSETEX 0 a b", count),
+        ("MSETEX x a b", count),
+        ("MSETEX 2147483648 a b", count),
+        ("MSETEX 2147483647 a b", "-ERR syntax error"),
+        ("MSETEX 2 a b c", "-ERR syntax error"),
+        ("MSETEX 1 a b nx xx", "-ERR syntax error"),
+        ("MSETEX 1 a b get", "-ERR syntax error"),
+        ("MSETEX 1 a b ifeq b", "-ERR syntax error"),
+        ("MSETEX 1 a b ex 10 keepttl", "-ERR syntax error"),
+        ("MSETEX 1 a b ex 0", "-ERR invalid expire time in 'msetex' command"),
+        ("MSETEX 2 a 1 b 2 xx", ":0"),
+        ("EXISTS a b", ":0"),
+        ("MSETEX 2 a 1 b 2 nx ex 100", ":1"),
+        ("MSETEX 2 b 3 c 3 nx", ":0"),
+        ("TTL b", ":100"),
+        ("MSETEX 2 a 3 b 4 xx keepttl", ":1"),
+        ("TTL a", ":100"),
+        ("GET b", "$1 4"),
+        ("MSETEX 2 a 5 a 6", ":1"),
+        ("TTL a", ":-1"),
+        ("GET a", "$1 6"),
+        ("COMMAND GETKEYS MSETEX 2 a 1 b 2 NX", "*2 $1 a $1 b"),
+    ] {
+        assert_eq!(redis.text(line), reply, "{line}");
+    }
+    running.stop();
+}
+
+#[test]
 fn a_key_is_deleted_only_if_it_has_the_given_value() {
     let running = start(both());
     let mut redis = resp(&running);

@@ -26,7 +26,7 @@ use super::catalog::{CommandSpec, Flag, find, lower};
 use super::databases;
 use super::error::{ErrorReply, Line, shown};
 use super::help::other_subcommand;
-use super::key_specs::{key_specs, only_gets_fields};
+use super::key_specs::{key_specs, only_gets_fields, set_reads};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::resp::call::{Call, Interrupt, Run};
@@ -52,9 +52,9 @@ pub(super) enum KnownKeys<'k, 'c> {
 /// Returns the kinds of access, [`READ`] and [`WRITE`], that a command needs to its key number `place`. Returns 0 for a
 /// command that neither returns nor changes a value, such as `EXISTS`.
 fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
-    let gets = |mut args: Args<'_>| args.by_ref().skip(2).any(|word| word.eq_ignore_ascii_case(b"get"));
     match entry.name {
-        "set" if !args.is_some_and(gets) => WRITE,
+        "set" if !args.is_some_and(set_reads) => WRITE,
+        "delex" if args.is_some_and(|args| args.len() > 1) => READ | WRITE,
         // As in Redis, requests that only read need no right to write.
         "bitfield" if args.is_some_and(only_gets_fields) => READ,
         name if name.starts_with("rec.") && entry.has(Flag::Write) => READ | WRITE,

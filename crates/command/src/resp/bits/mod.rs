@@ -14,7 +14,7 @@ use super::number::integer;
 use super::typed::{live, string};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::slices;
+use crate::resp::slices::{self, STEP_BYTES, STEP_OPS};
 use crate::resp::state::walk::{MISSING, Walk};
 use crate::resp::string::note_store;
 use crate::resp::typed;
@@ -23,10 +23,6 @@ use protocol::resp::Args;
 use segment::{Attempts, Guard, Item, Key, Loaded, Patch, Replaced, Replacement, Value};
 use std::ops::Range;
 
-/// The number of bytes that are read between two checks of the slice.
-pub(super) const STEP_BYTES: u64 = 64 << 10;
-/// The cost of reading [`STEP_BYTES`] bytes, in operations.
-pub(super) const STEP_OPS: usize = 16;
 /// The maximum number of bytes that a command reads in its first visit.
 const FIRST_BYTES_MAX: u64 = 4 * STEP_BYTES;
 /// The number of bits up to which Redis accepts the offset of a bit by default, whatever the length of the value.

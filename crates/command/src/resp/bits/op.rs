@@ -8,13 +8,13 @@
 //!
 //! The keys are locked, so no other client changes a source between two visits.
 
-use super::{STEP_BYTES, STEP_OPS};
 use crate::memory::budget::MemoryUse;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
 use crate::resp::slices;
+use crate::resp::slices::{STEP_BYTES, STEP_OPS};
 use crate::resp::state::string_work::{CombineWork, StringWork};
 use crate::resp::string::note_store;
 use crate::resp::typed::{self, live, string};

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 254;
+pub(in crate::resp) const COMMAND_COUNT: usize = 257;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -115,9 +115,15 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) where N is the number of keys" Delete,
            "Deletes keys"),
+    entry!("delex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
+           "8.4.0" "string" "O(N) where N is the length of the value" Delete,
+           "Deletes a key, optionally only if its value or the digest of its value meets a condition"),
     entry!("delifeq" 3 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "9.0.0" "string" "O(N) where N is the length of the value" Delete,
            "Deletes a key if it has the given value"),
+    entry!("digest" 2 [ReadOnly] (1 1 1) ["read" "string" "slow"]
+           "8.4.0" "string" "O(N) where N is the length of the value" Get,
+           "Returns the XXH3 digest of a value in hexadecimal digits"),
     entry!("discard" 1 [NoScript Loading Stale Fast AllowBusy] (0 0 0) ["fast" "transaction"]
            "2.0.0" "transactions" "O(N) where N is the number of queued commands" Other,
            "Discards the queued commands of a transaction"),
@@ -394,6 +400,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) where N is the number of keys" Set,
            "Sets the values of keys"),
+    entry!("msetex" -4 [Write DenyOom MovableKeys] (2 -128 2) ["write" "string" "slow"]
+           "8.4.0" "string" "O(N) where N is the number of keys" Set,
+           "Sets the values of several keys with one expiry time, if all of them exist or none does"),
     entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) where N is the number of keys" Add,
            "Sets the values of keys if none of the keys exists"),

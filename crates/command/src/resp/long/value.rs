@@ -217,16 +217,16 @@ fn store_large<'c>(call: &mut Call<'c, '_>, large: &mut LargeSet, rule: ValueEff
     match rule {
         ValueEffect::Set => {
             let options = SetOptions::read(tail.iter().copied())?;
-            let expire = options.expire(call.ctx.moment())?;
+            let expire = options.expire(call.ctx.moment(), "set")?;
             match options.put_mode() {
                 Some(mode) => match put_large(call, large, &Put { mode, expire, ..Put::set(b"") })? {
                     PutOutcome::Stored { .. } => call.out.push(reply::OK),
                     _ => call.null(),
                 },
-                None => return string::set_large_by(call, large, &options, expire),
+                None => return string::set_large_by(call, large, options, expire),
             }
         }
-        ValueEffect::Swap => return string::set_large_by(call, large, &SetOptions::swap(), Expire::Never),
+        ValueEffect::Swap => return string::set_large_by(call, large, SetOptions::swap(), Expire::Never),
         ValueEffect::Until(_) | ValueEffect::Pair => {
             put_large(call, large, &rule.put())?;
             call.out.push(reply::OK);

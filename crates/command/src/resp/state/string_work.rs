@@ -5,6 +5,7 @@ use crate::resp::state::claim_work::ClaimWork;
 use crate::resp::state::dump_work::{DumpWork, RestoreWork};
 use record::hyperloglog::Registers;
 use segment::LargeWriter;
+use xxhash_rust::xxh3::Xxh3;
 
 /// The state of a command on strings between two visits. Only a command in a transaction has such a state.
 pub(in crate::resp) enum StringWork {
@@ -16,6 +17,8 @@ pub(in crate::resp) enum StringWork {
     Dump(Box<DumpWork>),
     Restore(Box<RestoreWork>),
     Claim(Box<ClaimWork>),
+    /// The digest of the bytes that were read.
+    Digest(Box<Xxh3>),
 }
 
 /// The handling of a number that does not fit into its field.
