@@ -48,7 +48,8 @@ pub const OPS_MAX: usize = 256;
 /// The maximum number of operations that are executed and recorded together. A buffer that reports room can hold the
 /// times of this many operations.
 pub const OPS_TOGETHER_MAX: usize = 16;
-/// The minimum size of a block of an output that collects replies, in bytes.
+/// The minimum size of a further block of an output that collects replies, in bytes. The first block has the requested
+/// size: that of most replies, so that a transaction's output can be retained for the next one.
 const COLLECTOR_BYTES: usize = 64 << 10;
 /// The maximum number of parts of one send. A part is a piece of a large value, or the bytes between two values.
 pub const PARTS_MAX: usize = 64;
@@ -265,7 +266,9 @@ impl OutBuffer {
         if self.block.len() - self.len >= bytes {
             return true;
         }
-        for block_bytes in [bytes.max(COLLECTOR_BYTES), bytes] {
+        let is_first = self.block.is_empty() && self.full.is_empty();
+        let usual = if is_first { bytes } else { bytes.max(COLLECTOR_BYTES) };
+        for block_bytes in [usual, bytes] {
             let held = self.held_with(block_bytes);
             if self.grant.as_mut().is_none_or(|grant| grant.bytes() >= held || grant.resize(held)) {
                 self.add_block(block_bytes);
