@@ -1,7 +1,24 @@
-//! Parsing of decimal text.
+//! Parsing and writing of decimal text.
 
 /// Number of digits of the longest signed 64-bit number. A `u64` can hold every number with this many digits.
 const DIGITS_MAX: usize = 19;
+
+/// Number of digits of the longest unsigned 64-bit number.
+pub const DIGITS_ALL_MAX: usize = 20;
+
+/// Returns the decimal digits of a number, which are written into `place`.
+pub fn digits(number: u64, place: &mut [u8; DIGITS_ALL_MAX]) -> &[u8] {
+    let mut left = number;
+    let mut at = place.len();
+    loop {
+        at -= 1;
+        place[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            return &place[at..];
+        }
+    }
+}
 
 /// Parses a signed 64-bit number in its canonical form: an optional minus, then digits without leading zeros.
 pub fn parse_signed(text: &[u8]) -> Option<i64> {

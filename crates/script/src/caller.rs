@@ -1,14 +1,19 @@
 //! The side of a machine that runs on its own stack: it suspends, and returns when the caller resumes it.
 
+use crate::HEAP_BYTES_MAX;
 use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
 use crate::failure;
 use corosensei::Yielder;
+use mlua::Lua;
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// The amount of work of Rust functions between two ticks, in units of about 10 ns.
 const WORK_A_TICK: usize = 4_000;
+
+/// The maximum number of bytes of values that are created at once beyond the limit of the heap.
+const BEYOND_LIMIT_BYTES_MAX: usize = 64 << 10;
 
 /// The state of a new generator of random numbers.
 const FIRST_STATE: u64 = 0x1234_ABCD_330E;
@@ -79,4 +84,17 @@ impl<'y> Caller<'y> {
         self.work.set(self.work.get() + units);
         if self.work.get() < WORK_A_TICK { Ok(()) } else { self.suspend(MachineEvent::Tick) }
     }
+}
+
+/// Calls `create`, which creates values of about `bytes` bytes and executes no Lua code. If these are few, the heap may
+/// exceed its limit meanwhile: `mlua` then creates a value without a protected call, which costs several times as much
+/// as a short value.
+pub(crate) fn beyond_limit<T>(lua: &Lua, bytes: usize, create: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
+    if bytes > BEYOND_LIMIT_BYTES_MAX {
+        return create();
+    }
+    lua.set_memory_limit(0)?;
+    let created = create();
+    lua.set_memory_limit(HEAP_BYTES_MAX)?;
+    created
 }

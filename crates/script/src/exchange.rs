@@ -39,6 +39,11 @@ pub(crate) struct Exchange {
 pub(crate) type SharedExchange = Rc<RefCell<Exchange>>;
 
 impl Exchange {
+    /// Returns the length of all words, in bytes.
+    pub(crate) fn word_bytes(&self) -> usize {
+        self.words.len()
+    }
+
     /// Returns the word with this number.
     pub(crate) fn word(&self, number: usize) -> &[u8] {
         let from = if number == 0 { 0 } else { self.ends[number - 1] };

@@ -1,7 +1,7 @@
 //! The machine's own side: creates the Lua state, and compiles and runs scripts in it.
 
 use crate::HEAP_BYTES_MAX;
-use crate::caller::Caller;
+use crate::caller::{Caller, beyond_limit};
 use crate::catching::{described, put_error, text_of};
 use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
@@ -194,7 +194,7 @@ impl Vm<'_, '_> {
 
     /// Calls a function of a library.
     fn run_function(&self, name: &[u8], callback: &Function, result: &mut Vec<u8>) -> mlua::Result<()> {
-        let (keys, args) = self.words()?;
+        let (keys, args) = beyond_limit(self.lua, self.caller.exchange.borrow().word_bytes(), || self.words())?;
         let called = self.call_function.call::<(bool, Value)>((callback, keys, args, &self.handler))?;
         self.put_outcome(called, name, result)
     }
@@ -215,9 +215,11 @@ impl Vm<'_, '_> {
     }
 
     fn run(&self, script: &Arc<Script>, function: &Function, result: &mut Vec<u8>) -> mlua::Result<()> {
-        let (keys, args) = self.words()?;
-        self.globals.scripts.raw_set("KEYS", keys)?;
-        self.globals.scripts.raw_set("ARGV", args)?;
+        beyond_limit(self.lua, self.caller.exchange.borrow().word_bytes(), || {
+            let (keys, args) = self.words()?;
+            self.globals.scripts.raw_set("KEYS", keys)?;
+            self.globals.scripts.raw_set("ARGV", args)
+        })?;
         let called = self.protected_call.call::<(bool, Value)>((function, &self.handler))?;
         self.put_outcome(called, &script.digest, result)
     }
@@ -257,7 +259,9 @@ impl Vm<'_, '_> {
     fn rest(&self) {
         // If there is no memory even for that, the next script sets these globals anyway.
         let scripts = &self.globals.scripts;
-        let _ = scripts.raw_set("KEYS", Value::Nil).and_then(|()| scripts.raw_set("ARGV", Value::Nil));
+        let _ = beyond_limit(self.lua, 0, || {
+            scripts.raw_set("KEYS", Value::Nil).and_then(|()| scripts.raw_set("ARGV", Value::Nil))
+        });
         while self.lua.used_memory() > HEAP_AT_REST_BYTES {
             if self.lua.gc_step_kbytes(64).unwrap_or(true) || self.caller.suspend(MachineEvent::Tick).is_err() {
                 break;

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rdb", &["base"]),
     ("graph", &["base", "arena", "segment"]),
     ("cluster", &["base"]),
-    ("script", &[]),
+    ("script", &["base"]),
     ("command", &["base", "segment", "protocol", "record", "rdb", "script", "graph"]),
     ("io", &["base", "arena"]),
     ("flash", &["base", "arena", "segment", "io"]),

@@ -1,6 +1,6 @@
 //! The table `redis`, also named `server`: calls of commands, replies, logging and constants.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, beyond_limit};
 use crate::catching::error_table;
 use crate::events::MachineEvent;
 use crate::failure::reply;
@@ -8,7 +8,6 @@ use crate::numbers::{number_in, put_general, to_integer};
 use crate::replies::ReplyReader;
 use crate::script::digest_of;
 use mlua::{Lua, MultiValue, Scope, Table, Value};
-use std::io::Write as _;
 
 /// The version of Redis whose scripts run unchanged.
 const VERSION: (&str, u32) = ("7.0.15", 0x0007_000F);
@@ -62,7 +61,8 @@ fn execute(lua: &Lua, caller: &Caller<'_>, words: &MultiValue) -> mlua::Result<C
     let bytes = std::mem::take(&mut caller.exchange.borrow_mut().reply);
     let called = match &bytes[..] {
         [b'-', text @ ..] => Ok(Called::Error(text.strip_suffix(b"\r\n").unwrap_or(text).to_vec())),
-        _ => ReplyReader { lua, caller, bytes: &bytes, at: 0 }.value().map(Called::Value),
+        _ => beyond_limit(lua, bytes.len(), || ReplyReader { lua, caller, bytes: &bytes, at: 0 }.value())
+            .map(Called::Value),
     };
     caller.exchange.borrow_mut().reply = bytes;
     called
@@ -93,8 +93,7 @@ fn put_request(caller: &Caller<'_>, words: &MultiValue) -> Result<(), &'static s
 
 fn put_head(out: &mut Vec<u8>, kind: u8, count: usize) {
     out.push(kind);
-    // Writing to a vector cannot fail.
-    let _ = write!(out, "{count}");
+    out.extend_from_slice(base::decimal::digits(count as u64, &mut [0; base::decimal::DIGITS_ALL_MAX]));
     out.extend_from_slice(b"\r\n");
 }
 

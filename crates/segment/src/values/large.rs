@@ -368,7 +368,7 @@ impl Pieces<'_, '_> {
         let mut digits = [0; 20];
         let whole = match value {
             Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes,
-            Value::Integer(number) => crate::items::write::put::decimal(number, &mut digits),
+            Value::Integer(number) => base::decimal::digits(number, &mut digits),
             Value::Large(large) => return copy_pieces(self.guard, key, large, range, each),
         };
         each(&whole[range.start as usize..range.end as usize]);

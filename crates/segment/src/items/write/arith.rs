@@ -6,7 +6,7 @@ use crate::core::lookup::{FoundItem, find_locked, live};
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::items::unpublished::{Content, Plan};
-use crate::items::write::put::{Expect, decimal};
+use crate::items::write::put::Expect;
 use crate::items::write::replace::AddOutcome;
 use crate::items::write::rewrite::{Rewrite, TokenRule, written_expire};
 use crate::items::write::store_number;
@@ -123,7 +123,7 @@ fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<
 }
 
 /// The maximum number of decimal digits of an unsigned 64-bit number.
-const DIGITS_MAX: u64 = 20;
+const DIGITS_MAX: u64 = base::decimal::DIGITS_ALL_MAX as u64;
 
 fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
     ArithOutcome::Number { value, token: if arith.want_token { token } else { 0 }, expire }
@@ -203,7 +203,7 @@ impl Text {
             return Content::Number(number);
         }
         let mut digits = [0; 20];
-        let digits = decimal(number.unsigned_abs(), &mut digits);
+        let digits = base::decimal::digits(number.unsigned_abs(), &mut digits);
         self.0[0] = b'-';
         self.0[1..=digits.len()].copy_from_slice(digits);
         Content::Bytes(&self.0[..=digits.len()], &[])

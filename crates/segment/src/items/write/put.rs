@@ -68,7 +68,7 @@ pub(crate) fn source_of<'s>(
     digits: &'s mut [u8; 20],
 ) -> Source<'s> {
     if seen.layout.has(NUM) {
-        return Source::Bytes(decimal(snap.number, digits));
+        return Source::Bytes(base::decimal::digits(snap.number, digits));
     }
     let value = seen.layout.value(&store.segments.heap, seen.address);
     if seen.layout.kind() == ItemKind::Head {
@@ -315,20 +315,6 @@ impl Expect {
 
     pub(crate) fn unflushed_since(self, flushed_before: u64) -> Self {
         Self { flushed_before: Some(flushed_before), ..self }
-    }
-}
-
-/// Returns the decimal digits of a number.
-pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut left = number;
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            return &digits[at..];
-        }
     }
 }
 
