@@ -70,9 +70,9 @@ impl<'v> Value<'v> {
     pub fn of_text(text: &'v [u8]) -> Self {
         // A cheap test first: the length or the first byte shows for most texts that they are not numbers.
         let may_be = matches!(text.first(), Some(b'-' | b'0'..=b'9')) && text.len() <= Digits::MAX;
-        match base::decimal::parse_signed(text) {
-            Some(number) if may_be => Self::Integer(number),
-            _ => Self::Text(text),
+        match base::decimal::parse_signed(if may_be { text } else { b"" }) {
+            Some(number) => Self::Integer(number),
+            None => Self::Text(text),
         }
     }
 

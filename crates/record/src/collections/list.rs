@@ -1,6 +1,6 @@
 //! Lists of Redis: texts in the order in which they were pushed.
 
-use super::counted::{Codec, CountedEdit, CountedTree, Elements, ElementsBack, Finished, Nodes, finish};
+use super::counted::{Codec, CountedEdit, CountedTree, Elements, ElementsBack, Finished, FoundLeaf, Nodes, finish};
 use crate::coding::{self, Coded};
 use crate::{Damaged, Kind, Parts, Source, Value};
 
@@ -60,7 +60,7 @@ impl<'r> ListValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<Value<'_>, Damaged>> + Clone, Damaged> {
-        Ok(Elements::from(&self.0, Plain, index)?.map(|element| Ok(coding::value(element?)?.0)))
+        Ok(Elements::from(&self.0, Plain, index)?.map(|element| Ok(coding::value(element?.bytes)?.0)))
     }
 
     /// Returns the elements from number `index` down to the first.
@@ -68,7 +68,7 @@ impl<'r> ListValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn back_from(&self, index: u64) -> Result<impl Iterator<Item = Result<Value<'_>, Damaged>> + Clone, Damaged> {
-        Ok(ElementsBack::from(&self.0, Plain, index)?.map(|element| Ok(coding::value(element?)?.0)))
+        Ok(ElementsBack::from(&self.0, Plain, index)?.map(|element| Ok(coding::value(element?.bytes)?.0)))
     }
 
     /// Returns the element number `index`, or `None` if there are too few elements.
@@ -79,12 +79,9 @@ impl<'r> ListValue<'r> {
         if index >= self.len() {
             return Ok(None);
         }
-        let cursor = self.0.seek_index(index)?;
-        let mut at = 0;
-        for _ in cursor.before..index {
-            at += coding::len_at(cursor.leaf, at)?;
-        }
-        Ok(Some(coding::value(cursor.leaf.get(at..).ok_or(Damaged)?)?.0))
+        let leaf = self.0.leaf_of_index(index)?;
+        let at = skip(leaf.bytes, index - leaf.before)?;
+        Ok(Some(coding::value(leaf.bytes.get(at..).ok_or(Damaged)?)?.0))
     }
 }
 
@@ -146,15 +143,13 @@ impl<'e> ListEdit<'e> {
     }
 
     fn splice(&mut self, index: u64, removed: i64, text: Option<&[u8]>) -> Result<(), Damaged> {
-        let cursor = self.0.seek_index(index)?;
-        let (leaf, before, count) = (cursor.leaf, cursor.before, cursor.count);
+        let FoundLeaf { bytes: leaf, before, count, path, .. } = self.0.leaf_of_index(index)?;
         let start = if index == before + count { leaf.len() } else { skip(leaf, index - before)? };
         let end = if removed > 0 { start + coding::len_at(leaf, start)? } else { start };
         let mut with = Vec::new();
         if let Some(text) = text {
             Coded::of(&Value::of_text(text)).push(&mut with);
         }
-        let path = cursor.into_path();
         self.0.splice(&path, start..end, &with, i64::from(text.is_some()) - removed)
     }
 

@@ -1,7 +1,7 @@
 //! Sets of Redis: different texts without an order that clients know. A large set is in the order of the hashes of its
 //! texts.
 
-use super::counted::{Codec, CountedEdit, CountedTree, Elements, Finished, Nodes, finish};
+use super::counted::{Codec, CountedEdit, CountedTree, Elements, Finished, FoundLeaf, Nodes, finish};
 use crate::coding;
 use crate::{Damaged, Digits, Kind, Name, Parts, Source, Value};
 
@@ -48,6 +48,13 @@ fn key(hash: u32) -> [u8; 5] {
     [0, a, b, c, d]
 }
 
+/// Returns the leaf in which an element is or would be.
+fn leaf_of<'n>(nodes: &'n impl Nodes, name: &Name<'_>) -> Result<FoundLeaf<'n>, Damaged> {
+    // Without levels, the only leaf is the root, and no hash is needed.
+    let hash = if nodes.root().1 == 0 { 0 } else { crate::hash(name.text) };
+    nodes.leaf_of_key(&key(hash))
+}
+
 /// A stored set.
 #[derive(Clone, Copy, Debug)]
 pub struct SetValue<'r>(CountedTree<'r>);
@@ -81,7 +88,7 @@ impl<'r> SetValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn contains(&self, name: &Name<'_>) -> Result<bool, Damaged> {
-        let leaf = self.0.seek_key(&key(crate::hash(name.text)))?.leaf;
+        let leaf = leaf_of(&self.0, name)?.bytes;
         Ok(coding::find(leaf, 0, &name.coded)?.is_some())
     }
 
@@ -90,7 +97,7 @@ impl<'r> SetValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<Value<'_>, Damaged>> + Clone, Damaged> {
-        Ok(Elements::from(&self.0, ByHash, index)?.map(|element| Ok(coding::value(element?)?.0)))
+        Ok(Elements::from(&self.0, ByHash, index)?.map(|element| Ok(coding::value(element?.bytes)?.0)))
     }
 
     /// Returns the elements of one leaf, the one with the lowest hashes that are not below `hash`, and the lowest hash
@@ -140,12 +147,11 @@ impl<'e> SetEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn add(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
-        let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
-        if coding::find(cursor.leaf, 0, &name.coded)?.is_some() {
+        let FoundLeaf { bytes: leaf, path, .. } = leaf_of(&self.0, name)?;
+        if coding::find(leaf, 0, &name.coded)?.is_some() {
             return Ok(false);
         }
-        let (end, path) = (cursor.leaf.len(), cursor.into_path());
-        let mut with = Vec::new();
+        let (end, mut with) = (leaf.len(), Vec::with_capacity(name.coded.len()));
         name.coded.push(&mut with);
         self.0.splice(&path, end..end, &with, 1)?;
         Ok(true)
@@ -156,9 +162,8 @@ impl<'e> SetEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn remove(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
-        let cursor = self.0.seek_key(&key(crate::hash(name.text)))?;
-        let Some(range) = coding::find(cursor.leaf, 0, &name.coded)? else { return Ok(false) };
-        let path = cursor.into_path();
+        let FoundLeaf { bytes: leaf, path, .. } = leaf_of(&self.0, name)?;
+        let Some(range) = coding::find(leaf, 0, &name.coded)? else { return Ok(false) };
         self.0.splice(&path, range, b"", -1)?;
         Ok(true)
     }

@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::counted::{Codec, CountedEdit, CountedTree, Cursor, Elements, ElementsBack, Finished, Nodes, finish};
+use super::counted::{Codec, CountedEdit, CountedTree, Elements, ElementsBack, Finished, FoundLeaf, Nodes, finish};
 use crate::coding::{self, Coded};
 use crate::{Damaged, Digits, Kind, Parts, Source, Value};
 
@@ -188,10 +188,12 @@ impl Bound {
 /// Searches that a stored sorted set and one under change have in common.
 trait Searches: Nodes + Sized {
     /// Returns the leaf in which an element is or would be, and its place in it.
-    fn place(&self, code: u64, text: &[u8]) -> Result<(Cursor<'_>, InLeaf), Damaged> {
-        let cursor = self.seek_key(&order_key(code, text))?;
-        let place = find(cursor.leaf, code, text)?;
-        Ok((cursor, place))
+    fn place(&self, code: u64, text: &[u8]) -> Result<(FoundLeaf<'_>, InLeaf), Damaged> {
+        // Without levels, the only leaf is the root, and no key is needed.
+        let is_plain = self.root().1 == 0;
+        let leaf = if is_plain { self.leaf_of_index(0)? } else { self.leaf_of_key(&order_key(code, text))? };
+        let place = find(leaf.bytes, code, text)?;
+        Ok((leaf, place))
     }
 
     /// Returns the code of a text's score.
@@ -287,8 +289,8 @@ impl<'r> SortedSetValue<'r> {
     /// [`Damaged`].
     pub fn rank(&self, text: &[u8]) -> Result<Option<(u64, f64)>, Damaged> {
         let Some(code) = self.0.code_of(text)? else { return Ok(None) };
-        let (cursor, place) = self.0.place(code, text)?;
-        Ok(Some((cursor.before + place.before, score_of(code))))
+        let (leaf, place) = self.0.place(code, text)?;
+        Ok(Some((leaf.before + place.before, score_of(code))))
     }
 
     /// Returns the number of elements before a bound.
@@ -296,8 +298,8 @@ impl<'r> SortedSetValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn before(&self, bound: &Bound) -> Result<u64, Damaged> {
-        let (cursor, place) = self.0.place(bound.code, &bound.text)?;
-        Ok(cursor.before + place.before)
+        let (leaf, place) = self.0.place(bound.code, &bound.text)?;
+        Ok(leaf.before + place.before)
     }
 
     /// Returns true if the sorted set has an index of the hashes of its texts.
@@ -340,7 +342,7 @@ impl<'r> SortedSetValue<'r> {
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<(f64, Value<'_>), Damaged>> + Clone, Damaged> {
         let left = self.len().saturating_sub(index);
         let elements = Elements::from(&self.0, ByScore, index.min(self.len().saturating_sub(1)))?;
-        Ok(elements.take(left as usize).map(|element| scored(element?)))
+        Ok(elements.take(left as usize).map(|element| scored(element?.bytes)))
     }
 
     /// Returns the elements from number `index` down to the first, each with its score.
@@ -352,7 +354,7 @@ impl<'r> SortedSetValue<'r> {
         index: u64,
     ) -> Result<impl Iterator<Item = Result<(f64, Value<'_>), Damaged>> + Clone, Damaged> {
         let index = index.min(self.len().saturating_sub(1));
-        Ok(ElementsBack::from(&self.0, ByScore, index)?.map(|element| scored(element?)))
+        Ok(ElementsBack::from(&self.0, ByScore, index)?.map(|element| scored(element?.bytes)))
     }
 }
 
@@ -393,10 +395,11 @@ impl<'e> SortedSetEdit<'e> {
             self.remove(text, old)?;
         }
         let new = code(score);
-        let (cursor, place) = self.0.place(new, text)?;
-        let path = cursor.into_path();
-        let mut element = new.to_be_bytes().to_vec();
-        Coded::of(&Value::of_text(text)).push(&mut element);
+        let (FoundLeaf { path, .. }, place) = self.0.place(new, text)?;
+        let coded = Coded::of(&Value::of_text(text));
+        let mut element = Vec::with_capacity(SCORE_BYTES + coded.len());
+        element.extend_from_slice(&new.to_be_bytes());
+        coded.push(&mut element);
         self.0.splice(&path, place.range, &element, 1)?;
         self.change_hash(text, new, true)
     }
@@ -406,13 +409,12 @@ impl<'e> SortedSetEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn remove(&mut self, text: &[u8], score: f64) -> Result<(), Damaged> {
-        let (cursor, place) = self.0.place(code(score), text)?;
+        let (FoundLeaf { bytes: leaf, path, .. }, place) = self.0.place(code(score), text)?;
         if place.range.is_empty() {
             return Err(Damaged);
         }
         // Of the two zeros, the element has one, and the section of the hashes the same.
-        let code = code_at(&cursor.leaf[place.range.start..])?;
-        let path = cursor.into_path();
+        let code = code_at(&leaf[place.range.start..])?;
         self.0.splice(&path, place.range, b"", -1)?;
         self.change_hash(text, code, false)
     }
@@ -424,14 +426,14 @@ impl<'e> SortedSetEdit<'e> {
         }
         let hash = crate::hash(text);
         let element = hash_element(hash, code);
-        let cursor = self.0.seek_key(&hash_key(hash, code))?;
-        let (elements, rest) = cursor.leaf.as_chunks::<HASH_BYTES>();
+        let FoundLeaf { bytes: leaf, path, .. } = self.0.leaf_of_key(&hash_key(hash, code))?;
+        let (elements, rest) = leaf.as_chunks::<HASH_BYTES>();
         let at = elements.partition_point(|other| *other < element);
         let is_there = elements.get(at) == Some(&element);
         if !rest.is_empty() || (!is_added && !is_there) {
             return Err(Damaged);
         }
-        let (path, start) = (cursor.into_path(), at * HASH_BYTES);
+        let start = at * HASH_BYTES;
         match is_added {
             true => self.0.splice(&path, start..start, &element, 1),
             false => self.0.splice(&path, start..start + HASH_BYTES, b"", -1),

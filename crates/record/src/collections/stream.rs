@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   head      length | last id | greatest deleted id | entries ever added | groups | next number      (all variable)
-//!   section 0 length | id | field value field value ...                      entries, in the order of their ids
+//!   section 0 entries, in the order of their ids                             [`entries`]
 //! ```
 //!
 //! The sections of groups are in [`groups`]. A stream with groups is always large.
@@ -10,15 +10,19 @@
 //! A plain value is the head of the stream and the entries. The head of a large stream follows the entries of the root.
 //! A stream without entries is stored, too: its last id decides which ids are accepted next.
 
+mod entries;
 mod groups;
 
+pub use entries::StreamEntry;
 pub use groups::{PendingEntry, StreamConsumer, StreamGroup, StreamGroups, StreamGroupsEdit};
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::counted::{Codec, CountedEdit, CountedTree, Cursor, Elements, ElementsBack, Finished, Nodes, finish};
-use crate::coding::{self, Coded};
+use super::counted::{
+    Codec, CountedEdit, CountedTree, Element, Elements, ElementsBack, Finished, FoundLeaf, Nodes, finish,
+};
+use crate::coding::Coded;
 use crate::{Damaged, Kind, Parts, Source, Value};
 
 /// The sections of a stream.
@@ -108,6 +112,9 @@ fn put_number(mut number: u64, to: &mut Vec<u8>) {
 
 /// Reads a number at the start of `bytes`. Returns it and the bytes after it.
 fn number(bytes: &[u8]) -> Result<(u64, &[u8]), Damaged> {
+    if let [first @ 0..0x80, rest @ ..] = bytes {
+        return Ok((u64::from(*first), rest));
+    }
     let mut number = 0;
     for (at, byte) in bytes.iter().enumerate().take(10) {
         number |= u64::from(byte & 0x7f) << (7 * at);
@@ -151,12 +158,22 @@ impl StreamState {
     }
 }
 
-/// Appends an element to a new vector: its length in bytes, and what `fill` writes.
+/// The number of bytes for which a new element has room at once.
+const ELEMENT_BYTES: usize = 120;
+
+/// Returns a new element: its length in bytes, and what `fill` writes.
 fn with_len(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let (mut body, mut element) = (Vec::new(), Vec::new());
-    fill(&mut body);
-    put_number(body.len() as u64, &mut element);
-    element.extend_from_slice(&body);
+    let mut element = Vec::with_capacity(ELEMENT_BYTES);
+    element.push(0);
+    fill(&mut element);
+    let len = element.len() - 1;
+    if let (Ok(short @ 0..0x80), Some(first)) = (u8::try_from(len), element.first_mut()) {
+        *first = short;
+        return element;
+    }
+    let mut head = Vec::new();
+    put_number(len as u64, &mut head);
+    element.splice(..1, head);
     element
 }
 
@@ -184,8 +201,9 @@ impl Codec for ById {
     fn separator(&self, section: u8, before: &[u8], after: &[u8], to: &mut Vec<u8>) -> Result<bool, Damaged> {
         let id;
         let key = match section {
+            ENTRIES if !entries::begins_run(after) => return Ok(false),
             ENTRIES => {
-                id = entry_id(after)?.bytes();
+                id = entries::decode(after, after)?.id.bytes();
                 &id[..]
             }
             GROUPS | CONSUMERS => {
@@ -205,11 +223,14 @@ impl Codec for ById {
     fn may_be_plain(&self) -> bool {
         !self.has_groups
     }
-}
 
-/// Returns the identifier of an encoded entry.
-fn entry_id(entry: &[u8]) -> Result<StreamId, Damaged> {
-    Ok(id(number(entry)?.1)?.0)
+    fn begins_run(&self, section: u8, bytes: &[u8]) -> bool {
+        section != ENTRIES || entries::begins_run(bytes)
+    }
+
+    fn without(&self, section: u8, leaf: &[u8], gone: Range<usize>) -> Result<(Vec<u8>, usize), Damaged> {
+        if section == ENTRIES { entries::without(leaf, gone) } else { Ok((Vec::new(), gone.end)) }
+    }
 }
 
 /// Returns the key of an entry.
@@ -219,63 +240,75 @@ fn entry_key(id: StreamId) -> [u8; 1 + ID_BYTES] {
     key
 }
 
-/// Compares the key of an element with another key, which begins with the section.
-fn compare(element: &[u8], key: &[u8]) -> Result<Ordering, Damaged> {
-    match key[0] {
-        ENTRIES => Ok(entry_id(element)?.bytes()[..].cmp(&key[1..])),
-        section => Ok(groups::key_of(section, element)?.cmp(&key[1..])),
-    }
-}
-
-/// The place of an element in a leaf: the number of elements before it in the leaf, and its range, which is empty if
-/// the element is not there.
+/// The place of an element in a leaf: the number of elements before it in the leaf, its range, which is empty if the
+/// element is not there, and the offset of the first element of its run.
 struct InLeaf {
     before: u64,
     range: Range<usize>,
+    run: usize,
 }
 
-/// Finds the first element of a leaf that is not below a key.
+/// Finds the first element of a leaf that is not below a key, which begins with the section.
 fn find(leaf: &[u8], key: &[u8]) -> Result<InLeaf, Damaged> {
+    match key[0] {
+        ENTRIES => return entries::find(leaf, StreamId::of(&key[1..])?),
+        PENDING => return Ok(find_fixed::<{ groups::PENDING_BYTES }>(leaf, &key[1..])),
+        OWNED => return Ok(find_fixed::<{ groups::OWNED_BYTES }>(leaf, &key[1..])),
+        _ => {}
+    }
     let (mut at, mut before) = (0, 0);
     while at < leaf.len() {
         let end = at + READING.len(key[0], &leaf[at..])?;
-        match compare(leaf.get(at..end).ok_or(Damaged)?, key)? {
+        let element = leaf.get(at..end).ok_or(Damaged)?;
+        match groups::key_of(key[0], element)?.cmp(&key[1..]) {
             Ordering::Less => (at, before) = (end, before + 1),
-            Ordering::Equal => return Ok(InLeaf { before, range: at..end }),
+            Ordering::Equal => return Ok(InLeaf { before, range: at..end, run: at }),
             Ordering::Greater => break,
         }
     }
-    Ok(InLeaf { before, range: at..at })
+    Ok(InLeaf { before, range: at..at, run: at })
+}
+
+/// Finds the first element that is not below a key, in a leaf of elements of `LEN` bytes that begin with their keys.
+fn find_fixed<const LEN: usize>(leaf: &[u8], key: &[u8]) -> InLeaf {
+    let (elements, _) = leaf.as_chunks::<LEN>();
+    let before = elements.partition_point(|element| element[..groups::OWNED_BYTES] < *key);
+    let is_there = elements.get(before).is_some_and(|element| element[..groups::OWNED_BYTES] == *key);
+    let at = before * LEN;
+    InLeaf { before: before as u64, range: at..if is_there { at + LEN } else { at }, run: at }
 }
 
 /// Searches that a stored stream and one under change have in common. Keys begin with their section.
 trait Searches: Nodes + Sized {
-    /// Returns the leaf in which the element with a key is or would be, and its place in it. Returns `None` if the
-    /// section has no leaf.
-    fn place(&self, key: &[u8]) -> Result<Option<(Cursor<'_>, InLeaf)>, Damaged> {
+    /// Returns the leaf in which the element with a key is or would be. Returns `None` if the section has no leaf.
+    fn leaf(&self, key: &[u8]) -> Result<Option<FoundLeaf<'_>>, Damaged> {
         // A tree without elements may have no leaf at all.
         if self.root().1 > 0 && self.root().0.is_empty() {
             return Ok(None);
         }
-        let cursor = self.seek_key(key)?;
-        if cursor.section() != key[0] {
-            return Ok(None);
-        }
-        let place = find(cursor.leaf, key)?;
-        Ok(Some((cursor, place)))
+        let leaf = self.leaf_of_key(key)?;
+        Ok(if leaf.section == key[0] { Some(leaf) } else { None })
+    }
+
+    /// Returns the leaf in which the element with a key is or would be, and its place in it. Returns `None` if the
+    /// section has no leaf.
+    fn place(&self, key: &[u8]) -> Result<Option<(FoundLeaf<'_>, InLeaf)>, Damaged> {
+        let Some(leaf) = self.leaf(key)? else { return Ok(None) };
+        let place = find(leaf.bytes, key)?;
+        Ok(Some((leaf, place)))
     }
 
     /// Returns the number of elements of all sections before a key.
     fn before_key(&self, key: &[u8]) -> Result<u64, Damaged> {
-        if let Some((cursor, place)) = self.place(key)? {
-            return Ok(cursor.before + place.before);
+        if let Some((leaf, place)) = self.place(key)? {
+            return Ok(leaf.before + place.before);
         }
         if self.count() == 0 {
             return Ok(0);
         }
-        // The section has no leaf. The cursor is at the first leaf behind it, or at the last one.
-        let cursor = self.seek_key(key)?;
-        Ok(if cursor.section() > key[0] { cursor.before } else { cursor.before + cursor.count })
+        // The section has no leaf: this is the first leaf behind it, or the last one.
+        let leaf = self.leaf_of_key(key)?;
+        Ok(if leaf.section > key[0] { leaf.before } else { leaf.before + leaf.count })
     }
 
     /// Returns the number of elements from one key on, up to another.
@@ -285,41 +318,13 @@ trait Searches: Nodes + Sized {
 
     /// Returns the element with a key.
     fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Damaged> {
-        let Some((cursor, place)) = self.place(key)? else { return Ok(None) };
-        Ok(cursor.leaf.get(place.range).filter(|element| !element.is_empty()))
+        let Some((leaf, place)) = self.place(key)? else { return Ok(None) };
+        Ok(leaf.bytes.get(place.range).filter(|element| !element.is_empty()))
     }
 }
 
 impl Searches for CountedTree<'_> {}
 impl Searches for CountedEdit<'_> {}
-
-/// An entry of a stored stream.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamEntry<'r> {
-    /// Its identifier.
-    pub id: StreamId,
-    fields: &'r [u8],
-}
-
-impl<'r> StreamEntry<'r> {
-    fn of(entry: &'r [u8]) -> Result<Self, Damaged> {
-        let (id, fields) = id(number(entry)?.1)?;
-        Ok(Self { id, fields })
-    }
-
-    /// Returns the fields and values, alternately.
-    pub fn words(&self) -> impl Iterator<Item = Result<Value<'r>, Damaged>> + Clone + use<'r> {
-        let mut left = self.fields;
-        std::iter::from_fn(move || {
-            if left.is_empty() {
-                return None;
-            }
-            let word = coding::value(left);
-            left = word.as_ref().map_or(&[], |(_, len)| &left[*len..]);
-            Some(word.map(|(value, _)| value))
-        })
-    }
-}
 
 /// Returns the length of an encoded entry with these fields and values in bytes, at most.
 pub fn entry_bytes_max<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
@@ -331,6 +336,10 @@ pub fn entry_bytes_max<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
 pub struct StreamValue<'r> {
     tree: CountedTree<'r>,
     state: StreamState,
+}
+
+fn decoded(entry: Element<'_>) -> Result<StreamEntry<'_>, Damaged> {
+    entries::decode(entry.run, entry.bytes)
 }
 
 /// The number of bytes of a tree's head before the entries of the root; its last four are the length of these.
@@ -381,11 +390,12 @@ impl<'r> StreamValue<'r> {
     }
 
     /// Returns the elements between two keys, of which the second may be of another section.
-    fn elements(
-        &self,
-        [from, to]: [Vec<u8>; 2],
-    ) -> Result<impl Iterator<Item = Result<&[u8], Damaged>> + Clone, Damaged> {
-        self.elements_between(self.tree.before_key(&from)?, self.tree.before_key(&to)?)
+    fn elements<'s>(
+        &'s self,
+        [from, to]: [&[u8]; 2],
+    ) -> Result<impl Iterator<Item = Result<&'s [u8], Damaged>> + Clone + use<'s, 'r>, Damaged> {
+        let elements = self.elements_between(self.tree.before_key(from)?, self.tree.before_key(to)?)?;
+        Ok(elements.map(|element| Ok(element?.bytes)))
     }
 
     /// Returns the elements between two numbers, all of one section.
@@ -393,7 +403,7 @@ impl<'r> StreamValue<'r> {
         &self,
         first: u64,
         end: u64,
-    ) -> Result<impl Iterator<Item = Result<&[u8], Damaged>> + Clone, Damaged> {
+    ) -> Result<impl Iterator<Item = Result<Element<'_>, Damaged>> + Clone, Damaged> {
         let elements = if first < end { Some(Elements::from(&self.tree, READING, first)?) } else { None };
         Ok(elements.into_iter().flatten().take(end.saturating_sub(first) as usize))
     }
@@ -403,7 +413,7 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn from(&self, index: u64) -> Result<impl Iterator<Item = Result<StreamEntry<'_>, Damaged>> + Clone, Damaged> {
-        Ok(self.elements_between(index, self.len())?.map(|entry| StreamEntry::of(entry?)))
+        Ok(self.elements_between(index, self.len())?.map(|entry| decoded(entry?)))
     }
 
     /// Returns the entries from number `index` down to the first.
@@ -416,7 +426,7 @@ impl<'r> StreamValue<'r> {
     ) -> Result<impl Iterator<Item = Result<StreamEntry<'_>, Damaged>> + Clone, Damaged> {
         let count = index.saturating_add(1).min(self.len());
         let entries = if count == 0 { None } else { Some(ElementsBack::from(&self.tree, READING, count - 1)?) };
-        Ok(entries.into_iter().flatten().take(count as usize).map(|entry| StreamEntry::of(entry?)))
+        Ok(entries.into_iter().flatten().take(count as usize).map(|entry| decoded(entry?)))
     }
 
     /// Returns the first entry.
@@ -432,7 +442,9 @@ impl<'r> StreamValue<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn entry(&self, id: StreamId) -> Result<Option<StreamEntry<'_>>, Damaged> {
-        self.tree.get(&entry_key(id))?.map(StreamEntry::of).transpose()
+        let Some((leaf, InLeaf { range, run, .. })) = self.tree.place(&entry_key(id))? else { return Ok(None) };
+        let entry = leaf.bytes.get(range).filter(|entry| !entry.is_empty());
+        entry.map(|entry| entries::decode(&leaf.bytes[run..], entry)).transpose()
     }
 
     /// Returns the identifier of the first entry, or the lowest identifier if there is none.
@@ -493,13 +505,16 @@ impl<'e> StreamEdit<'e> {
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn append<'w>(&mut self, id: StreamId, words: impl Iterator<Item = &'w [u8]>) -> Result<(), Damaged> {
+    pub fn append<'w>(&mut self, id: StreamId, words: impl Iterator<Item = &'w [u8]> + Clone) -> Result<(), Damaged> {
         debug_assert!(id > self.state.last);
-        let entry = with_len(|body| {
-            put_id(id, body);
-            words.for_each(|word| Coded::of(&Value::of_text(word)).push(body));
-        });
-        self.put(&entry_key(id), &entry)?;
+        let words = words.map(|word| Coded::of(&Value::of_text(word)));
+        match self.tree.leaf(&entry_key(id))? {
+            None => self.tree.insert_leaf(&entry_key(id), &entries::encode(id, words, None)?)?,
+            Some(FoundLeaf { bytes: leaf, path, .. }) => {
+                let (end, entry) = (leaf.len(), entries::encode_last(leaf, id, words)?);
+                self.tree.splice(&path, end..end, &entry, 1)?;
+            }
+        }
         self.state = StreamState { len: self.state.len + 1, last: id, added: self.state.added + 1, ..self.state };
         Ok(())
     }
@@ -509,9 +524,13 @@ impl<'e> StreamEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn remove(&mut self, id: StreamId) -> Result<bool, Damaged> {
-        if !self.take(&entry_key(id))? {
+        let Some((leaf, InLeaf { range, .. })) = self.tree.place(&entry_key(id))? else { return Ok(false) };
+        if range.is_empty() {
             return Ok(false);
         }
+        let (rest, end) = entries::without(leaf.bytes, range.clone())?;
+        let path = leaf.path;
+        self.tree.splice(&path, range.start..end, &rest, -1)?;
         self.state.len -= 1;
         self.state.deleted_max = self.state.deleted_max.max(id);
         Ok(true)
@@ -535,18 +554,19 @@ impl<'e> StreamEdit<'e> {
 
     /// Stores an element under its key, in place of an earlier one.
     fn put(&mut self, key: &[u8], element: &[u8]) -> Result<(), Damaged> {
-        let Some((cursor, place)) = self.tree.place(key)? else { return self.tree.insert_leaf(key, element) };
-        let path = cursor.into_path();
+        let Some((FoundLeaf { path, .. }, place)) = self.tree.place(key)? else {
+            return self.tree.insert_leaf(key, element);
+        };
         let elements = i64::from(place.range.is_empty());
         self.tree.splice(&path, place.range, element, elements)
     }
 
     /// Removes the element with a key. Returns false if there is none.
     fn take(&mut self, key: &[u8]) -> Result<bool, Damaged> {
-        let Some((cursor, place)) = self.tree.place(key)?.filter(|(_, place)| !place.range.is_empty()) else {
+        let Some((FoundLeaf { path, .. }, place)) = self.tree.place(key)? else { return Ok(false) };
+        if place.range.is_empty() {
             return Ok(false);
-        };
-        let path = cursor.into_path();
+        }
         self.tree.splice(&path, place.range, b"", -1)?;
         Ok(true)
     }
@@ -562,18 +582,17 @@ impl<'e> StreamEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn finish(self, parts: &mut Parts, to: &mut Vec<u8>) -> Result<Option<Kind>, Damaged> {
-        let mut body = Vec::new();
-        match finish(self.tree, &ById { has_groups: self.state.groups > 0 }, parts, &mut body)? {
+        let (start, mut head) = (to.len(), Vec::new());
+        match finish(self.tree, &ById { has_groups: self.state.groups > 0 }, parts, to)? {
             Finished::Tree => {
-                to.extend_from_slice(&body);
                 self.state.put(to);
                 return Ok(Some(Kind::LargeStream));
             }
             Finished::Plain => {}
-            Finished::Empty => body.push(0),
+            Finished::Empty => to.push(0),
         }
-        self.state.put(to);
-        to.extend_from_slice(&body);
+        self.state.put(&mut head);
+        to.splice(start..start, head);
         Ok(Some(Kind::Stream))
     }
 }

@@ -38,11 +38,10 @@ impl TriedStream {
     fn add(&mut self, random: &mut Prng, count: u64) {
         let mut added = Vec::new();
         for _ in 0..count {
-            let step = random.below(3);
+            let step = if random.chance(1, 20) { random.below(5000) } else { random.below(3) };
             let ms = self.last.ms + step;
             self.last = StreamId { ms, seq: if step == 0 { self.last.seq + 1 } else { random.below(2) << 40 } };
-            let words = (0..2 * (1 + random.below(3))).map(|_| super::element(random, 500)).collect::<Vec<_>>();
-            added.push((self.last, words));
+            added.push((self.last, words(random)));
         }
         self.change(|_, edit| {
             for (id, words) in &added {
@@ -142,8 +141,11 @@ impl TriedStream {
         assert_eq!(value.before(from).unwrap(), index);
         let found: Vec<_> = value.from(index).unwrap().map(|entry| read(entry.unwrap())).collect();
         assert!(found.iter().map(|(id, words)| (id, words)).eq(self.entries.range(from..)), "from {from:?}");
-        let back = value.back_from(index).unwrap().map(|entry| entry.unwrap().id);
-        assert!(back.eq(self.entries.keys().rev().copied().skip(value.len().saturating_sub(index + 1) as usize)));
+        let back: Vec<_> = value.back_from(index).unwrap().map(|entry| read(entry.unwrap())).collect();
+        let skipped = value.len().saturating_sub(index + 1) as usize;
+        assert!(back.iter().map(|(id, words)| (id, words)).eq(self.entries.iter().rev().skip(skipped)));
+        let found = value.entry(from).unwrap().map(read);
+        assert_eq!(found.map(|(_, words)| words).as_ref(), self.entries.get(&from));
         for (name, pending) in &self.groups {
             let group = value.groups().group(name.as_bytes()).unwrap().unwrap();
             assert_eq!(value.groups().pending_count(group.number).unwrap(), pending.len() as u64, "{name}");
@@ -167,6 +169,17 @@ impl TriedStream {
     }
 }
 
+/// Returns fields and values: in most cases, fields that many entries have.
+fn words(random: &mut Prng) -> Vec<Vec<u8>> {
+    let shape = random.below(5);
+    let count = 1 + if shape > 1 { shape % 3 } else { random.below(3) };
+    let field = |random: &mut Prng, number| match shape {
+        0 | 1 => super::element(random, 500),
+        _ => format!("field-{shape}-{number}").into_bytes(),
+    };
+    (0..count).flat_map(|number| [field(random, number), super::element(random, 50)]).collect()
+}
+
 fn has_group(edit: &mut StreamEdit<'_>, group: &str) -> bool {
     edit.groups().group(group.as_bytes()).unwrap().is_some()
 }
@@ -187,4 +200,24 @@ fn a_stream_with_groups_is_a_map_of_entries_and_maps_of_pending_ones() {
             assert!(reached.0 > 1000 && reached.1 > 100 && reached.2 > 1, "seed {seed}: {reached:?}");
         }
     }
+}
+
+#[test]
+fn entries_that_share_their_fields_take_few_bytes_more_than_their_values() {
+    let mut stream = TriedStream::default();
+    let value = |number: u64| format!("value-{number:04}").into_bytes();
+    for from in (0..10_000).step_by(100) {
+        stream.change(|_, edit| {
+            for number in from..from + 100 {
+                let words = [b"the field".to_vec(), value(number)];
+                let id = StreamId { ms: 1_700_000_000_000 + 2 * number, seq: 0 };
+                edit.append(id, words.iter().map(Vec::as_slice)).unwrap();
+            }
+        });
+    }
+    let bytes: usize = stream.stored.shelf.parts.values().map(Vec::len).sum();
+    let beyond = bytes as f64 / 10_000.0 - value(0).len() as f64;
+    assert!((4.0..6.0).contains(&beyond), "{beyond:.2} bytes for each entry");
+    let read = stream.value().unwrap();
+    assert_eq!(read.from(0).unwrap().count(), 10_000);
 }

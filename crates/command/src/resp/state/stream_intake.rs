@@ -59,7 +59,7 @@ impl StreamBatch {
     }
 
     /// Returns the texts of the entry at `at`, whose first one is `first`.
-    fn words(&self, at: usize, first: usize) -> impl Iterator<Item = &[u8]> {
+    fn words(&self, at: usize, first: usize) -> impl Iterator<Item = &[u8]> + Clone {
         let behind = self.elements[at + 1..].iter().find_map(|element| match element {
             StoredElement::Entry(_, first) => Some(*first),
             StoredElement::Group { name, .. } | StoredElement::Consumer { name, .. } => Some(*name),

@@ -29,9 +29,10 @@ use super::stream_error::StreamError;
 use super::typed::{put_text, reply_bytes};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
+use protocol::number::{U64_DIGITS_MAX, put_u64};
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
-use protocol::sink::Sink;
+use protocol::sink::{Fixed, Sink};
 use record::{Damaged, StreamEntry, StreamId, StreamValue, Streams};
 
 /// The maximum length of an identifier in a request, in bytes.
@@ -129,7 +130,11 @@ fn no_group(out: &mut OutBuffer, names: [&[u8]; 2], text: &[&str; 3]) {
 
 /// Writes an identifier.
 fn put_id(to: &mut impl Sink, id: StreamId) {
-    reply::bulk(to, format!("{}-{}", id.ms, id.seq).as_bytes());
+    let mut text = Fixed::<{ 2 * U64_DIGITS_MAX + 1 }>::new();
+    put_u64(&mut text, id.ms);
+    text.push(b'-');
+    put_u64(&mut text, id.seq);
+    reply::bulk(to, text.as_slice());
 }
 
 /// Returns the maximum length of an entry in a reply, in bytes.

@@ -176,8 +176,8 @@ impl Delivery<'_> {
                 Some(entry) => {
                     let pending = stream.groups().pending(self.group.number, id)?.ok_or(Damaged)?;
                     let deliveries = pending.deliveries.saturating_add(1);
-                    let pending = PendingEntry { delivered_ms: self.now_ms, deliveries, ..pending };
-                    stream.groups().deliver(self.group.number, id, &pending)?;
+                    let new = PendingEntry { delivered_ms: self.now_ms, deliveries, ..pending };
+                    stream.groups().deliver_again(self.group.number, id, Some(pending), &new)?;
                     put_entry(self.to, &entry)?;
                 }
                 None => {

@@ -6,6 +6,9 @@ use super::node::{Entry, add_count, push, set_part};
 use super::seek::{CountedTree, Nodes};
 use crate::{Damaged, Source};
 
+/// The number of bytes by which most changed nodes grow at most. A copy has room for them.
+const GROWTH: usize = 64;
+
 /// The bit in an entry's part that marks a changed node; the other bits are its index in [`CountedEdit::changed`].
 pub(super) const CHANGED: u64 = 1 << 63;
 
@@ -38,25 +41,26 @@ impl<'e> CountedEdit<'e> {
         let none = CountedTree { object: 0, levels: 0, root: &[], count: 0, source };
         let CountedTree { object, levels, root, count, source } = *old.unwrap_or(&none);
         let (changed, gone, gone_trees) = (Vec::new(), Vec::new(), Vec::new());
-        Self { object, levels, root: root.to_vec(), count, changed, gone, gone_trees, source }
+        Self { object, levels, root: copy(root), count, changed, gone, gone_trees, source }
     }
 
     /// Replaces a range of the bytes of a leaf by `with`, and adds `elements` to the number of its elements. `path`
-    /// leads to the leaf ([`super::Cursor::into_path`]) and remains valid.
+    /// leads to the leaf ([`super::FoundLeaf::path`]) and remains valid.
     pub(crate) fn splice(
         &mut self,
-        path: &[usize],
+        path: &[u32],
         range: std::ops::Range<usize>,
         with: &[u8],
         elements: i64,
     ) -> Result<(), Damaged> {
         let mut page = None;
         for at in path {
-            let part = Entry::at(self.page(page), *at)?.part;
+            let at = *at as usize;
+            let part = Entry::at(self.page(page), at)?.part;
             let child = self.changed_node(part)?;
             let bytes = self.page_mut(page);
-            set_part(bytes, *at, CHANGED | child as u64);
-            add_count(bytes, *at, elements)?;
+            set_part(bytes, at, CHANGED | child as u64);
+            add_count(bytes, at, elements)?;
             page = Some(child);
         }
         self.count = self.count.checked_add_signed(elements).ok_or(Damaged)?;
@@ -92,19 +96,20 @@ impl<'e> CountedEdit<'e> {
             self.root = entry;
             return Ok(());
         }
-        let cursor = self.seek_key(key)?;
-        let is_behind = cursor.section() < key[0];
-        let path = cursor.into_path();
+        let leaf = self.leaf_of_key(key)?;
+        let is_behind = leaf.section < key[0];
+        let path = leaf.path;
         let (last, above) = path.split_last().ok_or(Damaged)?;
-        let mut page = None;
+        let (last, mut page) = (*last as usize, None);
         for at in above {
-            let child = self.changed_node(Entry::at(self.page(page), *at)?.part)?;
+            let at = *at as usize;
+            let child = self.changed_node(Entry::at(self.page(page), at)?.part)?;
             let bytes = self.page_mut(page);
-            set_part(bytes, *at, CHANGED | child as u64);
-            add_count(bytes, *at, 1)?;
+            set_part(bytes, at, CHANGED | child as u64);
+            add_count(bytes, at, 1)?;
             page = Some(child);
         }
-        let at = if is_behind { Entry::at(self.page(page), *last)?.end } else { *last };
+        let at = if is_behind { Entry::at(self.page(page), last)?.end } else { last };
         replace(self.page_mut(page), at..at, &entry);
         Ok(())
     }
@@ -142,17 +147,11 @@ impl<'e> CountedEdit<'e> {
         gone: std::ops::Range<u64>,
         codec: &dyn Codec,
     ) -> Result<Vec<u8>, Damaged> {
-        let (mut kept, mut before) = (Vec::with_capacity(node.len()), 0);
-        let mut at = 0;
-        while height == 0 && at < node.len() {
-            let end = at + codec.len(section, &node[at..])?;
-            let bytes = node.get(at..end).ok_or(Damaged)?;
-            if !gone.contains(&before) {
-                kept.extend_from_slice(bytes);
-            }
-            (before, at) = (before + 1, end);
+        if height == 0 {
+            return leaf_without(node, section, gone, codec);
         }
-        while height > 0 && at < node.len() {
+        let (mut kept, mut before, mut at) = (Vec::with_capacity(node.len()), 0, 0);
+        while at < node.len() {
             let entry = Entry::at(&node, at)?;
             let (first, behind) = (before, before + entry.count);
             let removed = behind.min(gone.end).saturating_sub(first.max(gone.start));
@@ -191,7 +190,7 @@ impl<'e> CountedEdit<'e> {
         if part & CHANGED != 0 {
             return Some((part & !CHANGED) as usize).filter(|node| *node < self.changed.len()).ok_or(Damaged);
         }
-        let bytes = self.node(part)?.to_vec();
+        let bytes = copy(self.node(part)?);
         self.gone.push(part);
         self.changed.push(ChangedNode { bytes, direction: None });
         Ok(self.changed.len() - 1)
@@ -213,6 +212,35 @@ impl Nodes for CountedEdit<'_> {
     fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// Returns a copy of a node that is changed.
+fn copy(node: &[u8]) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(node.len() + GROWTH);
+    copy.extend_from_slice(node);
+    copy
+}
+
+/// Returns a leaf without the elements with the numbers `gone`.
+fn leaf_without(
+    mut leaf: Vec<u8>,
+    section: u8,
+    gone: std::ops::Range<u64>,
+    codec: &dyn Codec,
+) -> Result<Vec<u8>, Damaged> {
+    let (mut before, mut at, mut start) = (0, 0, leaf.len());
+    while at < leaf.len() && before < gone.end {
+        if before == gone.start {
+            start = at;
+        }
+        (before, at) = (before + 1, at + codec.len(section, &leaf[at..])?);
+    }
+    if start > at || at > leaf.len() {
+        return if at > leaf.len() { Err(Damaged) } else { Ok(leaf) };
+    }
+    let (rest, end) = codec.without(section, &leaf, start..at)?;
+    replace(&mut leaf, start..end, &rest);
+    Ok(leaf)
 }
 
 /// Replaces a range of bytes by others.

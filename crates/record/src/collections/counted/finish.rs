@@ -2,8 +2,10 @@
 
 use super::edit::{CHANGED, CountedEdit};
 use super::node::{self, Entry, entries};
+use super::seek::Nodes;
 use super::{
-    BYTES_MIN, COUNTED, Codec, JOINED_BYTES_MAX, LEAF_BYTES_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_ENTRIES_MIN,
+    BYTES_MIN, COUNTED, Codec, JOINED_BYTES_MAX, LEAF_BYTES_FULL, LEAF_BYTES_MAX, LEVELS_MAX, PAGE_BYTES_MAX,
+    PAGE_ENTRIES_MIN,
 };
 use crate::Damaged;
 use crate::tree::{LARGE_BYTES, Parts};
@@ -12,9 +14,6 @@ use crate::tree::{LARGE_BYTES, Parts};
 const PLAIN_AGAIN_BYTES: usize = 1024;
 /// A tree with more leaves than this is not examined for that.
 const PLAIN_AGAIN_LEAVES: usize = 4;
-/// The number of bytes of a full leaf that remain unused when elements are added only at one end of the tree, so that
-/// a later change within the leaf does not divide it again.
-const SPARE: usize = 64;
 
 /// The part of a leaf to which all its changes belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +94,13 @@ impl Writing<'_, '_> {
             put_plain(self.edit.count, &root, to);
             return Ok(Finished::Plain);
         }
+        if self.edit.levels > 0 && self.keeps_nodes(&root, self.edit.levels)? {
+            let bytes = self.edit.changed.iter().map(|node| node.bytes.len()).sum();
+            self.parts.bytes.reserve(bytes);
+            self.edit.root = self.rewritten(root, self.edit.levels)?;
+            self.put_head(to)?;
+            return Ok(Finished::Tree);
+        }
         let children = if self.edit.levels == 0 {
             (self.edit.object, self.edit.levels) = (self.edit.source.fresh(), 1);
             let new =
@@ -113,6 +119,71 @@ impl Writing<'_, '_> {
         self.edit.root = self.page(children, self.edit.levels)?;
         self.put_head(to)?;
         Ok(Finished::Tree)
+    }
+
+    /// Returns true if no node below a page has to be joined, divided or removed, so that only numbers of parts change
+    /// in the pages. `height` is the number of levels of entries from the page down to the leaves.
+    fn keeps_nodes(&self, page: &[u8], height: usize) -> Result<bool, Damaged> {
+        let (mut before, mut leaf_bytes, mut leaves) = (None::<Entry<'_>>, 0, 0);
+        for entry in entries(page) {
+            let (_, entry) = entry?;
+            if entry.part & CHANGED != 0 {
+                let bytes = self.edit.node(entry.part)?;
+                let is_apart = bytes.len() >= BYTES_MIN || !self.may_join(before, &entry, height, bytes.len())?;
+                let is_kept = if height > 1 {
+                    bytes.len() <= PAGE_BYTES_MAX
+                        && !bytes.is_empty()
+                        && Entry::at(bytes, 0)?.key == entry.key
+                        && self.keeps_nodes(bytes, height - 1)?
+                } else {
+                    !bytes.is_empty() && bytes.len() <= LEAF_BYTES_MAX
+                };
+                if !is_apart || !is_kept {
+                    return Ok(false);
+                }
+            }
+            (before, leaves) = (Some(entry), leaves + 1);
+        }
+        if self.edit.levels > 1 || leaves > PLAIN_AGAIN_LEAVES || !self.codec.may_be_plain() {
+            return Ok(leaves > 0);
+        }
+        for entry in entries(page) {
+            leaf_bytes += self.edit.node(entry?.1.part)?.len();
+        }
+        Ok(leaf_bytes > PLAIN_AGAIN_BYTES)
+    }
+
+    /// Returns true if a short node of `bytes` bytes may have to be joined to the one before it.
+    fn may_join(
+        &self,
+        before: Option<Entry<'_>>,
+        entry: &Entry<'_>,
+        height: usize,
+        bytes: usize,
+    ) -> Result<bool, Damaged> {
+        let Some(before) = before.filter(|before| height > 1 || before.section() == entry.section()) else {
+            return Ok(false);
+        };
+        Ok(self.edit.node(before.part)?.len() + bytes <= JOINED_BYTES_MAX)
+    }
+
+    /// Writes the changed nodes below a page, and returns the page with the numbers of their parts.
+    fn rewritten(&mut self, mut page: Vec<u8>, height: usize) -> Result<Vec<u8>, Damaged> {
+        let mut at = 0;
+        while at < page.len() {
+            let Entry { part, end, .. } = Entry::at(&page, at)?;
+            if part & CHANGED != 0 {
+                let node = self.edit.changed.get_mut((part & !CHANGED) as usize).ok_or(Damaged)?;
+                let mut bytes = std::mem::take(&mut node.bytes);
+                if height > 1 {
+                    bytes = self.rewritten(bytes, height - 1)?;
+                }
+                let part = self.parts.add(self.edit.source, |to| to.extend_from_slice(&bytes));
+                node::set_part(&mut page, at, part);
+            }
+            at = end;
+        }
+        Ok(page)
     }
 
     /// Returns the elements of the lowest section and their number, if the tree is small enough for a plain value.
@@ -317,11 +388,10 @@ fn put_plain(count: u64, elements: &[u8], to: &mut Vec<u8>) {
 /// Returns the goals for the lengths in bytes of the first leaf and of the others into which a leaf of `bytes` bytes is
 /// divided.
 fn leaf_bytes(bytes: usize, direction: Direction) -> (usize, usize) {
-    const FULL: usize = LEAF_BYTES_MAX - SPARE;
     match direction {
         _ if bytes <= LEAF_BYTES_MAX => (bytes, bytes),
-        Direction::Back => (FULL, FULL),
-        Direction::Front => (bytes % FULL, FULL),
+        Direction::Back => (LEAF_BYTES_FULL, LEAF_BYTES_FULL),
+        Direction::Front => (bytes % LEAF_BYTES_FULL, LEAF_BYTES_FULL),
         Direction::Mixed => {
             let leaf = bytes.div_ceil(bytes.div_ceil(LEAF_BYTES_MAX));
             (leaf, leaf)

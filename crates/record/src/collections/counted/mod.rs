@@ -33,13 +33,19 @@ mod walk;
 
 pub(super) use edit::CountedEdit;
 pub(super) use finish::{Finished, finish};
-pub(super) use seek::{CountedTree, Cursor, Nodes};
-pub(super) use walk::{Elements, ElementsBack};
+pub(super) use seek::{CountedTree, FoundLeaf, Nodes};
+pub(super) use walk::{Element, Elements, ElementsBack};
 
 use crate::Damaged;
+use std::ops::Range;
 
 /// Maximum length in bytes of a leaf that its type can divide.
 const LEAF_BYTES_MAX: usize = 1024;
+/// The number of bytes of a full leaf that remain unused when elements are added only at one end of the tree, so that
+/// a later change within the leaf does not divide it again.
+const SPARE: usize = 64;
+/// Length in bytes of the leaves of a tree to which elements are added only at one end.
+pub(super) const LEAF_BYTES_FULL: usize = LEAF_BYTES_MAX - SPARE;
 /// A changed leaf or page below this length, in bytes, is joined to the previous one if both are short enough.
 const BYTES_MIN: usize = 256;
 /// Maximum length in bytes of two leaves or pages that are joined.
@@ -66,6 +72,17 @@ pub(crate) trait Codec {
     /// elements.
     fn sections(&self, count: u64, body: Vec<u8>) -> Result<Vec<(u8, u64, Vec<u8>)>, Damaged> {
         Ok(vec![(0, count, body)])
+    }
+
+    /// Returns true if the element at the start of `bytes` does not depend on one before it in its leaf. The elements
+    /// from such a one on, up to the next, are a run. `separator` never divides a run.
+    fn begins_run(&self, _section: u8, _bytes: &[u8]) -> bool {
+        true
+    }
+
+    /// Returns what replaces the elements `gone` of a leaf, and the elements behind them up to the returned offset.
+    fn without(&self, _section: u8, _leaf: &[u8], gone: Range<usize>) -> Result<(Vec<u8>, usize), Damaged> {
+        Ok((Vec::new(), gone.end))
     }
 
     /// Returns true if a small value may be plain: its elements are those of the lowest section.

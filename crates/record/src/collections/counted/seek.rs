@@ -15,50 +15,121 @@ pub(crate) trait Nodes {
     /// Returns the bytes of a page or a leaf.
     fn node(&self, part: u64) -> Result<&[u8], Damaged>;
 
-    /// Returns a cursor at the leaf that has, or would have, the elements with this key. The key begins with the
-    /// section.
+    /// Returns the leaf that has, or would have, the elements with this key. The key begins with the section.
+    fn leaf_of_key(&self, key: &[u8]) -> Result<FoundLeaf<'_>, Damaged>
+    where
+        Self: Sized,
+    {
+        let leaf = FoundLeaf::descend(self, |page| entry_of_key(page, key))?;
+        if leaf.section >= key[0] {
+            return Ok(leaf);
+        }
+        let cursor = self.seek_key(key)?;
+        Ok(FoundLeaf {
+            bytes: cursor.leaf,
+            before: cursor.before,
+            count: cursor.count,
+            section: cursor.section(),
+            path: cursor.path.iter().map(|(_, at, _)| *at as u32).collect(),
+        })
+    }
+
+    /// Returns the leaf of the element before which there are `index` elements, or the last leaf if there are too few
+    /// elements.
+    fn leaf_of_index(&self, index: u64) -> Result<FoundLeaf<'_>, Damaged>
+    where
+        Self: Sized,
+    {
+        let mut left = index;
+        FoundLeaf::descend(self, |page| entry_of_index(page, &mut left))
+    }
+
+    /// Returns a cursor at the leaf of [`Nodes::leaf_of_key`].
     fn seek_key(&self, key: &[u8]) -> Result<Cursor<'_>, Damaged>
     where
         Self: Sized,
     {
-        let mut cursor = Cursor::descend(self, |page| {
-            let (mut chosen, mut before, mut sum, mut at) = (0, 0, 0, 0);
-            while at < page.len() {
-                let entry = Entry::at(page, at)?;
-                if at > 0 && entry.key > key {
-                    break;
-                }
-                (chosen, before) = (at, sum);
-                (sum, at) = (sum + entry.count, entry.end);
-            }
-            Ok((chosen, before))
-        })?;
+        let mut cursor = Cursor::descend(self, |page| entry_of_key(page, key))?;
         while cursor.section() < key[0] && cursor.next(self)? {}
         Ok(cursor)
     }
 
-    /// Returns a cursor at the leaf of the element before which there are `index` elements, or at the last leaf if
-    /// there are too few elements.
+    /// Returns a cursor at the leaf of [`Nodes::leaf_of_index`].
     fn seek_index(&self, index: u64) -> Result<Cursor<'_>, Damaged>
     where
         Self: Sized,
     {
         let mut left = index;
-        Cursor::descend(self, |page| {
-            let (mut at, mut before) = (0, 0);
-            loop {
-                let entry = Entry::at(page, at)?;
-                if before + entry.count > left || entry.end == page.len() {
-                    left = left.saturating_sub(before);
-                    return Ok((at, before));
-                }
-                (before, at) = (before + entry.count, entry.end);
-            }
-        })
+        Cursor::descend(self, |page| entry_of_index(page, &mut left))
     }
 
     /// Returns the number of elements of all sections.
     fn count(&self) -> u64;
+}
+
+/// Returns the offset of the entry of a page that leads to a key, and the number of elements before the entry in the
+/// page.
+fn entry_of_key(page: &[u8], key: &[u8]) -> Result<(usize, u64), Damaged> {
+    let (mut chosen, mut before, mut sum, mut at) = (0, 0, 0, 0);
+    while at < page.len() {
+        let entry = Entry::at(page, at)?;
+        if at > 0 && entry.key > key {
+            break;
+        }
+        (chosen, before) = (at, sum);
+        (sum, at) = (sum + entry.count, entry.end);
+    }
+    Ok((chosen, before))
+}
+
+/// Returns the offset of the entry of a page that leads to the element behind `left` others, and the number of elements
+/// before the entry in the page, which are subtracted from `left`.
+fn entry_of_index(page: &[u8], left: &mut u64) -> Result<(usize, u64), Damaged> {
+    let (mut at, mut before) = (0, 0);
+    loop {
+        let entry = Entry::at(page, at)?;
+        if before + entry.count > *left || entry.end == page.len() {
+            *left = left.saturating_sub(before);
+            return Ok((at, before));
+        }
+        (before, at) = (before + entry.count, entry.end);
+    }
+}
+
+/// A leaf and its place in a tree. It is short, because it is returned by each search.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundLeaf<'n> {
+    pub(crate) bytes: &'n [u8],
+    /// The number of elements before the leaf.
+    pub(crate) before: u64,
+    /// The number of elements of the leaf.
+    pub(crate) count: u64,
+    pub(crate) section: u8,
+    /// The offsets of the entries that lead to the leaf, from the root down.
+    pub(crate) path: Path,
+}
+
+/// The offsets of the entries that lead to a leaf, from the root down.
+pub(crate) type Path = ArrayVec<u32, LEVELS_MAX>;
+
+impl<'n> FoundLeaf<'n> {
+    /// Descends from the root. `choose` returns the offset of an entry of a page, and the number of elements before
+    /// that entry in the page.
+    fn descend(
+        nodes: &'n impl Nodes,
+        mut choose: impl FnMut(&'n [u8]) -> Result<(usize, u64), Damaged>,
+    ) -> Result<Self, Damaged> {
+        let (root, levels) = nodes.root();
+        let mut leaf = Self { bytes: root, before: 0, count: nodes.count(), section: 0, path: Path::new() };
+        for _ in 0..levels {
+            let (at, before) = choose(leaf.bytes)?;
+            let entry = Entry::at(leaf.bytes, at)?;
+            leaf.path.try_push(at as u32).map_err(|_| Damaged)?;
+            (leaf.before, leaf.count, leaf.section) = (leaf.before + before, entry.count, entry.section());
+            leaf.bytes = nodes.node(entry.part)?;
+        }
+        Ok(leaf)
+    }
 }
 
 /// A stored collection, read from its head: a tree, or a plain value, which is the only leaf.
@@ -151,11 +222,6 @@ impl<'n> Cursor<'n> {
         (self.before, self.count) = (base + before, entry.count);
         self.leaf = nodes.node(entry.part)?;
         Ok(())
-    }
-
-    /// Returns the offsets of the entries that lead to the leaf, from the root down.
-    pub(crate) fn into_path(self) -> ArrayVec<usize, LEVELS_MAX> {
-        self.path.iter().map(|(_, at, _)| *at).collect()
     }
 
     /// Returns the key of the entry that leads to the leaf; `None` without levels.

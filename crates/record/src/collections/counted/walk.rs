@@ -4,7 +4,15 @@ use super::seek::{Cursor, Nodes};
 use super::{Codec, CountedTree};
 use crate::Damaged;
 
-/// The elements of one section in order, as encoded bytes.
+/// An encoded element of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'n> {
+    pub(crate) bytes: &'n [u8],
+    /// The leaf from the first element of this element's run on ([`Codec::begins_run`]).
+    pub(crate) run: &'n [u8],
+}
+
+/// The elements of one section in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'n, C> {
     tree: &'n CountedTree<'n>,
@@ -12,50 +20,60 @@ pub(crate) struct Elements<'n, C> {
     cursor: Cursor<'n>,
     section: u8,
     at: usize,
+    /// The offset of the first element of the run to which the element before `at` belongs.
+    run: usize,
 }
 
 impl<'n, C: Codec> Elements<'n, C> {
     /// Returns the elements from number `index` on.
     pub(crate) fn from(tree: &'n CountedTree<'n>, codec: C, index: u64) -> Result<Self, Damaged> {
         let cursor = tree.seek_index(index)?;
-        let (section, mut at) = (cursor.section(), 0);
+        let (section, mut at, mut run) = (cursor.section(), 0, 0);
         for _ in cursor.before..index.min(cursor.before + cursor.count) {
-            at += codec.len(section, cursor.leaf.get(at..).ok_or(Damaged)?)?;
+            let left = cursor.leaf.get(at..).ok_or(Damaged)?;
+            if codec.begins_run(section, left) {
+                run = at;
+            }
+            at += codec.len(section, left)?;
         }
-        Ok(Self { tree, codec, cursor, section, at })
+        Ok(Self { tree, codec, cursor, section, at, run })
     }
 
-    fn step(&mut self) -> Result<Option<&'n [u8]>, Damaged> {
+    fn step(&mut self) -> Result<Option<Element<'n>>, Damaged> {
         while self.at >= self.cursor.leaf.len() {
             if !self.cursor.next(self.tree)? || self.cursor.section() != self.section {
                 return Ok(None);
             }
-            self.at = 0;
+            (self.at, self.run) = (0, 0);
         }
-        let left = &self.cursor.leaf[self.at..];
-        let element = left.get(..self.codec.len(self.section, left)?).ok_or(Damaged)?;
-        self.at += element.len();
-        Ok(Some(element))
+        let leaf = self.cursor.leaf;
+        let left = &leaf[self.at..];
+        if self.codec.begins_run(self.section, left) {
+            self.run = self.at;
+        }
+        let bytes = left.get(..self.codec.len(self.section, left)?).ok_or(Damaged)?;
+        self.at += bytes.len();
+        Ok(Some(Element { bytes, run: &leaf[self.run..] }))
     }
 }
 
 impl<'n, C: Codec> Iterator for Elements<'n, C> {
-    type Item = Result<&'n [u8], Damaged>;
+    type Item = Result<Element<'n>, Damaged>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()
     }
 }
 
-/// The elements of one section in reverse order, as encoded bytes.
+/// The elements of one section in reverse order.
 #[derive(Clone, Debug)]
 pub(crate) struct ElementsBack<'n, C> {
     tree: &'n CountedTree<'n>,
     codec: C,
     cursor: Cursor<'n>,
     section: u8,
-    /// The ranges of the leaf's elements that are not returned yet.
-    left: Vec<std::ops::Range<usize>>,
+    /// The ranges of the leaf's elements that are not returned yet, each with the offset of its run.
+    left: Vec<(std::ops::Range<usize>, usize)>,
 }
 
 impl<'n, C: Codec> ElementsBack<'n, C> {
@@ -70,19 +88,23 @@ impl<'n, C: Codec> ElementsBack<'n, C> {
     }
 
     fn fill(&mut self) -> Result<(), Damaged> {
-        let (leaf, mut at) = (self.cursor.leaf, 0);
+        let (leaf, mut at, mut run) = (self.cursor.leaf, 0, 0);
         while at < leaf.len() {
+            if self.codec.begins_run(self.section, &leaf[at..]) {
+                run = at;
+            }
             let end = at + self.codec.len(self.section, &leaf[at..])?;
-            self.left.push(at..end);
+            self.left.push((at..end, run));
             at = end;
         }
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<&'n [u8]>, Damaged> {
+    fn step(&mut self) -> Result<Option<Element<'n>>, Damaged> {
         loop {
-            if let Some(range) = self.left.pop() {
-                return self.cursor.leaf.get(range).map(Some).ok_or(Damaged);
+            if let Some((range, run)) = self.left.pop() {
+                let bytes = self.cursor.leaf.get(range).ok_or(Damaged)?;
+                return Ok(Some(Element { bytes, run: &self.cursor.leaf[run..] }));
             }
             if !self.cursor.previous(self.tree)? || self.cursor.section() != self.section {
                 return Ok(None);
@@ -93,7 +115,7 @@ impl<'n, C: Codec> ElementsBack<'n, C> {
 }
 
 impl<'n, C: Codec> Iterator for ElementsBack<'n, C> {
-    type Item = Result<&'n [u8], Damaged>;
+    type Item = Result<Element<'n>, Damaged>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()

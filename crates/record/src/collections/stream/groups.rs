@@ -58,16 +58,25 @@ fn consumer_key(group: u32, name: &[u8]) -> Vec<u8> {
     [&[CONSUMERS], &group.to_be_bytes()[..], name].concat()
 }
 
-fn name_key(consumer: u32) -> Vec<u8> {
-    [&[NAMES], &consumer.to_be_bytes()[..]].concat()
+fn name_key(consumer: u32) -> [u8; 5] {
+    let mut key = [NAMES; 5];
+    key[1..].copy_from_slice(&consumer.to_be_bytes());
+    key
 }
 
-fn pending_key(group: u32, id: StreamId) -> Vec<u8> {
-    [&[PENDING], &group.to_be_bytes()[..], &id.bytes()].concat()
+fn pending_key(group: u32, id: StreamId) -> [u8; 1 + OWNED_BYTES] {
+    numbered_key(PENDING, group, id)
 }
 
-fn owned_key(consumer: u32, id: StreamId) -> Vec<u8> {
-    [&[OWNED], &consumer.to_be_bytes()[..], &id.bytes()].concat()
+fn owned_key(consumer: u32, id: StreamId) -> [u8; 1 + OWNED_BYTES] {
+    numbered_key(OWNED, consumer, id)
+}
+
+fn numbered_key(section: u8, number: u32, id: StreamId) -> [u8; 1 + OWNED_BYTES] {
+    let mut key = [section; 1 + OWNED_BYTES];
+    key[1..5].copy_from_slice(&number.to_be_bytes());
+    key[5..].copy_from_slice(&id.bytes());
+    key
 }
 
 fn number32(bytes: &[u8]) -> Result<u32, Damaged> {
@@ -218,7 +227,7 @@ impl<'s> StreamGroups<'s> {
     /// # Errors
     /// [`Damaged`].
     pub fn all(self) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamGroup), Damaged>> + Clone, Damaged> {
-        Ok(self.stream.elements([vec![GROUPS], vec![CONSUMERS]])?.map(|element| decode_group(element?)))
+        Ok(self.stream.elements([&[GROUPS], &[CONSUMERS]])?.map(|element| decode_group(element?)))
     }
 
     /// Returns the group with number `index` in the order of the names, with its name.
@@ -245,7 +254,7 @@ impl<'s> StreamGroups<'s> {
         decode: impl Fn(&'s [u8]) -> Result<T, Damaged>,
     ) -> Result<T, Damaged> {
         let first = self.stream.tree.before_key(from)?.saturating_add(index);
-        decode(self.stream.elements_between(first, first.saturating_add(1))?.next().ok_or(Damaged)??)
+        decode(self.stream.elements_between(first, first.saturating_add(1))?.next().ok_or(Damaged)??.bytes)
     }
 
     /// Returns a consumer of a group.
@@ -272,7 +281,7 @@ impl<'s> StreamGroups<'s> {
         self,
         group: u32,
     ) -> Result<impl Iterator<Item = Result<(&'s [u8], StreamConsumer), Damaged>> + Clone, Damaged> {
-        let elements = self.stream.elements([consumer_key(group, b""), consumer_key(group + 1, b"")])?;
+        let elements = self.stream.elements([&consumer_key(group, b""), &consumer_key(group + 1, b"")])?;
         Ok(elements.map(|element| decode_consumer(element?)))
     }
 
@@ -310,7 +319,7 @@ impl<'s> StreamGroups<'s> {
         group: u32,
         from: StreamId,
     ) -> Result<impl Iterator<Item = Result<(StreamId, PendingEntry), Damaged>> + Clone, Damaged> {
-        let elements = self.stream.elements([pending_key(group, from), pending_key(group + 1, StreamId::MIN)])?;
+        let elements = self.stream.elements([&pending_key(group, from), &pending_key(group + 1, StreamId::MIN)])?;
         Ok(elements.map(|element| decode_pending(element?)))
     }
 
@@ -325,7 +334,7 @@ impl<'s> StreamGroups<'s> {
             return Ok(None);
         }
         let last = self.stream.elements_between(end - 1, end)?.next().ok_or(Damaged)??;
-        Ok(Some(decode_pending(last)?.0))
+        Ok(Some(decode_pending(last.bytes)?.0))
     }
 
     /// Returns the number of pending entries of a consumer.
@@ -345,7 +354,7 @@ impl<'s> StreamGroups<'s> {
         consumer: u32,
         from: StreamId,
     ) -> Result<impl Iterator<Item = Result<StreamId, Damaged>> + Clone, Damaged> {
-        let elements = self.stream.elements([owned_key(consumer, from), owned_key(consumer + 1, StreamId::MIN)])?;
+        let elements = self.stream.elements([&owned_key(consumer, from), &owned_key(consumer + 1, StreamId::MIN)])?;
         Ok(elements.map(|element| StreamId::of(element?.get(4..).ok_or(Damaged)?)))
     }
 }
@@ -473,6 +482,20 @@ impl StreamGroupsEdit<'_, '_> {
     /// [`Damaged`].
     pub fn deliver(&mut self, group: u32, id: StreamId, new: &PendingEntry) -> Result<(), Damaged> {
         let old = self.pending(group, id)?;
+        self.deliver_again(group, id, old, new)
+    }
+
+    /// Records a delivery of an entry as [`StreamGroupsEdit::deliver`] does; `old` is the earlier one.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn deliver_again(
+        &mut self,
+        group: u32,
+        id: StreamId,
+        old: Option<PendingEntry>,
+        new: &PendingEntry,
+    ) -> Result<(), Damaged> {
         if old == Some(*new) {
             return Ok(());
         }
