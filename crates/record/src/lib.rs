@@ -46,7 +46,7 @@ mod value;
 
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
-    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit, SetValue,
+    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit, SetSearch, SetValue,
     SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups,
     StreamGroupsEdit, StreamId, StreamState, StreamValue, Streams, TextSets, entry_bytes_max,
 };

@@ -12,7 +12,7 @@ mod sorted_set;
 mod stream;
 
 pub use list::{ListEdit, ListEnd, ListValue};
-pub use set::{SetEdit, SetValue};
+pub use set::{SetEdit, SetSearch, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
 pub use stream::{
     PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups, StreamGroupsEdit, StreamId,

@@ -122,6 +122,84 @@ impl<'r> SetValue<'r> {
     }
 }
 
+/// A set in which many texts are searched.
+#[derive(Debug)]
+pub struct SetSearch<'r> {
+    set: SetValue<'r>,
+    /// A hash table of a plain set, whose elements are in no order: the offset of each element plus one, in the slot of
+    /// its fingerprint or behind it. A slot without an element is 0. The number of slots is a power of two, or 0 if the
+    /// set itself is searched.
+    table: Vec<u16>,
+}
+
+/// The minimum number of searches for which a table is made.
+const TABLE_SEARCHES_MIN: u64 = 8;
+
+/// Returns a number for the place of a value in a table, from its length, its beginning and its end.
+fn fingerprint(value: &Value<'_>) -> usize {
+    let mix = |first: u64, last: u64, len: usize| {
+        let mixed = (first ^ last.rotate_left(29) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize
+    };
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    match value {
+        Value::Text(text) => match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) => mix(u64::from_le_bytes(*first), u64::from_le_bytes(*last), text.len()),
+            _ => mix(number(text), 0, text.len()),
+        },
+        Value::Integer(number) => mix(*number as u64, 0, 0),
+        _ => 0,
+    }
+}
+
+impl<'r> SetSearch<'r> {
+    /// Prepares for this number of searches.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn new(set: SetValue<'r>, searches: u64) -> Result<Self, Damaged> {
+        let (leaf, levels) = set.0.root();
+        if levels > 0 || searches.min(set.len()) < TABLE_SEARCHES_MIN {
+            return Ok(Self { set, table: Vec::new() });
+        }
+        // An element has at least one byte.
+        let count = usize::try_from(set.len()).ok().filter(|count| *count <= leaf.len()).ok_or(Damaged)?;
+        let mut table = vec![0; (2 * count).next_power_of_two()];
+        let (mut at, mut left) = (0, count);
+        while at < leaf.len() {
+            let (value, len) = coding::value(&leaf[at..])?;
+            // The table has more slots than elements, so that each search ends.
+            left = left.checked_sub(1).ok_or(Damaged)?;
+            let mut slot = fingerprint(&value) & (table.len() - 1);
+            while table[slot] != 0 {
+                slot = (slot + 1) & (table.len() - 1);
+            }
+            table[slot] = u16::try_from(at + 1).map_err(|_| Damaged)?;
+            at += len;
+        }
+        Ok(Self { set, table })
+    }
+
+    /// Returns true if the set has this element, which is a text or a whole number.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn contains(&self, value: &Value<'_>) -> Result<bool, Damaged> {
+        if self.table.is_empty() {
+            return self.set.contains(&Name::new(value.text(&mut Digits::new())));
+        }
+        let leaf = self.set.0.root().0;
+        let mut slot = fingerprint(value) & (self.table.len() - 1);
+        while let Some(at) = self.table[slot].checked_sub(1) {
+            if coding::value(leaf.get(at.into()..).ok_or(Damaged)?)?.0 == *value {
+                return Ok(true);
+            }
+            slot = (slot + 1) & (self.table.len() - 1);
+        }
+        Ok(false)
+    }
+}
+
 /// A set under change.
 #[derive(Debug)]
 pub struct SetEdit<'e>(CountedEdit<'e>);

@@ -27,7 +27,7 @@ use crate::visit::progress::SessionWait;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
-use record::{Damaged, Digits, Name, SetValue, TextSets};
+use record::{Damaged, Digits, SetSearch, SetValue, TextSets, Value};
 
 /// The maximum number of elements that a command examines in one visit.
 const EXAMINED_A_VISIT: u64 = 512;
@@ -56,14 +56,25 @@ impl Combination {
         }
     }
 
-    /// Returns true if the combination has an element of the set number `source`.
-    fn takes(self, sets: &[Option<SetValue<'_>>], source: usize, name: &Name<'_>) -> Result<bool, Damaged> {
+    /// Returns the sets in which the elements of the set number `source` are searched.
+    fn others<'s>(
+        self,
+        sets: &[Option<SetValue<'s>>],
+        source: usize,
+        searches: u64,
+    ) -> Result<Vec<Option<SetSearch<'s>>>, Damaged> {
         let others = match self {
             Self::Union => 0..source,
             Self::Difference | Self::Intersection => 0..sets.len(),
         };
-        for set in others.filter(|number| *number != source).map(|number| &sets[number]) {
-            let has = set.as_ref().map_or(Ok(false), |set| set.contains(name))?;
+        let others = others.filter(|number| *number != source);
+        others.map(|number| sets[number].map(|set| SetSearch::new(set, searches)).transpose()).collect()
+    }
+
+    /// Returns true if the combination has an element that is searched in these sets.
+    fn takes(self, others: &[Option<SetSearch<'_>>], value: &Value<'_>) -> Result<bool, Damaged> {
+        for set in others {
+            let has = set.as_ref().map_or(Ok(false), |set| set.contains(value))?;
             if has != (self == Self::Intersection) {
                 return Ok(false);
             }
@@ -109,13 +120,13 @@ fn step(
             (walk.left, walk.cursor) = (walk.left + 1, 0);
             continue;
         };
+        let others = combination.others(&sets, source, (set.len() - walk.cursor).min(most - examined))?;
         for value in set.from(walk.cursor)? {
             if examined >= most {
                 return Ok(CombineStep { examined, is_last: false });
             }
             let (value, mut digits) = (value?, Digits::new());
-            let text = value.text(&mut digits);
-            if combination.takes(&sets, source, &Name::new(text))? && !take(out, text) {
+            if combination.takes(&others, &value)? && !take(out, value.text(&mut digits)) {
                 return Ok(CombineStep { examined, is_last: false });
             }
             (walk.cursor, examined) = (walk.cursor + 1, examined + 1);
