@@ -365,6 +365,15 @@ impl WorkerContext {
         }
     }
 
+    /// Announces a flush of a namespace, or of all without one, to clients that wait for entries of a group: the group
+    /// no longer exists.
+    pub fn flushed(&mut self, namespace: Option<Namespace>) {
+        let shared = Arc::clone(&self.shared);
+        shared
+            .waiters
+            .announce_flush(namespace, &mut |worker, connection| self.mark_messages_queued(worker, connection));
+    }
+
     /// Returns true if `CLIENT PAUSE` has delayed a request since the last call.
     pub fn take_delayed(&mut self) -> bool {
         std::mem::take(&mut self.admission.has_delayed)

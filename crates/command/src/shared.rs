@@ -250,6 +250,12 @@ impl Shared {
         }
     }
 
+    /// Announces a flush of a namespace to clients that wait for entries of a group. Only threads that are not workers
+    /// may call this function.
+    pub fn announce_flush(&self, namespace: Namespace) {
+        self.waiters.announce_flush(Some(namespace), &mut |worker, connection| self.mark_messages(worker, connection));
+    }
+
     /// Returns true if a Redis client must authenticate before it may execute commands.
     pub fn requires_authentication(&self) -> bool {
         self.auth.is_some() || self.users.requires_authentication()

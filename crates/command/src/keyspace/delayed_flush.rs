@@ -41,6 +41,11 @@ impl DelayedFlush {
         self.scheduled.fetch_or(1 << namespace.0, Release);
     }
 
+    /// Returns the instant of the scheduled flush of `namespace`.
+    pub(crate) fn at(&self, namespace: Namespace) -> Option<UnixMillis> {
+        Some(UnixMillis(self.at_ms[usize::from(namespace.0)].load(Acquire))).filter(|at| at.0 != 0)
+    }
+
     /// Cancels a scheduled flush.
     pub fn cancel(&self, namespace: Namespace) {
         if let Some(store) = &self.store {

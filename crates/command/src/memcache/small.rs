@@ -126,8 +126,11 @@ pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, cons
     let now = call.ctx.now;
     match exptime::expire(delay, call.ctx.moment()) {
         Expire::At(at) if at > now => {
-            guarded::namespaces_of_keys(call)
-                .for_each(|namespace| call.ctx.shared.delayed_flush.schedule(namespace, at));
+            for namespace in guarded::namespaces_of_keys(call) {
+                call.ctx.shared.delayed_flush.schedule(namespace, at);
+                // Clients that wait arrange to be woken at that time.
+                call.ctx.flushed(Some(namespace));
+            }
         }
         Expire::At(_) | Expire::Never => {
             for namespace in guarded::namespaces_of_keys(call) {
@@ -136,6 +139,7 @@ pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, cons
                     return Err(SessionWait::Parked);
                 }
                 call.ctx.shared.delayed_flush.cancel(namespace);
+                call.ctx.flushed(Some(namespace));
             }
         }
     }

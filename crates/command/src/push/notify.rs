@@ -159,11 +159,12 @@ impl KeyEvent {
     }
 
     /// Returns true if after a change of this kind, the key may hold elements for which clients wait, or no longer hold
-    /// the stream of a group that waits. Other changes remove elements, need existing ones, or are of other types.
+    /// the stream of a group that waits, now or when it expires. Other changes remove elements, need existing ones, or
+    /// are of other types.
     pub(crate) fn concerns_waiters(self) -> bool {
         const STORES: [KeyEvent; 4] =
             [KeyEvent::SET, KeyEvent::SINTERSTORE, KeyEvent::SUNIONSTORE, KeyEvent::SDIFFSTORE];
-        const OTHERS: [KeyEvent; 14] = [
+        const OTHERS: [KeyEvent; 13] = [
             KeyEvent::LPOP,
             KeyEvent::RPOP,
             KeyEvent::LINSERT,
@@ -176,7 +177,6 @@ impl KeyEvent {
             KeyEvent::ZREMRANGEBYLEX,
             KeyEvent::ZPOPMIN,
             KeyEvent::ZPOPMAX,
-            KeyEvent::EXPIRE,
             KeyEvent::PERSIST,
         ];
         STORES.contains(&self) || !b"$hsxenm".contains(&self.letter) && !OTHERS.contains(&self)

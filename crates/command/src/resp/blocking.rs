@@ -45,7 +45,7 @@ use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use record::Collection;
-use segment::Guard;
+use segment::{Expire, Guard};
 use std::sync::Arc;
 
 /// The maximum number of keys for which a client waits.
@@ -166,6 +166,7 @@ pub(super) fn wait(
         keys,
         deadline,
         timeout_reply,
+        expires: None,
         waiter: None,
         turns: Vec::new(),
         answers,
@@ -198,6 +199,7 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
         }
         join(call, command);
     }
+    announce_expired(call, command);
     let unblocked = call.with_client_info(|client_info| client_info.unblocked).flatten();
     let turns = command.waiter.as_ref().map_or_else(Vec::new, |waiter| waiter.take_turns());
     command.turns.extend(turns);
@@ -238,6 +240,39 @@ fn join(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
     }
     call.with_client_info(|client_info| (client_info.is_waiting, client_info.unblocked) = (true, None));
     command.waiter = Some(waiter);
+    await_expiry(call, command);
+}
+
+/// Arranges for a member of a group to be woken when the first of its streams expires, or its namespace is flushed.
+fn await_expiry(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
+    let Some(keys) = command.keys.filter(|keys| keys.kind == WaitKind::Group) else { return };
+    let connection = call.ctx.push.watch.connection;
+    let expiry = |key| match call.guard.items().peek(&call.key(key))?.expire {
+        Expire::Never => None,
+        Expire::At(at) => Some(at),
+    };
+    let flush = call.ctx.shared.delayed_flush.at(call.session.namespace);
+    let expires = keys.of(command.args()).filter_map(expiry).chain(flush).min();
+    if let Some(before) = std::mem::replace(&mut command.expires, expires) {
+        call.ctx.deadlines.remove(before, connection);
+    }
+    // The deadline may be the instant that was removed.
+    for at in [expires, command.deadline].into_iter().flatten() {
+        call.ctx.deadlines.add(at, connection);
+    }
+}
+
+/// Announces the streams of a member of a group if one of them has expired: their groups no longer exist.
+fn announce_expired(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
+    if command.expires.is_none_or(|at| at > call.ctx.now) {
+        return;
+    }
+    let (Some(keys), shared) = (command.keys, Arc::clone(&call.ctx.shared)) else { return };
+    command.expires = None;
+    for key in keys.of(command.args()) {
+        let key = call.wait_key(key);
+        shared.waiters.announce(key, &[], &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
+    }
 }
 
 /// Begins an attempt: a transaction that locks the keys of the command and executes it.
@@ -258,6 +293,9 @@ fn begin_attempt(call: &mut Call<'_, '_>, command: &WaitingCommand) {
 pub(super) fn attempt_failed(call: &mut Call<'_, '_>) {
     let Some(mut waits) = Long::take_waits(&mut call.session.long) else { return };
     let shared = Arc::clone(&call.ctx.shared);
+    if let Some(command) = &mut waits.command {
+        await_expiry(call, command);
+    }
     if let Some(WaitingCommand { keys: Some(keys), waiter: Some(waiter), turns, words, words_count, .. }) =
         &mut waits.command
     {
@@ -364,8 +402,8 @@ fn leave(waits: &mut Waits, session: &SessionState, guard: &Guard<'_>, ctx: &mut
         }
     }
     shared.waiters.end();
-    if let Some(deadline) = command.deadline {
-        ctx.deadlines.remove(deadline, waiter.connection);
+    for at in [command.deadline, command.expires].into_iter().flatten() {
+        ctx.deadlines.remove(at, waiter.connection);
     }
     ctx.connection_table()
         .client_info(waiter.connection, |client_info| (client_info.is_waiting, client_info.unblocked) = (false, None));

@@ -14,7 +14,6 @@ use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Fetch, Key, Namespace, OpError};
-use std::sync::Arc;
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
@@ -158,8 +157,7 @@ fn flush<'c>(call: &mut Call<'c, '_>, name: &'static str, mut args: Args<'c>, wh
     for namespace in Namespaces::numbers().filter(|namespace| which.is_none_or(|which| *namespace == which)) {
         call.guard.items_mut().flush(namespace)?;
     }
-    let shared = Arc::clone(&call.ctx.shared);
-    shared.waiters.announce_flush(which, &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection));
+    call.ctx.flushed(which);
     call.counters().cmd_flush.add(1);
     call.out.push(reply::OK);
     Ok(())

@@ -258,6 +258,12 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
         tracing::warn!("{note}");
     }
     let settings = &plan.resolved;
+    for namespace in settings.namespaces.iter().filter(|namespace| namespace.may_lose_queues()) {
+        tracing::warn!(
+            "the queues in namespace {} may be evicted, because it shares its memory; set its memory, or evict = true",
+            namespace.name.0
+        );
+    }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         memory = settings.memory.explicit().map(tracing::field::display),

@@ -117,6 +117,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     running.namespaces.remove(place);
     shared.namespaces.unset(&shared.store, number, !shared.store.keeps(Namespace::DEFAULT));
     shared.store.flush(number);
+    shared.announce_flush(number);
     shared.host.wake_background();
     tracing::info!("DELETE /namespaces/{name}: removed");
     let connections = shared.namespaces.stats(number).connections;

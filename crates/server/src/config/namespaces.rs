@@ -60,7 +60,7 @@ pub struct NamespaceSettings {
     pub name: NamespaceName,
     pub number: Auto<u64>,
     pub memory: Auto<ByteSize>,
-    pub evict: bool,
+    pub evict: Auto<bool>,
     pub ttl_default: TimeSpan,
     pub ttl_max: TimeSpan,
     pub maxconns: u64,
@@ -76,7 +76,7 @@ impl Default for NamespaceSettings {
             name: NamespaceName::default(),
             number: Auto::Auto,
             memory: Auto::Auto,
-            evict: true,
+            evict: Auto::Auto,
             ttl_default: TimeSpan(0),
             ttl_max: TimeSpan(0),
             maxconns: 0,
@@ -134,8 +134,8 @@ pub static KEYS: [Key; 11] = [
         key: "evict",
         range: None,
         live: true,
-        help: "Evict items to make room for new ones; if false, new items that do not fit are refused. For a \
-               namespace without its own memory, store.evict applies.",
+        help: "Evict items to make room for new ones; if false, new items that do not fit are refused. auto: true, \
+               unless the name says that it holds queues. For a namespace without its own memory, store.evict applies.",
         value: |n| &mut n.evict,
     },
     Key {
@@ -229,13 +229,24 @@ impl NamespaceSettings {
         said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
     }
 
+    /// Returns true if items are evicted to make room for new ones. By default, items of a namespace with memory of its
+    /// own that is named for queues are not: a queue that is evicted is lost work.
+    fn evicts(&self) -> bool {
+        self.evict.explicit().unwrap_or(self.memory == Auto::Auto || !is_named_for_queues(&self.name.0))
+    }
+
+    /// Returns true if the namespace is named for queues, but shares its memory, so that its items may be evicted.
+    pub fn may_lose_queues(&self) -> bool {
+        self.evict == Auto::Auto && self.memory == Auto::Auto && is_named_for_queues(&self.name.0)
+    }
+
     /// Returns the server's configuration of the namespace.
     pub fn config(&self, number: u8) -> NamespaceConfig {
         NamespaceConfig {
             name: self.name.0.clone(),
             number,
             memory_bytes: self.memory.explicit().map(|size| size.0),
-            evict: self.evict,
+            evict: self.evicts(),
             ttl_default_ms: self.ttl_default.as_ms_ceil(),
             ttl_max_ms: self.ttl_max.as_ms_ceil(),
             connections_max: self.maxconns,
@@ -261,7 +272,7 @@ impl NamespaceSettings {
                 remedy,
             ));
         }
-        if !self.evict && self.memory == Auto::Auto && !is_default {
+        if self.evict == Auto::Is(false) && self.memory == Auto::Auto && !is_default {
             let remedy = "set its memory, or set store.evict for all namespaces";
             return Some(Wrong::new(
                 "evict needs memory of its own: namespaces that share memory are evicted together",
@@ -274,6 +285,19 @@ impl NamespaceSettings {
         }
         None
     }
+}
+
+/// Words of names of namespaces that hold queues: what the queues hold, and the libraries that use them.
+const QUEUE_WORDS: [&str; 16] = [
+    "queue", "queues", "job", "jobs", "task", "tasks", "asynq", "bee", "bull", "bullmq", "celery", "kombu", "resque",
+    "rq", "sidekiq", "taskiq",
+];
+
+/// Returns true if one of the words of a name says that the namespace holds queues. Words are separated by any
+/// characters other than letters and digits.
+fn is_named_for_queues(name: &str) -> bool {
+    let mut words = name.split(|char: char| !char.is_ascii_alphanumeric());
+    words.any(|word| QUEUE_WORDS.iter().any(|queue| word.eq_ignore_ascii_case(queue)))
 }
 
 /// Returns the numbers of namespaces, in their order. Each number is the configured number, or the lowest free number.
@@ -449,7 +473,7 @@ mod tests {
     fn namespace_settings_round_trip_and_other_config_text_is_preserved() {
         let settings = read(TWO).expect("it is right");
         let sessions = &settings.namespaces[0];
-        assert_eq!((sessions.memory, sessions.evict), (Auto::Is(ByteSize::mib(256)), false));
+        assert_eq!((sessions.memory, sessions.evict), (Auto::Is(ByteSize::mib(256)), Auto::Is(false)));
         assert_eq!((sessions.maxconns, sessions.ops_max, sessions.memcached.len()), (100, 5000, 1));
         assert_eq!(numbers(&settings.namespaces), Ok(vec![1, 9]));
         let config = sessions.config(1);
@@ -460,6 +484,25 @@ mod tests {
         assert_eq!(again, Settings { namespaces: settings.namespaces[1..].to_vec(), ..settings.clone() });
         assert_eq!(read(&rewritten(TWO, &settings.namespaces)), Ok(settings));
         assert_eq!(rewritten("", &[]), "\n");
+    }
+
+    #[test]
+    fn namespaces_named_for_queues_are_not_evicted_unless_their_settings_say_so() {
+        let named = |name: &str| NamespaceSettings {
+            name: NamespaceName(name.to_owned()),
+            memory: Auto::Is(ByteSize::mib(8)),
+            ..NamespaceSettings::default()
+        };
+        for name in ["queue", "mail-queue", "Celery", "shop.jobs", "bullmq_2", "rq"] {
+            assert!(!named(name).config(1).evict, "{name}");
+            let said = NamespaceSettings { evict: Auto::Is(true), ..named(name) };
+            assert!(said.config(1).evict && !said.may_lose_queues(), "{name}");
+            let shared = NamespaceSettings { memory: Auto::Auto, ..named(name) };
+            assert!(shared.config(1).evict && shared.may_lose_queues() && shared.fault().is_none(), "{name}");
+        }
+        for name in ["sessions", "queued", "rqx", "beef", "shop"] {
+            assert!(named(name).config(1).evict, "{name}");
+        }
     }
 
     #[test]

@@ -284,12 +284,13 @@ fn prefetch<'l, B: Backend>(core: &mut Core<B>, guard: &Guard<'l>, heads: &mut H
 /// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread is
 /// busy and the flush cannot be executed now. Then no operation may be executed until the flush is executed.
 pub(super) fn flush_if_due<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) -> bool {
-    let (flush, now) = (&core.ctx.shared.delayed_flush, core.ctx.now);
-    while let Some(namespace) = flush.take(now) {
+    let now = core.ctx.now;
+    while let Some(namespace) = core.ctx.shared.delayed_flush.take(now) {
         if guard.items_mut().flush(namespace).is_err() {
-            flush.put_back(namespace, now);
+            core.ctx.shared.delayed_flush.put_back(namespace, now);
             return false;
         }
+        core.ctx.flushed(Some(namespace));
     }
     true
 }

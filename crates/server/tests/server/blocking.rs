@@ -1,7 +1,7 @@
 //! Blocking commands, with several clients on several workers. Fixed interleavings are compared with Debian's Redis.
 
 use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr, words};
-use crate::common::{PATIENCE, start, wait_until};
+use crate::common::{Client, PATIENCE, start, tcp, wait_until};
 use base::prng::Prng;
 use gannet_server::start::{Running, ServerConfig};
 use std::collections::BTreeMap;
@@ -339,6 +339,32 @@ const SCENARIOS: &[&[&str]] = &[
         "c?",
     ],
     &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p SET s x", "a?"],
+    // A stream that expires ends the wait of the members of its groups, whether it was to expire before or not.
+    &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p PEXPIRE s 30", "a?"],
+    &[
+        "p XGROUP CREATE s g $ MKSTREAM",
+        "p XGROUP CREATE t g $ MKSTREAM",
+        "p PEXPIRE t 60",
+        "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >",
+        "b! XREADGROUP GROUP g d BLOCK 0 STREAMS t >",
+        "a?",
+        "b?",
+    ],
+    &[
+        "p XGROUP CREATE s g $ MKSTREAM",
+        "p PEXPIRE s 60000",
+        "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+        "p PEXPIRE s 20 LT",
+        "a?",
+    ],
+    &[
+        "p XGROUP CREATE s g $ MKSTREAM",
+        "p PEXPIRE s 1000",
+        "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+        "p PERSIST s",
+        "p XADD s 1-1 f v",
+        "a?",
+    ],
     &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p RENAME s t", "a?"],
     &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p FLUSHALL", "a?"],
     &["p XGROUP CREATE s g $ MKSTREAM", "a! XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "p FLUSHDB", "a?"],
@@ -498,6 +524,26 @@ fn fixed_interleavings_of_waiting_clients_get_the_replies_of_redis() {
             assert_eq!(ours, theirs, "{workers} workers: {scenario:?}");
         }
     }
+}
+
+#[test]
+fn members_of_a_group_learn_of_flushes_by_memcached_clients() {
+    let running = several_workers(2);
+    let (mut control, mut memcached) = (resp(&running), Client::connect(tcp(&running)));
+    let mut members = [resp(&running), resp(&running)];
+    for (flush, reply) in [(&b"flush_all\r\n"[..], &b"OK\r\n"[..]), (b"flush_all 1\r\n", b"OK\r\n")] {
+        assert_eq!(control.text("XGROUP CREATE s g $ MKSTREAM"), "+OK");
+        for member in &mut members {
+            member.client.send(&request(&words("XREADGROUP GROUP g c BLOCK 0 STREAMS s >")));
+        }
+        wait_until("both wait", || blocked(&mut control) == 2);
+        memcached.ask(flush, reply);
+        for member in &mut members {
+            let reply = member.next();
+            assert!(reply.starts_with(b"-UNBLOCKED the stream key no longer exists"), "{}", reply.escape_ascii());
+        }
+    }
+    running.stop();
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub(in crate::resp) struct WaitingCommand {
     pub(in crate::resp) keys: Option<WaitedKeys>,
     pub(in crate::resp) deadline: Option<UnixMillis>,
     pub(in crate::resp) timeout_reply: TimeoutReply,
+    /// The instant at which the first stream of a group expires or is flushed: the client then looks at the keys again.
+    pub(in crate::resp) expires: Option<UnixMillis>,
     /// The waiter, once the client has joined the queues of the keys.
     pub(in crate::resp) waiter: Option<Arc<Waiter>>,
     /// The numbers of the keys for which the attempt in progress has the turn.
