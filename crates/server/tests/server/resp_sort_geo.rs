@@ -184,6 +184,30 @@ fn a_user_who_may_not_read_all_keys_cannot_name_them_by_patterns_of_sort() {
     running.stop();
 }
 
+/// Values that one step of `SORT` cannot copy together are still in the right place of the reply and of the order.
+#[test]
+fn sorts_by_and_with_long_values_answer_as_by_redis() {
+    let long = |first: char, len: usize| format!("{first}{}", "x".repeat(len));
+    let mut lines = Vec::new();
+    for (at, (first, len)) in [('b', 40_000), ('a', 9_000), ('c', 20), ('a', 9_001), ('d', 100_000)].iter().enumerate()
+    {
+        lines.push(format!("SET long{at} {}", long(*first, *len)));
+    }
+    lines.push("RPUSH list 0 1 2 3 4 5 0 1 2 3 4 5".to_owned());
+    for options in [
+        "BY long* ALPHA",
+        "BY long* ALPHA DESC LIMIT 1 5",
+        "GET long* GET # GET long* GET none* GET long*",
+        "BY nosort GET long* GET long* LIMIT 3 4",
+        "BY long* ALPHA GET # GET none* STORE to",
+    ] {
+        lines.push(format!("SORT list {options}"));
+    }
+    lines.push("LRANGE to 0 -1".to_owned());
+    lines.extend(["MULTI", "SORT list BY long* ALPHA GET long* GET #", "EXEC"].map(str::to_owned));
+    same_replies(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_sort_of_a_long_list_is_whole_and_stores_its_result() {
     let (redis, running) = (Redis::start(), start(both()));

@@ -393,3 +393,47 @@ fn groups_of_small_streams_answer_as_those_of_redis() {
 fn groups_of_large_streams_answer_as_those_of_redis() {
     compare_groups(36, 400, true);
 }
+
+/// Sends a request to both servers, and compares the replies but for times.
+fn compare_one([ours, theirs]: [&mut Replies; 2], line: &str) {
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let [ours, theirs] = [ours, theirs].map(|client| {
+        let parts: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        without_times(&words, &client.ask(&parts))
+    });
+    assert!(ours == theirs, "{line}\n{}\n{}", ours.escape_ascii(), theirs.escape_ascii());
+}
+
+#[test]
+fn groups_that_are_listed_and_destroyed_in_parts_leave_nothing_behind() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let add = "for i = 1, 9000 do redis.call('xadd', KEYS[1], i .. '-1', 'f', i) end";
+    for client in [&mut ours, &mut theirs] {
+        client.ask(&[b"EVAL", add.as_bytes(), b"1", b"s"]);
+    }
+    let mut compare = |line: &str| compare_one([&mut ours, &mut theirs], line);
+    // A group with few consumers and many pending entries, and one with many consumers.
+    for (group, consumers, each) in [("few", 3, 3000), ("many", 300, 30)] {
+        compare(&format!("XGROUP CREATE s {group} 0"));
+        for consumer in 0..consumers {
+            compare(&format!("XREADGROUP GROUP {group} c{consumer} COUNT {each} STREAMS s >"));
+        }
+    }
+    (0..300).for_each(|at| compare(&format!("XGROUP CREATE s group{at} {at} ENTRIESREAD {at}")));
+    let listings = ["XINFO GROUPS s", "XINFO CONSUMERS s many", "XINFO CONSUMERS s none", "XINFO GROUPS none"];
+    listings.into_iter().for_each(&mut compare);
+    for group in ["few", "many"] {
+        compare(&format!("XPENDING s {group}"));
+        compare(&format!("XGROUP DESTROY s {group}"));
+        compare(&format!("XGROUP DESTROY s {group}"));
+        compare(&format!("XPENDING s {group}"));
+        compare(&format!("XGROUP CREATE s {group} 8999"));
+        compare(&format!("XREADGROUP GROUP {group} c1 STREAMS s >"));
+        compare(&format!("XPENDING s {group} - + 10"));
+        compare(&format!("XINFO CONSUMERS s {group}"));
+    }
+    compare("XINFO STREAM s FULL COUNT 1");
+    compare("XLEN s");
+    running.stop();
+}

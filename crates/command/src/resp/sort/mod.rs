@@ -181,9 +181,18 @@ impl<'c> Sort<'c> {
         if let Some(by) = self.options.by.as_ref().filter(|_| !is_unsorted) {
             lookup.fetch(by, &elements)?;
         }
-        let places: Result<Vec<_>, _> = elements.iter().map(|element| self.place(&mut lookup, element)).collect();
+        let (mut places, mut bytes) = (Vec::new(), 0);
+        let read: Run = elements.iter().try_for_each(|element| {
+            // The texts may be as long as values: a later step reads the others.
+            if bytes <= STEP_BYTES {
+                let place = self.place(&mut lookup, element)?;
+                bytes += place.len();
+                places.push(place);
+            }
+            Ok(())
+        });
         let broken = lookup.broken();
-        let places = places.map_err(|stop| pattern::retry_broken(call, broken, stop))?;
+        read.map_err(|stop| pattern::retry_broken(call, broken, stop))?;
         for (place, element) in places.into_iter().zip(elements) {
             // In descending order, elements with the same place are in their order in the value too.
             let number = if self.is_last_first() { u64::MAX - walk.cursor } else { walk.cursor };
@@ -193,7 +202,7 @@ impl<'c> Sort<'c> {
                 walk.sorted.pop(!self.is_last_first());
             }
         }
-        call.ops += 1 + most as usize / ELEMENTS_AN_OP;
+        call.ops += 1 + most as usize / ELEMENTS_AN_OP + bytes / BYTES_AN_OP;
         Ok(walk.cursor >= count)
     }
 
@@ -203,8 +212,8 @@ impl<'c> Sort<'c> {
     }
 
     /// Advances by one step: collects elements, or appends the results for some of them to `found` with `put`. Returns
-    /// true after the last one. `walk.has_wrapped` is set when all elements are collected, and `walk.left` of them are
-    /// done.
+    /// true after the last one. `walk.has_wrapped` is set when all elements are collected. `walk.left` of them are
+    /// done, and `walk.steps` results of the next one.
     fn step(
         &self,
         call: &mut Call<'_, '_>,
@@ -224,10 +233,15 @@ impl<'c> Sort<'c> {
             }
             let Some(element) = walk.sorted.peek(self.is_last_first()) else { return Ok(true) };
             if walk.left >= skipped {
-                let results = self.look_up(call, element)?;
+                let results = self.look_up(call, element, walk.steps)?;
                 results.iter().for_each(|text| put(found, text.as_deref()));
                 walk.wanted += results.len() as u64;
                 call.ops += results.len();
+                walk.steps += results.len();
+                if walk.steps < self.options.gets.len() {
+                    break;
+                }
+                walk.steps = 0;
             }
             walk.sorted.pop(self.is_last_first());
             walk.left += 1;
@@ -239,19 +253,25 @@ impl<'c> Sort<'c> {
         Ok(false)
     }
 
-    /// Returns the results for an element of the sorted value.
-    fn look_up(&self, call: &mut Call<'_, '_>, element: &[u8]) -> Result<Vec<Option<Vec<u8>>>, Interrupt> {
+    /// Returns results for an element of the sorted value, from number `done` on: as many as one step appends.
+    fn look_up(&self, call: &mut Call<'_, '_>, element: &[u8], done: usize) -> Result<Vec<Option<Vec<u8>>>, Interrupt> {
         if self.options.gets.is_empty() {
             return Ok(vec![Some(element.to_vec())]);
         }
         let mut lookup = Lookup::new(call.guard, call.ctx.view(), call.session.namespace);
-        let find = |get: &Pattern<'_>| {
-            let mut value = Vec::new();
-            Ok(lookup.find(get, element, &mut value)?.then_some(value))
-        };
-        let found: Result<Vec<_>, Interrupt> = self.options.gets.iter().map(find).collect();
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let read: Run = self.options.gets[done..].iter().try_for_each(|get| {
+            if bytes <= STEP_BYTES {
+                let mut value = Vec::new();
+                let is_there = lookup.find(get, element, &mut value)?;
+                bytes += value.len();
+                found.push(is_there.then_some(value));
+            }
+            Ok(())
+        });
         let broken = lookup.broken();
-        found.map_err(|stop| pattern::retry_broken(call, broken, stop))
+        read.map_err(|stop| pattern::retry_broken(call, broken, stop))?;
+        Ok(found)
     }
 
     /// Returns true if the command takes several visits.

@@ -19,6 +19,11 @@ use record::{StreamId, Streams};
 const REMOVED_A_STEP: usize = 32;
 /// The cost of removing one pending entry, in operations.
 const OPS_PER_REMOVED: usize = 2;
+/// The numbers of consumers and of pending entries up to which a group is destroyed in one step.
+const CONSUMERS_AT_ONCE: u64 = 16;
+const PENDING_AT_ONCE: u64 = 4096;
+/// The cost of a step that makes a group smaller, in operations.
+const OPS_PER_SHRINKING: usize = 16;
 
 /// The options of `XGROUP CREATE` and `XGROUP SETID`.
 #[derive(Clone, Copy, Default)]
@@ -72,6 +77,9 @@ pub(in crate::resp) fn xgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let Some(options) = options else { return other_subcommand(call, "xgroup", part) };
     if name[..] == *b"delconsumer" {
         return remove_consumer(call, ("xgroup", args), [key, group, word]);
+    }
+    if name[..] == *b"destroy" {
+        empty_group(call, ("xgroup", args), [key, group])?;
     }
     typed::room_to_store(call, 0)?;
     let moment = call.moment();
@@ -148,6 +156,39 @@ enum Removal {
     },
     /// There are too many pending entries for a request that has not locked the key. Nothing was changed.
     TooLong,
+}
+
+/// Removes consumers and pending entries of a group that will be destroyed, until few are left. If there are many, it
+/// takes several visits, with the key locked.
+fn empty_group<'c>(call: &mut Call<'c, '_>, (name, args): (&'static str, Args<'c>), [key, group]: [&[u8]; 2]) -> Run {
+    let is_locked = call.collects_replies;
+    loop {
+        let (is_small, _) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+            let Some(old) = old else { return Ok(Edited::Keep(true)) };
+            let Some(group) = old.groups().group(group)? else { return Ok(Edited::Keep(true)) };
+            let consumers = old.groups().consumer_count(group.number)?;
+            let pending = old.groups().pending_count(group.number)?;
+            if consumers <= CONSUMERS_AT_ONCE && pending <= PENDING_AT_ONCE {
+                return Ok(Edited::Keep(true));
+            }
+            if is_locked {
+                stream.groups().shrink_group(old, group.number, consumers > CONSUMERS_AT_ONCE)?;
+                return Ok(Edited::Store(false));
+            }
+            Ok(Edited::Keep(false))
+        })?;
+        if is_small {
+            return Ok(());
+        }
+        if !is_locked {
+            return Err(slices::run_locked(call, name, args, key));
+        }
+        call.ops += OPS_PER_SHRINKING;
+        call.session.done = call.session.done.max(1);
+        if call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
 }
 
 /// Removes a consumer with its pending entries. If there are many, it takes several visits, with the key locked.

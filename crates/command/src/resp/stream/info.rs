@@ -32,28 +32,34 @@ const FULL_COUNT: u64 = 10;
 const ELEMENTS_A_STEP: u64 = 64;
 const BYTES_A_STEP: usize = 16 << 10;
 const BYTES_AN_ELEMENT: usize = 512;
+/// The number of groups or consumers that one step lists, and the number of elements as which each counts.
+const LISTED_A_STEP: u64 = 4;
+const ELEMENTS_A_GROUP: usize = 8;
+const ELEMENTS_A_CONSUMER: usize = 4;
 /// The number of elements of a description that cost one operation, and the number behind which it takes several
 /// visits.
 const ELEMENTS_AN_OP: usize = 4;
-const ELEMENTS_A_VISIT: usize = 128;
+const ELEMENTS_A_VISIT: usize = 64;
 
 pub(in crate::resp) fn xinfo<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [part, key, option, count, number] = words(args);
     match (&lower(part)[..], args.len()) {
         (b"stream", 2) => reply_stream(call, key),
-        (b"stream", 3) if lower(option)[..] == *b"full" => reply_full(call, (args, key), FULL_COUNT),
+        (b"stream", 3) if lower(option)[..] == *b"full" => {
+            reply_in_steps(call, (args, key), Described::Full(FULL_COUNT))
+        }
         (b"stream", 5) if lower(option)[..] == *b"full" && lower(count)[..] == *b"count" => {
             let count = integer(number)?;
             let count = u64::try_from(count).unwrap_or(FULL_COUNT);
-            reply_full(call, (args, key), if count == 0 { u64::MAX } else { count })
+            reply_in_steps(call, (args, key), Described::Full(if count == 0 { u64::MAX } else { count }))
         }
         (b"stream", 3..) => {
             // The key is looked up before the options are refused.
             collection::look::<Streams, _>(call, key, |_, stream| Ok(stream.map(drop).ok_or(ErrorReply::NoKey)?))?;
             other_subcommand(call, "xinfo", part)
         }
-        (b"groups", 2) => reply_groups(call, key),
-        (b"consumers", 3) => reply_consumers(call, key, option),
+        (b"groups", 2) => reply_in_steps(call, (args, key), Described::Groups),
+        (b"consumers", 3) => reply_in_steps(call, (args, key), Described::Consumers(option)),
         _ => other_subcommand(call, "xinfo", part),
     }
 }
@@ -127,70 +133,52 @@ fn put_lag(
     Ok(())
 }
 
-fn reply_groups(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
-    let version = call.session.version;
-    let text = collection::look::<Streams, _>(call, key, |_, stream| {
-        let (stream, mut text) = (stream.ok_or(ErrorReply::NoKey)?, Vec::new());
-        reply::array(&mut text, stream.state().groups);
-        for group in stream.groups().all()? {
-            let (name, group) = group?;
-            reply::map(&mut text, version, 6);
-            reply::bulk(&mut text, b"name");
-            reply::bulk(&mut text, name);
-            put_number(&mut text, "consumers", stream.groups().consumer_count(group.number)?);
-            put_number(&mut text, "pending", stream.groups().pending_count(group.number)?);
-            reply::bulk(&mut text, b"last-delivered-id");
-            put_id(&mut text, group.last);
-            put_lag(&mut text, version, stream, &group)?;
-        }
-        Ok(text)
-    })?;
-    aside::send_long_reply(call, text)
+/// What `XINFO` describes in steps.
+#[derive(Clone, Copy)]
+enum Described<'a> {
+    /// The whole stream, with at most this number of entries in each list.
+    Full(u64),
+    Groups,
+    /// The consumers of the group with this name.
+    Consumers(&'a [u8]),
 }
 
-fn reply_consumers(call: &mut Call<'_, '_>, key: &[u8], group: &[u8]) -> Run {
-    let (version, now_ms) = (call.session.version, now_ms(call));
-    let text = collection::look::<Streams, _>(call, key, |_, stream| {
-        let stream = stream.ok_or(ErrorReply::NoKey)?;
-        let Some(group) = stream.groups().group(group)? else { return Ok(None) };
-        let mut text = Vec::new();
-        reply::array(&mut text, stream.groups().consumer_count(group.number)?);
-        for consumer in stream.groups().consumers(group.number)? {
-            let (name, consumer) = consumer?;
-            reply::map(&mut text, version, 3);
-            reply::bulk(&mut text, b"name");
-            reply::bulk(&mut text, name);
-            put_number(&mut text, "pending", stream.groups().owned_count(consumer.number)?);
-            put_number(&mut text, "idle", now_ms.saturating_sub(consumer.seen_ms));
-        }
-        Ok(Some(text))
-    })?;
-    match text {
-        Some(text) => aside::send_long_reply(call, text),
-        None => {
-            no_group(call.out, [group, key], &NO_GROUP_OF_KEY);
-            Ok(())
-        }
-    }
-}
-
-/// Replies with the whole description of a stream. If it is long, this takes several visits: `walk.found` has the
-/// reply, and `walk.keys` the number of elements of the current list in it.
-fn reply_full<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), count: u64) -> Run {
+/// Replies with a description. If it is long, this takes several visits: `walk.found` has the reply, and `walk.keys`
+/// the number of elements of the current list in it.
+fn reply_in_steps<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), what: Described<'_>) -> Run {
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = describe(call, (args, key), count, &mut walk);
+    let ran = describe(call, (args, key), what, &mut walk);
     if call.collects_replies { slices::end_visit(call, walk, ran) } else { ran }
 }
 
-fn describe<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), count: u64, walk: &mut Walk) -> Run {
-    let version = call.session.version;
+fn describe<'c>(call: &mut Call<'c, '_>, (args, key): (Args<'c>, &[u8]), what: Described<'_>, walk: &mut Walk) -> Run {
+    let (version, now_ms) = (call.session.version, now_ms(call));
     loop {
-        let place = *walk.place.get_or_insert(StreamPlace::Entry(0));
+        let place = *walk.place.get_or_insert(match what {
+            Described::Full(_) => StreamPlace::Entry(0),
+            Described::Groups => StreamPlace::Group(0),
+            Described::Consumers(_) => StreamPlace::Consumer(0, 0),
+        });
         let (done, to) = (walk.keys, &mut walk.found);
         let step = collection::look_consistently::<Streams, _>(call, key, &mut walk.reading, |_, stream| {
             let stream = stream.ok_or(ErrorReply::NoKey)?;
-            Ok(Description { stream, version, count, to }.step(place, done)?)
+            let (count, from) = match (what, place) {
+                (Described::Full(count), _) => (count, None),
+                (_, StreamPlace::Group(from) | StreamPlace::Consumer(_, from)) => (0, Some(from)),
+                _ => (0, None),
+            };
+            let mut to = Description { stream, version, count, now_ms, to };
+            Ok(match (what, from) {
+                (Described::Groups, Some(from)) => Some(to.listed_groups(from)?),
+                (Described::Consumers(group), Some(from)) => to.listed_consumers(group, from)?,
+                _ => Some(to.step(place, done)?),
+            })
         })?;
+        let Some(step) = step else {
+            let Described::Consumers(group) = what else { return Err(ErrorReply::Damaged.into()) };
+            no_group(call.out, [group, key], &NO_GROUP_OF_KEY);
+            return Ok(());
+        };
         (walk.place, walk.keys) = (Some(step.place), step.done);
         walk.examined += step.elements;
         call.ops += 1 + step.elements / ELEMENTS_AN_OP;
@@ -222,6 +210,7 @@ struct Description<'s, 't> {
     version: Version,
     /// The maximum number of entries of each list.
     count: u64,
+    now_ms: u64,
     to: &'t mut Vec<u8>,
 }
 
@@ -250,6 +239,49 @@ impl Description<'_, '_> {
             StreamPlace::End => StreamPlace::End,
         };
         Ok(DescriptionStep { place, done: 0, elements: 2 })
+    }
+
+    /// Writes the next groups of `XINFO GROUPS`.
+    fn listed_groups(&mut self, from: u64) -> Result<DescriptionStep, Damaged> {
+        let (groups, count) = (self.stream.groups(), self.stream.state().groups);
+        if from == 0 {
+            reply::array(self.to, count);
+        }
+        let until = count.min(from + LISTED_A_STEP);
+        for at in from..until {
+            let (name, group) = groups.at(at)?;
+            reply::map(self.to, self.version, 6);
+            reply::bulk(self.to, b"name");
+            reply::bulk(self.to, name);
+            put_number(self.to, "consumers", groups.consumer_count(group.number)?);
+            put_number(self.to, "pending", groups.pending_count(group.number)?);
+            reply::bulk(self.to, b"last-delivered-id");
+            put_id(self.to, group.last);
+            put_lag(self.to, self.version, self.stream, &group)?;
+        }
+        let place = if until == count { StreamPlace::End } else { StreamPlace::Group(until) };
+        Ok(DescriptionStep { place, done: 0, elements: (until - from) as usize * ELEMENTS_A_GROUP })
+    }
+
+    /// Writes the next consumers of `XINFO CONSUMERS`. Returns `None` if there is no such group.
+    fn listed_consumers(&mut self, group: &[u8], from: u64) -> Result<Option<DescriptionStep>, Damaged> {
+        let groups = self.stream.groups();
+        let Some(group) = groups.group(group)? else { return Ok(None) };
+        let count = groups.consumer_count(group.number)?;
+        if from == 0 {
+            reply::array(self.to, count);
+        }
+        let until = count.min(from + LISTED_A_STEP);
+        for at in from..until {
+            let (name, consumer) = groups.consumer_at(group.number, at)?;
+            reply::map(self.to, self.version, 3);
+            reply::bulk(self.to, b"name");
+            reply::bulk(self.to, name);
+            put_number(self.to, "pending", groups.owned_count(consumer.number)?);
+            put_number(self.to, "idle", self.now_ms.saturating_sub(consumer.seen_ms));
+        }
+        let place = if until == count { StreamPlace::End } else { StreamPlace::Consumer(0, until) };
+        Ok(Some(DescriptionStep { place, done: 0, elements: (until - from) as usize * ELEMENTS_A_CONSUMER }))
     }
 
     fn entries(&mut self, from: u64) -> Result<DescriptionStep, Damaged> {

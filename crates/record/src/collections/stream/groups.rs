@@ -15,6 +15,10 @@ use super::{Searches, StreamEdit, StreamId, StreamState, StreamValue};
 use super::{id, number, put_id, put_number, with_len};
 use crate::Damaged;
 
+/// The numbers of pending entries that one step removes from a group that will be destroyed: one by one, or as whole
+/// parts of the tree.
+const ACKNOWLEDGED_A_STEP: usize = 8;
+const CUT_A_STEP: usize = 256;
 /// The length in bytes of an element of the sections of pending entries.
 pub(super) const PENDING_BYTES: usize = 36;
 pub(super) const OWNED_BYTES: usize = 20;
@@ -422,6 +426,33 @@ impl StreamGroupsEdit<'_, '_> {
         self.stream.take(&group_key(name))?;
         self.stream.state.groups -= 1;
         Ok(true)
+    }
+
+    /// Removes pending entries of a group that will be destroyed, and the first consumer if `is_by_consumer` is true
+    /// and it has none left. The group is whole afterwards: each pending entry has its consumer. `old` is the stream
+    /// before the change.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn shrink_group(&mut self, old: &StreamValue<'_>, number: u32, is_by_consumer: bool) -> Result<(), Damaged> {
+        let groups = old.groups();
+        if is_by_consumer {
+            let (name, consumer) = groups.consumer_at(number, 0)?;
+            for id in groups.owned_from(consumer.number, StreamId::MIN)?.take(ACKNOWLEDGED_A_STEP) {
+                self.acknowledge(number, id?)?;
+            }
+            if groups.owned_count(consumer.number)? <= ACKNOWLEDGED_A_STEP as u64 {
+                self.remove_consumer(number, name)?;
+            }
+            return Ok(());
+        }
+        let Some(last) = groups.pending_from(number, StreamId::MIN)?.nth(CUT_A_STEP) else { return Ok(()) };
+        let until = last?.0;
+        for consumer in groups.consumers(number)? {
+            let consumer = consumer?.1.number;
+            self.stream.clear_between(&owned_key(consumer, StreamId::MIN), &owned_key(consumer, until))?;
+        }
+        self.stream.clear_between(&pending_key(number, StreamId::MIN), &pending_key(number, until))
     }
 
     /// Returns a consumer of a group.

@@ -210,6 +210,8 @@ pub fn commands_over_one_long_value() -> Group {
             request(&[b"SET", b"v", &vec![b'x'; bytes]]),
             request(&[b"SET", b"text", &vec![b'x'; 1 << 20]]),
             line("SET two xy"),
+            request(&[b"SET", b"part", &vec![b'x'; 64 << 10]]),
+            many("RPUSH parts", 200, |_| "t".to_owned()),
         ],
         entries: vec![
             entry("GET", "GET v", bytes),
@@ -228,6 +230,13 @@ pub fn commands_over_one_long_value() -> Group {
             entry("SETBIT behind the end", "SETBIT v 340000000 1", bytes).once(),
             entry("LCS", "LCS text two IDX", 1 << 20),
             entry("DUMP", "DUMP v", bytes),
+            entry("SORT BY long values", "SORT parts BY par* ALPHA LIMIT 0 1", 200 << 16),
+            BystanderCase::new(
+                "SORT GET",
+                many("SORT parts LIMIT 0 1 BY no", 60, |_| "GET par*".into()),
+                60 << 16,
+                Unit::Byte,
+            ),
             entry("SETRANGE into nothing", "SETRANGE zeros 40000000 abc", 40_000_000).once(),
             entry("BITPOS", "BITPOS zeros 1 80 -1 BIT", 40_000_000),
             memcached("append", "append v 0 0 3\r\nabc\r\n"),
@@ -247,6 +256,8 @@ pub fn commands_over_one_large_stream(n: usize) -> Group {
     let mut fill: Vec<Vec<u8>> = (0..n / 100).map(part).collect();
     fill.push(line("XGROUP CREATE s g 0"));
     fill.extend((0..n / 1_000).map(|_| line("XREADGROUP GROUP g one COUNT 1000 STREAMS s >")));
+    fill.extend((0..2_000).map(|at| line(&format!("XGROUP CREATE groups g{at} 0 MKSTREAM"))));
+    fill.extend((0..2_000).map(|at| line(&format!("XGROUP CREATECONSUMER groups g0 c{at}"))));
     Group {
         fill,
         entries: vec![
@@ -256,11 +267,21 @@ pub fn commands_over_one_large_stream(n: usize) -> Group {
             walk("XPENDING of a consumer", "XPENDING s g - + 1000000 one"),
             walk("XPENDING IDLE", "XPENDING s g IDLE 100000000 - + 10"),
             walk("XINFO STREAM FULL", "XINFO STREAM s FULL COUNT 0"),
+            BystanderCase::new("XINFO GROUPS", line("XINFO GROUPS groups"), 2_000 * 2, Unit::Operation),
+            BystanderCase::new("XINFO CONSUMERS", line("XINFO CONSUMERS groups g0"), 2_000, Unit::Operation),
+            BystanderCase::new(
+                "XGROUP DESTROY of consumers",
+                line("XGROUP DESTROY groups g0"),
+                2_000 * 16,
+                Unit::Operation,
+            )
+            .once(),
             changes("XCLAIM of 1,500 entries", ids("XCLAIM s g two 0", 1_500, 1)),
             BystanderCase::new("XAUTOCLAIM", line("XAUTOCLAIM s g three 0 - COUNT 1500"), 1_500 * 3, Unit::Operation),
             changes("XACK of 1,500 entries", ids("XACK s g", 1_500, 1)).once(),
             changes("XDEL of 1,500 entries", ids("XDEL s", 1_500, 1)).once(),
             changes("RESTORE of 1,500 entries", restore_entries(1_500)).once(),
+            BystanderCase::new("XGROUP DESTROY", line("XGROUP DESTROY s g"), n / 256 * 16, Unit::Operation).once(),
         ],
     }
 }
