@@ -210,6 +210,7 @@ fn replace_raw_access(lua: &Lua, protector: &Protector, native: &Table, globals:
         Ok(table)
     })?;
     globals.raw_set("rawset", rawset)?;
+    globals.raw_set("setmetatable", refusing_setmetatable(lua, protector)?)?;
     let proxies = Proxies::clone(&protector.proxies);
     let rawget = lua.create_function(move |lua, (table, key): (Value, Value)| {
         let Value::Table(table) = table else {
@@ -231,6 +232,36 @@ fn replace_raw_access(lua: &Lua, protector: &Protector, native: &Table, globals:
         Ok((next.clone(), real, Value::Nil))
     })?;
     globals.raw_set("pairs", pairs)
+}
+
+/// Creates `setmetatable`, which refuses read-only tables as Redis does: not as tables with a protected metatable.
+fn refusing_setmetatable(lua: &Lua, protector: &Protector) -> mlua::Result<Function> {
+    let proxies = Proxies::clone(&protector.proxies);
+    lua.create_function(move |lua, values: MultiValue| {
+        let mut values = values.into_iter();
+        let table = match values.next() {
+            Some(Value::Table(table)) => table,
+            other => {
+                let kind = other.as_ref().map_or("no value", type_name);
+                return Err(bad_argument(lua, 1, &format!("table expected, got {kind}")));
+            }
+        };
+        let metatable = match values.next() {
+            Some(Value::Table(metatable)) => Some(metatable),
+            Some(Value::Nil) => None,
+            _ => return Err(bad_argument(lua, 2, "nil or table expected")),
+        };
+        if proxies.borrow().contains(&table.to_pointer()) {
+            return Err(plain(READ_ONLY));
+        }
+        if let Some(old) = table.metatable()
+            && !old.raw_get::<Value>("__metatable")?.is_nil()
+        {
+            return Err(at_caller(lua, "cannot change a protected metatable"));
+        }
+        table.set_metatable(metatable)?;
+        Ok(table)
+    })
 }
 
 /// Returns the table behind a read-only view, or the table itself if it is no view.

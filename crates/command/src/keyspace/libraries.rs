@@ -53,6 +53,8 @@ pub struct LibrarySet {
 pub enum AddError {
     /// A library with this name exists.
     Library(Box<[u8]>),
+    /// A restored library has the name of an existing one.
+    Restored(Box<[u8]>),
     /// Another library has a function with this name.
     Function(Box<[u8]>),
     /// The limits on libraries are reached.
@@ -64,6 +66,7 @@ impl AddError {
     pub fn message(&self) -> Vec<u8> {
         match self {
             Self::Library(name) => [&b"ERR Library '"[..], name, b"' already exists"].concat(),
+            Self::Restored(name) => [&b"ERR Library "[..], name, b" already exists"].concat(),
             Self::Function(name) => [&b"ERR Function "[..], name, b" already exists"].concat(),
             Self::Full => b"ERR the limit of 1000 libraries or 1 MiB is reached: call FUNCTION DELETE".to_vec(),
         }
@@ -108,6 +111,18 @@ impl LibrarySet {
         }
         self.libraries.insert(library.name.clone(), library);
         Ok(())
+    }
+
+    /// Adds the libraries of a dump. If `replaces` is true, libraries with the same names are removed.
+    ///
+    /// # Errors
+    /// As [`Self::add`]. An existing library is reported before an existing function, as in Redis.
+    pub fn restore(&mut self, libraries: Vec<Arc<Library>>, replaces: bool) -> Result<(), AddError> {
+        let is_here = |library: &&Arc<Library>| self.libraries.contains_key(&library.name);
+        if let Some(same) = libraries.iter().find(is_here).filter(|_| !replaces) {
+            return Err(AddError::Restored(same.name.clone()));
+        }
+        libraries.into_iter().try_for_each(|library| self.add(library, replaces))
     }
 
     /// Removes a library. Returns false if there is none with this name.

@@ -6,25 +6,19 @@
 
 use super::counters::Counter;
 use super::histogram::{BucketCounts, CoarseHistogram};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The codes of error replies that are counted apart. An error with another code counts as `ERR`.
-pub const ERROR_CODES: [&str; 12] = [
-    "BUILDING",
-    "DENIED",
-    "ERR",
-    "EXECABORT",
-    "INDEXFULL",
-    "NOAUTH",
-    "NOINDEX",
-    "NOPERM",
-    "NOPROTO",
-    "OOM",
-    "WRONGPASS",
-    "WRONGTYPE",
-];
+/// The number of different codes of error replies that a worker counts. Scripts may return any code: errors with
+/// further codes count as `ERR`.
+const CODES_MAX: usize = 128;
+/// The maximum length of a code. Redis does not look for a longer one either.
+const CODE_BYTES_MAX: usize = 32;
+/// The code of errors without one.
+const ERR: &[u8] = b"ERR";
 
-/// The place of `ERR` in [`ERROR_CODES`].
-const ERR: usize = 2;
+/// Numbers of error replies by their code.
+pub type ErrorCounts = BTreeMap<Box<[u8]>, u64>;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +44,7 @@ struct CommandRow {
 #[derive(Debug)]
 pub struct CommandStats {
     rows: Box<[CommandRow]>,
-    errors: [Counter; ERROR_CODES.len()],
+    errors: Mutex<ErrorCounts>,
 }
 
 impl CommandStats {
@@ -89,8 +83,18 @@ impl CommandStats {
     #[cold]
     pub fn record_error(&self, line: &[u8]) {
         let code = line.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next().unwrap_or_default();
-        let place = ERROR_CODES.iter().position(|known| known.as_bytes() == code).unwrap_or(ERR);
-        self.errors[place].add(1);
+        let mut errors = self.errors();
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+            return;
+        }
+        let is_new = (1..=CODE_BYTES_MAX).contains(&code.len()) && errors.len() < CODES_MAX;
+        *errors.entry(if is_new { code.into() } else { ERR.into() }).or_default() += 1;
+    }
+
+    /// Locks the numbers of error replies.
+    fn errors(&self) -> MutexGuard<'_, ErrorCounts> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,8 +114,8 @@ pub struct CommandSums {
 pub struct StatsSums {
     /// The sums of each command, by its number. Empty before the first reading.
     pub commands: Vec<CommandSums>,
-    /// The number of error replies with each code of [`ERROR_CODES`].
-    pub errors: [u64; ERROR_CODES.len()],
+    /// The number of error replies with each code.
+    pub errors: ErrorCounts,
 }
 
 impl StatsSums {
@@ -125,7 +129,9 @@ impl StatsSums {
                 sum.failed += row.failed.value();
                 sum.rejected += row.rejected.value();
             }
-            sums.errors.iter_mut().zip(&stats.errors).for_each(|(sum, counter)| *sum += counter.value());
+            for (code, count) in &*stats.errors() {
+                *sums.errors.entry(code.clone()).or_default() += count;
+            }
         }
         sums
     }
@@ -141,8 +147,8 @@ impl StatsSums {
                 rejected: now.rejected - then.rejected,
             }
         });
-        let errors = std::array::from_fn(|code| self.errors[code] - earlier.errors[code]);
-        Self { commands: commands.collect(), errors }
+        let errors = self.errors.iter().map(|(code, now)| (code.clone(), now - earlier.errors.get(code).unwrap_or(&0)));
+        Self { commands: commands.collect(), errors: errors.collect() }
     }
 }
 
@@ -152,7 +158,6 @@ mod tests {
 
     #[test]
     fn rejected_requests_have_no_times_and_sums_count_from_an_earlier_reading() {
-        assert_eq!(ERROR_CODES[ERR], "ERR");
         let workers = [CommandStats::new(2), CommandStats::new(2)];
         workers[0].record(1, Outcome::Done, 1_000);
         workers[1].record(1, Outcome::Failed, 3_000);
@@ -165,9 +170,22 @@ mod tests {
         workers[0].record_failure(0);
         workers[0].record_error(b"WRONGTYPE Operation\r\n");
         workers[0].record_error(b"SOMETHING else\r\n");
+        workers[1].record_error(b"\r\n");
         let since = StatsSums::read(&workers).since(&before);
         let row = &since.commands[1];
         assert_eq!((row.times.count, row.times.sum_ns, row.failed, row.rejected), (1, 7_000, 0, 0));
-        assert_eq!((since.commands[0].failed, since.errors[ERR], since.errors.iter().sum::<u64>()), (1, 1, 2));
+        let errors: Vec<(&[u8], u64)> = since.errors.iter().map(|(code, count)| (&code[..], *count)).collect();
+        assert_eq!(since.commands[0].failed, 1);
+        assert_eq!(errors, [(&b"ERR"[..], 1), (b"SOMETHING", 1), (b"WRONGTYPE", 1)]);
+    }
+
+    #[test]
+    fn scripts_that_invent_error_codes_take_no_memory_without_end() {
+        let stats = CommandStats::new(1);
+        (0..1000).for_each(|n| stats.record_error(format!("CODE{n} x\r\n").as_bytes()));
+        stats.record_error(&[b'X'; 1000]);
+        let sums = StatsSums::read([&stats]);
+        assert_eq!((sums.errors.len(), sums.errors.values().sum::<u64>()), (CODES_MAX + 1, 1001));
+        assert!(sums.errors.keys().all(|code| code.len() <= CODE_BYTES_MAX));
     }
 }

@@ -122,9 +122,10 @@ impl CommandSpec {
         self.arity_without_part == 0
     }
 
-    /// Returns true if a request of the command waits while writes are paused: it changes keys or publishes.
+    /// Returns true if a request of the command waits while writes are paused, and read-only scripts may not execute
+    /// it: it changes keys, publishes, or may change a HyperLogLog's stored count in Redis.
     pub(super) fn waits_with_writes(&self) -> bool {
-        self.has(Flag::Write) || matches!(self.name, "publish" | "spublish")
+        self.has(Flag::Write) || matches!(self.name, "pfcount" | "publish" | "spublish")
     }
 
     /// Returns true if `reply`, the reply to a request of the command, has the form of messages to a subscriber. A

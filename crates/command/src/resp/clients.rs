@@ -345,6 +345,10 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
             }
             b"addr" => filter.addr = Some(value),
             b"laddr" => filter.laddr = Some(value),
+            b"user" if !call.ctx.shared.users.has(value) => {
+                super::error::word(call.out, "ERR No such user", value);
+                return Ok(());
+            }
             b"user" => filter.user = Some(value),
             b"type" => match ClientType::read(value) {
                 Some(kind) => filter.kind = Some(kind),

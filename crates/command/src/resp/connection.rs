@@ -85,7 +85,7 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(b"2") => Some(Version::Resp2),
         Some(b"3") => Some(Version::Resp3),
         Some(text) => {
-            super::number::integer(text).map_err(|_| ErrorReply::Version)?;
+            super::number::integer(text).map_err(|_| ErrorReply::VersionNotInteger)?;
             return Err(ErrorReply::Version.into());
         }
     };
@@ -94,12 +94,15 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         match &lower(word)[..] {
             b"auth" => {
                 let (Some(user), Some(secret)) = (args.next(), args.next()) else {
-                    return Err(ErrorReply::Syntax.into());
+                    return no_hello_option(call, word);
                 };
                 acl::authenticate(call, user, secret, true)?;
             }
-            b"setname" => name = Some(super::client::text(args.next().ok_or(ErrorReply::Syntax)?)?),
-            _ => return Err(ErrorReply::Syntax.into()),
+            b"setname" => {
+                let Some(given) = args.next() else { return no_hello_option(call, word) };
+                name = Some(super::client::text(given)?);
+            }
+            _ => return no_hello_option(call, word),
         }
     }
     if call.is_unauthenticated() {
@@ -128,6 +131,12 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     reply::bulk(out, b"modules");
     reply::array(out, 0);
+    Ok(())
+}
+
+/// Replies that `HELLO` does not have this option, or not with these arguments.
+fn no_hello_option(call: &mut Call<'_, '_>, option: &[u8]) -> Run {
+    super::error::word(call.out, "ERR Syntax error in HELLO option", option);
     Ok(())
 }
 

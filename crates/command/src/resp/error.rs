@@ -75,6 +75,8 @@ pub(super) enum ErrorReply {
     TooManyOps,
     /// `HELLO` requests a version of the protocol that is not supported.
     Version,
+    /// `HELLO` requests a version that is not an integer.
+    VersionNotInteger,
     /// A negative offset.
     Offset,
     /// A cursor that the server did not return.
@@ -450,6 +452,7 @@ impl ErrorReply {
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",
             Self::Version => "NOPROTO unsupported protocol version",
+            Self::VersionNotInteger => "ERR Protocol version is not an integer or out of range",
             Self::Offset => "ERR offset is out of range",
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",

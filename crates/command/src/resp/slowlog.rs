@@ -5,6 +5,7 @@
 //! of its reply. The commands report requests of all protocols.
 
 use super::catalog::{find, lower};
+use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::number::integer;
 use crate::config::WORKERS_MAX;
@@ -280,11 +281,9 @@ fn doctor(call: &mut Call<'_, '_>) -> Run {
 pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"usage", 1 | 3) => {
+        (b"usage", 1..) => {
             let key = call.key(args.next().unwrap_or_default());
-            if args.next().is_some_and(|word| !word.eq_ignore_ascii_case(b"samples")) {
-                return Err(super::error::ErrorReply::Syntax.into());
-            }
+            check_samples(args)?;
             // The reported size includes the key's slot in the index.
             loop {
                 let Some(item) = call.guard.items().peek(&key) else {
@@ -313,6 +312,17 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         _ => other_subcommand(call, "memory", topic),
     }
+}
+
+/// Checks the options of `MEMORY USAGE`. They have no effect, because all parts of a value are counted.
+fn check_samples(mut args: Args<'_>) -> Result<(), ErrorReply> {
+    while let Some(word) = args.next() {
+        let samples = args.next().filter(|_| word.eq_ignore_ascii_case(b"samples")).ok_or(ErrorReply::Syntax)?;
+        if integer(samples)? < 0 {
+            return Err(ErrorReply::Syntax);
+        }
+    }
+    Ok(())
 }
 
 /// The number of a value's parts whose sizes are added up between two checks whether the slice is used up.

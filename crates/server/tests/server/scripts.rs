@@ -78,6 +78,16 @@ const SAME: &[&str] = &[
     "redis.foo = 1",
     "redis.foo()",
     "rawset(_G, 'a', 1)",
+    "setmetatable(_G, {})",
+    "setmetatable(redis, nil)",
+    "setmetatable(cjson, {})",
+    "setmetatable(setmetatable({}, {__metatable=1}), {})",
+    "setmetatable()",
+    "setmetatable('x', {})",
+    "setmetatable({})",
+    "setmetatable({}, 1)",
+    "return getmetatable(setmetatable({}, {a='b'})).a",
+    "return tostring(getmetatable(setmetatable(setmetatable({}, {}), nil)))",
     "return tostring(_G.x)",
     "local f = setfenv",
     "return debug",
@@ -546,6 +556,10 @@ fn requests_of_scripts_are_refused_as_redis_refuses_them() {
         &["SCRIPT", "EXISTS", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "x"],
         &["EVALSHA", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB", "1", "a", "b"],
         &["EVAL", "return 1", "0"],
+        &["EVAL_RO", "return redis.call('publish', 'a', 'b')", "0"],
+        &["EVAL_RO", "return redis.pcall('spublish', 'a', 'b')", "0"],
+        &["EVAL_RO", "return redis.call('pfcount', 'a')", "1", "a"],
+        &["EVAL", "#!lua flags=no-writes\nreturn redis.call('pfcount', 'a')", "1", "a"],
         &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
         &["EVALSHA", "E0E1F9FABFC9D4800C877A703B823AC0578FF8D", "0"],
         &["SCRIPT", "FLUSH", "x"],
@@ -761,6 +775,14 @@ fn functions_reply_as_those_of_redis() {
               callback=function() end, description='d', flags={'no-writes', 'allow-oom'}}",
     ]);
     compare(&[b"FUNCTION", b"LIST", b"WITHCODE", b"LIBRARYNAME", b"o*"]);
+    let dump = bulk(&theirs.ask(&[b"FUNCTION", b"DUMP"]));
+    let mut compare = |words: &[&[u8]]| assert_eq!(show(&ours.ask(words)), show(&theirs.ask(words)));
+    compare(&[b"FUNCTION", b"RESTORE", &dump]);
+    compare(&[b"FUNCTION", b"RESTORE", &dump, b"APPEND"]);
+    compare(&[b"FUNCTION", b"DELETE", b"one"]);
+    compare(&[b"FUNCTION", b"LOAD", b"#!lua name=two\nredis.register_function('only', function() end)"]);
+    compare(&[b"FUNCTION", b"RESTORE", &dump]);
+    compare(&[b"FUNCTION", b"RESTORE", &dump, b"REPLACE"]);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     server.stop();
 }

@@ -227,7 +227,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         shared.channels.names(ChannelKind::Channel),
         shared.channels.names(ChannelKind::Pattern),
         shared.channels.names(ChannelKind::Shard),
-        totals.stats.errors.iter().sum::<u64>(),
+        totals.stats.errors.values().sum::<u64>(),
         shared.channels.dropped.load(Relaxed)
     )
 }

@@ -2,7 +2,7 @@
 
 use super::request::InfoRequest;
 use crate::metrics::Command;
-use crate::metrics::command_stats::{CommandSums, ERROR_CODES};
+use crate::metrics::command_stats::CommandSums;
 use crate::metrics::info_totals::InfoTotals;
 use crate::resp::acl::name_of;
 use crate::resp::catalog::find;
@@ -47,9 +47,9 @@ pub(super) fn commands(text: &mut String, shared: &Shared, _: InfoRequest) -> st
 }
 
 pub(super) fn errors(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
-    for (code, count) in ERROR_CODES.iter().zip(shared.info_since_reset().stats.errors) {
+    for (code, count) in shared.info_since_reset().stats.errors {
         if count > 0 {
-            write!(text, "errorstat_{code}:count={count}\r\n")?;
+            write!(text, "errorstat_{}:count={count}\r\n", String::from_utf8_lossy(&code))?;
         }
     }
     Ok(())

@@ -193,7 +193,7 @@ fn restore<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         if &policy[..] == b"flush" {
             *set = LibrarySet::default();
         }
-        libraries.into_iter().try_for_each(|library| set.add(library, &policy[..] == b"replace"))
+        set.restore(libraries, &policy[..] == b"replace")
     });
     match changed {
         Ok(()) => {

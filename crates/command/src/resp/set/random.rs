@@ -70,8 +70,8 @@ pub(in crate::resp) fn srandmember<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
         2 => integer(count)?,
         _ => return Err(ErrorReply::Syntax.into()),
     };
-    if !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
-        return Err(ErrorReply::OutOfRange.into());
+    if count == i64::MIN {
+        return Err(ErrorReply::NoOppositeCount.into());
     }
     let shape = ReplyShape::of(call);
     reply_at_random::<TextSets>(call, ("srandmember", args), key, count, shape)
