@@ -13,7 +13,7 @@
 //! frees the connection's resources in the store. The worker calls `release` when the connection ends.
 
 use crate::clients::connection_table::ConnectionTable;
-use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY};
+use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
 use crate::metrics::command_stats::CommandStats;
@@ -305,7 +305,8 @@ impl WorkerContext {
     #[cold]
     pub(crate) fn publish_change(&mut self, namespace: Namespace, event: KeyEvent, key: &[u8]) {
         let Self { shared, worker, push: PushState { to_wake, unpublished, .. }, .. } = self;
-        notify::publish(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
+        let database = shared.namespaces.databases().database(namespace);
+        notify::publish(&shared.channels, shared.key_events(), database, event, key, |name, text| {
             let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
             let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
             let is_first = unpublished.is_empty();
@@ -360,7 +361,7 @@ impl WorkerContext {
         if self.admission.pause != Pause::None {
             self.keys.guards |= PAUSED;
         }
-        if self.keys.guards & ROUTED != 0 {
+        if self.keys.guards & (ROUTED | SWAPPED) != 0 {
             self.follow_routes();
         }
     }
@@ -385,6 +386,7 @@ impl WorkerContext {
         if changes != self.keys.route_changes {
             (self.keys.route_changes, self.keys.routes) = (changes, self.shared.namespaces.routes());
         }
+        self.admission.restrained |= self.keys.guards & SWAPPED != 0;
     }
 
     /// Returns true if a namespace has a quota of operations per second.

@@ -60,6 +60,7 @@ const COMMAND: [&[&str]; 9] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
+        "keyspace::databases",
         "keyspace::namespace_config",
         "keyspace::metadata",
         "keyspace::routes",

@@ -7,6 +7,7 @@
 //!          4  a namespace: number 1, then a line of JSON                         5  a removed namespace: number 1
 //!          6  an index: set 2, type 1, memory 8, bin     7  a removed index: set 2, bin
 //!          8  a library of functions: its text           9  a removed library: its name
+//!         10  the namespaces of all databases: 8, four bits for each
 //! ```
 //!
 //! Invariants:
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use record::{Added, IndexType, SetStore};
 use segment::{NoteFault, Store};
 
+use crate::keyspace::databases::Databases;
 use crate::keyspace::namespace_config::NamespaceConfig;
 
 const SET: u8 = 1;
@@ -30,6 +32,7 @@ const INDEX: u8 = 6;
 const INDEX_REMOVED: u8 = 7;
 const LIBRARY: u8 = 8;
 const LIBRARY_REMOVED: u8 = 9;
+const DATABASES: u8 = 10;
 
 /// The metadata log. It appends metadata records to the store.
 #[derive(Clone, Debug)]
@@ -83,6 +86,14 @@ impl MetadataLog {
     /// If there is no room for the record.
     pub fn library_removed(&self, name: &[u8]) -> Result<(), NoteFault> {
         self.append(&[&[LIBRARY_REMOVED], name].concat())
+    }
+
+    /// Appends a metadata record with the namespaces of all databases.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn databases(&self, databases: Databases) -> Result<(), NoteFault> {
+        self.append(&databases_note(databases))
     }
 
     /// Appends a metadata record of the removal of a bin's index.
@@ -174,6 +185,10 @@ fn library_note(text: &[u8]) -> Vec<u8> {
     [&[LIBRARY], text].concat()
 }
 
+fn databases_note(databases: Databases) -> Vec<u8> {
+    [&[DATABASES][..], &databases.packed().to_le_bytes()].concat()
+}
+
 fn index_note(index: &PersistedIndex) -> Vec<u8> {
     let kind = u8::from(index.kind == IndexType::Text);
     [&[INDEX][..], &index.set.to_le_bytes(), &[kind], &index.bytes.to_le_bytes(), &index.bin].concat()
@@ -210,6 +225,8 @@ pub struct PersistedMetadata {
     pub namespaces: Vec<NamespaceConfig>,
     /// The secondary indexes.
     pub indexes: Vec<PersistedIndex>,
+    /// The namespaces of all databases.
+    pub databases: Databases,
     /// The names and texts of the libraries of functions.
     pub libraries: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -232,6 +249,9 @@ impl PersistedMetadata {
         self.sets.added(&mut |added| notes.push(added_note(&added)));
         notes.extend(self.namespaces.iter().map(namespace_note));
         notes.extend(self.indexes.iter().map(index_note));
+        if self.databases != Databases::default() {
+            notes.push(databases_note(self.databases));
+        }
         notes.extend(self.libraries.iter().map(|(_, text)| library_note(text)));
         notes
     }
@@ -287,6 +307,10 @@ impl PersistedMetadata {
         {
             self.libraries.retain(|(other, _)| *other != name);
             self.libraries.push((name, text.to_vec()));
+        } else if let [DATABASES, packed @ ..] = note
+            && let Ok(packed) = packed.try_into()
+        {
+            self.databases = Databases::of(u64::from_le_bytes(packed)).unwrap_or_default();
         } else if let [LIBRARY_REMOVED, name @ ..] = note {
             self.libraries.retain(|(other, _)| other != name);
         }
@@ -321,11 +345,15 @@ mod tests {
             library_note(b"#!lua name=two\n"),
             library_note(b"#!lua name=one\nnew"),
             [&[LIBRARY_REMOVED], &b"two"[..]].concat(),
+            databases_note(Databases::default()),
+            databases_note(Databases::of(0xFEDC_BA98_7654_3201).expect("all namespaces once")),
+            vec![DATABASES, 1],
             vec![200, 1],
             vec![],
         ] {
             kept.take(&note);
         }
+        assert_eq!((kept.databases.namespace(0).0, kept.databases.namespace(1).0), (1, 0));
         assert_eq!(kept.libraries, [(b"one".to_vec(), b"#!lua name=one\nnew".to_vec())]);
         assert_eq!((kept.namespaces, kept.indexes), (vec![shop], vec![index]));
         let mut added = Vec::new();

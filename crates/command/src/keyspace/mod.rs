@@ -3,9 +3,11 @@
 //! ```text
 //!   namespaces   terms and figures of each namespace       routes     key prefixes that select another namespace
 //!   metadata     persisted metadata of sets and indexes    indexes    secondary indexes of sets
+//!   databases    the namespace of each database of Redis
 //!   prefixes     counters by key prefix                    delayed_flush   flushes at a later instant
 //! ```
 
+pub mod databases;
 pub mod delayed_flush;
 pub mod figures;
 pub mod indexes;

@@ -6,6 +6,9 @@
 //!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
+//! Redis clients use databases, whose numbers are those of namespaces until `SWAPDB` exchanges the namespaces of two
+//! databases ([`Databases`]). Names, terms and listeners' counters remain with the namespace.
+//!
 //! There are always [`Namespace::MAX`] numbered namespaces, like the 16 databases of Redis. A namespace's terms are its
 //! limits and settings. A namespace without a name has no terms of its own, and shares the memory of the default
 //! namespace, whose number is 0. Creating a namespace gives it a name and terms. Dropping a namespace removes its
@@ -17,13 +20,16 @@
 //! Invariants: from its start to its end, a connection is counted in exactly one namespace. A refused connection or
 //! operation does not count towards a limit.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::keyspace::routes::Routes;
 use base::clock::UnixMillis;
 use segment::{Namespace, Store, TermsError};
 
+use crate::keyspace::databases::Databases;
 use crate::keyspace::metadata::MetadataLog;
 use crate::keyspace::namespace_config::NamespaceConfig;
 
@@ -71,6 +77,22 @@ pub struct Namespaces {
     routes: Mutex<Arc<Routes>>,
     /// The number of changes of the routes since start.
     route_changes: AtomicU64,
+    /// The namespaces of all databases, as [`Databases`] packs them.
+    databases: AtomicDatabases,
+    /// The number of calls of [`Namespaces::swap`].
+    swaps: AtomicU64,
+    /// The number of those calls that concerned each database.
+    swaps_of: [AtomicU32; Namespace::MAX],
+}
+
+/// [`Databases`] that threads share.
+#[derive(Debug)]
+struct AtomicDatabases(AtomicU64);
+
+impl Default for AtomicDatabases {
+    fn default() -> Self {
+        Self(AtomicU64::new(Databases::default().packed()))
+    }
 }
 
 /// The bit that is set while rules route keys of the default listeners to other namespaces. It is the first bit above
@@ -82,14 +104,19 @@ pub(crate) const PAUSED: u32 = ROUTED << 1;
 /// The bit that marks a session whose last request was routed away from its listener's namespace. This bit is always
 /// set in a worker's copy of the guards.
 pub(crate) const ROUTED_AWAY: u32 = ROUTED << 2;
+/// The bit that is set if a session may be in another namespace than its database, so that each request is checked.
+pub(crate) const SWAPPED: u32 = ROUTED << 3;
 
 /// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
-    /// Creates all namespaces, without names. Names and terms that are set later are persisted in `store`.
-    pub fn persisted_in(store: &std::sync::Arc<Store>) -> Self {
-        Self { notes: Some(MetadataLog::of(store)), ..Self::default() }
+    /// Creates all namespaces, without names. Names, terms and databases that are set later are persisted in `store`.
+    pub fn persisted_in(store: &std::sync::Arc<Store>, databases: Databases) -> Self {
+        let all = Self { notes: Some(MetadataLog::of(store)), ..Self::default() };
+        all.databases.0.store(databases.packed(), SeqCst);
+        all.guard(SWAPPED, databases != Databases::default());
+        all
     }
 
     fn room(&self, namespace: Namespace) -> &Usage {
@@ -177,6 +204,38 @@ impl Namespaces {
         }
     }
 
+    /// Returns the namespaces of all databases.
+    pub fn databases(&self) -> Databases {
+        Databases::of(self.databases.0.load(Acquire)).unwrap_or_default()
+    }
+
+    /// Returns how often [`Namespaces::swap`] was called.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.swaps.load(Acquire)
+    }
+
+    /// Returns how often [`Namespaces::swap`] was called for a database.
+    pub(crate) fn swaps_of(&self, database: u8) -> u32 {
+        self.swaps_of[usize::from(database)].load(Acquire)
+    }
+
+    /// Exchanges the namespaces of two databases. The caller keeps all other workers from accessing keys until they
+    /// have begun another batch.
+    pub(crate) fn swap(&self, a: u8, b: u8) {
+        let databases = self.databases().swapped(a, b);
+        // If the metadata log has no room for the record, an error is logged, and the change is lost when the process
+        // ends.
+        if let Some(notes) = &self.notes {
+            let _ = notes.databases(databases);
+        }
+        for database in [a, b] {
+            self.swaps_of[usize::from(database)].fetch_add(1, SeqCst);
+        }
+        self.databases.0.store(databases.packed(), SeqCst);
+        self.swaps.fetch_add(1, SeqCst);
+        self.guard(SWAPPED, true);
+    }
+
     /// Returns the namespaces that have a name, in the order of their numbers.
     pub fn named(&self) -> Vec<NamespaceConfig> {
         self.lock().clone()
@@ -192,12 +251,12 @@ impl Namespaces {
         }
     }
 
-    /// Returns the namespace with this name or number.
+    /// Returns the namespace with this name, or of the database with this number.
     pub fn find(&self, text: &[u8]) -> Option<Namespace> {
         let number = std::str::from_utf8(text).ok()?;
         // As in Redis, a number has no plus sign and no leading zeros.
         if let Some(number) = number.parse::<u8>().ok().filter(|parsed| parsed.to_string() == number) {
-            return NUMBERS.contains(&number).then_some(Namespace(number));
+            return NUMBERS.contains(&number).then(|| self.databases().namespace(number));
         }
         let named = self.lock().iter().find(|config| config.name.as_bytes() == text).map(|c| Namespace(c.number));
         named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))

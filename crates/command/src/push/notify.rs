@@ -9,7 +9,6 @@
 //! almost nothing: a worker checks one bit of a word that the worker reads once in each batch in any case, for `watch`.
 
 use crate::push::outbox::Channels;
-use segment::Namespace;
 
 /// The changes that are published, as bits. `K` and `E` select the channels, and the other bits select the kinds of
 /// change.
@@ -188,7 +187,7 @@ impl KeyEvent {
 pub(crate) fn publish(
     channels: &Channels,
     events: KeyEvents,
-    namespace: Namespace,
+    database: u8,
     event: KeyEvent,
     key: &[u8],
     mut publish: impl FnMut(&[u8], &[u8]),
@@ -197,11 +196,11 @@ pub(crate) fn publish(
         return;
     }
     if events.has(b'K') {
-        let place = format!("__keyspace@{}__:", namespace.0);
+        let place = format!("__keyspace@{database}__:");
         publish(&[place.as_bytes(), key].concat(), event.name.as_bytes());
     }
     if events.has(b'E') {
-        let name = format!("__keyevent@{}__:{}", namespace.0, event.name);
+        let name = format!("__keyevent@{database}__:{}", event.name);
         publish(name.as_bytes(), key);
     }
 }

@@ -30,6 +30,7 @@
 //! Bounds: the memory of a waiter and of its entries in queues is reserved from client memory before it joins; a
 //! connection waits once. A queue has at most one `Handoff` for each connection.
 
+use crate::keyspace::databases::Databases;
 use crate::push::watch::Hub;
 use base::clock::UnixMillis;
 use segment::Namespace;
@@ -75,6 +76,8 @@ pub(crate) struct Waiter {
     /// The worker of the connection, and its number there.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
+    /// The number of the database of the waiter.
+    database: u8,
     /// The position of the waiter among all waiters.
     number: u64,
     /// The numbers of the keys, among those of the request, for which the waiter has a turn that it has not begun.
@@ -147,12 +150,16 @@ impl Queue {
         if self.waiters.contains_key(&waiter.number) {
             return false;
         }
-        if self.waiters.is_empty() || self.kind == WaitKind::Entries {
+        self.waiters.insert(waiter.number, (Arc::clone(waiter), number));
+        true
+    }
+
+    /// Gives a turn to a waiter that has joined, if it is the only one or reads a stream.
+    fn begin_first_turn(&mut self, waiter: &Waiter, number: u32) {
+        if self.waiters.len() == 1 || self.kind == WaitKind::Entries {
             lock(&waiter.turns).push(number);
             self.turns.push(waiter.number);
         }
-        self.waiters.insert(waiter.number, (Arc::clone(waiter), number));
-        true
     }
 
     /// Begins the turns: those of the first waiters.
@@ -265,14 +272,14 @@ impl Waiters {
     }
 
     /// Counts a client that begins to wait, and returns its waiter.
-    pub(crate) fn begin(&self, worker: usize, connection: u32) -> Arc<Waiter> {
+    pub(crate) fn begin(&self, worker: usize, connection: u32, database: u8) -> Arc<Waiter> {
         self.blocked.fetch_add(1, Relaxed);
         let mut joined = lock(&self.joined);
         *joined += 1;
         self.hub.set_waiters(true);
         drop(joined);
         let number = self.next.fetch_add(1, Relaxed);
-        Arc::new(Waiter { worker, connection, number, turns: Mutex::default() })
+        Arc::new(Waiter { worker, connection, database, number, turns: Mutex::default() })
     }
 
     /// Records that a client has ceased to wait. It has left all queues.
@@ -310,6 +317,16 @@ impl Waiters {
     /// Adds a waiter to the end of a key's queue. `number` is the number of the key in its request. If the queue was
     /// empty, or for entries of a stream, the waiter has a turn at once.
     pub(crate) fn join(&self, kind: WaitKind, key: WaitKey<'_>, waiter: &Arc<Waiter>, number: u32) {
+        self.add(kind, key, waiter, number, true);
+    }
+
+    /// Adds a waiter to a key's queue, at the position at which it has begun to wait. It has no turn before the key is
+    /// announced.
+    pub(crate) fn rejoin(&self, kind: WaitKind, key: WaitKey<'_>, waiter: &Arc<Waiter>, number: u32) {
+        self.add(kind, key, waiter, number, false);
+    }
+
+    fn add(&self, kind: WaitKind, key: WaitKey<'_>, waiter: &Arc<Waiter>, number: u32, has_turn: bool) {
         let mut part = self.part(key.hash);
         let queues = part.entry(key.hash).or_default();
         let at = queues.iter().position(|queue| queue.is_of(kind, key)).unwrap_or_else(|| {
@@ -328,6 +345,9 @@ impl Waiters {
         });
         if queues[at].add(waiter, number) {
             self.counter(key.hash).fetch_add(1, Relaxed);
+            if has_turn {
+                queues[at].begin_first_turn(waiter, number);
+            }
         }
     }
 
@@ -355,6 +375,34 @@ impl Waiters {
             };
             for queue in lock(part).values_mut().flatten().filter(is_concerned) {
                 queue.announce(&[], wake);
+            }
+        }
+    }
+
+    /// Wakes each waiter that is in the queue of a namespace that its database does not have any more. Returns true if
+    /// there is none.
+    pub(crate) fn wake_moved(&self, databases: Databases, wake: &mut dyn FnMut(usize, u32)) -> bool {
+        let mut is_none = true;
+        for part in &self.parts {
+            for queue in lock(part).values().flatten() {
+                let is_moved = |waiter: &Waiter| databases.namespace(waiter.database) != queue.namespace;
+                for (waiter, _) in queue.waiters.values().filter(|(waiter, _)| is_moved(waiter)) {
+                    is_none = false;
+                    wake(waiter.worker, waiter.connection);
+                }
+            }
+        }
+        is_none
+    }
+
+    /// Calls `each` with the keys of one of the namespaces for which clients wait. A key may be repeated.
+    pub(crate) fn each_key(&self, namespaces: [Namespace; 2], each: &mut dyn FnMut(WaitKind, WaitKey<'_>)) {
+        for part in &self.parts {
+            for (hash, queues) in lock(part).iter() {
+                for queue in queues.iter().filter(|queue| namespaces.contains(&queue.namespace)) {
+                    let Queue { namespace, kind, key, .. } = queue;
+                    each(*kind, WaitKey { namespace: *namespace, hash: *hash, bytes: key, group: b"" });
+                }
             }
         }
     }
@@ -455,7 +503,7 @@ mod tests {
 
     fn waiters(count: usize) -> (Waiters, Vec<Arc<Waiter>>) {
         let all = Waiters::new(&Arc::default());
-        let waiters: Vec<_> = (0..count).map(|number| all.begin(number, number as u32)).collect();
+        let waiters: Vec<_> = (0..count).map(|number| all.begin(number, number as u32, 0)).collect();
         waiters.iter().for_each(|waiter| all.join(LIST, KEY, waiter, 0));
         (all, waiters)
     }

@@ -12,6 +12,7 @@ use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::settle;
 use crate::resp::transaction;
 use crate::shared::Pause;
 use crate::visit::progress::SessionWait;
@@ -62,6 +63,9 @@ fn check_words(
 /// Returns an error if the client may not execute the request, or a wait state if the request must wait.
 #[cold]
 fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, asked: KnownKeys<'_, 'c>) -> Run {
+    if !settle::is_settled(call.session, &call.ctx.shared.namespaces) {
+        settle::settle_between_requests(call.session, &call.ctx.shared.namespaces);
+    }
     if call.is_unauthenticated() && !entry.has(catalog::Flag::NoAuth) {
         return Err(ErrorReply::NoAuth.into());
     }

@@ -34,7 +34,8 @@ use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::databases;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
-use crate::resp::session::SessionState;
+use crate::resp::session::{LockWish, SessionState};
+use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
@@ -130,6 +131,9 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::C
     let mut one = own_transaction::take_empty(call);
     databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args)
         .for_each(|(of, key)| one.key_locks.add(&call.guard.key(of, key)));
+    if entry.name == "swapdb" {
+        one.key_locks.add_all();
+    }
     let mark = call.out.mark();
     let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
         Ok(()) => {
@@ -201,6 +205,9 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
 }
 
 fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    if transaction.stage == Stage::Obtaining && transaction.swaps != call.ctx.shared.namespaces.swaps() {
+        follow_swap(call, transaction)?;
+    }
     if transaction.stage == Stage::Obtaining && !take_right(call, transaction)? {
         ErrorReply::Busy.write(&mut transaction.out);
         transaction.stage = Stage::Replying;
@@ -213,7 +220,7 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
         // A previous attempt that was abandoned may have used up the room that is reserved for one line.
         transaction.out.force_room(LINE_ROOM);
         call.guard.locks_mut().attach(&mut transaction.key_locks);
-        let changed = transaction.is_watched_changed(call.guard, &mut call.ops);
+        let changed = transaction.is_watched_changed(call.guard, &mut call.ops, &call.ctx.shared.namespaces);
         call.guard.locks_mut().detach(&mut transaction.key_locks);
         let changed = changed?;
         transaction.stage = Stage::Running;
@@ -230,7 +237,8 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     }
     if transaction.stage == Stage::Running {
         let ran = run(call.guard, transaction, call.session, call.ctx, (&mut call.ops, call.functions));
-        if std::mem::take(&mut call.session.wants_key_locks) {
+        if call.session.lock_wish == LockWish::Keys {
+            call.session.lock_wish = LockWish::None;
             // The transaction restarts, and locks its keys this time.
             transaction.restart();
             call.session.end_request();
@@ -243,6 +251,22 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     }
     blocking::await_handoff(call)?;
     send_replies(call, transaction)
+}
+
+/// Moves a transaction that has not begun to the namespaces that the databases have now. Locks all keys, because the
+/// keys in those namespaces were not added to its key lock set.
+#[cold]
+fn follow_swap(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    call.ctx.shared.store.release(&mut transaction.key_locks);
+    transaction.key_locks.add_all();
+    transaction.swaps = call.ctx.shared.namespaces.swaps();
+    if blocking::waits_in_command(call.session) {
+        // The attempt of a client that waits ends without result. The client then waits in the other namespace.
+        transaction.stage = Stage::Running;
+        return Err(SessionWait::Blocked);
+    }
+    settle::settle(call.session, &call.ctx.shared.namespaces);
+    Ok(())
 }
 
 /// Takes the right to extend the key lock set, if the transaction contains a script. Returns false if another script
@@ -305,6 +329,14 @@ pub(super) fn run(
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     loop {
+        if matches!(session.lock_wish, LockWish::Guards | LockWish::GuardsBegun) {
+            let is_first = std::mem::replace(&mut session.lock_wish, LockWish::GuardsBegun) == LockWish::Guards;
+            if guard.locks_mut().await_guards(&mut transaction.key_locks, is_first).is_err() {
+                ctx.retry_at_once = true;
+                return Err(SessionWait::Parked);
+            }
+            session.lock_wish = LockWish::None;
+        }
         if let Some(running) = &mut session.script {
             while let Some((namespace, key)) = running.wanted.last() {
                 let key = guard.key(*namespace, key);
@@ -553,7 +585,9 @@ pub(super) fn end(
         let mut ops = 0;
         let ran = run(guard, &mut transaction, session, ctx, (&mut ops, functions));
         ctx.pace.charge(ops);
-        session.wants_key_locks = false;
+        if session.lock_wish == LockWish::Keys {
+            session.lock_wish = LockWish::None;
+        }
         if let Err(state) = ran {
             ctx.retry_at_once |= state == SessionWait::Yield;
             return Some(transaction);

@@ -35,6 +35,7 @@ use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
 use crate::resp::own_transaction;
 use crate::resp::session::SessionState;
+use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::long::Long;
 use crate::resp::state::transaction::{Stage, Transaction};
@@ -199,6 +200,9 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
         }
         join(call, command);
     }
+    if !settle::is_settled(call.session, &call.ctx.shared.namespaces) {
+        follow_swap(call, command);
+    }
     announce_expired(call, command);
     let unblocked = call.with_client_info(|client_info| client_info.unblocked).flatten();
     let turns = command.waiter.as_ref().map_or_else(Vec::new, |waiter| waiter.take_turns());
@@ -226,7 +230,7 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
 /// Joins the queues of the command's keys.
 fn join(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
     let (shared, connection) = (Arc::clone(&call.ctx.shared), call.ctx.push.watch.connection);
-    let waiter = shared.waiters.begin(call.ctx.worker, connection);
+    let waiter = shared.waiters.begin(call.ctx.worker, connection, call.session.numbers.database());
     // Later requests of this batch must report their changes, too.
     call.ctx.push.watch.watched = shared.watch.watched();
     if let Some(keys) = command.keys {
@@ -241,6 +245,30 @@ fn join(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
     call.with_client_info(|client_info| (client_info.is_waiting, client_info.unblocked) = (true, None));
     command.waiter = Some(waiter);
     await_expiry(call, command);
+}
+
+/// Moves a client that waits to the queues of the namespace that its database has now. It keeps its position among the
+/// waiters. `SWAPDB` announces the keys when all waiters have moved.
+#[cold]
+fn follow_swap(call: &mut Call<'_, '_>, command: &mut WaitingCommand) {
+    let shared = Arc::clone(&call.ctx.shared);
+    let waits = command.keys.zip(command.waiter.clone());
+    if let Some((keys, waiter)) = &waits {
+        for key in keys.of(command.args()) {
+            let key = keys.key(call.wait_key(key), command.args());
+            let wake = &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection);
+            shared.waiters.end_turn(keys.kind, key, waiter, TurnEnd::Leaves, wake);
+        }
+        drop(waiter.take_turns());
+        command.turns.clear();
+    }
+    settle::settle(call.session, &shared.namespaces);
+    if let Some((keys, waiter)) = &waits {
+        for (number, key) in (0..).zip(keys.of(command.args())) {
+            shared.waiters.rejoin(keys.kind, keys.key(call.wait_key(key), command.args()), waiter, number);
+        }
+        await_expiry(call, command);
+    }
 }
 
 /// Arranges for a member of a group to be woken when the first of its streams expires, or its namespace is flushed.

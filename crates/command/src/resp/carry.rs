@@ -8,7 +8,8 @@ use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
-use crate::resp::session::SessionState;
+use crate::resp::session::{DatabaseNumbers, SessionState};
+use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::long::Long;
 use crate::resp::state::waits::WaitingCommand;
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
 use protocol::resp::Version;
-use segment::Guard;
+use segment::{Guard, Namespace};
 
 impl SessionState {
     /// Returns the state that is handed over to another process, with the received bytes `input`. Returns `None` if a
@@ -48,14 +49,14 @@ impl SessionState {
                 .chain(input.iter().copied())
                 .collect(),
             waits_until: waiting.and_then(|command| command.deadline).map(|deadline| deadline.0),
-            namespace: self.namespace,
+            namespace: Namespace(self.numbers.database()),
             known: self.known,
             user: self.user.to_handover(),
             is_resp3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
             skips_next: waiting.map_or(self.answers, |command| command.answers) == Answers::SkipNext,
             is_restricted: self.is_restricted,
-            ..HandoverConnection::new(Endpoint::new(Protocol::Resp, self.home))
+            ..HandoverConnection::new(Endpoint::new(Protocol::Resp, Namespace(self.numbers.home())))
         })
     }
 
@@ -66,6 +67,7 @@ impl SessionState {
             shared.namespaces.count_in(carried.namespace);
             shared.namespaces.leave(self.namespace);
             self.namespace = carried.namespace;
+            self.numbers = DatabaseNumbers::new(carried.namespace.0, self.numbers.home());
         }
         self.user = ClientUser::of(&carried.user, &shared.users);
         let is_gone = matches!(self.user, ClientUser::Default) && carried.user != HandoverUser::Anonymous;
@@ -86,6 +88,7 @@ impl SessionState {
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
     ) -> bool {
+        settle::settle(self, &ctx.shared.namespaces);
         // The replies to queued requests were sent before the move.
         let mut out = OutBuffer::beside(&ctx.shared.budget);
         out.force_room(LINE_ROOM);

@@ -7,6 +7,7 @@ use crate::clients::client_info::ClientInfo;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::session::DatabaseNumbers;
 use crate::resp::state::Answers;
 use crate::resp::transaction;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
@@ -147,7 +148,8 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         return Err(SessionWait::Yield.into());
     }
     transaction::discard_all(call);
-    let (held_off, home, from) = (call.session.is_restricted, call.session.home, call.session.namespace);
+    let (held_off, from) = (call.session.is_restricted, call.session.namespace);
+    let home = call.ctx.shared.namespaces.databases().namespace(call.session.numbers.home());
     if from != home {
         // The connection was accepted in this namespace, so it may return to the namespace even if the connection limit
         // was reached meanwhile.
@@ -158,7 +160,13 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     // If the reply to this request is to be skipped, it is.
     let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
     let known = !call.ctx.shared.requires_authentication();
-    *call.session = super::SessionState { is_restricted: held_off, known, answers, ..super::SessionState::of(home) };
+    *call.session = super::SessionState {
+        is_restricted: held_off,
+        known,
+        answers,
+        ..super::SessionState::of(Namespace(call.session.numbers.home()))
+    };
+    call.session.namespace = home;
     call.with_client_info(|client_info| {
         // As in Redis, the library is retained: it is still the one behind the connection.
         *client_info = ClientInfo {
@@ -175,7 +183,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Returns the namespace with the number or name `text`.
+/// Returns the namespace with the name `text`, or of the database with this number.
 pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, ErrorReply> {
     call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
         Ok(number) if i32::try_from(number).is_err() => ErrorReply::DatabaseNumber,
@@ -186,6 +194,8 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Er
 
 /// Sets the namespace in which the connection's later requests access keys.
 fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
+    let database = call.ctx.shared.namespaces.databases().database(namespace);
     call.session.namespace = namespace;
-    call.with_client_info(|client_info| client_info.database = namespace.0);
+    call.session.numbers = DatabaseNumbers::new(database, call.session.numbers.home());
+    call.with_client_info(|client_info| client_info.database = database);
 }

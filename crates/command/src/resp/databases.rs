@@ -1,9 +1,29 @@
-//! The databases that a command accesses besides that of its client: those of `MOVE` and of `COPY` with `DB`.
+//! The databases that a command accesses besides that of its client: those of `MOVE` and of `COPY` with `DB`. And
+//! `SWAPDB`, which exchanges the namespaces of two databases.
+//!
+//! ```text
+//!   SWAPDB a b ──> locks all keys ──> exchanges the namespaces ──> waits for the batches of other workers to end ──┐
+//!     reply <── announces keys <── waits until the clients that wait are in the queues of the other namespace <──┘
+//! ```
+//!
+//! A session moves to the other namespace before its next request. A request that has begun ends in the namespace in
+//! which it began, unless it is a transaction that has not locked its keys yet.
 
-use super::catalog::{CommandSpec, lower};
+use super::atomic;
+use super::catalog::{self, CommandSpec, lower};
+use super::collection::words;
+use super::error::ErrorReply;
+use super::number::integer;
 use crate::keyspace::namespaces::Namespaces;
-use protocol::resp::Args;
+use crate::push::waiters::WaitKind;
+use crate::resp::call::{Call, Run};
+use crate::resp::session::LockWish;
+use crate::resp::settle;
+use crate::resp::state::long::Long;
+use crate::visit::progress::SessionWait;
+use protocol::resp::{Args, reply};
 use segment::Namespace;
+use std::sync::Arc;
 
 /// Returns the argument that names another database in which the command accesses its keys.
 fn named<'c>(entry: &CommandSpec, mut args: Args<'c>) -> Option<&'c [u8]> {
@@ -20,6 +40,54 @@ fn named<'c>(entry: &CommandSpec, mut args: Args<'c>) -> Option<&'c [u8]> {
         }
         _ => None,
     }
+}
+
+/// Executes `SWAPDB first second`.
+pub(super) fn swapdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [first, second] = words(args);
+    let number = |text, fault| integer(text).ok().and_then(|number| i32::try_from(number).ok()).ok_or(fault);
+    let databases = [number(first, ErrorReply::FirstDatabase)?, number(second, ErrorReply::SecondDatabase)?];
+    let [a, b] =
+        databases.map(|number| u8::try_from(number).ok().filter(|number| usize::from(*number) < Namespace::MAX));
+    let (a, b) = (a.ok_or(ErrorReply::Database)?, b.ok_or(ErrorReply::Database)?);
+    if call.session.in_script {
+        return Err(ErrorReply::SwapInScript.into());
+    }
+    if a == b {
+        call.out.push(reply::OK);
+        return Ok(());
+    }
+    if !call.guard.locks().is_attached() {
+        return atomic::run_as_one(call, catalog::entry("swapdb"), args);
+    }
+    let shared = Arc::clone(&call.ctx.shared);
+    if call.session.done == 0 {
+        shared.namespaces.swap(a, b);
+        settle::settle(call.session, &shared.namespaces);
+        (call.session.done, call.session.lock_wish) = (1, LockWish::Guards);
+        return Err(SessionWait::Yield.into());
+    }
+    let databases = shared.namespaces.databases();
+    let wake = &mut |worker, connection| call.ctx.mark_messages_queued(worker, connection);
+    if shared.waiters.blocked() > 0 && !shared.waiters.wake_moved(databases, wake) {
+        call.ctx.retry_at_once = true;
+        return Err(SessionWait::Parked.into());
+    }
+    announce(call, [a, b].map(|database| databases.namespace(database)));
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Announces the keys of two namespaces to the clients that wait for them. A member of a group also learns that its
+/// stream does not exist.
+fn announce(call: &mut Call<'_, '_>, namespaces: [Namespace; 2]) {
+    let shared = Arc::clone(&call.ctx.shared);
+    shared.waiters.each_key(namespaces, &mut |kind, key| {
+        let is_there = call.guard.items().peek(&call.guard.key(key.namespace, key.bytes)).is_some();
+        if is_there || kind == WaitKind::Group {
+            Long::waits_mut(&mut call.session.long).fill(key);
+        }
+    });
 }
 
 /// Returns the namespace, other than `here`, in which a request of the command accesses its keys. `here` is the

@@ -65,6 +65,11 @@ pub(super) enum ErrorReply {
     OutOfMemory,
     /// The database does not exist.
     Database,
+    /// The first or the second argument of `SWAPDB` is no number of a database.
+    FirstDatabase,
+    SecondDatabase,
+    /// A script calls `SWAPDB`.
+    SwapInScript,
     /// The number of a database exceeds 32 bits.
     DatabaseNumber,
     /// The target of a copy is in another database.
@@ -447,6 +452,9 @@ impl ErrorReply {
             Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are being received",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
+            Self::FirstDatabase => "ERR invalid first DB index",
+            Self::SecondDatabase => "ERR invalid second DB index",
+            Self::SwapInScript => "ERR SWAPDB is not allowed from scripts",
             Self::DatabaseNumber => "ERR value is out of range, value must between -2147483648 and 2147483647",
             Self::OtherDatabase => "ERR cannot copy or move a record of a set to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",

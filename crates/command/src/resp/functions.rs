@@ -6,9 +6,9 @@
 use super::call::{CommandFunction, CommandFunctions};
 use super::catalog::{COMMAND_COUNT, COMMANDS, is_same};
 use super::{
-    acl, bits, client, command_info, config, connection, digest, dump, expire, geo, hash, hotkeys, hyperloglog, info,
-    keys, lcs, lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set, slowlog, sort,
-    sorted_set, stream, string, transaction, walk,
+    acl, bits, client, command_info, config, connection, databases, digest, dump, expire, geo, hash, hotkeys,
+    hyperloglog, info, keys, lcs, lease, list, mget, pair, pubsub, records, restore, scan, scripts, server, set,
+    slowlog, sort, sorted_set, stream, string, transaction, walk,
 };
 
 /// The functions, indexed by [`super::catalog::CommandSpec::number`].
@@ -227,6 +227,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("sunion", set::sunion),
     ("sunionstore", set::sunionstore),
     ("sunsubscribe", pubsub::sunsubscribe),
+    ("swapdb", databases::swapdb),
     ("time", server::time),
     ("touch", keys::touch),
     ("ttl", expire::ttl),

@@ -73,6 +73,7 @@ mod scripts;
 mod server;
 mod session;
 mod set;
+mod settle;
 mod slices;
 mod slowlog;
 mod sort;

@@ -17,7 +17,9 @@ use protocol::resp::Args;
 pub(super) fn take_empty(call: &mut Call<'_, '_>) -> Box<Transaction> {
     let spare = call.ctx.spares.0.pop();
     let shared = &call.ctx.shared;
-    spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
+    let mut empty = spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)));
+    empty.swaps = shared.namespaces.swaps();
+    empty
 }
 
 /// Releases the key lock set of a transaction, and the right to extend it.

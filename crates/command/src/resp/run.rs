@@ -9,6 +9,7 @@ use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::resp::call::{Call, Interrupt, Step};
 use crate::resp::session::SessionState;
+use crate::resp::settle;
 use crate::resp::statistics;
 use crate::resp::string;
 use crate::resp::value_reply;
@@ -123,12 +124,14 @@ pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
     free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.inspects_each_request()
 }
 
-/// Returns true if no restriction applies to this client: commands are neither paused nor disabled, and its user has
-/// all rights.
+/// Returns true if no restriction applies to this client: commands are neither paused nor disabled, its user has all
+/// rights, and its database was not exchanged with another one.
 #[cold]
 fn is_free(call: &Call<'_, '_>) -> bool {
     let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
-    !others && !call.session.is_restricted && call.session.all_rights_at == call.ctx.admission.user_changes
+    let is_settled = settle::is_settled(call.session, &call.ctx.shared.namespaces);
+    let has_all_rights = call.session.all_rights_at == call.ctx.admission.user_changes;
+    !others && is_settled && !call.session.is_restricted && has_all_rights
 }
 
 /// Executes the plain requests at the start of the input. Returns `None` if the first request is not plain, or if plain

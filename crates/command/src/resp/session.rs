@@ -24,13 +24,47 @@ use protocol::resp::Args;
 use protocol::resp::{Parser, Version};
 use segment::Namespace;
 
+/// The wish of the current request for locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::resp) enum LockWish {
+    #[default]
+    None,
+    /// Other clients change the value that the request reads so often that its key must be locked.
+    Keys,
+    /// The request waits, with all keys locked, for the end of the guards that other workers have in progress.
+    Guards,
+    /// That wait has begun.
+    GuardsBegun,
+}
+
+/// The numbers of a connection's database and of its listener's, with four bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DatabaseNumbers(u8);
+
+impl DatabaseNumbers {
+    pub(super) fn new(database: u8, home: u8) -> Self {
+        Self(database | home << 4)
+    }
+
+    /// Returns the number of the connection's database.
+    pub(super) fn database(self) -> u8 {
+        self.0 & 15
+    }
+
+    /// Returns the number of the database of the connection's listener.
+    pub(super) fn home(self) -> u8 {
+        self.0 >> 4
+    }
+}
+
 /// The state of a Redis connection between two visits.
 #[derive(Default)]
 pub struct SessionState {
     /// The namespace in which the connection's requests access keys.
     pub(crate) namespace: Namespace,
-    /// The namespace of the connection's listener.
-    pub(super) home: Namespace,
+    /// The numbers of the connection's database and of its listener's. While a request is being executed, its namespace
+    /// may have become that of another database, by `SWAPDB`.
+    pub(super) numbers: DatabaseNumbers,
     /// True if the current request has already been counted against the namespace's quota of operations per second.
     pub(super) is_counted: bool,
     pub(super) parser: Parser,
@@ -57,8 +91,8 @@ pub struct SessionState {
     pub(super) moment: Moment,
     /// True if all names and values that the current request stores were checked, and none is too long.
     pub(super) fits: bool,
-    /// True if other clients change the value that the request reads so often that its key must be locked.
-    pub(super) wants_key_locks: bool,
+    /// The locks that the current request wants.
+    pub(super) lock_wish: LockWish,
     /// The user whose rights the client has.
     pub(super) user: ClientUser,
     /// The number of changes of users, since the server's start, at the last check of `user`.
@@ -103,7 +137,7 @@ pub struct SessionState {
 impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
-        Self { namespace, home: namespace, ..Self::default() }
+        Self { namespace, numbers: DatabaseNumbers::new(namespace.0, namespace.0), ..Self::default() }
     }
 
     /// Resets the state of the current request, because the request is complete or starts over.

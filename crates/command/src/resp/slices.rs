@@ -17,7 +17,7 @@ use super::typed::{KeyParts, record};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
 use crate::resp::pairs::Pairs;
-use crate::resp::session::SessionState;
+use crate::resp::session::{LockWish, SessionState};
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
@@ -286,7 +286,8 @@ pub(super) fn restart(session: &mut SessionState, guard: &Guard<'_>, reading: &m
     session.end_request();
     reading.restarts += 1;
     reading.identity = None;
-    session.wants_key_locks = reading.restarts > RESTARTS_MAX && !guard.locks().is_attached();
+    let wants_lock = reading.restarts > RESTARTS_MAX && !guard.locks().is_attached();
+    session.lock_wish = if wants_lock { LockWish::Keys } else { LockWish::None };
     SessionWait::Yield.into()
 }
 

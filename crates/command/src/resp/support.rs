@@ -246,6 +246,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("ssubscribe", "all slots belong to this server"),
     ("subscribe", "a client may subscribe to at most 100,000 names"),
     ("sunsubscribe", "all slots belong to this server"),
+    ("swapdb", "exchanges the numbers of two namespaces, see `docs/namespaces.md`; not in scripts"),
     ("unlink", "as `DEL`, which also frees memory in the background"),
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
     ("xadd", "as `XTRIM`"),
@@ -279,7 +280,6 @@ pub const ABSENT: &[Absent] = &[
     absent("save", 1, "server", No(NO_SAVES)),
     absent("shutdown", -1, "server", No("stop the server with a signal or through the admin port")),
     absent("slaveof", 3, "server", No("there are no replicas")),
-    absent("swapdb", 3, "server", No("databases have separate memory")),
     absent("sync", 1, "server", No("there are no replicas")),
     absent("waitaof", 4, "generic", No(NO_SAVES)),
 ];

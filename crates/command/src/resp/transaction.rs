@@ -24,7 +24,7 @@ use crate::resp::state::transaction::QUEUE_BYTES_MAX;
 use crate::resp::state::transaction::{Stage, Transaction, WATCHED_MAX, Watched};
 use crate::visit::progress::OPS_A_BATCH;
 use protocol::resp::{Args, Limits, Parsed, Parser, reply};
-use segment::{Guard, Version};
+use segment::{Guard, Namespace, Version};
 
 /// Queues the request if it must be queued. Returns false if it must be executed at once.
 #[cold]
@@ -50,7 +50,7 @@ pub(super) fn queues<'c>(
     transaction.commands += 1;
     transaction.has_writes |= entry.waits_with_writes();
     transaction.has_script |= entry.runs_script();
-    if entry.kind == Command::Flush {
+    if entry.kind == Command::Flush || entry.name == "swapdb" {
         transaction.key_locks.add_all();
     }
     transaction.namespaces |= 1 << call.session.namespace.0;
@@ -82,7 +82,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &HandoverTransaction) ->
             Some(Version::Absent(..)) => call.guard.items().absent_at_open(),
             Some(version) => *version,
         };
-        if !transaction.watch(&key, *namespace, version) {
+        if !transaction.watch(&key, watched_in(&call.ctx.shared.namespaces, *namespace, version)) {
             own_transaction::recycle(transaction, call.ctx);
             return false;
         }
@@ -202,8 +202,18 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
             return Err(ErrorReply::QueueTooLong.into());
         }
         let version = call.guard.versions().version(&key)?;
-        if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(ErrorReply::ClientMemory.into()) }
+        if transaction.watch(&key, watched_in(&call.ctx.shared.namespaces, namespace, version)) {
+            Ok(())
+        } else {
+            Err(ErrorReply::ClientMemory.into())
+        }
     })
+}
+
+/// Returns what is stored about a watched key besides its bytes.
+fn watched_in(namespaces: &Namespaces, namespace: Namespace, version: Version) -> Watched {
+    let database = namespaces.databases().database(namespace);
+    Watched { end: 0, namespace, database, swaps: namespaces.swaps_of(database), version }
 }
 
 pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {

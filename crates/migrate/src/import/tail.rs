@@ -166,6 +166,9 @@ impl Apply<'_> {
             "FUNCTION" | "SCRIPT" | "PUBLISH" | "SPUBLISH" => self.send(name, wire)?,
             "SWAPDB" | "MOVE" | "COPY" if self.job.db.is_some() => self.between(name, words)?,
             _ => {
+                if name == "SWAPDB" {
+                    self.meet_swapped(words)?;
+                }
                 if self.select(&name, self.tail.now.db)? {
                     self.send(name, wire)?;
                 }
@@ -226,6 +229,18 @@ impl Apply<'_> {
                 self.tail.sent += 1;
                 let name = "FLUSHALL".to_owned();
                 self.pipe.put_words(Awaited::Command { name, offset }, &[b"FLUSHDB"]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Selects both databases of a `SWAPDB`, so that they are among those that the import has selected: a later
+    /// `FLUSHALL` empties them.
+    fn meet_swapped(&mut self, words: &[&[u8]]) -> Result<(), RequestError> {
+        self.close();
+        for word in words.iter().skip(1) {
+            if let Some(database) = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok()) {
+                self.select("SWAPDB", database)?;
             }
         }
         Ok(())

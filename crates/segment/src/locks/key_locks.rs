@@ -293,6 +293,19 @@ impl LockHolds<'_, '_> {
         wait_for_guards(self.guard, key_locks)
     }
 
+    /// Waits until every other guard that is in progress at the first call has ended, while a key lock set holds all
+    /// its words. The guard is not attached to the set.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: call again in a later iteration, with `is_first` false.
+    pub fn await_guards(self, key_locks: &mut KeyLocks, is_first: bool) -> Result<(), OpError> {
+        assert!(key_locks.met.is_some() && self.guard.acting == 0, "a set waits again between two acts");
+        if is_first {
+            key_locks.met = None;
+        }
+        wait_for_guards(self.guard, key_locks)
+    }
+
     /// Attaches the guard to the key lock set until [`LockHolds::detach`]. The set's keys are then not blocked for this
     /// guard. The set has to hold all its words.
     pub fn attach(self, key_locks: &mut KeyLocks) {

@@ -239,7 +239,7 @@ pub(crate) fn assemble_in(
         store.set_eviction(Namespace::DEFAULT, false);
     }
     let kept = PersistedMetadata::read(&store);
-    let namespaces = Namespaces::persisted_in(&store);
+    let namespaces = Namespaces::persisted_in(&store, kept.databases);
     for namespace in kept.configured(&config.namespaces)? {
         namespaces
             .set(&store, &namespace)

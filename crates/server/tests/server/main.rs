@@ -55,6 +55,7 @@ mod resp_streams;
 mod resp_strings;
 mod scripts;
 mod simulated;
+mod swapdb;
 mod transactions;
 mod watch;
 mod wire;

@@ -223,6 +223,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("sunion", &["@k { @k }"]),
     ("sunionstore", &["@k @k { @k }"]),
     ("sunsubscribe", &["{ @c }"]),
+    ("swapdb", &["0|1|2 0|1|2"]),
     ("time", &[""]),
     ("touch", &["@k { @k }"]),
     ("ttl", &["@k"]),

@@ -63,7 +63,8 @@ impl Evictions {
             let mut from = 0;
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
-                notify::publish(&shared.channels, events, namespace, event, key, |name, text| {
+                let database = shared.namespaces.databases().database(namespace);
+                notify::publish(&shared.channels, events, database, event, key, |name, text| {
                     shared.channels.publish(crate::push::outbox::ChannelKind::Channel, name, text, &mut note);
                 });
                 from = to;

@@ -182,7 +182,7 @@ fn denied_namespace(
     let there = match entry.name {
         // If the namespace does not exist, the command itself refuses it.
         "select" => namespaces.find(first?)?,
-        "flushall" => return Some(Denied::namespace("all")),
+        "flushall" | "swapdb" => return Some(Denied::namespace("all")),
         name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => call.session.namespace,
         _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => call.session.namespace,
         _ => return None,

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 257;
+pub(in crate::resp) const COMMAND_COUNT: usize = 258;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -640,6 +640,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) where N is the number of channels" Other,
            "Unsubscribes from shard channels"),
+    entry!("swapdb" 3 [Write Fast] (0 0 0) ["keyspace" "write" "fast" "dangerous"]
+           "4.0.0" "server" "O(N) where N is the number of clients that wait in blocking commands" Other,
+           "Exchanges the keys of two databases"),
     entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
            "2.6.0" "server" "O(1)" Other,
            "Returns the server's time"),

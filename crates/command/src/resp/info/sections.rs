@@ -261,11 +261,13 @@ pub(super) fn cpu(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fm
 
 pub(super) fn keyspace(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let expiring = shared.survey.latest().census.expiring;
-    for namespace in Namespaces::numbers() {
+    let databases = shared.namespaces.databases();
+    for Namespace(database) in Namespaces::numbers() {
+        let namespace = databases.namespace(database);
         let items = shared.store.keys(namespace);
         if items > 0 {
             let expires = expiring[usize::from(namespace.0)].min(items);
-            write!(text, "db{}:keys={items},expires={expires},avg_ttl=0\r\n", namespace.0)?;
+            write!(text, "db{database}:keys={items},expires={expires},avg_ttl=0\r\n")?;
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::handover::HandoverTransaction;
 use crate::handover::HandoverWatch;
+use crate::keyspace::namespaces::Namespaces;
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
@@ -58,6 +59,9 @@ pub(in crate::resp) struct Watched {
     /// The offset at which the key ends in the bytes of all watched keys. The key begins where the previous key ends.
     pub(in crate::resp) end: usize,
     pub(in crate::resp) namespace: Namespace,
+    /// The number of the database, and how often its namespace had been exchanged.
+    pub(in crate::resp) database: u8,
+    pub(in crate::resp) swaps: u32,
     pub(in crate::resp) version: Version,
 }
 
@@ -117,6 +121,9 @@ pub(in crate::resp) struct Transaction {
     /// key in `watched_bytes`.
     pub(in crate::resp) compared: (usize, usize),
     pub(in crate::resp) key_locks: KeyLocks,
+    /// How often namespaces of databases had been exchanged when the transaction was created. If some were exchanged
+    /// since, `key_locks` may lack keys.
+    pub(in crate::resp) swaps: u64,
     pub(in crate::resp) out: OutBuffer,
     /// The start of the current request's reply in `out`, the replies to all requests.
     pub(in crate::resp) answer_at: Position,
@@ -154,6 +161,7 @@ impl Transaction {
             watched_hashes: HashSet::new(),
             compared: (0, 0),
             key_locks,
+            swaps: 0,
             out: OutBuffer::beside(budget),
             answer_at: Position::default(),
             sent: 0,
@@ -276,12 +284,12 @@ impl Transaction {
     }
 
     /// Adds a watched key. Returns false if client memory is used up.
-    pub(in crate::resp) fn watch(&mut self, key: &Key<'_>, namespace: Namespace, version: Version) -> bool {
+    pub(in crate::resp) fn watch(&mut self, key: &Key<'_>, watched: Watched) -> bool {
         let has_room = self.room_to_watch(key.bytes().len());
         if has_room {
             self.watched_bytes.extend_from_slice(key.bytes());
             self.watched_hashes.insert(key.hash());
-            self.watched.push(Watched { end: self.watched_bytes.len(), namespace, version });
+            self.watched.push(Watched { end: self.watched_bytes.len(), ..watched });
         }
         has_room
     }
@@ -295,14 +303,27 @@ impl Transaction {
         &mut self,
         guard: &mut Guard<'_>,
         ops: &mut usize,
+        namespaces: &Namespaces,
     ) -> Result<bool, SessionWait> {
         while let Some(watched) = self.watched.get(self.compared.0) {
             if *ops >= OPS_A_BATCH {
                 return Err(SessionWait::Yield);
             }
             *ops += 1;
-            let key = guard.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
-            if guard.versions().version(&key).map_err(|_| SessionWait::Parked)? != watched.version {
+            let bytes = &self.watched_bytes[self.compared.1..watched.end];
+            let mut version = |namespace| {
+                let key = guard.key(namespace, bytes);
+                guard.versions().version(&key).map_err(|_| SessionWait::Parked)
+            };
+            let before = version(watched.namespace)?;
+            let is_changed = if namespaces.swaps_of(watched.database) == watched.swaps {
+                before != watched.version
+            } else {
+                // As in Redis, the exchange of its database changes a key that exists in one of them.
+                let now = version(namespaces.databases().namespace(watched.database))?;
+                [before, now, watched.version].iter().any(|version| !matches!(version, Version::Absent(..)))
+            };
+            if is_changed {
                 return Ok(true);
             }
             self.compared = (self.compared.0 + 1, watched.end);
