@@ -128,5 +128,7 @@ pub use tier::{
     FlashAddress, Found, Parts as TierParts, ReadBy, Reclaimed, RetainedItem, SlotMatch, Tier, TierFind, TierFound,
     TierItem, TierPlan, TierRead, TierShow, Visit, WalkProgress,
 };
+pub use values::joined::JoinedParts;
+pub use values::parts::PartBytes;
 pub use values::rename::{CopyStep, PartsCopy};
 pub use values::writer::LargeWriter;

@@ -13,6 +13,13 @@ use gannet_segment::{
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
 const KIND: u8 = KIND_IN_PARTS | 1;
+/// The length of the fragments of a long part in segments of 64 KiB: an eighth of a segment, less headers and names.
+const FRAGMENT: usize = (8 << 10) - 40 - 20;
+
+/// Returns the number of items of a part of this length.
+fn items_of(bytes: usize) -> usize {
+    1 + bytes / FRAGMENT
+}
 
 fn store(memory_mib: u64) -> (Arc<Store>, Background) {
     let config = StoreConfig {
@@ -65,7 +72,7 @@ fn leaves(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
         return Some(root);
     }
     let pages: Option<Vec<_>> =
-        root.iter().map(|page| guard.parts().part(key, word(head), *page).map(entries)).collect();
+        root.iter().map(|page| Some(entries(&guard.parts().part(key, word(head), *page)?.joined()))).collect();
     Some(pages?.concat())
 }
 
@@ -76,7 +83,7 @@ fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let parts = leaves(guard, &key, bytes)?;
     parts
         .into_iter()
-        .map(|part| guard.parts().part(&key, word(bytes), part).map(<[u8]>::to_vec))
+        .map(|part| Some(guard.parts().part(&key, word(bytes), part)?.joined()))
         .collect::<Option<Vec<_>>>()
         .map(|all| all.concat())
 }
@@ -160,12 +167,22 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
         }),
     ];
     for (name, end) in ends {
-        for count in [1, 7, 100] {
-            put(&mut handle, &mut background, b"key", count, 700, Expire::Never);
-            assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; count * 700]));
+        for (count, leaf) in [
+            (1, 700),
+            (7, 700),
+            (100, 700),
+            (1, FRAGMENT - 1),
+            (3, FRAGMENT),
+            (3, FRAGMENT + 1),
+            (2, 2 * FRAGMENT),
+            (2, 900_000),
+            (40, 20_000),
+        ] {
+            put(&mut handle, &mut background, b"key", count, leaf, Expire::Never);
+            assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; count * leaf]));
             let pages = if count > 8 { count.div_ceil(8) } else { 0 };
             // 2 is for the head and the anchor.
-            assert_eq!(store.stats().items, 2 + (count + pages) as u64);
+            assert_eq!(store.stats().items, 2 + (count * items_of(leaf) + pages) as u64, "{leaf} bytes");
             assert_eq!(store.keys(Namespace::DEFAULT), 1);
             // A change of the expiry keeps the parts.
             until_done(&mut handle, &mut background, |guard| {
@@ -186,7 +203,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             });
             // Some parts are removed at once, and the others in the background. None of them counts as a key.
             let left = store.stats().items;
-            assert!(left <= 1 || count > 32 && left + 32 >= count as u64, "{name}: {left} of {count} items");
+            assert!(left <= 1 || count > 32 && left + 32 >= count as u64, "{name}: {left} of {count} parts");
             assert!(store.keys(Namespace::DEFAULT) <= 1, "{name}");
             settle(&mut background);
             assert!(store.stats().items <= 1, "{name}: {} items", store.stats().items);
@@ -211,6 +228,7 @@ fn parts_are_removed_after_their_head_expires() {
     let (store, mut background) = store(64);
     let mut handle = store.handle().unwrap();
     put(&mut handle, &mut background, b"key", 50, 900, Expire::At(NOW.plus_ms(1000)));
+    put(&mut handle, &mut background, b"long", 3, 50_000, Expire::At(NOW.plus_ms(1000)));
     drop(handle);
     let later = NOW.plus_ms(3_600_000);
     for _ in 0..10_000 {
@@ -230,8 +248,8 @@ fn failed_publication_of_a_value_removes_its_parts() {
     let before = store.stats().items;
     let mut guard = handle.guard(NOW);
     let key = key(&guard, b"key");
-    // The part is longer than a whole item may be.
-    let refused = store_parts(&mut guard, &key, (2, 200_000, b'x', 1), Expire::Never);
+    // The part is longer than an item may be.
+    let refused = store_parts(&mut guard, &key, (2, 1_200_000, b'x', 1), Expire::Never);
     assert_eq!(refused, Err(OpError::TooLarge));
     // The version is stale at the time of the change.
     let Loaded { version, .. } = guard.items().load(&key, &mut Attempts::default()).expect("no other thread");
@@ -254,7 +272,8 @@ fn a_value_in_parts_is_evicted_whole() {
     let (mut whole, mut gone, mut broken) = (0, 0, 0);
     for step in 0..3000u64 {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
-        put(&mut handle, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
+        let (count, leaf) = if step % 7 == 0 { (3, 20_000) } else { (1 + prng.below(60) as usize, 700) };
+        put(&mut handle, &mut background, name.as_bytes(), count, leaf, Expire::Never);
         // Some recent values are read occasionally, but only their heads.
         let seen = step.saturating_sub(prng.below(1500));
         let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
@@ -283,7 +302,8 @@ fn a_value_in_parts_is_evicted_whole() {
         let Some(item) = guard.items().get(&key) else { continue };
         let Value::Typed { bytes, .. } = item.value else { panic!("all are typed") };
         let leaves = leaves(&guard, &key, bytes).unwrap_or_default().len();
-        named += 2 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
+        let items = leaves * if step % 7 == 0 { items_of(20_000) } else { 1 };
+        named += 2 + items + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
     }
     settle(&mut background);
     let items = store.stats().items;
@@ -449,10 +469,10 @@ fn a_renamed_value_is_evicted_whole() {
 
 #[test]
 fn copy_spans_many_guards_and_an_aborted_copy_removes_its_items() {
-    let (store, mut background) = store(64);
-    let mut handle = store.handle().unwrap();
-    for count in [5, 3000] {
-        put(&mut handle, &mut background, b"from", count, 60, Expire::Never);
+    for (count, leaf) in [(5, 60), (3000, 60), (10, 3 * FRAGMENT)] {
+        let (store, mut background) = store(64);
+        let mut handle = store.handle().unwrap();
+        put(&mut handle, &mut background, b"from", count, leaf, Expire::Never);
         let items = store.stats().items;
         for stops_at in [None, Some(count / 2), Some(0)] {
             let mut copy = {

@@ -26,6 +26,7 @@ use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::run;
 use crate::resp::state::Answers;
+use crate::resp::state::long::{Collected, Long, LongStage};
 use crate::resp::state::transaction::Transaction;
 use crate::resp::statistics::{self, StatKey};
 use crate::resp::transaction;
@@ -90,7 +91,10 @@ fn step(call: &mut Call<'_, '_>) -> Step {
         return atomic::continue_transaction(call);
     }
     if call.session.long.is_some() {
-        return long::continue_long(call);
+        return match Long::take_collected(&mut call.session.long) {
+            Some((entry, collected)) => execute_collected(call, entry, collected),
+            None => long::continue_long(call),
+        };
     }
     if call.at == call.buf.len() {
         return Err(SessionWait::NeedInput { want: 0 });
@@ -134,23 +138,35 @@ fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed:
     let Parsed::Request { args, .. } = Parser::new().parse(text.as_slice(), &Limits::REDIS) else {
         unreachable!("a rewritten command is a request");
     };
-    let mut rewritten = Call {
-        ops: call.ops,
-        ..Call::new(
-            (&mut *call.guard, &mut *call.ctx),
-            text.as_slice(),
-            &mut *call.out,
-            &mut *call.session,
-            call.functions,
-        )
-    };
-    let step = execute(&mut rewritten, args, text.as_slice().len());
-    let (done, ops) = (rewritten.at > 0, rewritten.ops);
-    call.ops = ops;
-    if done {
+    let (step, is_done) = execute_apart(call, text.as_slice(), args);
+    if is_done {
         call.at += consumed;
     }
     step
+}
+
+/// Executes a request that was collected in client memory.
+#[cold]
+fn execute_collected(call: &mut Call<'_, '_>, entry: &'static catalog::CommandSpec, collected: Box<Collected>) -> Step {
+    let (step, is_done) = execute_apart(call, &collected.request, collected.args());
+    if !is_done {
+        debug_assert!(call.session.long.is_none(), "a command that starts over has changed nothing");
+        call.session.long = Some(Long { entry, left: 0, stage: LongStage::Collected(collected) });
+    }
+    step
+}
+
+/// Executes a request that is not in the input, but in `request`. `args` are its words, the name included. Returns
+/// false, with the wait state, if the request must be executed again.
+fn execute_apart(call: &mut Call<'_, '_>, request: &[u8], args: Args<'_>) -> (Step, bool) {
+    let mut apart = Call {
+        ops: call.ops,
+        ..Call::new((&mut *call.guard, &mut *call.ctx), request, &mut *call.out, &mut *call.session, call.functions)
+    };
+    let step = execute(&mut apart, args, request.len());
+    let (is_done, ops) = (apart.at > 0, apart.ops);
+    call.ops = ops;
+    (step, is_done)
 }
 
 /// Executes one request and accounts for it, unless it must be executed again.
@@ -257,7 +273,30 @@ fn write_fault(call: &mut Call<'_, '_>, entry: Option<&catalog::CommandSpec>, fa
     }
 }
 
+/// Executes or queues a request. A command whose reply is too long for the output becomes a transaction.
+#[inline]
 fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: Args<'c>, consumed: usize) -> Run {
+    let mark = call.out.mark();
+    let ran = run_at_once(call, entry, args, consumed);
+    let is_too_long = match &ran {
+        Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => true,
+        // No output is that long.
+        Err(Interrupt::State(SessionWait::OutputFull { want })) => *want > call.ctx.request_bytes_max,
+        _ => return ran,
+    };
+    if !is_too_long || call.session.done > 0 {
+        return ran;
+    }
+    call.out.truncate(mark);
+    own_transaction::run_for_long_reply(call, entry, args)
+}
+
+fn run_at_once<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static catalog::CommandSpec,
+    args: Args<'c>,
+    consumed: usize,
+) -> Run {
     admit::admit_command(call, entry, args.len() + 1, KnownKeys::All(args))?;
     if call.session.transaction.is_some() {
         match transaction::queues(call, entry, args, consumed) {

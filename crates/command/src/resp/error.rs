@@ -416,7 +416,7 @@ impl ErrorReply {
             Self::DumpFooter => "ERR DUMP payload version or checksum are wrong",
             Self::BadDump => "ERR Bad data format",
             Self::DumpType => "ERR this server cannot restore values of modules",
-            Self::DumpTooLong => "ERR the value of the payload is too long for this server's receive buffer",
+            Self::DumpTooLong => "ERR the value of the payload is longer than 64 MiB, the maximum",
             Self::NotStrings => "ERR The specified keys must contain string values",
             Self::LengthAndRanges => "ERR If you want both the length and indexes, please just use IDX.",
             Self::TableTooLarge => "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
@@ -498,12 +498,9 @@ impl ErrorReply {
             Self::FieldsMissing => "ERR Mandatory argument FIELDS is missing or not at the right position",
             Self::FieldsCount => "ERR Number of fields must be a positive integer",
             Self::FieldCountDiffers => "ERR The `numfields` parameter must match the number of arguments",
-            Self::ElementTooLong => {
-                "ERR an element would be longer than an eighth of a segment, the maximum: raise `store.segment`"
-            }
+            Self::ElementTooLong => "ERR an element would be longer than an item may be: raise `store.item_max`",
             Self::RecordTooLarge => {
-                "ERR a field with its value would be longer than an eighth of a segment, the maximum: raise \
-                 `store.segment`"
+                "ERR a field with its value would be longer than an item may be: raise `store.item_max`"
             }
             Self::AnswerTooLong => "ERR the answer is longer than the maximum: request a part (HSCAN, HMGET)",
             Self::TooManySets => "ERR the maximum of 1023 record sets is reached",

@@ -25,6 +25,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::state::dump_work::{Detail, RestoreStage, RestoreWork, RestoredElements};
 use crate::resp::state::stream_intake::StreamRestore;
 use crate::resp::state::string_work::StringWork;
+use crate::resp::state::transaction::QUEUE_BYTES_MAX;
 use crate::visit::clock::Moment;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
@@ -159,8 +160,8 @@ fn restore_over_visits<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut w
 }
 
 /// Returns the limits of what is read from a payload.
-fn limits(call: &Call<'_, '_>) -> ReadLimits {
-    ReadLimits { string_bytes_max: call.ctx.request_bytes_max as u64 }
+fn limits() -> ReadLimits {
+    ReadLimits { string_bytes_max: QUEUE_BYTES_MAX as u64 }
 }
 
 /// Returns the error reply for a payload that is refused.
@@ -178,7 +179,7 @@ fn check(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork)
         call.ops += SUM_OPS;
         check_slice(call)?;
     }
-    let reader = DumpReader::of_checked(request.payload, limits(call)).map_err(refused)?;
+    let reader = DumpReader::of_checked(request.payload, limits()).map_err(refused)?;
     let value_type = reader.value_type();
     if value_type == ValueType::Module {
         return Err(ErrorReply::DumpType.into());
@@ -192,7 +193,7 @@ fn check(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork)
 fn read(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) -> Run {
     while work.elements.value_type != ValueType::String && matches!(work.stage, RestoreStage::Read(_)) {
         let RestoreStage::Read(paused) = std::mem::take(&mut work.stage) else { return Ok(()) };
-        let mut reader = DumpReader::resume(request.payload, *paused, limits(call)).map_err(refused)?;
+        let mut reader = DumpReader::resume(request.payload, *paused, limits()).map_err(refused)?;
         let is_end = match work.elements.value_type {
             ValueType::Stream => check_stream(call, &mut reader, work)?,
             _ => read_some(call, &mut reader, work)?,
@@ -213,7 +214,7 @@ fn read(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork) 
 
 /// Reads the elements of one step. Returns true after the last one.
 fn read_some(call: &Call<'_, '_>, reader: &mut DumpReader<'_>, work: &mut RestoreWork) -> Result<bool, Interrupt> {
-    let (moment, element_bytes_max) = (call.moment(), call.guard.sizes().part_bytes_max());
+    let (moment, element_bytes_max) = (call.moment(), call.guard.sizes().element_bytes_max());
     let elements = &mut work.elements;
     for _ in 0..ELEMENTS_READ_A_STEP {
         let element = reader.next_element().map_err(|_| ErrorReply::BadDump)?;
@@ -235,7 +236,7 @@ fn read_some(call: &Call<'_, '_>, reader: &mut DumpReader<'_>, work: &mut Restor
         if !elements.add(name, value, detail) {
             return Err(ErrorReply::BadDump.into());
         }
-        if elements.text_bytes() > call.ctx.request_bytes_max {
+        if elements.text_bytes() > QUEUE_BYTES_MAX {
             return Err(ErrorReply::DumpTooLong.into());
         }
     }
@@ -260,7 +261,7 @@ fn store(call: &mut Call<'_, '_>, request: &Restore<'_>, work: &mut RestoreWork)
 }
 
 fn restore_string(call: &mut Call<'_, '_>, request: &Restore<'_>) -> Run {
-    let mut reader = DumpReader::of_checked(request.payload, limits(call)).map_err(refused)?;
+    let mut reader = DumpReader::of_checked(request.payload, limits()).map_err(refused)?;
     let Ok(Some(Element::Text(text))) = reader.next_element() else { return Err(ErrorReply::BadDump.into()) };
     let (key, len) = (call.key(request.bytes), text.len() as u64);
     if request.is_past {
@@ -353,8 +354,8 @@ fn begin_to_store(call: &mut Call<'_, '_>, request: &Restore<'_>, is_begun: &mut
 /// Reads the next elements of a stream, which were checked, once more. Returns true if all of them are stored.
 fn read_again(call: &Call<'_, '_>, request: &Restore<'_>, work: &mut StreamRestore) -> Result<bool, Interrupt> {
     let reader = match work.reader.take() {
-        Some(paused) => DumpReader::resume(request.payload, *paused, limits(call)),
-        None => DumpReader::of_checked(request.payload, limits(call)),
+        Some(paused) => DumpReader::resume(request.payload, *paused, limits()),
+        None => DumpReader::of_checked(request.payload, limits()),
     };
     let mut reader = reader.map_err(refused)?;
     let is_end = stream::read_some(call, &mut reader, &mut work.intake)?;

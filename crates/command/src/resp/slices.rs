@@ -159,7 +159,7 @@ impl<'c> Slices<'c> {
 
 /// Checks the lengths of all fields before the first of them is stored. Returns an error if any of them is too long.
 fn check_lengths<'c>(call: &mut Call<'c, '_>, words: Args<'c>, field_words: u32) -> Run {
-    let most = call.guard.sizes().part_bytes_max();
+    let most = call.guard.sizes().element_bytes_max();
     if words.wire_bytes() <= most {
         call.session.fits = true;
         return Ok(());

@@ -78,7 +78,7 @@ pub fn page() -> String {
 const DUMPED: &str = "the payload is not compressed, and packed only if it is that of a stream; it has at most \
                       64 MiB; that of a hash whose fields expire is in the format of Redis 7.4";
 const RESTORED: &str = "no values of modules; the request, and the value without compression unless it is a stream, \
-                        must fit into the receive buffer; `IDLETIME` and `FREQ` have no effect";
+                        have at most 64 MiB; `IDLETIME` and `FREQ` have no effect";
 
 /// Differences of supported commands from Redis, in the order of the commands' names.
 #[rustfmt::skip]
@@ -151,7 +151,6 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hpttl", "as `HEXPIRE`"),
     ("hrandfield", "several distinct fields are returned in the hash's order"),
     ("hscan", "fields of hashes with more than 128 fields are returned in the order of their names' hash values"),
-    ("hset", "a field with its value has at most an eighth of a segment"),
     ("hsetex", "as `HEXPIRE`"),
     ("httl", "as `HEXPIRE`"),
     (

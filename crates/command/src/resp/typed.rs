@@ -23,7 +23,8 @@ use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
-use segment::{Attempts, Expire, Guard, Item, Key, Loaded, OpError, Replaced, Replacement, Value};
+use segment::{Attempts, Expire, Guard, Item, JoinedParts, Key, Loaded, OpError, Replaced, Replacement, Value};
+use std::cell::OnceCell;
 
 impl From<Damaged> for ErrorReply {
     fn from(_: Damaged) -> Self {
@@ -60,16 +61,18 @@ impl WorkerContext {
     }
 }
 
-/// Access to the parts of the large record under a key.
-#[derive(Clone, Copy, Debug)]
+/// Access to the parts of the large value under a key.
+#[derive(Debug)]
 pub(super) struct KeyParts<'t> {
     guard: &'t Guard<'t>,
     key: Key<'t>,
+    /// The long parts that were read.
+    joined: OnceCell<Box<JoinedParts>>,
 }
 
 impl<'t> KeyParts<'t> {
     pub(super) fn new(guard: &'t Guard<'_>, key: Key<'t>) -> Self {
-        Self { guard, key }
+        Self { guard, key, joined: OnceCell::new() }
     }
 
     /// Returns the key's position in the order in which walks visit keys.
@@ -80,7 +83,7 @@ impl<'t> KeyParts<'t> {
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.guard.parts().part(&self.key, object, number)
+        self.guard.parts().joined_part(&self.joined, &self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {

@@ -4,7 +4,9 @@ use shuttle::thread;
 
 use super::{NOW, explore, store, until_done};
 use crate::core::op::{Fetch, Lease, Put};
-use crate::{Attempts, Expire, KIND_IN_PARTS, Loaded, Namespace, OpError, Parts, Replaced, Replacement, Value};
+use crate::{
+    Attempts, Expire, KIND_IN_PARTS, Loaded, Namespace, OpError, PartBytes, Parts, Replaced, Replacement, Value,
+};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 
@@ -37,7 +39,8 @@ fn first_write_during_flush_leaves_no_head_without_parts() {
         let key = guard.key(Namespace::DEFAULT, b"key");
         if let Some(Value::Typed { bytes, .. }) = guard.items().peek(&key).map(|item| item.value) {
             let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-            assert_eq!(guard.parts().part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
+            let part = guard.parts().part(&key, word(0), word(17));
+            assert_eq!(part, Some(PartBytes::Whole(b"leaf")), "a head has lost its parts");
         }
     });
 }

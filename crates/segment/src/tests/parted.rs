@@ -30,11 +30,12 @@ pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<
         1 => root,
         _ => root
             .iter()
-            .map(|page| guard.parts().part(key, word(head), *page).map(entries))
+            .map(|page| Some(entries(&guard.parts().part(key, word(head), *page)?.joined())))
             .collect::<Option<Vec<_>>>()?
             .concat(),
     };
-    let parts: Option<Vec<_>> = leaves.iter().map(|part| guard.parts().part(key, word(head), *part)).collect();
+    let part = |part: &u64| Some(guard.parts().part(key, word(head), *part)?.joined());
+    let parts: Option<Vec<_>> = leaves.iter().map(part).collect();
     Some(parts?.concat())
 }
 

@@ -26,7 +26,7 @@ use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Remaining};
 use crate::values::large::{piece_count, remove_piece};
 use crate::values::part_walk::PartWalk;
-use crate::values::parts::{part_bytes, remove_part};
+use crate::values::parts::{page_bytes, remove_part};
 
 /// The number of pieces and parts that are removed at once.
 const AT_ONCE: usize = 32;
@@ -63,7 +63,7 @@ impl DeferredFree {
                     *next += 1;
                 }
                 Remaining::Parts { walk, ends } => {
-                    let read = |page| part_bytes(store, namespace, object, page);
+                    let read = |page| page_bytes(store, namespace, object, page);
                     let Some(part) = walk.part(read) else {
                         return !*ends || remove_part(store, counters, namespace, object, ANCHOR).is_some();
                     };

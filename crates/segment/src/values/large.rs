@@ -581,4 +581,4 @@ const EXAMINED_BYTES: u64 = 512;
 
 /// The maximum size of an item without its key and value: header, extended lengths, META, flags, expiry, CAS and
 /// padding, in bytes.
-const ITEM_OVERHEAD: usize = 40;
+pub(crate) const ITEM_OVERHEAD: usize = 40;

@@ -2,6 +2,7 @@
 
 pub(crate) mod deferred_free;
 pub(crate) mod free_queue;
+pub(crate) mod joined;
 pub(crate) mod large;
 pub(crate) mod orphans;
 pub(crate) mod part_walk;

@@ -1,5 +1,7 @@
 //! Walks over the parts of a value in which a page comes after the parts that it names, and which can pause.
 
+use std::borrow::Cow;
+
 use crate::layout::parts_head::{Entry, EntryForm, PartsHead};
 
 /// A page on the way from the root to the present part, and the offset of an entry in it.
@@ -38,7 +40,7 @@ impl PartWalk {
     }
 
     /// Returns the present part, or `None` after the last one. `read` returns the bytes of a page.
-    pub(crate) fn part<'p>(&mut self, read: impl Fn(u64) -> Option<&'p [u8]>) -> Option<u64> {
+    pub(crate) fn part<'p>(&mut self, read: impl Fn(u64) -> Option<Cow<'p, [u8]>>) -> Option<u64> {
         loop {
             let is_leaf = self.below.len() + 1 == self.levels;
             let part = match self.below.last() {
@@ -56,7 +58,7 @@ impl PartWalk {
     }
 
     /// Goes on to the next part. [`PartWalk::part`] has returned the present one.
-    pub(crate) fn advance<'p>(&mut self, read: impl Fn(u64) -> Option<&'p [u8]>) {
+    pub(crate) fn advance<'p>(&mut self, read: impl Fn(u64) -> Option<Cow<'p, [u8]>>) {
         if let Some(top) = self.below.last()
             && self.entry(top, &read).is_none()
         {
@@ -71,8 +73,8 @@ impl PartWalk {
         }
     }
 
-    fn entry<'p>(&self, at: &PagePosition, read: &impl Fn(u64) -> Option<&'p [u8]>) -> Option<Entry> {
-        read(at.page).and_then(|page| self.form.entry(page, at.at))
+    fn entry<'p>(&self, at: &PagePosition, read: &impl Fn(u64) -> Option<Cow<'p, [u8]>>) -> Option<Entry> {
+        read(at.page).and_then(|page| self.form.entry(&page, at.at))
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
                 .collect();
         let walk = |levels, root: &[u64]| {
             let mut walk = PartWalk::of(EntryForm::Keyed, levels, root.to_vec());
-            let read = |part: u64| pages.get(&part).map(Vec::as_slice);
+            let read = |part: u64| pages.get(&part).map(Cow::from);
             let mut found = Vec::new();
             while let Some(part) = walk.part(read) {
                 assert_eq!(walk.part(read), Some(part), "a second look changes nothing");

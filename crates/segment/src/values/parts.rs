@@ -3,7 +3,8 @@
 //! ```text
 //!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | size of the root 4 | entry ... | bytes of the caller
 //!            hidden key (part, object)  ->  a page: entry ...           with two levels and more
-//!            hidden key (part, object)  ->  a part: bytes of the caller
+//!            hidden key (part, object)  ->  a part: bytes of the caller, or its first fragment
+//!            hidden key (part, object, number)  ->  a fragment of a part: the next bytes of the caller
 //!            hidden key (0, object)     ->  the anchor: the hash of the key, as a number
 //!   entry    4 bytes of the caller | part 8 | 6 bytes of the caller     the size of the root is the number of entries
 //!   or       part 8 | 6 bytes of the caller | length of the key 2 | key      bit 7 of the levels is set; the size of
@@ -18,12 +19,15 @@
 //!   ([`crate::values::deferred_free`]).
 //! - Part numbers are never reused, so a part cannot be mistaken for another. Parts belong to an object, not to a key.
 //!   So a rename changes only the head and the anchor ([`crate::Renames::share`]).
+//! - A part that is too long for one item is stored in fragments. All but the last have the same length
+//!   ([`fragment_bytes`]), so that a shorter one ends the part.
 //! - A part lives as long as its head. When a part's segment is evicted, reads of the head count as reads of the part
 //!   ([`judged`]); the anchor leads to the head. If a part is evicted, the head and all other parts are
 //!   removed. Parts have no expiry of their own.
 //! - If a reader does not find a part, a change has replaced the value meanwhile, or the part was displaced from the
 //!   index. The reader calls [`PartWrites::end_broken`] and then reads the value again.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::core::counters::Counters;
@@ -35,28 +39,98 @@ use crate::core::store::{Store, large_ref};
 use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::replace::Parts;
-use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, hidden_numbers, name};
+use crate::layout::hidden_key::{ANCHOR, FRAGMENT_NAME_BYTES, fragment_name, hidden_numbers, name};
 use crate::layout::item::{ItemKind, Layout, NUM};
 use crate::layout::key::Key;
 use crate::layout::parts_head::{EntryForm, PartsHead};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::free_queue::DeferredFree;
+use crate::values::large::ITEM_OVERHEAD;
 use crate::values::orphans::Named;
 use crate::values::part_walk::PartWalk;
+
+/// Returns the length in bytes of every fragment of a part but the last.
+fn fragment_bytes(store: &Store) -> usize {
+    store.geometry.item_whole_max - ITEM_OVERHEAD - FRAGMENT_NAME_BYTES
+}
+
+/// Returns the fragments of a part, of which `first` is the first. `find` returns the bytes of the fragment with a
+/// name. Returns `None` if one is missing.
+fn fragments<'s>(
+    store: &Store,
+    (part, object): (u64, u64),
+    first: &'s [u8],
+    find: impl Fn(&[u8]) -> Option<&'s [u8]>,
+) -> Option<PartBytes<'s>> {
+    let whole = fragment_bytes(store);
+    if first.len() < whole {
+        return Some(PartBytes::Whole(first));
+    }
+    let (mut all, mut last) = (vec![first], first);
+    while last.len() >= whole {
+        last = find(&fragment_name(part, object, all.len() as u32))?;
+        all.push(last);
+    }
+    Some(PartBytes::Fragments(all))
+}
+
+/// The bytes of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartBytes<'s> {
+    /// Those of its only item.
+    Whole(&'s [u8]),
+    /// Those of its fragments, one after another.
+    Fragments(Vec<&'s [u8]>),
+}
+
+impl<'s> PartBytes<'s> {
+    /// Returns all bytes, copied if there are fragments.
+    pub fn joined(self) -> Cow<'s, [u8]> {
+        match self {
+            Self::Whole(bytes) => Cow::Borrowed(bytes),
+            Self::Fragments(fragments) => Cow::Owned(fragments.concat()),
+        }
+    }
+}
 
 fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<FoundItem<'s>> {
     let name = name(part, object);
     find(store, &store.hasher.piece(namespace, &name))
 }
 
-/// Returns the bytes of a part, without counting an access.
-pub(crate) fn part_bytes(store: &Store, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
+/// Returns the bytes of the first fragment of a part, without counting an access.
+fn first_fragment(store: &Store, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
     find_part(store, namespace, object, part).map(|seen| seen.layout.value(&store.segments.heap, seen.address))
 }
 
-/// Removes a part, if it exists. Returns `None` if its lock could not be taken.
+/// Returns the bytes of a page, without counting an access.
+pub(crate) fn page_bytes(store: &Store, namespace: u8, object: u64, page: u64) -> Option<Cow<'_, [u8]>> {
+    part_bytes(store, namespace, object, page).map(PartBytes::joined)
+}
+
+/// Returns the bytes of a part, without counting an access. Returns `None` if it, or a fragment of it, is lost.
+pub(crate) fn part_bytes(store: &Store, namespace: u8, object: u64, part: u64) -> Option<PartBytes<'_>> {
+    let first = first_fragment(store, namespace, object, part)?;
+    fragments(store, (part, object), first, |name| {
+        let seen = find(store, &store.hasher.piece(namespace, name))?;
+        Some(seen.layout.value(&store.segments.heap, seen.address))
+    })
+}
+
+/// Removes a part, if it exists. Returns `None` if a lock could not be taken; the first fragment is then still there,
+/// so that another call removes the rest.
 pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
+    let fragment = |number: u32| fragment_name(part, object, number);
+    let is_long = part != ANCHOR
+        && first_fragment(store, namespace, object, part).is_some_and(|first| first.len() >= fragment_bytes(store));
+    if is_long {
+        let is_there = |number: &u32| find(store, &store.hasher.piece(namespace, &fragment(*number))).is_some();
+        let behind = (1..).take_while(is_there).last().unwrap_or(0);
+        for number in (1..=behind).rev() {
+            remove_hidden(store, counters, &store.hasher.piece(namespace, &fragment(number)))?;
+        }
+    }
     let name = name(part, object);
     remove_hidden(store, counters, &store.hasher.piece(namespace, &name))
 }
@@ -79,8 +153,8 @@ fn each_below(
     let mut whole = true;
     for part in head.form.parts(page) {
         if levels > 1 {
-            match part_bytes(store, namespace, head.object, part) {
-                Some(below) if !each_below(store, namespace, head, below, levels - 1, each) => return false,
+            match page_bytes(store, namespace, head.object, part) {
+                Some(below) if !each_below(store, namespace, head, &below, levels - 1, each) => return false,
                 Some(_) => {}
                 None => whole = false,
             }
@@ -92,6 +166,8 @@ fn each_below(
     whole
 }
 
+/// The maximum number of bytes of a part beside its longest element.
+const BESIDE_BYTES_MAX: usize = 64 << 10;
 /// The number of parts that one call of [`mark_parts`] marks.
 const MARKED_AT_ONCE: usize = 128;
 
@@ -107,7 +183,7 @@ pub(crate) fn mark_parts(
     let Some(head) = PartsHead::of(store.segments.heap.bytes(address, bytes)) else { return true };
     named.mark(head.object);
     let parts = walk.get_or_insert_with(|| PartWalk::of_head(&head));
-    let read = |page| part_bytes(store, namespace, head.object, page);
+    let read = |page| page_bytes(store, namespace, head.object, page);
     for _ in 0..MARKED_AT_ONCE {
         let Some(part) = parts.part(read) else {
             *walk = None;
@@ -172,16 +248,18 @@ impl<'g> PartReads<'g, '_> {
     /// Returns the bytes of a part of this object, which `key`'s item named in this guard, and counts an access of the
     /// part. Returns `None` if the part is lost, or if the value was changed since the item was read: see
     /// [`PartReads::take_lost`].
-    pub fn part(self, key: &Key<'_>, object: u64, part: u64) -> Option<&'g [u8]> {
-        let name = name(part, object);
-        let found = self.guard.items().find_live(&self.guard.store.hasher.piece(key.namespace, &name));
+    pub fn part(self, key: &Key<'_>, object: u64, part: u64) -> Option<PartBytes<'g>> {
+        let store = self.guard.store;
+        let find = |name: &[u8]| {
+            let seen = self.guard.items().find_live(&store.hasher.piece(key.namespace, name))?;
+            crate::index::bump(seen.word, seen.slot);
+            Some(seen.layout.value(&store.segments.heap, seen.address))
+        };
+        let found = find(&name(part, object)).and_then(|first| fragments(store, (part, object), first, find));
         if found.is_none() {
             self.guard.lost.set(true);
         }
-        found.map(|seen| {
-            crate::index::bump(seen.word, seen.slot);
-            seen.layout.value(&self.guard.store.segments.heap, seen.address)
-        })
+        found
     }
 
     /// Assigns a number to a new part or a new object, and returns it.
@@ -200,8 +278,13 @@ impl<'g> PartReads<'g, '_> {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
         let Some(head) = PartsHead::of(&value) else { return (0, None) };
+        let (store, object) = (self.guard.store, head.object);
+        let size_of = |name: &[u8]| find(store, &store.hasher.piece(key.namespace, name)).map(|seen| seen.layout.size);
         let bytes_of = |part: u64| {
-            find_part(self.guard.store, key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
+            let first = size_of(&name(part, object));
+            let is_long = first.is_some_and(|size| size >= fragment_bytes(store));
+            let behind = (1..).map_while(|number| size_of(&fragment_name(part, object, number)).filter(|_| is_long));
+            first.into_iter().chain(behind).sum::<usize>() as u64
         };
         let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
         let (mut number, to) = (0, from.saturating_add(parts_max));
@@ -217,9 +300,9 @@ impl<'g> PartReads<'g, '_> {
 }
 
 impl Sizes<'_, '_> {
-    /// Returns the maximum length of a part, in bytes.
-    pub fn part_bytes_max(self) -> usize {
-        self.whole_max_of(NAME_BYTES) as usize
+    /// Returns the maximum length of an element of a value in parts, in bytes: that of an item.
+    pub fn element_bytes_max(self) -> usize {
+        usize::try_from(self.guard.store.geometry.item_bytes_max).unwrap_or(usize::MAX)
     }
 }
 
@@ -227,7 +310,8 @@ impl PartWrites<'_, '_> {
     /// Writes new parts of an object, all or none. If the object is new, also writes its anchor.
     pub(crate) fn write_parts(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
-        if longest > self.guard.sizes().part_bytes_max() {
+        // Beside a long element, a part may have some that are not divided from it.
+        if longest > self.guard.sizes().element_bytes_max().saturating_add(BESIDE_BYTES_MAX) {
             return Err(OpError::TooLarge);
         }
         if parts.bytes.len() > self.guard.store.geometry.piece_bytes {
@@ -244,14 +328,23 @@ impl PartWrites<'_, '_> {
         written
     }
 
-    /// Stores one part.
+    /// Stores one part, in fragments if it is long. If that fails, some of its fragments may be stored.
     pub(crate) fn write_part(self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
-        write_hidden(self.guard, key, object, part, Content::Bytes(bytes, &[]))
+        let whole = fragment_bytes(self.guard.store);
+        let (first, mut rest) = bytes.split_at(bytes.len().min(whole));
+        write_hidden(self.guard, key, &name(part, object), Content::Bytes(first, &[]))?;
+        let (mut last, mut number) = (first, 1);
+        while last.len() == whole {
+            (last, rest) = rest.split_at(rest.len().min(whole));
+            write_hidden(self.guard, key, &fragment_name(part, object, number), Content::Bytes(last, &[]))?;
+            number += 1;
+        }
+        Ok(())
     }
 
     /// Writes the anchor of an object: the parts of the object belong to this key from now on.
     pub(crate) fn set_owner(self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
-        write_hidden(self.guard, key, object, ANCHOR, Content::Number(key.hash.0))
+        write_hidden(self.guard, key, &name(ANCHOR, object), Content::Number(key.hash.0))
     }
 
     /// Removes the parts that a change has written but not published. If the change is tried again, its parts get new
@@ -295,6 +388,7 @@ impl PartWrites<'_, '_> {
             let is_there = |part: u64| {
                 let seen = find_part(store, key.namespace, head.object, part);
                 seen.is_some_and(|seen| seen.ended(store, guard.now).is_none())
+                    && part_bytes(store, key.namespace, head.object, part).is_some()
             };
             if each_part(store, key.namespace, head, &mut |part| is_there(part)) {
                 return Ok(Some(false));
@@ -306,15 +400,8 @@ impl PartWrites<'_, '_> {
     }
 }
 
-fn write_hidden(
-    guard: &mut Guard<'_>,
-    key: &Key<'_>,
-    object: u64,
-    part: u64,
-    content: Content<'_>,
-) -> Result<(), OpError> {
-    let name = name(part, object);
-    let hidden = guard.store.hasher.piece(key.namespace, &name);
+fn write_hidden(guard: &mut Guard<'_>, key: &Key<'_>, name: &[u8], content: Content<'_>) -> Result<(), OpError> {
+    let hidden = guard.store.hasher.piece(key.namespace, name);
     guard.commits().commit(&hidden, &Plan::bare(ItemKind::Piece, content), None).map(drop)
 }
 

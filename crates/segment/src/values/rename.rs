@@ -24,7 +24,7 @@ use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
 use crate::values::part_walk::PartWalk;
-use crate::values::parts::part_bytes;
+use crate::values::parts::{page_bytes, part_bytes};
 
 /// A copy of a value in parts, in progress. Pass it to [`Renames::finish_copy`], or to [`Renames::abort_copy`] if that
 /// fails.
@@ -101,21 +101,24 @@ impl<'l> Renames<'_, 'l> {
     pub fn copy_part(self, from: &Key<'_>, to: &Key<'_>, copy: &mut PartsCopy) -> Result<CopyStep, OpError> {
         let (store, namespace) = (self.guard.store, from.namespace);
         let Some((_, head)) = copied_head(self.guard, from, copy) else { return Ok(CopyStep::Lost) };
-        let read = |part: u64| part_bytes(store, namespace, head.object, part);
-        let page_of = |copied: &CopiedPage| if copied.page == 0 { Some(head.root) } else { read(copied.page) };
+        let read = |part: u64| page_bytes(store, namespace, head.object, part);
+        let page_of = |copied: &CopiedPage| if copied.page == 0 { Some(head.root.into()) } else { read(copied.page) };
         let depth = copy.pages.len();
         let top = copy.pages.last_mut().expect("a copy has a root");
         let Some(page) = page_of(top) else { return Ok(CopyStep::Lost) };
-        let Some(entry) = head.form.entry(page, top.at) else {
+        let Some(entry) = head.form.entry(&page, top.at) else {
             if depth == 1 {
                 return Ok(CopyStep::All);
             }
             let [.., parent, complete] = &mut copy.pages[..] else { return Ok(CopyStep::Lost) };
-            let named = page_of(parent).and_then(|page| Some((page, head.form.entry(page, parent.at)?)));
+            let named = page_of(parent).and_then(|page| {
+                let entry = head.form.entry(&page, parent.at)?;
+                Some((page, entry))
+            });
             let Some((page, entry)) = named else { return Ok(CopyStep::Lost) };
             let number = self.guard.parts().part_number();
             self.guard.parts_mut().write_part(to, copy.object, number, &complete.entries)?;
-            parent.push(page, entry, number);
+            parent.push(&page, entry, number);
             copy.pages.pop();
             return Ok(CopyStep::More);
         };
@@ -123,10 +126,11 @@ impl<'l> Renames<'_, 'l> {
             copy.pages.push(CopiedPage { page: entry.part, ..CopiedPage::default() });
             return Ok(CopyStep::More);
         }
-        let Some(bytes) = read(entry.part) else { return Ok(CopyStep::Lost) };
+        let Some(found) = part_bytes(store, namespace, head.object, entry.part) else { return Ok(CopyStep::Lost) };
+        let bytes = found.joined();
         let number = self.guard.parts().part_number();
-        self.guard.parts_mut().write_part(to, copy.object, number, bytes)?;
-        top.push(page, entry, number);
+        self.guard.parts_mut().write_part(to, copy.object, number, &bytes)?;
+        top.push(&page, entry, number);
         Ok(CopyStep::More)
     }
 

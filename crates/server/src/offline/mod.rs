@@ -13,6 +13,7 @@
 
 mod json;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use base::clock::UnixMillis;
 use flash::{Flash, Scratch};
 use record::{Digits, Kind, Record, Source};
 use segment::{
-    Background, Copied, Expire, FileFault, Guard, HandleError, IndexPlace, Item, Key, Namespace, Store, StoreConfig,
-    Stride, ThreadHandle, Value, file_config, file_index, file_tier,
+    Background, Copied, Expire, FileFault, Guard, HandleError, IndexPlace, Item, JoinedParts, Key, Namespace, Store,
+    StoreConfig, Stride, ThreadHandle, Value, file_config, file_index, file_tier,
 };
 
 use crate::config::kinds::FlashPlace;
@@ -228,7 +229,7 @@ fn report<E>(
         }
         return each(&entry(ValueReply::Bytes(whole))).map(|()| Some(true));
     };
-    let parts = KeyParts { guard, key };
+    let parts = KeyParts { guard, key, joined: OnceCell::new() };
     let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
     let Some(Ok(record)) = record else { return Ok(Some(false)) };
     // The record's set was truncated, so the record no longer exists.
@@ -257,11 +258,12 @@ fn ends_of(item: &Item<'_>) -> Option<UnixMillis> {
 struct KeyParts<'t> {
     guard: &'t Guard<'t>,
     key: Key<'t>,
+    joined: OnceCell<Box<JoinedParts>>,
 }
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.guard.parts().part(&self.key, object, number)
+        self.guard.parts().joined_part(&self.joined, &self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {

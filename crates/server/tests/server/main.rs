@@ -41,6 +41,7 @@ mod resp_command_streams;
 mod resp_databases;
 mod resp_dump;
 mod resp_dump_streams;
+mod resp_elements;
 mod resp_encodings;
 mod resp_forms;
 mod resp_hash;

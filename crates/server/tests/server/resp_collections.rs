@@ -23,6 +23,8 @@ impl Requests {
         match self.prng.below(10) {
             0..5 => self.prng.below(20).to_string(),
             5..9 => format!("element-{}", self.prng.below(20)),
+            // Some are longer than an item in a segment of 64 KiB.
+            _ if self.prng.chance(1, 10) => "y".repeat(self.prng.below(3) as usize * 500 + 8000),
             _ => "x".repeat(self.prng.below(400) as usize),
         }
     }

@@ -170,7 +170,7 @@ fn memcached_reads_miss_a_hash_and_memcached_set_overwrites_it() {
 fn oversized_field_is_refused_and_the_hash_is_unchanged() {
     let running = running();
     let mut redis = resp(&running);
-    let long = crate::common::pattern(9000);
+    let long = crate::common::pattern(1_200_000);
     for fields in [1, 400] {
         for number in 0..fields {
             redis.ask(&[b"HSET", b"h", format!("f{number}").as_bytes(), b"a value of some bytes"]);

@@ -416,9 +416,9 @@ fn large_hash_reply_longer_than_the_output_is_complete() {
 /// request takes.
 #[test]
 fn oversized_field_prevents_storing_any_field_of_its_request() {
-    let running = start(ServerConfig { memory_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..both() });
+    let running = start(ServerConfig { item_bytes_max: 64 << 10, ..both() });
     let mut redis = resp(&running);
-    let (long, fits) = (vec![b'l'; 140_000], vec![b'f'; 130_000]);
+    let (long, fits) = (vec![b'l'; 140_000], vec![b'f'; 60_000]);
     for before in [0, 1] {
         for (count, at) in [(10, 9), (70, 0), (70, 69), (400, 399), (1500, 1490), (1500, 700)] {
             for command in [&[&b"HSET"[..], b"h"][..], &[b"HMSET", b"h"], &[b"HSETEX", b"h", b"FIELDS"]] {

@@ -47,6 +47,8 @@ pub(super) enum KnownKeys<'k, 'c> {
     One(&'k [u8]),
     /// Not all keys have been received yet.
     Some,
+    /// The keys are checked later, when all have been received.
+    Later,
 }
 
 /// Returns the kinds of access, [`READ`] and [`WRITE`], that a command needs to its key number `place`. Returns 0 for a
@@ -114,6 +116,7 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
         }
         KnownKeys::One(name) => (!rights.allows_key(name, access(entry, 0, None))).then(|| key(name)),
         KnownKeys::Some => (!rights.all_keys()).then(|| key(b"")),
+        KnownKeys::Later => None,
     }
 }
 

@@ -1,14 +1,16 @@
-//! Requests that do not fit into the receive buffer. Such a request has either a long value, which is written to the
-//! store while it is received, or many keys, which are processed one after another.
+//! Requests that do not fit into the receive buffer. Such a request has a long value, which is written to the store
+//! while it is received, or many keys, which are processed one after another, or it is collected in client memory.
 //!
 //! ```text
-//!   head of SET k <100 MiB> EX 9 ──> Value: written to the store ──> the words after it ──> stored with these options
+//!   head of SET k <100 MiB> EX 9 ──> Value: written to the store ──> words after it ──> stored with these options
 //!   first 256 KiB of DEL, MGET, MSET ... ──> Each: an argument, its part of the reply, the next argument
-//!   any other long request, or an error ──> error reply ──> Skipped: the rest is received and discarded
+//!   first 256 KiB of any other command ──> Collected: the rest is received into client memory ──> executed
+//!   an error ──> error reply ──> Skipped: the rest is received and discarded
 //! ```
 //!
 //! - A long request is consumed while it is received, so a client that sends slowly does not occupy a buffer. A long
-//!   request with many keys is not atomic: other requests are executed between its keys.
+//!   request with many keys is not atomic: other requests are executed between its keys. A collected request is
+//!   executed as any other, and is queued in `MULTI`.
 //! - A long value becomes visible only after the complete request, including the words after the value, was received.
 //!   If the client stops sending before that, nothing is stored.
 
@@ -16,13 +18,15 @@ use crate::resp::admit;
 use crate::resp::blocking;
 use crate::resp::pubsub;
 use crate::resp::state::Answers;
-use crate::resp::state::long::{Each, Long, LongStage, ValueEffect};
+use crate::resp::state::long::{Collected, Each, Long, LongStage, ValueEffect};
 use crate::resp::statistics::{self, StatKey};
+mod collect;
 mod each;
 mod value;
 
+use self::collect::CollectStop;
 use super::acl::KnownKeys;
-use super::catalog::{self, CommandSpec};
+use super::catalog::{self, CommandSpec, Flag};
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
@@ -125,12 +129,10 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     let entry = args.next().and_then(catalog::find);
     let words = 1 + args.len() + left as usize;
     let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
-    let fault = match (Each::of(entry), admit::admit_command(call, entry, words, KnownKeys::Some)) {
+    let each = Each::of(entry).filter(|_| !call.session.is_queueing());
+    let asked = if each.is_some() { KnownKeys::Some } else { KnownKeys::Later };
+    let fault = match (each, admit::admit_command(call, entry, words, asked)) {
         (_, Err(Interrupt::Fault(fault))) => fault,
-        _ if call.session.is_queueing() => {
-            call.session.abort_queue();
-            ErrorReply::QueueTooLong
-        }
         (_, Err(Interrupt::State(state))) => return Err(state),
         (Some(Each::Set), _) if words.is_multiple_of(2) => ErrorReply::Arity(entry.name),
         (Some(each), _) => {
@@ -141,9 +143,52 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
             call.session.long = Some(Long { entry, left: words as u32 - 1, stage: LongStage::Each(each) });
             return Ok(());
         }
-        (None, _) => ErrorReply::RequestTooLong,
+        // A client that waits retains its request, which must be short.
+        (None, _) if entry.has(Flag::Blocking) && !call.session.is_queueing() => ErrorReply::RequestTooLong,
+        (None, _) => return begin_collecting(call, entry, args, left, consumed),
     };
     refuse(call, entry, fault, consumed, 0, left)
+}
+
+/// Begins to collect a request. `args` are the arguments after the command's name in the first `consumed` bytes, and
+/// `left` more arguments follow.
+fn begin_collecting<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static CommandSpec,
+    args: Args<'c>,
+    left: u32,
+    consumed: usize,
+) -> Step {
+    let words = 1 + args.len() as u32 + left;
+    let mut collected = Box::new(Collected::new(&call.ctx.shared.budget, entry.name, words));
+    if !collected.add(args.wire()) {
+        call.session.abort_queue();
+        return refuse(call, entry, ErrorReply::ClientMemory, consumed, 0, left);
+    }
+    call.at += consumed;
+    call.session.parser = Parser::new();
+    collect_request(call, entry, left, collected)
+}
+
+/// Continues to collect a request. A complete one stays in the session, from which the caller takes it
+/// ([`Long::take_collected`]).
+fn collect_request(
+    call: &mut Call<'_, '_>,
+    entry: &'static CommandSpec,
+    mut left: u32,
+    mut collected: Box<Collected>,
+) -> Step {
+    let step = match collect::receive(call, &mut left, &mut collected) {
+        Ok(()) => Ok(()),
+        Err(CollectStop::Waits(state)) => Err(state),
+        Err(CollectStop::Refused { fault, consumed, bytes }) => {
+            call.session.abort_queue();
+            return refuse(call, entry, fault, consumed, bytes as u64, left);
+        }
+        Err(CollectStop::Fatal(error)) => return call.fatal(error),
+    };
+    retain(call, entry, left, LongStage::Collected(collected));
+    step
 }
 
 /// Replies with an error, and arranges for the rest of the request to be discarded when it is received. The rest is
@@ -186,6 +231,7 @@ pub(super) fn continue_long(call: &mut Call<'_, '_>) -> Step {
         LongStage::Value { large, rule } => value::continue_value(call, entry, left, large, rule),
         LongStage::Each(each) => each::continue_keys(call, entry, left, each),
         LongStage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
+        LongStage::Collected(collected) => collect_request(call, entry, left, collected),
         LongStage::Waits(waits) => blocking::continue_wait(call, waits),
     }
 }

@@ -1,11 +1,14 @@
 //! The state of a request that is partly consumed while the rest is still being received.
 
 use crate::lookup::large::LargeSet;
+use crate::memory::budget::{Budget, Grant, MemoryUse};
 use crate::resp::catalog::{self, CommandSpec};
+use crate::resp::state::transaction::{QUEUE_BYTES_MAX, grown};
 use crate::resp::state::waits::{WaitingCommand, Waits};
-use segment::Expire;
-use segment::Put;
-use segment::PutMode;
+use protocol::resp::Args;
+use segment::{Expire, Put, PutMode};
+use std::sync::Arc;
+
 /// A request that is partly consumed while the rest is still being received.
 pub(in crate::resp) struct Long {
     pub(in crate::resp) entry: &'static CommandSpec,
@@ -23,8 +26,53 @@ pub(in crate::resp) enum LongStage {
     /// The next `bytes` bytes are discarded. Then the remaining arguments are processed as `then` states, or discarded
     /// if `then` is `None`.
     Skipped { bytes: u64, then: Option<Each> },
+    /// The request is collected in client memory, and executed when it is complete.
+    Collected(Box<Collected>),
     /// The request was received completely. The client waits for other clients.
     Waits(Box<Waits>),
+}
+
+/// A request that is collected in client memory. Its length is bounded by [`QUEUE_BYTES_MAX`].
+pub(in crate::resp) struct Collected {
+    grant: Grant,
+    /// The received bytes of the request.
+    pub(in crate::resp) request: Vec<u8>,
+    /// The offset of the first word, the command's name, and the number of words.
+    first: usize,
+    words: u32,
+    /// The number of bytes of the current argument that are still to be received, with its end.
+    pub(in crate::resp) bytes: usize,
+}
+
+impl Collected {
+    /// Returns the start of a request of a command that has this number of words, the name included.
+    pub(in crate::resp) fn new(budget: &Arc<Budget>, name: &str, words: u32) -> Self {
+        let head = format!("*{words}\r\n");
+        let request = format!("{head}${}\r\n{name}\r\n", name.len()).into_bytes();
+        let grant = Grant::none(budget, MemoryUse::Queued);
+        Self { grant, request, first: head.len(), words, bytes: 0 }
+    }
+
+    /// Returns true if the request is short enough with `more` bytes.
+    pub(in crate::resp) fn may_have(&self, more: usize) -> bool {
+        self.request.len().saturating_add(more) <= QUEUE_BYTES_MAX
+    }
+
+    /// Appends received bytes. Returns false if client memory is used up.
+    pub(in crate::resp) fn add(&mut self, more: &[u8]) -> bool {
+        let capacity = grown(self.request.capacity(), self.request.len() + more.len());
+        let has_room = self.grant.resize(capacity as u64);
+        if has_room {
+            self.request.reserve_exact(capacity - self.request.len());
+            self.request.extend_from_slice(more);
+        }
+        has_room
+    }
+
+    /// Returns the words of the request, which is complete.
+    pub(in crate::resp) fn args(&self) -> Args<'_> {
+        Args::resumed(&self.request[self.first..], self.words)
+    }
 }
 
 impl Long {
@@ -59,6 +107,17 @@ impl Long {
         match &mut long.stage {
             LongStage::Waits(waits) => waits,
             _ => unreachable!("a request that is received in parts fills no key with waiters"),
+        }
+    }
+
+    /// Removes and returns a collected request that is complete, with its command.
+    pub(in crate::resp) fn take_collected(long: &mut Option<Self>) -> Option<(&'static CommandSpec, Box<Collected>)> {
+        let is_complete = |long: &mut Self| {
+            long.left == 0 && matches!(&long.stage, LongStage::Collected(collected) if collected.bytes == 0)
+        };
+        match long.take_if(is_complete)? {
+            Self { entry, stage: LongStage::Collected(collected), .. } => Some((entry, collected)),
+            _ => None,
         }
     }
 

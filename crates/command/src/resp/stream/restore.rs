@@ -18,7 +18,7 @@ pub(in crate::resp) fn read_some(
     reader: &mut DumpReader<'_>,
     intake: &mut StreamIntake,
 ) -> Result<bool, Interrupt> {
-    let bytes_max = call.guard.sizes().part_bytes_max();
+    let bytes_max = call.guard.sizes().element_bytes_max();
     let refused = |refused| match refused {
         IntakeError::Bad => ErrorReply::BadDump,
         IntakeError::TooLong => ErrorReply::ElementTooLong,

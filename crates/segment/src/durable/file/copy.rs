@@ -179,7 +179,7 @@ fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
         for number in numbers.iter().filter(|_| all) {
             let bytes = part_bytes(guard.store, key.namespace, head.object, *number)?;
             let from = whole.parts.bytes.len();
-            whole.parts.bytes.extend(bytes);
+            whole.parts.bytes.extend_from_slice(&bytes.joined());
             whole.parts.new.push((*number, from..whole.parts.bytes.len()));
         }
         return all.then_some(whole);

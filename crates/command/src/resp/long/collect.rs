@@ -1,0 +1,71 @@
+//! Requests that are collected in client memory, because they do not fit into a receive buffer and are executed whole.
+
+use crate::resp::call::Call;
+use crate::resp::error::ErrorReply;
+use crate::resp::state::long::Collected;
+use crate::visit::progress::{OPS_A_BATCH, SessionWait};
+use protocol::resp::{Argument, Limits, ProtocolError, argument};
+
+/// The number of arguments that cost one operation to receive.
+const ARGS_AN_OP: usize = 32;
+
+/// The reason why a request is not complete.
+pub(super) enum CollectStop {
+    /// More bytes are needed, or the visit is over.
+    Waits(SessionWait),
+    /// The request is refused. The rest of it, `bytes` bytes behind the next `consumed` bytes and then the arguments
+    /// that are left, is to be discarded.
+    Refused { fault: ErrorReply, consumed: usize, bytes: usize },
+    /// The bytes are not a request.
+    Fatal(ProtocolError),
+}
+
+/// Receives a request, of which `left` arguments have not begun.
+pub(super) fn receive(call: &mut Call<'_, '_>, left: &mut u32, collected: &mut Collected) -> Result<(), CollectStop> {
+    let mut received = 0;
+    while collected.bytes > 0 || *left > 0 {
+        if call.ops + received / ARGS_AN_OP >= OPS_A_BATCH || call.ctx.is_slice_over() {
+            call.ops += received / ARGS_AN_OP;
+            return Err(CollectStop::Waits(SessionWait::Yield));
+        }
+        received += 1;
+        if collected.bytes > 0 {
+            receive_argument(call, collected)?;
+            continue;
+        }
+        let refused = |fault, consumed, bytes| Err(CollectStop::Refused { fault, consumed, bytes });
+        match argument(call.rest(), &Limits { long_bytes_min: 0, ..call.waiting_limits() }) {
+            Argument::Long { len, consumed } => {
+                let bytes = len as usize + 2;
+                *left -= 1;
+                if !collected.may_have(consumed + bytes) {
+                    return refused(ErrorReply::RequestTooLong, consumed, bytes);
+                }
+                if !collected.add(&call.rest()[..consumed]) {
+                    return refused(ErrorReply::ClientMemory, consumed, bytes);
+                }
+                call.at += consumed;
+                collected.bytes = bytes;
+            }
+            Argument::Incomplete { .. } => return Err(CollectStop::Waits(SessionWait::NeedInput { want: 0 })),
+            Argument::Whole { .. } => unreachable!("all arguments are long here"),
+            Argument::Fatal(error) => return Err(CollectStop::Fatal(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Receives the rest of an argument.
+fn receive_argument(call: &mut Call<'_, '_>, collected: &mut Collected) -> Result<(), CollectStop> {
+    let part = collected.bytes.min(call.rest().len());
+    if !collected.add(&call.rest()[..part]) {
+        return Err(CollectStop::Refused { fault: ErrorReply::ClientMemory, consumed: 0, bytes: collected.bytes });
+    }
+    call.at += part;
+    collected.bytes -= part;
+    match collected.bytes {
+        0 if collected.request.ends_with(b"\r\n") => Ok(()),
+        0 => Err(CollectStop::Fatal(ProtocolError::ArgumentEnd)),
+        _ => Err(CollectStop::Waits(SessionWait::NeedInput { want: 1 })),
+    }
+}
