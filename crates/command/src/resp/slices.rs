@@ -96,7 +96,8 @@ impl<'c> Slices<'c> {
         if !call.collects_replies && is_long {
             return Err(run_locked(call, name, all, key));
         }
-        if stores && call.collects_replies && !call.session.fits {
+        let is_checked = call.collects_replies || words.wire_bytes() > call.ctx.request_bytes_max;
+        if stores && is_checked && !call.session.fits {
             check_lengths(call, words, field_words)?;
         }
         if stores && call.session.done == 0 {

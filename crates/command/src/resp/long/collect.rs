@@ -1,6 +1,7 @@
 //! Requests that are collected in client memory, because they do not fit into a receive buffer and are executed whole.
 
 use crate::resp::call::Call;
+use crate::resp::catalog::{CommandSpec, Flag};
 use crate::resp::error::ErrorReply;
 use crate::resp::state::long::Collected;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
@@ -20,8 +21,27 @@ pub(super) enum CollectStop {
     Fatal(ProtocolError),
 }
 
+/// The number of bytes by which an argument may be longer than an item. The command itself checks the exact length.
+const BEYOND_ITEM_BYTES: usize = 64 << 10;
+
+/// Returns the maximum length of an argument, and the error for a longer one. What a command may store is no longer than
+/// an item, so that no command spends time on what it refuses.
+fn longest(call: &Call<'_, '_>, entry: &CommandSpec) -> (usize, ErrorReply) {
+    let stores = entry.has(Flag::Write) && entry.name != "restore";
+    let most =
+        if stores { call.guard.sizes().element_bytes_max().saturating_add(BEYOND_ITEM_BYTES) } else { usize::MAX };
+    let is_field = entry.name.starts_with('h') || entry.name.starts_with("rec.");
+    (most, if is_field { ErrorReply::RecordTooLarge } else { ErrorReply::ElementTooLong })
+}
+
 /// Receives a request, of which `left` arguments have not begun.
-pub(super) fn receive(call: &mut Call<'_, '_>, left: &mut u32, collected: &mut Collected) -> Result<(), CollectStop> {
+pub(super) fn receive(
+    call: &mut Call<'_, '_>,
+    entry: &CommandSpec,
+    left: &mut u32,
+    collected: &mut Collected,
+) -> Result<(), CollectStop> {
+    let (longest, too_long) = longest(call, entry);
     let mut received = 0;
     while collected.bytes > 0 || *left > 0 {
         if call.ops + received / ARGS_AN_OP >= OPS_A_BATCH || call.ctx.is_slice_over() {
@@ -38,6 +58,9 @@ pub(super) fn receive(call: &mut Call<'_, '_>, left: &mut u32, collected: &mut C
             Argument::Long { len, consumed } => {
                 let bytes = len as usize + 2;
                 *left -= 1;
+                if len as usize > longest {
+                    return refused(too_long, consumed, bytes);
+                }
                 if !collected.may_have(consumed + bytes) {
                     return refused(ErrorReply::RequestTooLong, consumed, bytes);
                 }

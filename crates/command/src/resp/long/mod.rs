@@ -178,7 +178,7 @@ fn collect_request(
     mut left: u32,
     mut collected: Box<Collected>,
 ) -> Step {
-    let step = match collect::receive(call, &mut left, &mut collected) {
+    let step = match collect::receive(call, entry, &mut left, &mut collected) {
         Ok(()) => Ok(()),
         Err(CollectStop::Waits(state)) => Err(state),
         Err(CollectStop::Refused { fault, consumed, bytes }) => {

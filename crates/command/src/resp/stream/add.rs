@@ -165,6 +165,9 @@ pub(in crate::resp) fn xadd<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
     if matches!(id, NewId::Given(StreamId::MIN)) {
         return Err(ErrorReply::Stream(StreamError::IdZero).into());
     }
+    if rest.wire_bytes() > call.guard.sizes().element_bytes_max() {
+        return Err(ErrorReply::ElementTooLong.into());
+    }
     let moment = call.moment();
     let now_ms = moment.to_wall(moment.now).0;
     typed::room_to_store(call, rest.wire_bytes() as u64)?;
