@@ -170,6 +170,26 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::C
     }
 }
 
+/// Executes a command again whose reply was too long for the output, and which has changed nothing: as a single-command
+/// transaction, which locks its keys and collects the reply.
+#[cold]
+pub(super) fn run_for_long_reply<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static catalog::CommandSpec,
+    args: Args<'c>,
+) -> Run {
+    let mut one = own_transaction::take_empty(call);
+    databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args)
+        .for_each(|(of, key)| one.key_locks.add(&call.guard.key(of, key)));
+    if !one.set_single_request(entry, args, false) {
+        own_transaction::recycle(one, call.ctx);
+        return Err(ErrorReply::ClientMemory.into());
+    }
+    one.stage = Stage::Obtaining;
+    own_transaction::begin(call, one);
+    Err(Interrupt::UnderWay)
+}
+
 /// Continues the session's transaction.
 pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
     let mut transaction = call.session.under_way.take().expect("a transaction is in execution");

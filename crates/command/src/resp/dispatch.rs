@@ -288,7 +288,7 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSpec, args: 
         return ran;
     }
     call.out.truncate(mark);
-    own_transaction::run_for_long_reply(call, entry, args)
+    atomic::run_for_long_reply(call, entry, args)
 }
 
 fn run_at_once<'c>(

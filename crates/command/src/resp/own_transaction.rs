@@ -7,7 +7,6 @@ use crate::resp::call::Call;
 use crate::resp::call::Interrupt;
 use crate::resp::call::Run;
 use crate::resp::catalog;
-use crate::resp::databases;
 use crate::resp::error::ErrorReply;
 use crate::resp::state::Answers;
 use crate::resp::state::transaction::Stage;
@@ -49,26 +48,6 @@ pub(super) fn run_collected<'c>(call: &mut Call<'c, '_>, entry: &'static catalog
         return Err(ErrorReply::ClientMemory.into());
     }
     one.stage = Stage::Running;
-    begin(call, one);
-    Err(Interrupt::UnderWay)
-}
-
-/// Executes a command again whose reply was too long for the output, and which has changed nothing: as a single-command
-/// transaction, which locks its keys and collects the reply.
-#[cold]
-pub(super) fn run_for_long_reply<'c>(
-    call: &mut Call<'c, '_>,
-    entry: &'static catalog::CommandSpec,
-    args: Args<'c>,
-) -> Run {
-    let mut one = take_empty(call);
-    databases::keys_of((call.session.namespace, &call.ctx.shared.namespaces), entry, args)
-        .for_each(|(of, key)| one.key_locks.add(&call.guard.key(of, key)));
-    if !one.set_single_request(entry, args, false) {
-        recycle(one, call.ctx);
-        return Err(ErrorReply::ClientMemory.into());
-    }
-    one.stage = Stage::Obtaining;
     begin(call, one);
     Err(Interrupt::UnderWay)
 }
