@@ -24,8 +24,8 @@ pub(super) enum CollectStop {
 /// The number of bytes by which an argument may be longer than an item. The command itself checks the exact length.
 const BEYOND_ITEM_BYTES: usize = 64 << 10;
 
-/// Returns the maximum length of an argument, and the error for a longer one. What a command may store is no longer than
-/// an item, so that no command spends time on what it refuses.
+/// Returns the maximum length of an argument, and the error for a longer one. What a command may store is no longer
+/// than an item, so that no command spends time on what it refuses.
 fn longest(call: &Call<'_, '_>, entry: &CommandSpec) -> (usize, ErrorReply) {
     let stores = entry.has(Flag::Write) && entry.name != "restore";
     let most =
