@@ -3,9 +3,11 @@
 import threading
 import time
 
+import pymemcache
 import pytest
 import redis
 import valkey
+from redis.cache import CacheConfig
 
 from server import Server
 
@@ -313,3 +315,38 @@ def test_a_pool_goes_on_after_the_server_was_started_again(kind):
             client.get("k")
         with Server(port=first.port, resp_port=first.resp_port):
             assert client.get("k") is None and client.set("k", "again") and client.get("k") == "again"
+
+
+def test_copies_of_the_client_side_cache_follow_every_change(server, monkeypatch):
+    """redis-py demands Redis 7.4 for its cache, which uses no command that is newer than 7.0."""
+    monkeypatch.setattr(redis.connection.CacheProxyConnection, "MIN_ALLOWED_VERSION", "7.0.0")
+    options = {"host": "127.0.0.1", "port": server.resp_port, "protocol": 3, "decode_responses": True}
+    memcached = pymemcache.Client(("127.0.0.1", server.port))
+    with redis.Redis(**options, cache_config=CacheConfig()) as cached, redis.Redis(**options) as other:
+
+        def follows(read, expected):
+            patience = time.monotonic() + 10
+            while read() != expected:
+                assert time.monotonic() < patience, f"the cache still has {read()}, not {expected}"
+                time.sleep(0.002)
+            assert read() == expected and cached.get_cache().size > 0
+
+        changes = [
+            (lambda: other.set("cached", "1"), "1"),
+            (lambda: memcached.set("cached", "2"), "2"),
+            (lambda: other.incr("cached"), "3"),
+            (lambda: other.expire("cached", 100), "3"),
+            (lambda: other.delete("cached"), None),
+            (lambda: other.mset({"cached": "5", "more": "6"}), "5"),
+            (lambda: other.eval("return redis.call('append', KEYS[1], 'x')", 1, "cached"), "5x"),
+            (lambda: other.flushall(), None),
+            (lambda: other.set("cached", "7", px=200), "7"),
+            (lambda: time.sleep(0.3), None),
+        ]
+        for change, expected in changes:
+            change()
+            follows(lambda: cached.get("cached"), expected)
+        other.hset("cached-hash", mapping={"a": "1"})
+        follows(lambda: cached.hgetall("cached-hash"), {"a": "1"})
+        other.hset("cached-hash", "b", "2")
+        follows(lambda: cached.hgetall("cached-hash"), {"a": "1", "b": "2"})

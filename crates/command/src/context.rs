@@ -22,6 +22,7 @@ use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
+use crate::push::tracking::{Broadcasts, Invalidation};
 use crate::push::waiters::Deadlines;
 use crate::push::watch::Watch;
 use crate::resp::{RetiredTransactions, WorkerScripts};
@@ -58,11 +59,12 @@ pub(crate) const PUBLISH_WORK: usize = 1024;
 /// The number of unpublished key events at which a worker stops executing further requests.
 const UNPUBLISHED_MAX: usize = 256;
 
-/// A key event that is published in slices, because it has many subscribers.
-pub struct Unpublished {
-    name: Box<[u8]>,
-    text: Box<[u8]>,
-    publishing: Publishing,
+/// A message that is sent in slices, because it has many receivers.
+pub(crate) enum Unpublished {
+    /// A key event with a channel's name and its text.
+    Event { name: Box<[u8]>, text: Box<[u8]>, publishing: Publishing },
+    /// An invalidation of values that clients have cached.
+    Invalidation(Invalidation),
 }
 
 /// The assignment of keys to namespaces, as read at the beginning of a batch.
@@ -99,8 +101,18 @@ pub struct PushState {
     pub watch: Watch,
     /// A bit for each worker that must be woken, because its connections have queued messages from this batch.
     pub to_wake: u128,
-    /// Key events that are not published yet, oldest first.
-    pub unpublished: VecDeque<Unpublished>,
+    /// Key events and invalidations that are not published yet, oldest first.
+    pub(crate) unpublished: VecDeque<Unpublished>,
+    /// The keys that this batch has changed, for clients that receive all changes of their prefixes.
+    pub(crate) broadcasts: Broadcasts,
+}
+
+impl PushState {
+    /// Returns true if key events or invalidations are not published yet.
+    #[inline]
+    pub fn has_unpublished(&self) -> bool {
+        !self.unpublished.is_empty()
+    }
 }
 
 /// Counts of the values that a worker receives in place.
@@ -316,7 +328,7 @@ impl WorkerContext {
                     .publish_some(&mut publishing, ChannelKind::Channel, (name, text), &mut work, note)
                     .is_some();
             if !is_done {
-                unpublished.push_back(Unpublished { name: name.into(), text: text.into(), publishing });
+                unpublished.push_back(Unpublished::Event { name: name.into(), text: text.into(), publishing });
             }
         });
     }
@@ -327,12 +339,56 @@ impl WorkerContext {
         let mut work = PUBLISH_WORK;
         self.note_work(work);
         while let Some(mut first) = self.push.unpublished.pop_front() {
-            let message = (&first.name[..], &first.text[..]);
-            if self.publish_some(&mut first.publishing, ChannelKind::Channel, message, &mut work).is_none() {
+            let is_done = match &mut first {
+                Unpublished::Event { name, text, publishing } => {
+                    self.publish_some(publishing, ChannelKind::Channel, (name, text), &mut work).is_some()
+                }
+                Unpublished::Invalidation(invalidation) => self.send_invalidation(invalidation, &mut work),
+            };
+            if !is_done {
                 self.push.unpublished.push_front(first);
                 return;
             }
         }
+    }
+
+    /// Invalidates the copies that clients have of a key's value, because the client `author` (0: another one) has
+    /// changed it.
+    #[cold]
+    pub(crate) fn invalidate(&mut self, namespace: Namespace, key: &[u8], author: u64) {
+        let invalidation = self.shared.tracking.change((namespace, key), author, &mut self.push.broadcasts);
+        invalidation.into_iter().for_each(|invalidation| self.queue_invalidation(invalidation));
+    }
+
+    /// Invalidates the copies that clients have of all values in a namespace, or in all without one.
+    pub(crate) fn invalidate_flushed(&mut self, namespace: Option<Namespace>) {
+        if self.shared.watch.watched().has_trackers() {
+            self.queue_invalidation(self.shared.tracking.flush(namespace));
+        }
+    }
+
+    /// Sends an invalidation. If the work is not small or earlier messages wait, the rest is sent in slices between
+    /// batches.
+    pub(crate) fn queue_invalidation(&mut self, mut invalidation: Invalidation) {
+        let mut work = PUBLISH_WORK / 16;
+        let is_first = self.push.unpublished.is_empty();
+        if !is_first || !self.send_invalidation(&mut invalidation, &mut work) {
+            self.push.unpublished.push_back(Unpublished::Invalidation(invalidation));
+        }
+    }
+
+    /// Queues the invalidations of the keys that the batch has changed, for the clients of their prefixes.
+    #[cold]
+    pub fn queue_broadcasts(&mut self) {
+        if !self.push.broadcasts.is_empty() {
+            self.push.broadcasts.take().for_each(|invalidation| self.queue_invalidation(invalidation));
+        }
+    }
+
+    fn send_invalidation(&mut self, invalidation: &mut Invalidation, work: &mut usize) -> bool {
+        let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
+        let note = &mut |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
+        invalidation.send_some(&shared.tracking, work, note)
     }
 
     /// Returns true if so many key events are unpublished that the worker must publish before it executes further
@@ -366,13 +422,14 @@ impl WorkerContext {
         }
     }
 
-    /// Announces a flush of a namespace, or of all without one, to clients that wait for entries of a group: the group
-    /// no longer exists.
+    /// Announces a flush of a namespace, or of all without one, to clients that wait for entries of a group, which no
+    /// longer exists, and to clients that cache values.
     pub fn flushed(&mut self, namespace: Option<Namespace>) {
         let shared = Arc::clone(&self.shared);
         shared
             .waiters
             .announce_flush(namespace, &mut |worker, connection| self.mark_messages_queued(worker, connection));
+        self.invalidate_flushed(namespace);
     }
 
     /// Returns true if `CLIENT PAUSE` has delayed a request since the last call.

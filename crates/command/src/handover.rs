@@ -60,10 +60,40 @@ pub struct HandoverConnection {
     pub subscriptions: Vec<(u8, Vec<u8>)>,
     /// True if the connection is in MONITOR mode.
     pub monitors: bool,
+    /// The tracking of keys, if the client caches values.
+    pub tracking: Option<HandoverTracking>,
     /// The bits of the event kinds that a memcached client watches, as defined by [`crate::push::watch`].
     pub watches: u32,
     /// The transaction, if the client has called MULTI or WATCH.
     pub transaction: Option<HandoverTransaction>,
+}
+
+/// The tracking of keys by a client that caches values, without the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandoverTracking {
+    /// The number of the choice of tracked reads.
+    pub reads: u8,
+    /// True if the client has called CLIENT CACHING for its next request.
+    pub is_caching_given: bool,
+    /// True if the client receives no invalidations because of its own changes.
+    pub no_loop: bool,
+    /// The prefixes of which the client receives all changes.
+    pub prefixes: Vec<Vec<u8>>,
+}
+
+impl HandoverTracking {
+    fn encode(&self) -> Value {
+        json!([self.reads, self.is_caching_given, self.no_loop, self.prefixes])
+    }
+
+    fn decode(encoded: &Value) -> Option<Self> {
+        Some(Self {
+            reads: u8::try_from(encoded[0].as_u64()?).ok()?,
+            is_caching_given: encoded[1].as_bool()?,
+            no_loop: encoded[2].as_bool()?,
+            prefixes: serde_json::from_value(encoded[3].clone()).ok()?,
+        })
+    }
 }
 
 /// A transaction before its EXEC.
@@ -143,6 +173,7 @@ impl HandoverConnection {
             waits_until: None,
             subscriptions: Vec::new(),
             monitors: false,
+            tracking: None,
             watches: 0,
             transaction: None,
         }
@@ -179,7 +210,8 @@ impl HandoverConnection {
     /// Encodes the subscriptions and the transaction as JSON. Returns no bytes if the connection has neither and is not
     /// in MONITOR mode.
     fn holdings(&self) -> Vec<u8> {
-        if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
+        let has_none = self.subscriptions.is_empty() && !self.monitors && self.tracking.is_none();
+        if has_none && self.transaction.is_none() {
             return Vec::new();
         }
         let transaction = self.transaction.as_ref().map(|transaction| {
@@ -189,6 +221,7 @@ impl HandoverConnection {
         let holdings = json!({
             "subscriptions": self.subscriptions,
             "monitors": self.monitors,
+            "tracking": self.tracking.as_ref().map(HandoverTracking::encode),
             "transaction": transaction,
         });
         holdings.to_string().into_bytes()
@@ -207,6 +240,10 @@ impl HandoverConnection {
         let holdings: Value = serde_json::from_slice(holdings).ok()?;
         self.monitors = holdings["monitors"].as_bool()?;
         self.subscriptions = serde_json::from_value(holdings["subscriptions"].clone()).ok()?;
+        let tracking = &holdings["tracking"];
+        if !tracking.is_null() {
+            self.tracking = Some(HandoverTracking::decode(tracking)?);
+        }
         let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < ChannelKind::ALL.len();
         let transaction = &holdings["transaction"];
         if !transaction.is_null() {
@@ -251,7 +288,7 @@ impl HandoverConnection {
     /// Returns true if the connection receives messages that are caused by other clients. The new process restores all
     /// such connections before it serves any request, so that no message is missed.
     pub fn listens(&self) -> bool {
-        !self.subscriptions.is_empty() || self.monitors || self.watches != 0
+        !self.subscriptions.is_empty() || self.monitors || self.watches != 0 || self.tracking.is_some()
     }
 
     /// Returns true if the client has no user, or if its user exists in this server.
@@ -298,6 +335,12 @@ mod tests {
             output: vec![255; 3],
             subscriptions: vec![(0, b"news".to_vec()), (1, b"*\xFF".to_vec()), (2, Vec::new())],
             monitors: true,
+            tracking: Some(HandoverTracking {
+                reads: 3,
+                is_caching_given: true,
+                no_loop: true,
+                prefixes: vec![vec![0, 255], Vec::new()],
+            }),
             watches: 0x101,
             transaction: Some(HandoverTransaction {
                 is_queueing: true,

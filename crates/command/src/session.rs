@@ -22,6 +22,14 @@ pub enum SessionState {
     Resp(resp::SessionState),
 }
 
+/// Prepares a session for messages that another client has redirected to it, if there are any. `connection` is the
+/// session's number in the worker.
+pub fn adopt_messages(session: &mut SessionState, ctx: &WorkerContext, connection: u32) {
+    if let SessionState::Resp(state) = session {
+        resp::adopt_messages(state, ctx, connection);
+    }
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.

@@ -20,6 +20,7 @@ use crate::metrics::survey::Survey;
 use crate::metrics::{BucketCounts, Command, Recorder};
 use crate::push::notify::KeyEvents;
 use crate::push::outbox::{Channels, PushQueue};
+use crate::push::tracking::Tracking;
 use crate::push::waiters::Waiters;
 use crate::push::watch::Hub;
 use crate::resp::acl::Users;
@@ -79,6 +80,8 @@ pub struct Shared {
     pub waiters: Waiters,
     /// Subscribers, by channel.
     pub channels: Arc<Channels>,
+    /// Clients that cache values, and the keys of these values.
+    pub tracking: Arc<Tracking>,
     /// The instant of the server's start, by the store's clock.
     pub started: UnixMillis,
     /// The origin of the store's clock.
@@ -250,10 +253,14 @@ impl Shared {
         }
     }
 
-    /// Announces a flush of a namespace to clients that wait for entries of a group. Only threads that are not workers
-    /// may call this function.
+    /// Announces a flush of a namespace to clients that wait for entries of a group, and to clients that cache values.
+    /// Only threads that are not workers may call this function.
     pub fn announce_flush(&self, namespace: Namespace) {
         self.waiters.announce_flush(Some(namespace), &mut |worker, connection| self.mark_messages(worker, connection));
+        if self.watch.watched().has_trackers() {
+            let note = &mut |worker, connection| self.mark_messages(worker, connection);
+            self.tracking.flush(Some(namespace)).send_all(&self.tracking, note);
+        }
     }
 
     /// Returns true if a Redis client must authenticate before it may execute commands.

@@ -118,6 +118,7 @@ pub use items::write::replace::{AddOutcome, Attempts, ItemVersion, Loaded, Parts
 pub use layout::key::{Key, KeyHash, Namespace};
 pub use layout::parts_head::{ENTRY_BYTES, KIND_IN_PARTS};
 pub use layout::raw::TierChunk;
+pub use locks::guards_met::GuardsMet;
 pub use locks::key_locks::KeyLocks;
 pub use locks::snapshot::Snapshot;
 pub use locks::words::KEY_LOCKS_MAX;

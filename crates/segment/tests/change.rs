@@ -656,3 +656,21 @@ fn a_reader_of_a_large_value_never_sees_a_later_change_without_an_earlier_one() 
     let found = [10, LAST, MIDDLE, MIDDLE + 8].map(|at| number(&bytes, at));
     assert_eq!(found, [rounds[0], rounds[0], rounds[1], rounds[1]], "no change is lost");
 }
+
+#[test]
+fn guards_that_were_met_have_ended_when_the_last_of_them_has_whatever_begins_later() {
+    let (store, _background) = store(64, 4);
+    let mut handles = [(); 4].map(|()| store.handle().expect("a handle"));
+    let [own, first, second, idle] = &mut handles;
+    let own = own.guard(NOW);
+    let (one, two) = (first.guard(NOW), second.guard(NOW));
+    let mut met = own.locks().meet_guards();
+    let late = idle.guard(NOW);
+    assert!(!own.locks().have_ended(&mut met));
+    drop(one);
+    let next = first.guard(NOW);
+    assert!(!own.locks().have_ended(&mut met), "the second guard is in progress");
+    drop(two);
+    assert!(own.locks().have_ended(&mut met), "the later guards were not met");
+    drop((late, next));
+}

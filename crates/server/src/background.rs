@@ -30,7 +30,7 @@ fn cpu_ns() -> u64 {
 
 /// Runs slices until all workers have ended. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
-    let mut evictions = Evictions::new(&shared.watch, clock);
+    let mut evictions = Evictions::new(shared, clock);
     background.observe(Box::new(evictions.clone()));
     // Do not use `is_rebuilding` here: other threads may complete the rebuild before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.rebuilds_index);

@@ -65,6 +65,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     found.used_peak_bytes = found.used_peak_bytes.max(shared.store.stats_by(&found.census).held_bytes);
     shared.survey.publish(*found);
     shared.collect_minute(shared.now());
+    shared.tracking.tidy();
 }
 
 /// Logs the use of huge pages, one second after the start. By then the server has obtained the memory that

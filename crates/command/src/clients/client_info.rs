@@ -6,12 +6,25 @@
 
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The maximum length of a text that a client reports about itself, in bytes.
 pub const CLIENT_TEXT_MAX: usize = 64;
 
 /// A text that a client reports about itself.
 pub type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
+
+/// The properties of a client that tracks keys, as other clients see them. Any thread may change them.
+#[derive(Debug, Default)]
+pub struct TrackingFlags {
+    /// True if the client receives all changes of some prefixes.
+    pub broadcasts: AtomicBool,
+    /// True if the client to which the invalidations are redirected has ended.
+    pub is_broken: AtomicBool,
+    /// The id of the client to which the invalidations are redirected; 0 if there is none.
+    pub redirect: AtomicU64,
+}
 
 /// The info about a client.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +51,10 @@ pub struct ClientInfo {
     pub database: u8,
     /// True if the client is in MONITOR mode.
     pub monitors: bool,
+    /// The properties of the client if it tracks keys.
+    pub tracking: Option<Arc<TrackingFlags>>,
+    /// True if the connection ends.
+    pub is_ending: bool,
     /// The client's last command, with its subcommand, as of the worker's last sweep.
     pub command: &'static str,
     /// The number of the last pause in which a request of the client had to wait.

@@ -175,6 +175,8 @@ pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed
             watch::report_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
             if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
                 watch::report_deleted(call, key.bytes(), seen, "md");
+            } else if outcome == DeleteOutcome::Deleted {
+                watch::invalidated(call, key.bytes());
             }
             let counters = call.counters();
             counters.cmd_meta.add(1);

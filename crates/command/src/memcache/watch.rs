@@ -122,11 +122,31 @@ fn report_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: WatchedLookup, found
     lines.write_line(WatchKind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
 }
 
-/// Publishes a key event about a change of `key`, if key events are enabled.
+/// Publishes a key event about a change of `key`, if key events are enabled, and invalidates the copies of Redis
+/// clients that have cached the value.
 #[inline]
 pub(super) fn changed(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
-    if call.ctx.push.watch.watched.has_key_events() {
-        call.ctx.publish_change(call.session.namespace, event, key);
+    if call.ctx.push.watch.watched.reports_changes() {
+        report_change(call, event, key);
+    }
+}
+
+/// Invalidates the copies of Redis clients that have cached the value of `key`, which was marked as stale, emptied, or
+/// created without a value.
+pub(super) fn invalidated(call: &mut Call<'_, '_>, key: &[u8]) {
+    if call.ctx.push.watch.watched.has_trackers() {
+        call.ctx.invalidate(call.session.namespace, key, 0);
+    }
+}
+
+#[cold]
+fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, key: &[u8]) {
+    let (watched, namespace) = (call.ctx.push.watch.watched, call.session.namespace);
+    if watched.has_trackers() && event.is_change() {
+        call.ctx.invalidate(namespace, key, 0);
+    }
+    if watched.has_key_events() {
+        call.ctx.publish_change(namespace, event, key);
     }
 }
 
@@ -137,6 +157,7 @@ pub(super) fn report_retrieved(call: &mut Call<'_, '_>, key: &[u8], hit: bool, i
         changed(call, KeyEvent::KEYMISS, key);
     }
     if is_created {
+        invalidated(call, key);
         changed(call, KeyEvent::NEW, key);
     }
 }
@@ -223,6 +244,10 @@ pub(super) fn report_refused(
 ) {
     if !watched(call) {
         return;
+    }
+    if before.is_some_and(|seen| seen.found) {
+        // The value that could not be replaced was removed.
+        changed(call, KeyEvent::DEL, key);
     }
     let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
     report_store(call, key, status, plan.watched_name(), Expire::Never, WatchedLookup::MISS);

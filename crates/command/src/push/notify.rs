@@ -157,6 +157,12 @@ impl KeyEvent {
         !b"gxem".contains(&self.letter) || self == Self::RESTORE
     }
 
+    /// Returns true if the value of the key has changed or ended, so that copies of it are no longer valid. The event
+    /// of a new key accompanies another one.
+    pub(crate) fn is_change(self) -> bool {
+        !matches!(self, Self::NEW | Self::KEYMISS)
+    }
+
     /// Returns true if after a change of this kind, the key may hold elements for which clients wait, or no longer hold
     /// the stream of a group that waits, now or when it expires. Other changes remove elements, need existing ones, or
     /// are of other types.

@@ -34,7 +34,7 @@ fn send_aside(call: &mut Call<'_, '_>) -> Step {
         }
         (aside.long, aside.sent, aside.held) = (Vec::new(), 0, None);
     }
-    if aside.subscriber.is_none() {
+    if aside.subscriber.is_none() && aside.tracking.is_none() {
         call.session.aside = None;
         return Ok(());
     }

@@ -40,6 +40,7 @@ use crate::resp::state::Answers;
 use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
 use crate::resp::statistics::{self, StatKey};
+use crate::resp::tracking;
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::LINE_ROOM;
@@ -202,6 +203,7 @@ pub(super) fn continue_transaction(call: &mut Call<'_, '_>) -> Step {
             call.ctx.op_begun = transaction.begun;
             own_transaction::recycle(transaction, call.ctx);
             call.session.end_request();
+            tracking::request_done(call.session, Some(entry));
             if call.session.answers == Answers::SkipAfter {
                 call.session.answers = Answers::SkipNext;
             }
@@ -509,6 +511,7 @@ fn run_one<'c>(
         }
         _ => Ok(()),
     });
+    tracking::track(call, entry, args);
     let ran = match ran {
         Ok(()) if call.guard.is_tiered() && call.session.script.is_none() && awaits_flash(call, entry, args) => {
             Err(SessionWait::Parked.into())

@@ -2,7 +2,7 @@
 
 use super::catalog::{self, COMMAND_COUNT, CommandSpec};
 use super::error::ErrorReply;
-use super::session::SessionState;
+use super::session::{SessionState, tracking_id};
 use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
 use crate::lookup::large::IN_PLACE_BYTES_MIN;
@@ -283,11 +283,18 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Notifies the clients that are subscribed to changes of this key, if notifications are on, and those that wait
-    /// for the key.
+    /// for the key or have cached its value.
     #[inline]
     pub(super) fn changed(&mut self, event: KeyEvent, key: &[u8]) {
         if self.ctx.push.watch.watched.reports_changes() {
             report_change(self, event, (self.session.namespace, key));
+        }
+    }
+
+    /// Invalidates the copies of clients that have cached the value of a key, which was created without a value.
+    pub(super) fn invalidate(&mut self, key: &[u8]) {
+        if self.ctx.push.watch.watched.has_trackers() {
+            self.ctx.invalidate(self.session.namespace, key, tracking_id(self.session));
         }
     }
 
@@ -350,7 +357,8 @@ impl<'c> Call<'c, '_> {
     }
 }
 
-/// Records a change of `key` for clients that wait for it, and publishes it if notifications are on.
+/// Records a change of `key` for clients that wait for it, invalidates the copies of clients that have cached its
+/// value, and publishes the change if notifications are on.
 #[cold]
 fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, (namespace, key): (Namespace, &[u8])) {
     let watched = call.ctx.push.watch.watched;
@@ -360,6 +368,10 @@ fn report_change(call: &mut Call<'_, '_>, event: KeyEvent, (namespace, key): (Na
         if call.ctx.shared.waiters.may_have(key.hash) {
             record_change(call, event, key);
         }
+    }
+    if watched.has_trackers() && event.is_change() {
+        let author = tracking_id(call.session);
+        call.ctx.invalidate(namespace, key, author);
     }
     if watched.has_key_events() && namespace == call.session.namespace {
         publish_change(call.ctx, call.session, event, key);

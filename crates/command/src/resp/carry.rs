@@ -8,11 +8,13 @@ use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
-use crate::resp::session::{DatabaseNumbers, SessionState};
+use crate::resp::session::{DatabaseNumbers, SessionState, tracking_of};
 use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::long::Long;
+use crate::resp::state::tracking::SessionTracking;
 use crate::resp::state::waits::WaitingCommand;
+use crate::resp::tracking;
 use crate::resp::transaction;
 use crate::shared::Shared;
 use crate::visit::out::LINE_ROOM;
@@ -35,6 +37,7 @@ impl SessionState {
             && self.listing.is_none()
             && self.sum == 0
             && self.file_work.is_none()
+            && tracking_of(self).is_none_or(|tracking| tracking.to_handover().is_some())
             && !self.is_replying();
         if !is_between {
             return None;
@@ -42,6 +45,7 @@ impl SessionState {
         Some(HandoverConnection {
             subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
             monitors: self.subscriber().is_some_and(Subscriber::monitors),
+            tracking: tracking_of(self).and_then(SessionTracking::to_handover),
             transaction: self.transaction.as_ref().map(|transaction| transaction.to_handover()),
             input: waiting
                 .map_or_else(Vec::new, WaitingCommand::request)
@@ -97,6 +101,7 @@ impl SessionState {
         let out = &mut out;
         let call = &mut Call { collects_replies: true, ..Call::new((guard, ctx), buf, out, self, &FUNCTIONS) };
         let is_subscribed = pubsub::resubscribe(call, &carried.subscriptions, carried.monitors);
-        is_subscribed && transaction.is_none_or(|transaction| transaction::requeue(call, transaction))
+        let is_tracking = carried.tracking.as_ref().is_none_or(|carried| tracking::restore(call, carried));
+        is_subscribed && is_tracking && transaction.is_none_or(|transaction| transaction::requeue(call, transaction))
     }
 }

@@ -8,6 +8,7 @@ use crate::clients::client_info::ClientText;
 use crate::resp::call::{Call, Run};
 use crate::resp::clients;
 use crate::resp::state::Answers;
+use crate::resp::tracking;
 use protocol::resp::{Args, reply};
 
 /// Checks an attribute that a client sets for itself, and returns it. An attribute has no spaces and no control
@@ -74,8 +75,10 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.out.push(reply::OK);
         }
         (b"unblock", 1 | 2) => return clients::client_unblock(call, args),
-        // This server has no redirected tracking.
-        (b"getredir", 0) => call.int(-1),
+        (b"caching", 1) => return tracking::client_caching(call, args),
+        (b"getredir", 0) => return tracking::client_getredir(call),
+        (b"tracking", 1..) => return tracking::client_tracking(call, args),
+        (b"trackinginfo", 0) => return tracking::client_trackinginfo(call),
         _ => return other_subcommand(call, "client", name),
     }
     Ok(())

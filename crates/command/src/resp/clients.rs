@@ -12,6 +12,7 @@ use super::subcommands::full_name;
 use crate::clients::client_info::{ClientInfo, ClientMemory, Unblock};
 use crate::clients::connection_table::Connection;
 use crate::context::INPUT_BYTES;
+use crate::push::outbox::Outbox;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::collection::words;
@@ -21,6 +22,8 @@ use crate::resp::state::listing::Listing;
 use crate::shared::Pause;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The number of arguments of a request whose lengths are added up for its own line.
 const ARGS_SUMMED_MAX: usize = 64;
@@ -94,11 +97,15 @@ fn name_of(client_info: &ClientInfo) -> &[u8] {
 
 /// Returns the flags of a connection, as Redis's `CLIENT LIST` shows them.
 fn flags(connection: &Connection, client_info: &ClientInfo, pause: Option<u64>) -> String {
+    let tracking = client_info.tracking.as_deref();
     let set = [
         (client_info.monitors, 'O'),
         (client_info.is_subscribed(), 'P'),
         (client_info.memory.queued.is_some(), 'x'),
         (client_info.is_waiting || pause == Some(client_info.paused_in), 'b'),
+        (tracking.is_some(), 't'),
+        (tracking.is_some_and(|tracking| tracking.is_broken.load(Relaxed)), 'R'),
+        (tracking.is_some_and(|tracking| tracking.broadcasts.load(Relaxed)), 'B'),
         (connection.peer.is_none(), 'U'),
     ];
     let flags: String = set.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
@@ -134,7 +141,7 @@ fn line(connection: &Connection, client_info: &ClientInfo, listed: Listed, text:
         text,
         "id={} addr={} laddr={} fd={} name={} age={} idle={idle_secs} flags={} db={} sub={channels} psub={patterns} \
          ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} oll={} omem={} \
-         tot-mem={} events={} cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+         tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
         client_info.id,
         shown(connection.peer),
         shown(client_info.local),
@@ -156,6 +163,7 @@ fn line(connection: &Connection, client_info: &ClientInfo, listed: Listed, text:
         if memory.is_sending { "rw" } else { "r" },
         if client_info.command.is_empty() { "NULL" } else { client_info.command },
         word(name_of(client_info)),
+        client_info.tracking.as_ref().map_or(-1, |tracking| tracking.redirect.load(Relaxed) as i64),
         if client_info.is_resp3 { 3 } else { 2 },
         word(&client_info.library),
         word(&client_info.library_version),
@@ -416,6 +424,30 @@ pub(super) fn client_unblock<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     }
     call.int(0);
     Ok(())
+}
+
+/// Returns the outbox of the client `id`, to which other clients' messages are redirected. Returns `None` if there is
+/// no such client.
+pub(super) fn outbox_of(call: &mut Call<'_, '_>, id: u64) -> Result<Option<Arc<Outbox>>, Interrupt> {
+    let (mut listing, mut found) = (listing::listing(call), None);
+    let filter = Filter { id: Some(id), ..Filter::default() };
+    let is_end = next_clients(call, &filter, &mut listing.connection, |worker, connection, _| {
+        found = Some((worker, connection.number as u32));
+        1
+    });
+    if let Some((worker, number)) = found {
+        let shared = &call.ctx.shared;
+        let outbox = shared.workers[worker].connection_table.client_info(number, |client_info| {
+            let is_there = client_info.id == id && !client_info.is_ending;
+            is_there.then(|| shared.channels.outbox(worker, number))
+        });
+        return Ok(outbox.flatten());
+    }
+    if is_end {
+        return Ok(None);
+    }
+    listing::continue_later(call, listing)?;
+    Ok(None)
 }
 
 /// Executes `CLIENT PAUSE ms [WRITE | ALL]`.

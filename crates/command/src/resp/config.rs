@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
-pub(super) const KNOWN: [Known; 23] = [
+pub(super) const KNOWN: [Known; 24] = [
     ("appendonly", |_, _| "no".to_owned()),
     ("bind", |shared, _| hosts(shared)),
     ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
@@ -51,6 +51,7 @@ pub(super) const KNOWN: [Known; 23] = [
     ("slowlog-max-len", |shared, _| slow_entries(shared).to_string()),
     ("tcp-keepalive", |_, _| "0".to_owned()),
     ("timeout", |shared, _| (shared.live.idle_timeout_ms.load(Relaxed) / 1000).to_string()),
+    ("tracking-table-max-keys", |shared, _| shared.tracking.keys_max().to_string()),
 ];
 
 fn tcp(shared: &Shared) -> impl Iterator<Item = std::net::SocketAddr> {

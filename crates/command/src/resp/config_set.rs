@@ -35,6 +35,8 @@ enum Change {
     SlowNs(Option<u64>),
     SlowEntries(u64),
     BacklogBytes(u64),
+    /// The maximum number of keys that clients track; 0 for no maximum.
+    TrackedKeys(u64),
     /// Eviction of items, in the namespace of the client and in those that share memory with it.
     Eviction(bool),
     /// The password of the default user. Empty for none.
@@ -152,6 +154,7 @@ impl Change {
                 Ok(Self::SlowNs((ms > 0).then(|| ms.saturating_mul(1_000_000))))
             }
             "client-output-buffer-limit" => backlog(value),
+            "tracking-table-max-keys" => Ok(Self::TrackedKeys(number(value, 0, i64::MAX)?.unsigned_abs())),
             "requirepass" if shared.auth.is_some() => {
                 Err("the passwords are in the file of listen.auth_file; change them there".to_owned())
             }
@@ -177,6 +180,7 @@ impl Change {
             Self::SlowNs(above) => shared.workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(above)),
             Self::SlowEntries(most) => shared.live.slow_entries_max.store(most, Relaxed),
             Self::BacklogBytes(bytes) => shared.channels.backlog_bytes_max.store(bytes, Relaxed),
+            Self::TrackedKeys(keys) => shared.tracking.set_keys_max(keys),
             Self::Eviction(evicts) => shared.store.set_eviction(call.session.namespace, evicts),
             Self::Password(password) => return acl::set_default_password(call, password).map_err(str::to_owned),
             Self::None => {}

@@ -142,6 +142,10 @@ fn no_hello_option(call: &mut Call<'_, '_>, option: &[u8]) -> Run {
 }
 
 pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    // The client no longer receives invalidations, and drops its copies.
+    if let Some(aside) = &mut call.session.aside {
+        aside.tracking = None;
+    }
     if !call.session.end_some_subscriptions() {
         call.ops = OPS_A_BATCH;
         call.ctx.note_work(1024);

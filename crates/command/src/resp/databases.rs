@@ -73,7 +73,10 @@ pub(super) fn swapdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         call.ctx.retry_at_once = true;
         return Err(SessionWait::Parked.into());
     }
-    announce(call, [a, b].map(|database| databases.namespace(database)));
+    let swapped = [a, b].map(|database| databases.namespace(database));
+    // A client knows its copies by their keys, which have other values now.
+    swapped.into_iter().for_each(|namespace| call.ctx.invalidate_flushed(Some(namespace)));
+    announce(call, swapped);
     call.out.push(reply::OK);
     Ok(())
 }

@@ -29,6 +29,7 @@ use crate::resp::state::Answers;
 use crate::resp::state::long::{Collected, Long, LongStage};
 use crate::resp::state::transaction::Transaction;
 use crate::resp::statistics::{self, StatKey};
+use crate::resp::tracking;
 use crate::resp::transaction;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::out::OutBuffer;
@@ -72,6 +73,9 @@ pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &m
     ctx.push.watch.watched = ctx.shared.watch.watched();
     long::end(session, guard, ctx);
     admit::forget_paused(session, ctx);
+    let connection = ctx.push.watch.connection;
+    ctx.connection_table().client_info(connection, |client_info| client_info.is_ending = true);
+    ctx.shared.channels.end_outbox(ctx.worker, connection);
     let is_released = session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS);
     if is_released {
         blocking::end(session, guard, ctx);
@@ -250,6 +254,7 @@ fn account<'c>(
     args: Args<'c>,
     (consumed, outcome): (usize, Option<Outcome>),
 ) {
+    tracking::request_done(call.session, entry);
     let line = &call.buf[call.at..];
     call.at += consumed;
     // The slow log does not contain the words of a request that may contain a secret. While the server requires
@@ -311,6 +316,7 @@ fn run_at_once<'c>(
     if call.guard.is_tiered() && atomic::awaits_flash(call, entry, args) {
         return Err(SessionWait::Parked.into());
     }
+    tracking::track(call, entry, args);
     if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
         if entry.runs_script() {
             return call.run(entry, args);

@@ -699,7 +699,7 @@ fn about_part(out: &mut OutBuffer, text: &str, command: &str, name: &[u8]) {
     reply::error(out, line.as_slice());
 }
 
-/// Replies to the subcommand `name`, such as `client|tracking`, which Redis has and this server does not support.
+/// Replies to the subcommand `name`, such as `memory|malloc-stats`, which Redis has and this server does not support.
 #[cold]
 pub(super) fn unsupported_part(out: &mut OutBuffer, name: &str) {
     let mut line = Line::new();

@@ -175,6 +175,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     call.count_read(!awaited);
     if is_created {
         call.changed(KeyEvent::NEW, bytes);
+        call.invalidate(bytes);
     }
     let state: &[u8] = match lease {
         Lease::None => b"hit",

@@ -114,7 +114,7 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 }
 
 /// Returns this connection's subscriber. If the connection has none, creates it, without subscriptions.
-fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
+pub(super) fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
     let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.push.watch.connection);
     let aside = call.session.aside.get_or_insert_default();
     aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
@@ -135,8 +135,9 @@ pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>
     is_whole
 }
 
-/// Removes the connection's subscriber if it has no subscriptions left and is not in MONITOR mode.
-fn end_subscriber(call: &mut Call<'_, '_>) {
+/// Removes the connection's subscriber if it has no subscriptions left, is not in MONITOR mode and receives no
+/// invalidations.
+pub(super) fn end_subscriber(call: &mut Call<'_, '_>) {
     if let Some(aside) = &mut call.session.aside
         && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
     {

@@ -1,10 +1,9 @@
 //! The state of a Redis connection between two visits to its session.
 
 use crate::clients::client_info::ClientMemory;
+use crate::context::WorkerContext;
 use crate::lookup::large::LargeSet;
-use crate::push::outbox::MessageCheck;
-use crate::push::outbox::Publishing;
-use crate::push::outbox::Subscriber;
+use crate::push::outbox::{MessageCheck, Publishing, Subscriber};
 use crate::resp::acl::{ClientUser, FileWork, Users};
 use crate::resp::catalog;
 use crate::resp::state::Answers;
@@ -14,6 +13,7 @@ use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
 use crate::resp::state::long::{Long, LongStage};
 use crate::resp::state::script::RunningScript;
+use crate::resp::state::tracking::SessionTracking;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
@@ -134,6 +134,34 @@ pub struct SessionState {
     pub(super) paced_until_ms: u64,
 }
 
+/// Returns the tracking of keys that the client has read.
+pub(in crate::resp) fn tracking_of(session: &SessionState) -> Option<&SessionTracking> {
+    session.aside.as_ref()?.tracking.as_deref()
+}
+
+/// Returns the id of the client if it tracks keys; 0 if it does not.
+pub(in crate::resp) fn tracking_id(session: &SessionState) -> u64 {
+    tracking_of(session).map_or(0, |tracking| tracking.client.id)
+}
+
+/// Returns true if the current request may have read values, and is incomplete. A client that tracks keys receives no
+/// message before the reply then.
+fn has_state_of_request(session: &SessionState) -> bool {
+    session.walk.is_some() || session.listing.is_some() || session.script.is_some() || session.copying.is_some()
+}
+
+/// Prepares the session for messages that another client has redirected to it, if there are any. `connection` is the
+/// session's number in the worker.
+pub(crate) fn adopt_messages(session: &mut SessionState, ctx: &WorkerContext, connection: u32) {
+    let channels = &ctx.shared.channels;
+    if session.subscriber().is_none()
+        && let Some(outbox) = channels.waiting_outbox(ctx.worker, connection)
+    {
+        let subscriber = Subscriber::with_outbox(channels, outbox);
+        session.aside.get_or_insert_default().subscriber.insert(subscriber).set_tracking(true);
+    }
+}
+
 impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
@@ -225,6 +253,7 @@ impl SessionState {
             || self.long.as_ref().is_some_and(|long| long.waits().is_none_or(|waits| !waits.rests))
             || self.under_way.is_some()
             || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
+            || tracking_of(self).is_some() && has_state_of_request(self)
     }
 
     /// Returns the instant at which the request or transaction whose reply is held for the client began, and the
@@ -243,7 +272,7 @@ impl SessionState {
 
     /// Returns true if the client has a subscription or is in MONITOR mode.
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.subscriber().is_some()
+        self.subscriber().is_some_and(|subscriber| subscriber.is_subscribed() || subscriber.monitors())
     }
 
     /// Ends some of the client's subscriptions, and drops some of its queued messages, because the connection ends or

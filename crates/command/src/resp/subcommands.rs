@@ -150,9 +150,25 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     ),
     part("acl|users", 2, &["admin", "dangerous", "slow"], &["USERS", "    Lists the names of the users."]),
     part("acl|whoami", 2, &["slow"], &["WHOAMI", "    Returns the name of the connection's user."]),
-    part("client|caching", 3, &["connection", "slow"], &[]),
+    part(
+        "client|caching",
+        3,
+        &["connection", "slow"],
+        &[
+            "CACHING (YES|NO)",
+            "    Tracks the keys of the next request, or does not track them.",
+        ],
+    ),
     part("client|getname", 2, &["connection", "slow"], &["GETNAME", "    Returns the name of the connection."]),
-    part("client|getredir", 2, &["connection", "slow"], &["GETREDIR", "    Returns -1: tracking is not supported."]),
+    part(
+        "client|getredir",
+        2,
+        &["connection", "slow"],
+        &[
+            "GETREDIR",
+            "    Returns the ID of the client that receives the invalidations of this connection.",
+        ],
+    ),
     part("client|help", 2, &["connection", "slow"], &["HELP", "    Prints this help."]),
     part("client|id", 2, &["connection", "slow"], &["ID", "    Returns the number of the connection."]),
     part("client|info", 2, &["connection", "slow"], &["INFO", "    Describes the connection."]),
@@ -215,8 +231,25 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         ],
     ),
     part("client|setname", 3, &["connection", "slow"], &["SETNAME <name>", "    Sets the name of the connection."]),
-    part("client|tracking", -3, &["connection", "slow"], &[]),
-    part("client|trackinginfo", 2, &["connection", "slow"], &[]),
+    part(
+        "client|tracking",
+        -3,
+        &["connection", "slow"],
+        &[
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+            "         [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Switches on or off that the server reports changes of keys that this connection reads.",
+        ],
+    ),
+    part(
+        "client|trackinginfo",
+        2,
+        &["connection", "slow"],
+        &[
+            "TRACKINGINFO",
+            "    Describes how this connection tracks keys.",
+        ],
+    ),
     part(
         "client|unblock",
         -3,

@@ -100,7 +100,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("cas.set", "not in Redis; see below"),
     (
         "client",
-        "no `CACHING`, `TRACKING` and `TRACKINGINFO`; covers Redis clients only; names have at most 64 bytes; \
+        "covers Redis clients only; `TRACKING` reports changes in the databases that the client has used; \
+         names have at most 64 bytes; \
          a `PAUSE` lasts a day at most; `cmd`, `idle` and the sizes of buffers of \
          other clients are at most two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect \
          after it",

@@ -1,5 +1,6 @@
 //! Atomic operations on several keys: key lock sets, the undo log of their changes, and snapshots that need no lock.
 
+pub(crate) mod guards_met;
 pub(crate) mod key_locks;
 pub(crate) mod snapshot;
 pub(crate) mod undo;

@@ -26,6 +26,7 @@ use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
 use command::push::outbox::{Channels, PushQueue};
+use command::push::tracking::Tracking;
 use command::push::waiters::Waiters;
 use command::push::watch::Hub;
 use command::resp::acl::Users;
@@ -224,11 +225,10 @@ fn restore_persisted(commands: &command::shared::Shared, indexes: &[PersistedInd
 /// any.
 pub(crate) fn assemble_in(
     config: ServerConfig,
-    left: ReleasedStore,
+    mut left: ReleasedStore,
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
-    let mut left = left;
     let known = left.known.take();
     let (store, background, tiered) = open_store(&config, left, started)?;
     let wall = started;
@@ -247,7 +247,7 @@ pub(crate) fn assemble_in(
     }
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
-    let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
+    let channels = Arc::new(Channels::new(&watch, &budget, config.subscriber_backlog_bytes));
     let threads = Arc::new(Threads::new(config.workers, flash)?);
     let commands = command::shared::Shared {
         scripts: command::keyspace::scripts::Scripts::default(),
@@ -270,8 +270,9 @@ pub(crate) fn assemble_in(
         minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: command::keyspace::indexes::Indexes::default(),
         waiters: Waiters::new(&watch),
+        tracking: Arc::new(Tracking::new(&watch, &channels)),
         watch,
-        channels: Arc::new(channels),
+        channels,
         budget,
         started,
         origin: Origin::new(begun, started),

@@ -8,6 +8,7 @@ use crate::worker::hold;
 use crate::worker::output;
 use command::push::outbox::MessageCheck;
 use command::push::watch::QUEUE_BYTES;
+use command::session::adopt_messages;
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
@@ -34,7 +35,10 @@ pub(super) fn has_messages<B: Backend>(core: &Core<B>) -> bool {
 /// connections. Without any of this work, a call costs two memory loads.
 pub(super) fn send_messages<B: Backend>(core: &mut Core<B>) {
     let ctx = &mut core.ctx;
-    if !ctx.push.unpublished.is_empty() {
+    if ctx.push.watch.watched.any() {
+        ctx.queue_broadcasts();
+    }
+    if ctx.push.has_unpublished() {
         ctx.publish_waiting();
     }
     if ctx.shared.watch.watched().any() {
@@ -60,7 +64,7 @@ pub(super) fn send_messages<B: Backend>(core: &mut Core<B>) {
     if !core.mail.is_empty() {
         deliver(core);
     }
-    core.mail_left |= !core.ctx.push.unpublished.is_empty();
+    core.mail_left |= core.ctx.push.has_unpublished();
 }
 
 /// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A connection
@@ -97,6 +101,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             core.wake(index);
             return false;
         }
+        adopt_messages(&mut session.state, &core.ctx, index);
         match session.state.check_messages(&core.ctx.shared) {
             MessageCheck::Send => {}
             MessageCheck::Unfinished => return true,

@@ -210,7 +210,7 @@ impl<B: Backend> Worker<B> {
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.host.wake_background();
         }
-        let publishes = core.shared.threads.stop.hands_over() && !core.ctx.push.unpublished.is_empty();
+        let publishes = core.shared.threads.stop.hands_over() && core.ctx.push.has_unpublished();
         !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes)
     }
 

@@ -276,6 +276,7 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
         let Some(index) = core.ended_sessions.pop_front() else { break };
         let session = core.sessions.at(index);
         guard.serve(session.token.0, COPIED_BYTES_MAX);
+        core.ctx.push.watch.connection = index;
         if !session.state.release(guard, &mut core.ctx) {
             core.ended_sessions.push_back(index);
             unfinished += 1;

@@ -204,6 +204,44 @@ fn subscribers_go_on_with_every_message_once_and_in_order() {
     }
 }
 
+/// A client must not retain copies of values that change during a handover.
+#[test]
+fn tracking_goes_on_and_all_copies_are_invalidated() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let running = start(config.clone());
+        let resp = addr_of(&running, 1);
+        let (mut reader, mut broad) = (Client::connect(resp), Client::connect(resp));
+        for (client, mode) in [
+            (&mut reader, &b"CLIENT TRACKING ON OPTOUT NOLOOP\r\n"[..]),
+            (&mut broad, b"CLIENT TRACKING ON BCAST PREFIX k\r\n"),
+        ] {
+            client.send(b"HELLO 3\r\n");
+            while line(client) != "modules" {}
+            client.expect(b"*0\r\n");
+            client.ask(mode, b"+OK\r\n");
+        }
+        reader.ask(b"GET k\r\n", b"_\r\n");
+        let successor = successor_of(&running, &config);
+        let handover_state = handover_state_of(running);
+        let running = go_on(successor, handover_state);
+        let all = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+        reader.expect(all);
+        broad.expect(all);
+        reader.ask(b"GET k\r\n", b"_\r\n");
+        Client::connect(resp).ask(b"SET k v\r\n", b"+OK\r\n");
+        let one = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+        reader.expect(one);
+        broad.expect(one);
+        reader.ask(
+            b"CLIENT CACHING YES\r\n",
+            b"-ERR CLIENT CACHING YES is only valid when tracking is enabled in \
+            OPTIN mode.\r\n",
+        );
+        running.stop();
+    }
+}
+
 /// A handover must not end transactions that have begun, or lose their watched keys.
 #[test]
 fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {

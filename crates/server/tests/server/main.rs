@@ -57,6 +57,7 @@ mod resp_strings;
 mod scripts;
 mod simulated;
 mod swapdb;
+mod tracking;
 mod transactions;
 mod watch;
 mod wire;

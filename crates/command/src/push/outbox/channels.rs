@@ -2,13 +2,13 @@
 
 use super::MessageBudget;
 use super::names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
-use super::queue::{Message, Outbox, Queued};
+use super::queue::{Message, MessageForm, Outbox, Queued};
 use crate::glob;
 use crate::memory::budget::Budget;
 use crate::push::watch::Hub;
 use arrayvec::ArrayVec;
 use protocol::resp::{Version, reply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -115,6 +115,9 @@ pub struct Channels {
     hub: Arc<Hub>,
     hasher: RandomState,
     next_outbox: AtomicU64,
+    /// The outboxes of connections that have, or had, subscriptions or receive invalidations, by worker and number.
+    outboxes: Mutex<HashMap<(usize, u32), Arc<Outbox>>>,
+    outboxes_count: AtomicU64,
     /// The number of subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MessageBudget>,
@@ -146,6 +149,8 @@ impl Channels {
             hub: Arc::clone(hub),
             hasher: RandomState::new(),
             next_outbox: AtomicU64::new(1),
+            outboxes: Mutex::default(),
+            outboxes_count: AtomicU64::new(0),
             counts: Default::default(),
             budget: Arc::new(MessageBudget(Arc::clone(budget))),
             backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
@@ -164,9 +169,31 @@ impl Channels {
         self.hasher.hash_one(bytes)
     }
 
-    /// Creates an outbox for a connection that has no subscriptions yet.
-    pub(super) fn outbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
-        Arc::new(Outbox::new(self.next_outbox.fetch_add(1, Relaxed), worker, connection))
+    /// Returns the outbox of a connection. Creates it if the connection has none yet.
+    pub(crate) fn outbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
+        let mut outboxes = lock(&self.outboxes);
+        let new = || Arc::new(Outbox::new(self.next_outbox.fetch_add(1, Relaxed), worker, connection));
+        let outbox = Arc::clone(outboxes.entry((worker, connection)).or_insert_with(new));
+        self.outboxes_count.store(outboxes.len() as u64, Relaxed);
+        outbox.reopen();
+        outbox
+    }
+
+    /// Returns the outbox of a connection if it has messages.
+    pub(crate) fn waiting_outbox(&self, worker: usize, connection: u32) -> Option<Arc<Outbox>> {
+        if self.outboxes_count.load(Relaxed) == 0 {
+            return None;
+        }
+        lock(&self.outboxes).get(&(worker, connection)).filter(|outbox| outbox.is_waiting()).cloned()
+    }
+
+    /// Closes the outbox of a connection that ends, if it has one.
+    pub(crate) fn end_outbox(&self, worker: usize, connection: u32) {
+        if self.outboxes_count.load(Relaxed) != 0 {
+            let mut outboxes = lock(&self.outboxes);
+            outboxes.remove(&(worker, connection)).into_iter().for_each(|outbox| outbox.close());
+            self.outboxes_count.store(outboxes.len() as u64, Relaxed);
+        }
     }
 
     /// Returns the part that holds the channels or shard channels with this hash.
@@ -265,7 +292,7 @@ impl Channels {
     pub(crate) fn send_to_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
         let monitors: ArrayVec<Arc<Outbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
-            let message = Message::new(line.to_vec(), &self.budget);
+            let message = self.new_message(MessageForm::Published, line.to_vec());
             monitors.iter().for_each(|outbox| self.put(outbox, &message, &mut note));
         }
         monitors.len()
@@ -389,10 +416,27 @@ impl Channels {
         reply::push(&mut text, Version::Resp3, words.len() as u64 + 1);
         reply::bulk(&mut text, kind.message());
         words.iter().for_each(|word| reply::bulk(&mut text, word));
-        Message::new(text, &self.budget)
+        self.new_message(MessageForm::Published, text)
     }
 
-    fn put(&self, outbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
+    /// Creates a message, and charges it to client memory.
+    pub(crate) fn new_message(&self, form: MessageForm, bytes: Vec<u8>) -> Arc<Message> {
+        Message::new(form, bytes, &self.budget)
+    }
+
+    /// Reserves client memory for names that a client registers. Returns false if it is used up.
+    pub(crate) fn reserve_names(&self, bytes: u64) -> bool {
+        self.budget.grant(bytes)
+    }
+
+    /// Returns client memory that was reserved with [`Channels::reserve_names`].
+    pub(crate) fn release_names(&self, bytes: u64) {
+        self.budget.end_grant(bytes);
+    }
+
+    /// Puts a message into an outbox. Calls `note` with the worker and the number of the connection if it must be
+    /// notified.
+    pub(crate) fn put(&self, outbox: &Outbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
         match outbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
             Queued::Behind | Queued::Gone => {}
             Queued::First => note(outbox.worker, outbox.connection),
@@ -485,7 +529,7 @@ mod tests {
             stayer.subscribe(ChannelKind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
         }
         let mut others: Vec<Subscriber> = Vec::new();
-        let (mut slices, mut came_and_went) = (0, 0);
+        let (mut slices, mut came_and_went, mut numbers) = (0, 0, 1000);
         for _ in 0..30 {
             let (mut publishing, mut receivers) = (Publishing::default(), None);
             while receivers.is_none() {
@@ -500,7 +544,8 @@ mod tests {
                 slices += 1;
                 for _ in 0..4 {
                     if prng.chance(1, 2) || others.is_empty() {
-                        let mut other = Subscriber::new(&channels, 0, 1000);
+                        numbers += 1;
+                        let mut other = Subscriber::new(&channels, 0, numbers);
                         other.subscribe(ChannelKind::Channel, b"news").expect("room");
                         other.subscribe(ChannelKind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
                         others.push(other);

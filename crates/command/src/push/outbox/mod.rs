@@ -43,6 +43,7 @@ mod subscriber;
 pub(crate) use channels::{ChannelKind, NamesCursor, Publishing};
 pub use channels::{Channels, MONITORS_MAX};
 pub(crate) use names::ChannelName;
+pub(crate) use queue::{Message, MessageForm, Outbox};
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub use subscriber::{MessageCheck, Refused, Subscriber};
 

@@ -12,10 +12,33 @@ const MESSAGE_OVERHEAD: u64 = 64;
 /// The size of a message's entry in each queue that holds it, in bytes.
 const ENTRY_OVERHEAD: u64 = 16;
 
-/// A message, encoded for version 3 of the protocol and shared by all its receivers. Version 2 has no push messages, so
-/// the message's first byte is replaced by the first byte of an array for receivers with version 2.
+/// The form in which a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageForm {
+    /// The whole message, encoded for version 3 of the protocol. Version 2 has no push messages, so the first byte is
+    /// replaced by the first byte of an array for receivers with version 2.
+    Published,
+    /// The whole message, only for receivers with version 3.
+    Push,
+    /// The keys of an invalidation, for the tracking client itself. A client with version 2 does not receive it.
+    Invalidation,
+    /// The keys of an invalidation that is redirected. A client with version 2 receives it as a message of a channel,
+    /// if the client is subscribed to any channel.
+    Redirected,
+}
+
+/// The properties of a receiver that determine the form of its messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) version: Version,
+    pub(crate) is_subscribed: bool,
+}
+
+/// A message that is shared by all its receivers.
 #[derive(Debug)]
 pub(crate) struct Message {
+    form: MessageForm,
+    /// The message, or an array of keys. No bytes stand for all keys, which are sent as null.
     bytes: Box<[u8]>,
     budget: Arc<MessageBudget>,
     /// True if the memory of all messages was within its limit when this message was created.
@@ -23,9 +46,24 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<MessageBudget>) -> Arc<Self> {
+    pub(super) fn new(form: MessageForm, bytes: Vec<u8>, budget: &Arc<MessageBudget>) -> Arc<Self> {
         let within = budget.take(bytes.len() as u64 + MESSAGE_OVERHEAD);
-        Arc::new(Self { bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
+        Arc::new(Self { form, bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
+    }
+
+    /// Returns the texts before and after the message's bytes. Returns `None` if the receiver must not receive it.
+    fn frame(&self, receiver: Receiver) -> Option<[&'static [u8]; 2]> {
+        let Receiver { version, is_subscribed } = receiver;
+        let head: &[u8] = match (self.form, version) {
+            (MessageForm::Published, _) | (MessageForm::Push, Version::Resp3) => return Some([b"", b""]),
+            (MessageForm::Invalidation | MessageForm::Redirected, Version::Resp3) => b">2\r\n$10\r\ninvalidate\r\n",
+            (MessageForm::Redirected, Version::Resp2) if is_subscribed => {
+                b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
+            }
+            (MessageForm::Push | MessageForm::Invalidation | MessageForm::Redirected, Version::Resp2) => return None,
+        };
+        let null: &[u8] = if version == Version::Resp3 { b"_\r\n" } else { b"$-1\r\n" };
+        Some([head, if self.bytes.is_empty() { null } else { b"" }])
     }
 }
 
@@ -51,8 +89,10 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Inner {
     messages: VecDeque<Arc<Message>>,
-    /// The number of bytes of the first queued message that were already moved into the output.
+    /// The number of bytes of the first queued message that were already moved into the output, and the texts before
+    /// and after the message if it was begun.
     taken: usize,
+    frame: [&'static [u8]; 2],
     /// The memory of all queued messages and their entries, as counted against the outbox's maximum, in bytes.
     bytes: u64,
     /// True if the queued messages exceeded the maximum. The connection must be closed, and no further message is
@@ -61,6 +101,8 @@ struct Inner {
     /// True if all subscriptions of the connection are being ended, by a command or because the connection closes. No
     /// further message is accepted.
     ended: bool,
+    /// True if the connection has ended.
+    closed: bool,
 }
 
 /// The result of putting a message into an outbox.
@@ -119,23 +161,29 @@ impl Outbox {
         if was_waiting { Queued::Behind } else { Queued::First }
     }
 
-    /// Copies the next bytes of messages to the beginning of `into`, in the form of protocol `version`, and removes
-    /// them from the queue. Returns their number.
-    pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
+    /// Copies the next bytes of messages to the beginning of `into`, in the form for `receiver`, and removes them from
+    /// the queue. Returns their number.
+    pub(super) fn take(&self, into: &mut [u8], receiver: Receiver) -> usize {
         let mut inner = self.lock();
         let mut bytes = 0;
         while bytes < into.len() && !inner.broken && !inner.ended {
-            let Some(message) = inner.messages.front() else { break };
-            let rest = &message.bytes[inner.taken..];
-            let part = rest.len().min(into.len() - bytes);
-            into[bytes..bytes + part].copy_from_slice(&rest[..part]);
-            if inner.taken == 0 && rest[0] == b'>' && version == Version::Resp2 {
+            let Some(message) = inner.messages.front().cloned() else { break };
+            if inner.taken == 0 {
+                let Some(frame) = message.frame(receiver) else {
+                    inner.drop_first();
+                    continue;
+                };
+                inner.frame = frame;
+            }
+            let [head, tail] = inner.frame;
+            let is_first = inner.taken == 0;
+            let part = copy_from([head, &message.bytes, tail], inner.taken, &mut into[bytes..]);
+            if is_first && into[bytes] == b'>' && receiver.version == Version::Resp2 {
                 into[bytes] = b'*';
             }
-            let whole = part == rest.len();
             bytes += part;
             inner.taken += part;
-            if whole {
+            if inner.taken == head.len() + message.bytes.len() + tail.len() {
                 inner.drop_first();
             }
         }
@@ -143,6 +191,21 @@ impl Outbox {
             self.waiting.store(false, Relaxed);
         }
         bytes
+    }
+
+    /// Accepts messages again after [`Outbox::drop_some`], because the connection remains open.
+    pub(super) fn reopen(&self) {
+        self.lock().ended = false;
+    }
+
+    /// Records that the connection has ended.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    /// Returns true if the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Stops accepting messages, and drops at most `most` of the queued messages. Returns true if no queued message
@@ -158,6 +221,18 @@ impl Outbox {
         }
         inner.messages.is_empty()
     }
+}
+
+/// Copies the bytes of `parts`, joined, from the offset `from` on to the beginning of `into`. Returns their number.
+fn copy_from(parts: [&[u8]; 3], mut from: usize, into: &mut [u8]) -> usize {
+    let mut copied = 0;
+    for part in parts {
+        let rest = &part[from.min(part.len())..];
+        let count = rest.len().min(into.len() - copied);
+        into[copied..copied + count].copy_from_slice(&rest[..count]);
+        (from, copied) = (from.saturating_sub(part.len()), copied + count);
+    }
+    copied
 }
 
 impl Drop for Outbox {
@@ -194,11 +269,19 @@ mod tests {
         Arc::new(MessageBudget(crate::memory::budget::Budget::new(0, Some(bytes_max))))
     }
 
+    fn reader(version: Version) -> Receiver {
+        Receiver { version, is_subscribed: true }
+    }
+
+    fn message(bytes: Vec<u8>, budget: &Arc<MessageBudget>) -> Arc<Message> {
+        Message::new(MessageForm::Published, bytes, budget)
+    }
+
     fn all(outbox: &Outbox, version: Version, room: usize) -> Vec<u8> {
         let mut replied = Vec::new();
         loop {
             let mut into = vec![0; room];
-            let taken = outbox.take(&mut into, version);
+            let taken = outbox.take(&mut into, reader(version));
             replied.extend_from_slice(&into[..taken]);
             if taken == 0 {
                 return replied;
@@ -213,7 +296,7 @@ mod tests {
             for room in [1, 2, 3, 7, 100] {
                 let outbox = Outbox::new(1, 0, 0);
                 let posted: Vec<_> = (0..3)
-                    .map(|n| outbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
+                    .map(|n| outbox.put(&message(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
                     .collect();
                 assert_eq!(posted, [Queued::First, Queued::Behind, Queued::Behind]);
                 let expected: Vec<u8> =
@@ -229,14 +312,14 @@ mod tests {
     fn a_subscriber_over_the_limit_is_dropped_and_notified_once() {
         let budget = budget(1 << 20);
         let outbox = Outbox::new(1, 0, 0);
-        let message = Message::new(vec![b'x'; 84], &budget);
+        let message = message(vec![b'x'; 84], &budget);
         assert_eq!(
             [(); 4].map(|()| outbox.put(&message, 350)),
             [Queued::First, Queued::Behind, Queued::Behind, Queued::Broke]
         );
         assert_eq!(outbox.put(&message, 350), Queued::Gone);
         assert!(outbox.is_waiting() && outbox.is_broken());
-        assert_eq!(outbox.take(&mut [0; 10], Version::Resp3), 0);
+        assert_eq!(outbox.take(&mut [0; 10], reader(Version::Resp3)), 0);
         drop(message);
         assert!(!outbox.drop_some(2) && budget.used() > 0 && outbox.drop_some(2));
         assert_eq!(budget.used(), 0);
@@ -246,10 +329,13 @@ mod tests {
     fn dropping_queued_messages_in_steps_does_not_break_the_outbox() {
         let budget = budget(1 << 20);
         let outbox = Outbox::new(1, 0, 0);
-        let message = Message::new(vec![b'x'; 84], &budget);
+        let message = message(vec![b'x'; 84], &budget);
         (0..5).for_each(|_| assert_ne!(outbox.put(&message, 1 << 20), Queued::Gone));
         assert!(!outbox.drop_some(2) && !outbox.is_broken() && !outbox.is_waiting());
-        assert_eq!((outbox.put(&message, 1 << 20), outbox.take(&mut [0; 10], Version::Resp3)), (Queued::Gone, 0));
+        assert_eq!(
+            (outbox.put(&message, 1 << 20), outbox.take(&mut [0; 10], reader(Version::Resp3))),
+            (Queued::Gone, 0)
+        );
         assert!(!outbox.drop_some(2) && outbox.drop_some(2) && !outbox.is_broken());
         drop(message);
         assert_eq!(budget.used(), 0);
@@ -259,7 +345,7 @@ mod tests {
     fn over_the_total_limit_only_slow_subscribers_are_dropped() {
         let budget = budget(1000);
         let (slow, quick) = (Outbox::new(1, 0, 0), Outbox::new(2, 0, 1));
-        let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
+        let (one, two) = (message(vec![b'1'; 800], &budget), message(vec![b'2'; 800], &budget));
         assert_eq!(slow.put(&one, 1 << 20), Queued::First);
         drop(one);
         assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Queued::Broke, Queued::First));

@@ -2,7 +2,7 @@
 
 use super::channels::{ChannelKind, Channels};
 use super::names::{ChannelName, Hashed};
-use super::queue::Outbox;
+use super::queue::{Outbox, Receiver};
 use protocol::resp::Version;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -43,6 +43,9 @@ pub struct Subscriber {
     /// A name that was already unsubscribed in [`Channels`] but is still in `names`.
     left: Option<ChannelName>,
     monitors: bool,
+    /// True if the outbox is needed without subscriptions: for invalidations of keys that this client, or one that
+    /// redirects to it, has read.
+    is_tracking: bool,
     check: RightsCheck,
 }
 
@@ -58,12 +61,18 @@ struct RightsCheck {
 impl Subscriber {
     /// Creates a subscriber for connection `connection` of worker `worker`, without subscriptions.
     pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
+        Self::with_outbox(channels, channels.outbox(worker, connection))
+    }
+
+    /// Creates a subscriber for the connection of an outbox, without subscriptions.
+    pub(crate) fn with_outbox(channels: &Arc<Channels>, outbox: Arc<Outbox>) -> Self {
         Self {
             channels: Arc::clone(channels),
-            outbox: channels.outbox(worker, connection),
+            outbox,
             names: Default::default(),
             left: None,
             monitors: false,
+            is_tracking: false,
             check: RightsCheck::default(),
         }
     }
@@ -110,9 +119,19 @@ impl Subscriber {
         self.names[kind as usize].len()
     }
 
-    /// Returns true if the client has no subscription and is not in MONITOR mode.
+    /// Returns true if the client has no subscription, is not in MONITOR mode, and receives no invalidations.
     pub(crate) fn is_idle(&self) -> bool {
-        self.names.iter().all(BTreeSet::is_empty) && !self.monitors
+        self.names.iter().all(BTreeSet::is_empty) && !self.monitors && !self.is_tracking
+    }
+
+    /// Records whether the outbox is needed for invalidations.
+    pub(crate) fn set_tracking(&mut self, is_tracking: bool) {
+        self.is_tracking = is_tracking;
+    }
+
+    /// Returns the outbox.
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
     }
 
     /// Returns true if the client has a subscription.
@@ -216,7 +235,7 @@ impl Subscriber {
 
     /// Moves the next bytes of queued messages to the beginning of `into`. Returns the number of these bytes.
     pub fn take(&self, into: &mut [u8], version: Version) -> usize {
-        self.outbox.take(into, version)
+        self.outbox.take(into, Receiver { version, is_subscribed: self.is_subscribed() })
     }
 }
 
@@ -226,5 +245,7 @@ impl Drop for Subscriber {
         if self.monitors {
             self.channels.unmonitor(&self.outbox);
         }
+        // The connection may remain open, and receive the invalidations of other clients.
+        self.outbox.reopen();
     }
 }

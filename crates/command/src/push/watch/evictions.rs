@@ -2,13 +2,14 @@
 
 use super::{Hub, LineHead, Lines, WatchKind};
 use crate::push::notify::{self, KeyEvent};
+use crate::push::tracking::{Broadcasts, Tracking};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum memory of the expired or evicted keys that are retained during one slice, with their entries, in bytes.
-/// Events of further keys are lost.
+/// Events of further keys are lost, and clients that track keys receive the invalidation of all keys.
 const ENDED_BYTES_MAX: usize = 128 << 10;
 
 /// Evictions and expiries that are not published yet. The store's observer and the background thread share them. Both
@@ -16,6 +17,7 @@ const ENDED_BYTES_MAX: usize = 128 << 10;
 #[derive(Clone, Debug)]
 pub struct Evictions {
     hub: Arc<Hub>,
+    tracking: Arc<Tracking>,
     clock: Clock,
     lines: Arc<Mutex<Lines>>,
     /// The evicted or expired keys that must be published to subscribers.
@@ -30,6 +32,8 @@ pub struct Evictions {
 struct RemovedItem {
     bytes: Vec<u8>,
     keys: Vec<(KeyEvent, Namespace, usize)>,
+    /// True if a key was lost because the memory was used up.
+    is_incomplete: bool,
 }
 
 impl RemovedItem {
@@ -38,15 +42,18 @@ impl RemovedItem {
         if held + key.len() < ENDED_BYTES_MAX {
             self.bytes.extend_from_slice(key);
             self.keys.push((event, namespace, self.bytes.len()));
+        } else {
+            self.is_incomplete = true;
         }
     }
 }
 
 impl Evictions {
-    /// Creates an observer that reports evictions to the watchers of `hub`.
-    pub fn new(hub: &Arc<Hub>, clock: &Clock) -> Self {
+    /// Creates an observer that reports evictions and expiries to the clients of the server.
+    pub fn new(shared: &Shared, clock: &Clock) -> Self {
         Self {
-            hub: Arc::clone(hub),
+            hub: Arc::clone(&shared.watch),
+            tracking: Arc::clone(&shared.tracking),
             clock: clock.clone(),
             lines: Arc::default(),
             ended: Arc::default(),
@@ -57,17 +64,25 @@ impl Evictions {
     /// Publishes the evictions and expiries of a slice that has ended.
     pub fn publish(&mut self, shared: &Shared) {
         let mut note = |worker, connection| shared.mark_messages(worker, connection);
-        if self.hub.watched().has_key_events() || self.was_watched {
+        if self.hub.watched().reports_changes() || self.was_watched {
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            let RemovedItem { bytes, keys } = std::mem::take(&mut *ended);
-            let mut from = 0;
+            let RemovedItem { bytes, keys, is_incomplete } = std::mem::take(&mut *ended);
+            drop(ended);
+            let (mut from, mut invalidations, mut broadcasts) = (0, Vec::new(), Broadcasts::default());
+            if is_incomplete && self.hub.watched().has_trackers() {
+                invalidations.push(shared.tracking.flush(None));
+            }
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
+                invalidations.extend(shared.tracking.change((namespace, key), 0, &mut broadcasts));
                 let database = shared.namespaces.databases().database(namespace);
                 notify::publish(&shared.channels, events, database, event, key, |name, text| {
                     shared.channels.publish(crate::push::outbox::ChannelKind::Channel, name, text, &mut note);
                 });
                 from = to;
+            }
+            for mut invalidation in invalidations.into_iter().chain(broadcasts.take()) {
+                invalidation.send_all(&shared.tracking, &mut note);
             }
         }
         let watched = self.hub.watched().any();
@@ -84,7 +99,11 @@ impl Evictions {
 }
 
 impl Evictions {
+    /// Retains the key of a removed item until the slice ends, if key events are published or clients track the key.
     fn keep(&self, event: KeyEvent, ended: &Evicted<'_>) {
+        if !self.hub.watched().has_key_events() && !self.tracking.may_have(ended.namespace, ended.item.key) {
+            return;
+        }
         let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         keys.add(event, ended.namespace, ended.item.key);
     }
@@ -93,11 +112,11 @@ impl Evictions {
 impl EvictionObserver for Evictions {
     fn wanted(&self) -> bool {
         let watched = self.hub.watched();
-        watched.has(WatchKind::Evictions) || watched.has_key_events()
+        watched.has(WatchKind::Evictions) || watched.has_key_events() || watched.has_trackers()
     }
 
     fn wants_expired(&self) -> bool {
-        self.hub.watched().has_key_events()
+        self.hub.watched().has_key_events() || self.hub.watched().has_trackers()
     }
 
     fn expired(&mut self, expired: &Evicted<'_>) {
@@ -105,7 +124,7 @@ impl EvictionObserver for Evictions {
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
-        if self.hub.watched().has_key_events() {
+        if self.wants_expired() {
             self.keep(KeyEvent::EVICTED, evicted);
         }
         if !self.hub.watched().has(WatchKind::Evictions) {

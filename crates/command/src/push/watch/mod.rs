@@ -109,8 +109,8 @@ impl WatchKind {
 ///    39         32 31       24 23       16 15        8 7         0
 ///   [ connections | deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// A count never needs the highest bit of its byte. These bits stand for other reasons to inspect a request. Bit 39:
-/// clients wait for keys.
+/// A count never needs the highest bit of its byte. These bits stand for other reasons to inspect a request. Bit 40:
+/// clients track keys. Bit 39: clients wait for keys.
 /// Bit 31: requests are counted by key prefix. Bit 23: a client is in MONITOR mode. Bit 15: key events are published.
 /// Bit 7: events about new keys or misses are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +118,8 @@ pub struct Watched(u64);
 
 const _: () = assert!(WATCHERS_MAX < 0x80);
 
+/// The bit that is set while clients track keys.
+const TRACKING: u64 = 1 << 40;
 /// The bit that is set while clients wait for keys.
 const WAITERS: u64 = 1 << 39;
 /// The bit that is set while requests are counted by key prefix.
@@ -170,10 +172,16 @@ impl Watched {
         self.0 & WAITERS != 0
     }
 
-    /// Returns true if each change of a key has to be reported: key events are published, or clients wait for keys.
+    /// Returns true if clients track keys.
+    pub(crate) const fn has_trackers(self) -> bool {
+        self.0 & TRACKING != 0
+    }
+
+    /// Returns true if each change of a key has to be reported: key events are published, or clients wait for keys or
+    /// track them.
     #[inline]
     pub(crate) const fn reports_changes(self) -> bool {
-        self.0 & (CHANGES | WAITERS) != 0
+        self.0 & (CHANGES | WAITERS | TRACKING) != 0
     }
 
     /// Returns true if events about new keys or misses are published.
@@ -305,6 +313,11 @@ impl Hub {
     /// Records whether clients wait for keys. Guards that begin after the next `SeqCst` fence see the change.
     pub(crate) fn set_waiters(&self, on: bool) {
         self.switch(WAITERS, on);
+    }
+
+    /// Records whether clients track keys. Guards that begin after the next `SeqCst` fence see the change.
+    pub(crate) fn set_trackers(&self, on: bool) {
+        self.switch(TRACKING, on);
     }
 
     fn switch(&self, bit: u64, on: bool) {

@@ -66,11 +66,12 @@ pub(super) fn clients(text: &mut String, shared: &Shared, _: InfoRequest) -> std
     write!(
         text,
         "connected_clients:{}\r\ncluster_connections:0\r\nmaxclients:{most}\r\nblocked_clients:{}\r\n\
-         tracking_clients:0\r\nclients_in_timeout_table:0\r\nbuffer_waits:{}\r\n\
+         tracking_clients:{}\r\nclients_in_timeout_table:0\r\nbuffer_waits:{}\r\n\
          buffer_wait_us:{}\r\nbuffer_waiters:{}\r\nrequests_set_aside:{}\r\nreplies_set_aside:{}\r\n\
          bytes_set_aside:{}\r\n",
         shared.connections_open(),
         paused_clients(shared) + shared.waiters.blocked(),
+        shared.tracking.clients(),
         sum(|worker| worker.counters.buffer_waits.value()),
         sum(|worker| worker.counters.buffer_wait_ns.value()) / 1000,
         sum(|worker| worker.counters.buffer_waiters.value()),
@@ -184,14 +185,14 @@ pub(super) fn persistence(text: &mut String, shared: &Shared, _: InfoRequest) ->
     )
 }
 
-/// The fields of Redis on replicas, forks, defragmentation, tracking and I/O threads, which the server lacks.
+/// The fields of Redis on replicas, forks, defragmentation and I/O threads, which the server lacks.
 const NO_STATS_OF: &str = "total_net_repl_input_bytes:0\r\ntotal_net_repl_output_bytes:0\r\n\
     instantaneous_input_repl_kbps:0.00\r\ninstantaneous_output_repl_kbps:0.00\r\nsync_full:0\r\nsync_partial_ok:0\r\n\
     sync_partial_err:0\r\nexpired_time_cap_reached_count:0\r\ntotal_eviction_exceeded_time:0\r\n\
     current_eviction_exceeded_time:0\r\nlatest_fork_usec:0\r\ntotal_forks:0\r\nmigrate_cached_sockets:0\r\n\
     slave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\nactive_defrag_misses:0\r\nactive_defrag_key_hits:0\r\n\
     active_defrag_key_misses:0\r\ntotal_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\n\
-    tracking_total_keys:0\r\ntracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:0\r\n\
+    unexpected_error_replies:0\r\n\
     dump_payload_sanitizations:0\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n\
     reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n";
 
@@ -223,12 +224,16 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
     write!(
         text,
         "pubsub_channels:{}\r\npubsub_patterns:{}\r\npubsubshard_channels:{}\r\ntotal_error_replies:{}\r\n\
-         client_output_buffer_limit_disconnections:{}\r\n{NO_STATS_OF}",
+         client_output_buffer_limit_disconnections:{}\r\ntracking_total_keys:{}\r\ntracking_total_items:{}\r\n\
+         tracking_total_prefixes:{}\r\n{NO_STATS_OF}",
         shared.channels.names(ChannelKind::Channel),
         shared.channels.names(ChannelKind::Pattern),
         shared.channels.names(ChannelKind::Shard),
         totals.stats.errors.values().sum::<u64>(),
-        shared.channels.dropped.load(Relaxed)
+        shared.channels.dropped.load(Relaxed),
+        shared.tracking.keys(),
+        shared.tracking.items(),
+        shared.tracking.prefixes(),
     )
 }
 

@@ -14,6 +14,7 @@ use crate::resp::state::Answers;
 use crate::resp::state::script::{NextStep, Registration, RunningScript, ScriptLimits};
 use crate::resp::state::transaction::{Stage, Transaction};
 use crate::resp::subcommands::find_subcommand;
+use crate::resp::tracking;
 use crate::visit::out::Position;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version};
@@ -70,7 +71,7 @@ pub(super) fn continue_script<'c>(
     (name, args): (&'static str, Args<'c>),
 ) -> Run {
     let outside = Outside::replace(call, &running);
-    let ran = advance(call, &mut running);
+    let ran = advance(call, &mut running, (name, args));
     outside.restore(call, &mut running);
     match ran {
         Err(Interrupt::State(state)) => {
@@ -130,7 +131,8 @@ impl Outside {
 }
 
 /// Runs the script until it ends, must wait or has used up the visit.
-fn advance(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
+fn advance<'c>(call: &mut Call<'c, '_>, running: &mut RunningScript, request: (&'static str, Args<'c>)) -> Run {
+    let mut are_keys_tracked = false;
     loop {
         let event = match running.next {
             NextStep::Resume(input) => {
@@ -142,7 +144,7 @@ fn advance(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
         running.next = NextStep::Act(event);
         match event {
             MachineEvent::Call => {
-                execute_command(call, running)?;
+                execute_command(call, running, (request, &mut are_keys_tracked))?;
                 running.next = NextStep::Resume(Input::Reply);
             }
             MachineEvent::Rights => {
@@ -180,8 +182,13 @@ fn reply_result(call: &mut Call<'_, '_>, running: &RunningScript) -> Run {
     Ok(())
 }
 
-/// Executes the command that the script calls, and passes the reply to the script.
-fn execute_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run {
+/// Executes the command that the script calls, and passes the reply to the script. Before the first command that reads,
+/// enters the keys of the script's own `request` into the table of tracked keys, as Redis does.
+fn execute_command<'c>(
+    call: &mut Call<'c, '_>,
+    running: &mut RunningScript,
+    ((name, args), are_keys_tracked): ((&'static str, Args<'c>), &mut bool),
+) -> Run {
     if !running.is_calling {
         if let Err(error) = begin_command(call, running)? {
             running.machine.set_reply(|out| {
@@ -192,6 +199,10 @@ fn execute_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Run 
             return Ok(());
         }
         running.is_calling = true;
+    }
+    if call.session.aside.is_some() && running.inner.only_reads && !*are_keys_tracked {
+        tracking::track_keys(call, catalog::entry(name), args);
+        *are_keys_tracked = true;
     }
     call.session.version = if running.machine.calls_in_3() { Version::Resp3 } else { Version::Resp2 };
     let begun = call.ctx.clock.ticks();

@@ -5,6 +5,7 @@ use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::push::outbox::Subscriber;
 use crate::resp::error::ErrorReply;
+use crate::resp::state::tracking::SessionTracking;
 use crate::visit::clock::Ticks;
 use protocol::sink::Sink;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(in crate::resp) struct PendingOutput {
     pub(in crate::resp) subscriber: Option<Subscriber>,
+    /// The tracking of keys that the client has read. If there is one, there is a subscriber too.
+    pub(in crate::resp) tracking: Option<Box<SessionTracking>>,
     /// A long reply, whose first `sent` bytes are already in the output. Empty if there is none.
     pub(in crate::resp) long: Vec<u8>,
     pub(in crate::resp) sent: usize,

@@ -11,6 +11,7 @@ pub(super) mod name_hashes;
 pub mod script;
 pub(super) mod stream_intake;
 pub(super) mod string_work;
+pub(super) mod tracking;
 pub mod transaction;
 pub(super) mod waits;
 pub(super) mod walk;
