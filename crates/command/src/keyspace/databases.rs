@@ -65,7 +65,7 @@ mod tests {
             }
             assert_eq!(Databases::of(after.packed()), Some(after));
         }
-        assert_eq!((after.namespace(0), after.namespace(3)), (Namespace(15), Namespace(0)));
+        assert_eq!((after.namespace(0), after.namespace(3)), (Namespace(15), Namespace(3)));
         assert_eq!(Databases::of(0), None);
     }
 }
