@@ -26,10 +26,26 @@ const GETS: usize = 16;
 /// Stores `count` values, as many as one request takes at a time.
 fn fill(peer: &Peer, count: usize) {
     for first in (0..count).step_by(100) {
-        let sets = (first..count.min(first + 100))
-            .map(|number| format!("set k{number} 7 0 {VALUE_BYTES}\r\n{}\r\n", value(number)));
-        let sets: Vec<String> = sets.collect();
-        assert_eq!(peer.ask(&sets.concat()), "STORED\r\n".repeat(sets.len()));
+        store(peer, first..count.min(first + 100));
+    }
+}
+
+/// Stores the values with these numbers.
+fn store(peer: &Peer, numbers: std::ops::Range<usize>) {
+    let set = |number| format!("set k{number} 7 0 {VALUE_BYTES}\r\n{}\r\n", value(number));
+    let sets: Vec<String> = numbers.map(set).collect();
+    assert_eq!(peer.ask(&sets.concat()), "STORED\r\n".repeat(sets.len()));
+}
+
+/// Stores `count` values, and waits whenever the device does not keep up: it then refuses items.
+fn fill_as_fast_as_flash(peer: &Peer, count: usize) {
+    let mut refused = 0;
+    for first in (0..count).step_by(10) {
+        store(peer, first..count.min(first + 10));
+        let now = stat(peer, "flash_items_refused");
+        if std::mem::replace(&mut refused, now) < now {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
     }
 }
 
@@ -51,7 +67,7 @@ fn three_times_the_memory_is_read_back_through_ext_path() {
     );
     let peer = gannet("ext", &flags);
     let count = 3 * (16 << 20) / VALUE_BYTES;
-    fill(&peer, count);
+    fill_as_fast_as_flash(&peer, count);
     let mut stream = peer.connect().expect("it serves");
     let (mut found, mut missing) = (0, Vec::new());
     for number in 0..count {

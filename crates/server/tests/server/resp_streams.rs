@@ -4,6 +4,7 @@ use super::resp_collections::{Requests, compare};
 use crate::common::redis::{Redis, Replies, both, request, resp};
 use crate::common::start;
 use base::prng::Prng;
+use gannet_server::start::ServerConfig;
 
 /// The commands on streams, those that add more often.
 const STREAM_NAMES: [&str; 26] = [
@@ -436,4 +437,34 @@ fn groups_that_are_listed_and_destroyed_in_parts_leave_nothing_behind() {
     compare("XINFO STREAM s FULL COUNT 1");
     compare("XLEN s");
     running.stop();
+}
+
+/// Commands that Redis does not refuse when memory is used up: consumers must be able to empty a queue.
+#[test]
+fn consumers_go_on_in_a_full_store_without_eviction() {
+    let server = start(ServerConfig { memory_bytes: 16 << 20, evict: false, ..both() });
+    let mut client = resp(&server);
+    let value = "v".repeat(1000);
+    assert_eq!(client.text("XGROUP CREATE stream group 0 MKSTREAM"), "+OK");
+    let mut added = 0;
+    while client.text(&format!("XADD stream 1-{} field {value}", added + 1)).starts_with('$') {
+        client.ask(&[b"RPUSH", b"list", format!("{added}").as_bytes()]);
+        added += 1;
+    }
+    assert!(added > 5000, "{added} entries");
+    assert!(client.text("RPUSH list x").starts_with("-OOM"));
+    for first in (0..2000).step_by(50) {
+        let read = client.text("XREADGROUP GROUP group one COUNT 50 STREAMS stream >");
+        assert_eq!(read.matches(&value).count(), 50, "{}", &read[..read.len().min(100)]);
+        let ids: Vec<String> = (first..first + 50).map(|number| format!("1-{}", number + 1)).collect();
+        assert!(client.text(&format!("XCLAIM stream group two 0 {} JUSTID", ids.join(" "))).starts_with("*50"));
+        assert!(client.text("XAUTOCLAIM stream group one 0 0 COUNT 50 JUSTID").starts_with("*3"));
+        assert_eq!(client.text(&format!("XACK stream group {}", ids.join(" "))), ":50");
+        assert_eq!(client.text(&format!("LREM list 1 {first}")), ":1");
+        assert_eq!(client.text(&format!("XDEL stream {}", ids.join(" "))), ":50");
+    }
+    crate::common::wait_until("there is room again", || {
+        client.text(&format!("XADD stream 2-* field {value}")).starts_with('$')
+    });
+    server.stop();
 }

@@ -3,7 +3,7 @@
 use super::{EXAMINED_A_STEP, OPS_A_STEP, between, element_at};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::catalog::lower;
+use crate::resp::catalog::{self, Flag, lower};
 use crate::resp::collection::words;
 use crate::resp::collection::{self, ElementRange, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
@@ -184,7 +184,9 @@ fn compare_each<'c>(
     event: KeyEvent,
     step: &mut CompareStep<'_>,
 ) -> Run {
-    typed::room_to_store(call, 0)?;
+    if catalog::entry(name).has(Flag::DenyOom) {
+        typed::room_to_store(call, 0)?;
+    }
     let is_locked = call.collects_replies;
     let mut walk = call.session.walk.take().unwrap_or_default();
     loop {

@@ -14,7 +14,7 @@ use crate::resp::state::claim_work::{ClaimOptions, ClaimWork};
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::walk::{FREE_BYTES, Walk};
 use crate::resp::string;
-use crate::resp::typed::{self, Edited};
+use crate::resp::typed::Edited;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, PendingEntry, StreamEdit, StreamEntry, StreamGroup, StreamId, StreamValue, Streams};
@@ -436,7 +436,6 @@ fn count_ids<'c>(
             if let Some(word) = read_options(&mut work.options, left.split(valid as u32).1)? {
                 return Ok(Err(word));
             }
-            typed::room_to_store(call, 0)?;
             let ids = call.session.done + valid as u32;
             (work.ids, call.session.done, call.session.passed) = (Some(ids), 0, (0, 0));
             return Ok(Ok(ids));
@@ -604,7 +603,6 @@ pub(in crate::resp) fn xautoclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         Some(StringWork::Claim(work)) => work,
         _ => {
             let options = AutoClaim::read(args.split(3).1)?;
-            typed::room_to_store(call, 0)?;
             if !call.collects_replies && examines_many(call, [key, group], options)? {
                 return Err(collection::take_visits(call, "xautoclaim", args, key));
             }

@@ -17,7 +17,7 @@ use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::state::walk::Walk;
 use crate::resp::stream_error::StreamError;
-use crate::resp::typed::{self, Edited};
+use crate::resp::typed::Edited;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, PendingEntry, StreamEdit, StreamGroup, StreamId, StreamValue, Streams};
@@ -293,7 +293,6 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     let mut first = 0;
     if call.session.walk.is_none() && blocking::is_turn(call) {
         let Some(number) = begin_turn(call, request, names, args)? else { return Err(SessionWait::Blocked.into()) };
-        typed::room_to_store(call, 0)?;
         first = number;
     } else if call.session.walk.is_none() {
         let Some(entries) = entries_at_once(call, request, names, args)? else { return Ok(()) };
@@ -304,7 +303,6 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
             let [key] = words(request.keys);
             return Err(collection::take_visits(call, "xreadgroup", args, key));
         }
-        typed::room_to_store(call, 0)?;
     }
     let begin = || Box::new(Walk { left: first.into(), ..Walk::default() });
     let mut walk = call.session.walk.take().unwrap_or_else(begin);
