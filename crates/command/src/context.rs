@@ -56,6 +56,8 @@ const ENTRIES_AN_OP: usize = 16;
 /// The maximum number of outboxes that one visit fills while it publishes: about 100 us of work.
 pub(crate) const PUBLISH_WORK: usize = 1024;
 
+/// The number of bytes of changed keys that a batch collects for clients that track prefixes.
+const BROADCAST_BYTES_MAX: usize = 256 << 10;
 /// The number of unpublished key events at which a worker stops executing further requests.
 const UNPUBLISHED_MAX: usize = 256;
 
@@ -357,13 +359,16 @@ impl WorkerContext {
     #[cold]
     pub(crate) fn invalidate(&mut self, namespace: Namespace, key: &[u8], author: u64) {
         let invalidation = self.shared.tracking.change((namespace, key), author, &mut self.push.broadcasts);
+        if self.push.broadcasts.bytes() > BROADCAST_BYTES_MAX {
+            self.queue_broadcasts();
+        }
         invalidation.into_iter().for_each(|invalidation| self.queue_invalidation(invalidation));
     }
 
-    /// Invalidates the copies that clients have of all values in a namespace, or in all without one.
-    pub(crate) fn invalidate_flushed(&mut self, namespace: Option<Namespace>) {
+    /// Invalidates all copies that clients have of values, because a namespace was flushed.
+    pub(crate) fn invalidate_flushed(&mut self) {
         if self.shared.watch.watched().has_trackers() {
-            self.queue_invalidation(self.shared.tracking.flush(namespace));
+            self.queue_invalidation(self.shared.tracking.flush());
         }
     }
 
@@ -429,7 +434,7 @@ impl WorkerContext {
         shared
             .waiters
             .announce_flush(namespace, &mut |worker, connection| self.mark_messages_queued(worker, connection));
-        self.invalidate_flushed(namespace);
+        self.invalidate_flushed();
     }
 
     /// Returns true if `CLIENT PAUSE` has delayed a request since the last call.

@@ -259,7 +259,7 @@ impl Shared {
         self.waiters.announce_flush(Some(namespace), &mut |worker, connection| self.mark_messages(worker, connection));
         if self.watch.watched().has_trackers() {
             let note = &mut |worker, connection| self.mark_messages(worker, connection);
-            self.tracking.flush(Some(namespace)).send_all(&self.tracking, note);
+            self.tracking.flush().send_all(&self.tracking, note);
         }
     }
 

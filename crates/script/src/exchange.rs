@@ -39,9 +39,9 @@ pub(crate) struct Exchange {
 pub(crate) type SharedExchange = Rc<RefCell<Exchange>>;
 
 impl Exchange {
-    /// Returns the length of all words, in bytes.
+    /// Returns the memory of all words in a Lua state without their headers, in bytes, about.
     pub(crate) fn word_bytes(&self) -> usize {
-        self.words.len()
+        self.words.len() + size_of::<[usize; 2]>() * self.ends.len()
     }
 
     /// Returns the word with this number.

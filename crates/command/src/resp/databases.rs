@@ -75,7 +75,8 @@ pub(super) fn swapdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     let swapped = [a, b].map(|database| databases.namespace(database));
     // A client knows its copies by their keys, which have other values now.
-    swapped.into_iter().for_each(|namespace| call.ctx.invalidate_flushed(Some(namespace)));
+    shared.tracking.swapped(swapped);
+    call.ctx.invalidate_flushed();
     announce(call, swapped);
     call.out.push(reply::OK);
     Ok(())

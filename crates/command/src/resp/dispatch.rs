@@ -149,9 +149,17 @@ fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed:
     step
 }
 
+/// The maximum number of keys of a request that was collected: about that of one that fits into a receive buffer. Its
+/// keys are checked, hashed and locked in one visit.
+const COLLECTED_KEYS_MAX: usize = 32_768;
+
 /// Executes a request that was collected in client memory.
 #[cold]
 fn execute_collected(call: &mut Call<'_, '_>, entry: &'static catalog::CommandSpec, collected: Box<Collected>) -> Step {
+    if entry.key_count(collected.args().after_first()) > COLLECTED_KEYS_MAX {
+        call.session.abort_queue();
+        return long::refuse(call, entry, ErrorReply::RequestTooLong, 0, 0, 0);
+    }
     let (step, is_done) = execute_apart(call, &collected.request, collected.args());
     if !is_done {
         debug_assert!(call.session.long.is_none(), "a command that starts over has changed nothing");

@@ -296,6 +296,8 @@ pub(super) enum ErrorReply {
     KeysTooMany,
     /// The limits on scripts that `SCRIPT LOAD` caches are reached.
     TooManyScripts,
+    /// A script that was not executed before has too many bytes.
+    ScriptTooLong,
     /// No memory for the stack of a script.
     NoScriptMemory,
     /// An option of `SCRIPT FLUSH` that does not exist.
@@ -517,6 +519,7 @@ impl ErrorReply {
             Self::KeysBelowZero => "ERR Number of keys can't be negative",
             Self::KeysTooMany => "ERR Number of keys can't be greater than number of args",
             Self::TooManyScripts => "ERR the limit of 10000 loaded scripts or 64 MiB is reached: call SCRIPT FLUSH",
+            Self::ScriptTooLong => "ERR a script has at most 256 KiB",
             Self::NoScriptMemory => "OOM cannot allocate the stack of a script",
             Self::FlushMode => "ERR SCRIPT FLUSH only support SYNC|ASYNC option",
             Self::NotBusy => "NOTBUSY No scripts in execution right now.",

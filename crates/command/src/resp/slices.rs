@@ -30,6 +30,8 @@ use protocol::resp::Args;
 use record::{Record, bin_bytes_max};
 use segment::{Guard, Key};
 
+/// The number of bytes of fields above which a request takes several visits, and a slice is shortened.
+const BYTES_A_SLICE: usize = 256 << 10;
 /// The maximum number of fields of a request that is executed in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
 /// The number of fields that one edit of the value changes, if a request has too many fields for one visit. Each edit
@@ -92,7 +94,7 @@ impl<'c> Slices<'c> {
         (words, field_words): (Args<'c>, u32),
         stores: bool,
     ) -> Result<Self, Interrupt> {
-        let is_long = words.len() as u32 > FIELDS_A_SLICE * field_words;
+        let is_long = words.len() as u32 > FIELDS_A_SLICE * field_words || words.wire_bytes() > BYTES_A_SLICE;
         if !call.collects_replies && is_long {
             return Err(run_locked(call, name, all, key));
         }
@@ -132,7 +134,11 @@ impl<'c> Slices<'c> {
         if self.left.len() == 0 {
             return Ok(None);
         }
-        let (slice, left) = self.left.split(self.slice_words);
+        let (mut words, (mut slice, mut left)) = (self.slice_words, self.left.split(self.slice_words));
+        while slice.wire_bytes() > BYTES_A_SLICE && words > self.field_words {
+            words = (words / 2).next_multiple_of(self.field_words);
+            (slice, left) = self.left.split(words);
+        }
         (self.left, self.given) = (left, Some(slice));
         Ok(Some((slice, call.session.done == 0)))
     }

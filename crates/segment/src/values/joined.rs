@@ -9,6 +9,9 @@ use crate::values::parts::PartBytes;
 /// The number of blocks; block `n` has room for `2^n` parts.
 const BLOCKS: usize = 32;
 
+/// The number of joined parts among which a part is searched.
+const SEARCHED_MAX: usize = 64;
+
 /// A part and its number.
 type JoinedPart = (u64, Vec<u8>);
 
@@ -21,12 +24,13 @@ pub struct JoinedParts {
 }
 
 impl JoinedParts {
-    /// Returns the part with a number, which `bytes` returns unless it was the last one.
+    /// Returns the part with a number, which `bytes` returns unless it is one of the last ones.
     fn part(&self, number: u64, bytes: impl FnOnce() -> Vec<u8>) -> Option<&[u8]> {
         let count = self.count.get();
-        let place = match count.checked_sub(1).and_then(|last| self.place(last)) {
-            Some(last) if last.get().is_some_and(|(of, _)| *of == number) => last,
-            _ => {
+        let mut last = (count.saturating_sub(SEARCHED_MAX)..count).rev().filter_map(|index| self.place(index));
+        let place = match last.find(|place| place.get().is_some_and(|(of, _)| *of == number)) {
+            Some(there) => there,
+            None => {
                 self.count.set(count + 1);
                 self.place(count)?
             }
@@ -73,6 +77,7 @@ mod tests {
         assert!(parts.iter().zip(0u8..).all(|(part, number)| **part == [number; 3]));
         let again = joined.part(99, || unreachable!("it is the last one"));
         assert_eq!(again.map(<[u8]>::as_ptr), parts.last().map(|part| part.as_ptr()));
+        assert_eq!(joined.part(40, || unreachable!("it is one of the last")), Some(&[40; 3][..]));
         assert_eq!(joined.part(3, || vec![7]), Some(&[7][..]));
     }
 }

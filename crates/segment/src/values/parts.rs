@@ -55,6 +55,12 @@ fn fragment_bytes(store: &Store) -> usize {
     store.geometry.item_whole_max - ITEM_OVERHEAD - FRAGMENT_NAME_BYTES
 }
 
+/// Returns the maximum number of fragments behind the first one of a part.
+fn fragments_max(store: &Store) -> u32 {
+    let bytes = store.geometry.item_bytes_max.saturating_add(BESIDE_BYTES_MAX as u64);
+    u32::try_from(bytes / fragment_bytes(store) as u64).unwrap_or(u32::MAX)
+}
+
 /// Returns the fragments of a part, of which `first` is the first. `find` returns the bytes of the fragment with a
 /// name. Returns `None` if one is missing.
 fn fragments<'s>(
@@ -126,7 +132,11 @@ pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, obj
         && first_fragment(store, namespace, object, part).is_some_and(|first| first.len() >= fragment_bytes(store));
     if is_long {
         let is_there = |number: &u32| find(store, &store.hasher.piece(namespace, &fragment(*number))).is_some();
-        let behind = (1..).take_while(is_there).last().unwrap_or(0);
+        let behind = match part_bytes(store, namespace, object, part) {
+            Some(PartBytes::Fragments(all)) => all.len() as u32 - 1,
+            // One is lost, and those behind it are not.
+            _ => (1..=fragments_max(store)).filter(is_there).last().unwrap_or(0),
+        };
         for number in (1..=behind).rev() {
             remove_hidden(store, counters, &store.hasher.piece(namespace, &fragment(number)))?;
         }
@@ -328,8 +338,18 @@ impl PartWrites<'_, '_> {
         written
     }
 
-    /// Stores one part, in fragments if it is long. If that fails, some of its fragments may be stored.
+    /// Stores one part, in fragments if it is long. If that fails, nothing of it is left.
     pub(crate) fn write_part(self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
+        let guard = self.guard;
+        let written = guard.parts_mut().write_fragments(key, object, part, bytes);
+        if written.is_err() {
+            let left = not_removed(guard, key, object, std::iter::once(part)).collect();
+            free_later(guard, key, object, left);
+        }
+        written
+    }
+
+    fn write_fragments(self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
         let whole = fragment_bytes(self.guard.store);
         let (first, mut rest) = bytes.split_at(bytes.len().min(whole));
         write_hidden(self.guard, key, &name(part, object), Content::Bytes(first, &[]))?;

@@ -483,6 +483,39 @@ fn changes_by_memcached_clients_and_expiry_reach_clients_that_track_the_key() {
     running.stop();
 }
 
+/// A flush empties the table of all databases, so that all clients must drop their copies.
+#[test]
+fn flushes_and_exchanges_of_databases_reach_clients_of_all_databases() {
+    let running = start(two());
+    let (mut reader, mut broadcast, mut other) = (tracking(&running, ""), tracking(&running, "BCAST"), resp(&running));
+    let changes = ["FLUSHDB", "SWAPDB 5 6", "SWAPDB 0 1"];
+    assert_eq!(other.text("SELECT 5"), "+OK");
+    for change in changes {
+        reader.text("GET k");
+        assert_eq!(other.text(change), "+OK");
+        assert_eq!(next_text(&mut reader), ">2 $10 invalidate _", "{change}");
+        assert_eq!(next_text(&mut broadcast), ">2 $10 invalidate _", "{change}");
+    }
+    // The broadcasting client has sent nothing since its database got another namespace.
+    assert_eq!(other.text("SELECT 0"), "+OK");
+    assert_eq!(other.text("SET k v"), "+OK");
+    assert_eq!(next_text(&mut broadcast), invalidation(&["k"]));
+    running.stop();
+}
+
+#[test]
+fn keys_of_a_request_beyond_the_receive_buffer_are_tracked() {
+    let running = start(two());
+    let (mut reader, mut other) = (tracking(&running, ""), resp(&running));
+    let names: Vec<String> = (0..900).map(|number| format!("{number:0400}")).collect();
+    let mget: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(names.iter().map(String::as_bytes)).collect();
+    assert!(request(&mget).len() > 300_000);
+    assert!(reader.ask(&mget).starts_with(b"*900\r\n"));
+    assert_eq!(other.text(&format!("SET {} v", names[700])), "+OK");
+    assert_eq!(next_text(&mut reader), invalidation(&[&names[700]]));
+    running.stop();
+}
+
 #[test]
 fn evicted_keys_reach_clients_that_track_them() {
     let running = start(ServerConfig { memory_bytes: 16 << 20, ..two() });

@@ -18,24 +18,34 @@ type ChangedPrefix = (Arc<Prefix>, BTreeMap<Box<[u8]>, u64>);
 
 /// The keys of a prefix that have changed during a batch. They are sent together when the batch ends, as Redis does.
 #[derive(Debug, Default)]
-pub(crate) struct Broadcasts(BTreeMap<(u64, u8), ChangedPrefix>);
+pub(crate) struct Broadcasts {
+    prefixes: BTreeMap<(u64, u8), ChangedPrefix>,
+    /// The number of bytes of all keys, each counted once for each prefix.
+    bytes: usize,
+}
 
 impl Broadcasts {
     /// Adds a key that the client `author` has changed.
     pub(super) fn add(&mut self, prefix: &Arc<Prefix>, namespace: Namespace, key: &[u8], author: u64) {
         let place = (prefix.number, namespace.0);
-        let (_, keys) = self.0.entry(place).or_insert_with(|| (Arc::clone(prefix), BTreeMap::new()));
+        self.bytes += key.len();
+        let (_, keys) = self.prefixes.entry(place).or_insert_with(|| (Arc::clone(prefix), BTreeMap::new()));
         keys.insert(key.into(), author);
     }
 
     /// Returns true if no key was added.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.prefixes.is_empty()
+    }
+
+    /// Returns the number of bytes of all keys.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Removes all keys, and returns their invalidations.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Invalidation> + use<> {
-        std::mem::take(&mut self.0).into_iter().map(|((_, namespace), (prefix, keys))| Invalidation {
+        std::mem::take(self).prefixes.into_iter().map(|((_, namespace), (prefix, keys))| Invalidation {
             keys: keys.into_iter().collect(),
             to: Receivers::Prefix { prefix, namespaces: bit_of(Namespace(namespace)), after: 0 },
         })

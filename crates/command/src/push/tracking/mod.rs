@@ -169,12 +169,21 @@ impl Tracking {
         self.prefixes.count() != 0 || self.table.may_have((namespace, key))
     }
 
-    /// Records that all keys of a namespace were removed, or of all namespaces without one. Empties the table, and
-    /// returns the invalidation for all clients that have used the namespace. They drop all their copies, also those of
-    /// other namespaces.
-    pub(crate) fn flush(&self, namespace: Option<Namespace>) -> Invalidation {
+    /// Records that all keys of a namespace were removed, or of all namespaces. Empties the table, and returns the
+    /// invalidation for all clients. They drop all their copies, also those of other namespaces, as in Redis.
+    pub(crate) fn flush(&self) -> Invalidation {
         self.table.clear();
-        Invalidation::of_flush(namespace.map_or(u32::MAX, bit_of))
+        Invalidation::of_flush(u32::MAX)
+    }
+
+    /// Records that databases have exchanged these two namespaces: a client that has used one of them is concerned by
+    /// both from now on.
+    pub(crate) fn swapped(&self, namespaces: [Namespace; 2]) {
+        for client in lock(&self.clients).values() {
+            if namespaces.into_iter().any(|namespace| client.uses(bit_of(namespace))) {
+                namespaces.into_iter().for_each(|namespace| client.note_namespace(namespace));
+            }
+        }
     }
 
     /// Registers a client for all changes of keys with a prefix.

@@ -70,7 +70,7 @@ impl Evictions {
             drop(ended);
             let (mut from, mut invalidations, mut broadcasts) = (0, Vec::new(), Broadcasts::default());
             if is_incomplete && self.hub.watched().has_trackers() {
-                invalidations.push(shared.tracking.flush(None));
+                invalidations.push(shared.tracking.flush());
             }
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);

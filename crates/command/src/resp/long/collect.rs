@@ -6,6 +6,15 @@ use crate::resp::error::ErrorReply;
 use crate::resp::state::long::Collected;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::resp::{Argument, Limits, ProtocolError, argument};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Returns true if a request of this command is collected: it accesses keys, or echoes a text.
+pub(super) fn may_collect(call: &Call<'_, '_>, entry: &CommandSpec) -> bool {
+    // A client that waits retains its request, which must be short.
+    let waits = entry.has(Flag::Blocking) && !call.session.is_queueing();
+    let has_keys = entry.keys.0 != 0 || entry.runs_script();
+    (has_keys && !entry.has(Flag::PubSub) || matches!(entry.name, "echo" | "ping" | "publish" | "spublish")) && !waits
+}
 
 /// The number of arguments that cost one operation to receive.
 const ARGS_AN_OP: usize = 32;
@@ -27,7 +36,12 @@ const BEYOND_ITEM_BYTES: usize = 64 << 10;
 /// Returns the maximum length of an argument, and the error for a longer one. What a command may store is no longer
 /// than an item, so that no command spends time on what it refuses.
 fn longest(call: &Call<'_, '_>, entry: &CommandSpec) -> (usize, ErrorReply) {
-    let stores = entry.has(Flag::Write) && entry.name != "restore";
+    if entry.has(Flag::PubSub) {
+        // Subscribers whose backlog is half empty are not disconnected by one message.
+        let backlog = call.ctx.shared.channels.backlog_bytes_max.load(Relaxed);
+        return (usize::try_from(backlog / 2).unwrap_or(usize::MAX), ErrorReply::RequestTooLong);
+    }
+    let stores = entry.has(Flag::DenyOom) && !matches!(entry.name, "restore" | "pfadd");
     let most =
         if stores { call.guard.sizes().element_bytes_max().saturating_add(BEYOND_ITEM_BYTES) } else { usize::MAX };
     let is_field = entry.name.starts_with('h') || entry.name.starts_with("rec.");

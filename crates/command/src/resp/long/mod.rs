@@ -26,7 +26,7 @@ mod value;
 
 use self::collect::CollectStop;
 use super::acl::KnownKeys;
-use super::catalog::{self, CommandSpec, Flag};
+use super::catalog::{self, CommandSpec};
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
@@ -129,7 +129,9 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     let entry = args.next().and_then(catalog::find);
     let words = 1 + args.len() + left as usize;
     let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
-    let each = Each::of(entry).filter(|_| !call.session.is_queueing());
+    // Keys that a client tracks must all be known before they are read.
+    let is_whole = call.session.is_queueing() || call.session.tracks();
+    let each = Each::of(entry).filter(|_| !is_whole);
     let asked = if each.is_some() { KnownKeys::Some } else { KnownKeys::Later };
     let fault = match (each, admit::admit_command(call, entry, words, asked)) {
         (_, Err(Interrupt::Fault(fault))) => fault,
@@ -143,8 +145,7 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
             call.session.long = Some(Long { entry, left: words as u32 - 1, stage: LongStage::Each(each) });
             return Ok(());
         }
-        // A client that waits retains its request, which must be short.
-        (None, _) if entry.has(Flag::Blocking) && !call.session.is_queueing() => ErrorReply::RequestTooLong,
+        (None, _) if !collect::may_collect(call, entry) => ErrorReply::RequestTooLong,
         (None, _) => return begin_collecting(call, entry, args, left, consumed),
     };
     refuse(call, entry, fault, consumed, 0, left)

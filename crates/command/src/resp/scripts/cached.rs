@@ -7,6 +7,9 @@ use protocol::resp::reply;
 use script::{Digest, Header, Input, Machine, MachineEvent, Script};
 use std::sync::Arc;
 
+/// The maximum length of a script in bytes. A script is compiled in one visit.
+const SCRIPT_BYTES_MAX: usize = 256 << 10;
+
 /// Returns the cached script with this digest, in upper or lower case.
 pub(super) fn by_digest(call: &mut Call<'_, '_>, word: &[u8]) -> Result<Arc<CachedScript>, ErrorReply> {
     let digest = digest_in(word).ok_or(ErrorReply::NoScript)?;
@@ -49,6 +52,7 @@ pub(super) fn load(
     let shared = Arc::clone(&call.ctx.shared);
     let script = match shared.scripts.find(&script::digest_of(text)) {
         Some(cached) => Arc::clone(&cached.script),
+        None if text.len() > SCRIPT_BYTES_MAX => return Err(ErrorReply::ScriptTooLong.into()),
         None => {
             let header = match Header::read(text) {
                 Ok(header) => header,

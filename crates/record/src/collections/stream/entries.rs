@@ -157,7 +157,7 @@ fn is_relative(body: &[u8]) -> bool {
     matches!(body, [first, 0, ..] if *first >= MARK)
 }
 
-/// Returns true if the entry at the start of `bytes` is whole.
+/// Returns true if the entry at the start of `bytes` is not relative.
 pub(super) fn begins_run(bytes: &[u8]) -> bool {
     !number(bytes).is_ok_and(|(_, body)| is_relative(body))
 }
@@ -236,7 +236,7 @@ pub(super) fn encode_last<'w>(
     if is_full || bytes - run > LEAF_BYTES_FULL { encode(id, words, None) } else { Ok(entry) }
 }
 
-/// Returns the offset of the last whole entry of `leaf`, which is not empty.
+/// Returns the offset of the last entry of `leaf` that begins a run. The leaf is not empty.
 fn last_run(leaf: &[u8]) -> Result<usize, Damaged> {
     let (mut at, mut run) = (0, 0);
     while at < leaf.len() {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_former_encoding_are_whole() {
+    fn entries_without_marks_are_whole() {
         let leaf = [&[6, 5, 0, 0x81, b'f', 0x81, b'v'][..], &[7, 0x85, 1, 2, 0x81, b'f', 0x81, b'w']].concat();
         let found = find(&leaf, StreamId { ms: 133, seq: 2 }).unwrap();
         assert_eq!((found.before, found.range.clone(), found.run), (1, 7..15, 7));
