@@ -311,11 +311,6 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the client tracks keys.
-    pub(in crate::resp) fn tracks(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.tracking.is_some())
-    }
-
     /// Returns true if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         self.long.is_some() && Long::waits_of(&self.long).is_none()

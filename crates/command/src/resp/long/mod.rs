@@ -130,7 +130,8 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
     let words = 1 + args.len() + left as usize;
     let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
     // Keys that a client tracks must all be known before they are read.
-    let is_whole = call.session.is_queueing() || call.session.tracks();
+    let tracks = call.session.aside.as_ref().is_some_and(|aside| aside.tracking.is_some());
+    let is_whole = call.session.is_queueing() || tracks;
     let each = Each::of(entry).filter(|_| !is_whole);
     let asked = if each.is_some() { KnownKeys::Some } else { KnownKeys::Later };
     let fault = match (each, admit::admit_command(call, entry, words, asked)) {
