@@ -260,7 +260,7 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     let settings = &plan.resolved;
     for namespace in settings.namespaces.iter().filter(|namespace| namespace.may_lose_queues()) {
         tracing::warn!(
-            "the queues in namespace {} may be evicted, because it shares its memory; set its memory, or evict = true",
+            "the queues in namespace {} may be evicted: set its memory to keep them, or evict = true to accept that",
             namespace.name.0
         );
     }
