@@ -252,6 +252,7 @@ fn client_list_and_kill_take_a_bounded_share_of_each_iteration() {
     assert_eq!(count(&again, b"id="), CLIENTS + 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"LIST", b"ID", b"1", b"2", b"2"]).0, b"id="), 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"INFO"]).0, b"id="), 1);
+    assert_eq!(beside.ask(&client, &[b"ACL", b"SETUSER", b"nobody"]).0, b"+OK\r\n");
     let (replied, iterations) = beside.ask(&client, &[b"CLIENT", b"KILL", b"TYPE", b"normal", b"USER", b"nobody"]);
     assert!(replied == b":0\r\n" && iterations > 2, "{iterations} iterations");
     // Their connections close over many iterations, and each gives its place back.
