@@ -21,8 +21,9 @@
 //!
 //! A waiter of any type can be added: its function looks at the [`candidates`], and calls [`wait`] if it finds nothing.
 //!
-//! When a server stops, waiting clients are disconnected at once. When another process takes over, it repeats their
-//! requests, with the time that is left. The waiters for a key are then in the order of their arrival there.
+//! When a server stops, waiting clients are disconnected at once. When another process takes over, it executes the
+//! waiting requests again, with the time that is left. The waiters for a key are then in the order in which their
+//! connections arrive there.
 
 use super::collection;
 use super::error::ErrorReply;

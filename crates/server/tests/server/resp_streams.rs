@@ -395,7 +395,7 @@ fn groups_of_large_streams_answer_as_those_of_redis() {
     compare_groups(36, 400, true);
 }
 
-/// Sends a request to both servers, and compares the replies but for times.
+/// Sends a request to both servers, and compares the replies, except times.
 fn compare_one([ours, theirs]: [&mut Replies; 2], line: &str) {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let [ours, theirs] = [ours, theirs].map(|client| {

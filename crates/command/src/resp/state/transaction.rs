@@ -121,8 +121,8 @@ pub(in crate::resp) struct Transaction {
     /// key in `watched_bytes`.
     pub(in crate::resp) compared: (usize, usize),
     pub(in crate::resp) key_locks: KeyLocks,
-    /// How often namespaces of databases had been exchanged when the transaction was created. If some were exchanged
-    /// since, `key_locks` may lack keys.
+    /// The number of database exchanges (`SWAPDB`) before this transaction was created. If it has grown since,
+    /// `key_locks` may lack keys.
     pub(in crate::resp) swaps: u64,
     pub(in crate::resp) out: OutBuffer,
     /// The start of the current request's reply in `out`, the replies to all requests.

@@ -133,7 +133,7 @@ fn put_lag(
     Ok(())
 }
 
-/// What `XINFO` describes in steps.
+/// The lists that `XINFO` writes in several steps, because each may be long.
 #[derive(Clone, Copy)]
 enum Described<'a> {
     /// The whole stream, with at most this number of entries in each list.
