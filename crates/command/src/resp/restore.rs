@@ -7,7 +7,8 @@
 //!
 //! Each step takes several visits if the payload is long. The elements of a stream are not retained when they were
 //! checked, but read once more to be stored. No value is changed before all elements are known to be
-//! valid. If the store then lacks memory, no part of the value stays.
+//! valid, and the store has room for them. If other writers then use up that room, the command waits for the background
+//! to free some ([`typed::waits_for_room`]). If none is freed, no part of the value stays, and the old value is lost.
 
 use super::catalog::lower;
 use super::collection;
@@ -27,6 +28,7 @@ use crate::resp::state::stream_intake::StreamRestore;
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::transaction::QUEUE_BYTES_MAX;
 use crate::visit::clock::Moment;
+use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use rdb::{DumpError, DumpReader, Element, ReadLimits, ValueType};
@@ -117,7 +119,7 @@ pub(super) fn restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
         None => {
             let grant = Grant::none(&call.ctx.shared.budget, MemoryUse::Walks);
             let (stage, elements, stream) = Default::default();
-            Box::new(RestoreWork { stage, elements, stream, grant })
+            Box::new(RestoreWork { stage, elements, stream, full_since: None, grant })
         }
     };
     restore_over_visits(call, &request, work)
@@ -149,8 +151,11 @@ fn restore_over_visits<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut w
             Err(state.into())
         }
         Err(fault) => {
-            // No part of a value stays.
             if matches!(work.stage, RestoreStage::Store { is_begun: true, .. }) {
+                if typed::waits_for_room(call, &fault, &mut work.full_since) {
+                    slices::retain_work(call, StringWork::Restore(work));
+                    return Err(SessionWait::Yield.into());
+                }
                 remove(call, request.bytes)?;
             }
             Err(fault)

@@ -117,7 +117,18 @@ pub(super) fn store<C: Storable>(
         typed::room_to_store(call, most.saturating_mul(ELEMENT_BYTES))?;
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = store_over_visits::<C>(call, to, find, &mut walk);
+    let mut ran = store_over_visits::<C>(call, to, find, &mut walk);
+    if let Err(fault) = &ran
+        && walk.keys > 0
+    {
+        if typed::waits_for_room(call, fault, &mut walk.full_since) {
+            ran = Err(SessionWait::Yield.into());
+        } else if matches!(fault, Interrupt::Fault(_)) {
+            // No part of a result stays.
+            let is_removed = collection::remove(call, to.key)?;
+            collection::notify(call, to.key, to.event, Effect { is_changed: false, is_removed });
+        }
+    }
     if matches!(ran, Err(Interrupt::State(_))) {
         if !walk.reserve(&call.ctx.shared.budget) {
             call.session.end_request();

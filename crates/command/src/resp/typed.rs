@@ -91,6 +91,9 @@ impl Source for KeyParts<'_> {
     }
 }
 
+/// The time in ms for which a command that has begun to replace a value waits for room in the store.
+const ROOM_WAIT_MS: u64 = 1000;
+
 const _: () =
     assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store must know that a large record has parts");
 const _: () = assert!(
@@ -300,6 +303,14 @@ pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, I
 /// memory calls this function before it changes anything.
 pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
     Ok(call.ctx.check_room(call.session.namespace, bytes)?)
+}
+
+/// Returns true if a command that has begun to replace a value, and found the store full, is to be executed again in its
+/// next visit: for at most [`ROOM_WAIT_MS`] after the first such fault, whose time `full_since` receives. The store had
+/// room when the command began, and memory that was freed is available after the background has reclaimed it.
+pub(super) fn waits_for_room(call: &Call<'_, '_>, fault: &Interrupt, full_since: &mut Option<UnixMillis>) -> bool {
+    let is_full = matches!(fault, Interrupt::Fault(ErrorReply::OutOfMemory));
+    is_full && call.collects_replies && call.ctx.now.ms_since(*full_since.get_or_insert(call.ctx.now)) < ROOM_WAIT_MS
 }
 
 /// Returns the maximum length of this call's reply, in bytes.

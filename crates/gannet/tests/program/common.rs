@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,10 @@ pub struct TempFile(pub PathBuf);
 
 impl TempFile {
     pub fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-{}-{name}", std::process::id()));
+        // Tests of one process run at the same time, and some of them share a function that names a file.
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("gannet-{}-{number}-{name}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         Self(path)
     }

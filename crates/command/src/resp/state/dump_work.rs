@@ -4,6 +4,7 @@ use crate::memory::budget::Grant;
 use crate::resp::state::name_hashes::NameHashes;
 use crate::resp::state::stream_intake::StreamRestore;
 use crate::resp::state::walk::Reading;
+use base::clock::UnixMillis;
 use rdb::{DumpCheck, PausedDump, PayloadWriter, ValueType};
 use record::StreamId;
 
@@ -155,6 +156,8 @@ pub(in crate::resp) struct RestoreWork {
     pub(in crate::resp) elements: RestoredElements,
     /// The elements of a stream.
     pub(in crate::resp) stream: StreamRestore,
+    /// The time since which the command waits for room.
+    pub(in crate::resp) full_since: Option<UnixMillis>,
     /// The share of client memory.
     pub(in crate::resp) grant: Grant,
 }

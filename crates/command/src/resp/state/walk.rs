@@ -8,6 +8,7 @@ use crate::resp::state::dump_work::StreamPlace;
 use crate::resp::state::name_hashes::HASH_BYTES;
 use crate::resp::state::string_work::StringWork;
 use crate::visit::out::HeadPlace;
+use base::clock::UnixMillis;
 use record::IndexPosting;
 use segment::Stride;
 use std::collections::{BTreeMap, HashSet};
@@ -58,6 +59,8 @@ pub(in crate::resp) struct Walk {
     pub(in crate::resp) sorted: SortedElements,
     /// The next part of the description of a stream.
     pub(in crate::resp) place: Option<StreamPlace>,
+    /// The time since which the command waits for room in the store.
+    pub(in crate::resp) full_since: Option<UnixMillis>,
     /// The state of a command on strings, which is no walk.
     pub(in crate::resp) work: Option<StringWork>,
     /// The walk's share of client memory.
