@@ -275,6 +275,34 @@ fn full_store_keeps_the_old_value_of_a_restored_collection() {
     running.stop();
 }
 
+#[test]
+fn full_store_leaves_no_part_of_a_stored_result() {
+    let config = ServerConfig { memory_bytes: 16 << 20, evict: false, ..both() };
+    let running = start(config);
+    let mut ours = resp(&running);
+    fill_collections(&mut ours, 4000, Names::Long);
+    for (command, count) in [("SUNIONSTORE {} set:4000", "SCARD"), ("ZUNIONSTORE {} 1 zset:4000", "ZCARD")] {
+        // The copies of a round fill what earlier refusals have left.
+        let (mut copies, mut refused) = (0, 0);
+        while refused < 3 {
+            let key = format!("{count}:{copies}");
+            let reply = ours.text(&command.replace("{}", &key));
+            let stored = ours.text(&format!("{count} {key}"));
+            if reply == ":4000" {
+                assert_eq!(stored, ":4000");
+                copies += 1;
+                assert!(copies < 4000, "the store is never full");
+            } else {
+                assert!(reply.starts_with("-OOM "), "{reply}");
+                assert_eq!(stored, ":0", "{key}");
+                refused += 1;
+            }
+        }
+        (0..copies).for_each(|copy| drop(ours.text(&format!("DEL {count}:{copy}"))));
+    }
+    running.stop();
+}
+
 /// Returns true if a reply to `TTL` is at most `secs` seconds, and less by at most a minute.
 fn is_nearly(ttl: &str, secs: u64) -> bool {
     ttl.strip_prefix(':').and_then(|ttl| ttl.parse().ok()).is_some_and(|ttl: u64| (secs - 60..=secs).contains(&ttl))
