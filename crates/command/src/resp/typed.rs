@@ -305,9 +305,9 @@ pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
     Ok(call.ctx.check_room(call.session.namespace, bytes)?)
 }
 
-/// Returns true if a command that has begun to replace a value, and found the store full, is to be executed again in its
-/// next visit: for at most [`ROOM_WAIT_MS`] after the first such fault, whose time `full_since` receives. The store had
-/// room when the command began, and memory that was freed is available after the background has reclaimed it.
+/// Returns true if a command that has begun to replace a value, and found the store full, is to be executed again in
+/// its next visit: for at most [`ROOM_WAIT_MS`] after the first such fault, whose time `full_since` receives. The store
+/// had room when the command began, and memory that was freed is available after the background has reclaimed it.
 pub(super) fn waits_for_room(call: &Call<'_, '_>, fault: &Interrupt, full_since: &mut Option<UnixMillis>) -> bool {
     let is_full = matches!(fault, Interrupt::Fault(ErrorReply::OutOfMemory));
     is_full && call.collects_replies && call.ctx.now.ms_since(*full_since.get_or_insert(call.ctx.now)) < ROOM_WAIT_MS

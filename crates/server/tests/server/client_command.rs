@@ -283,7 +283,7 @@ fn fields_of_client_info_are_those_of_redis() {
             assert_eq!(field(&ours, name), field(&theirs, name), "{line}: {name}\n{ours}\n{theirs}");
         }
         let number = |name| field(&ours, name).parse::<u64>().expect("a number");
-        // A client that has just sent a request may have waited for its turn on a busy machine, but not since long before.
+        // A client that has just sent a request may have waited for its turn on a busy machine.
         assert!(number("idle") <= begun.elapsed().as_secs(), "{ours}");
         assert!(number("tot-mem") > number("qbuf") + number("qbuf-free") && number("qbuf-free") > 0, "{ours}");
     }
