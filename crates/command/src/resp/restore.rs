@@ -156,7 +156,14 @@ fn restore_over_visits<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut w
                     slices::retain_work(call, StringWork::Restore(work));
                     return Err(SessionWait::Yield.into());
                 }
-                remove(call, request.bytes)?;
+                match remove(call, request.bytes) {
+                    // The next visit finds the same fault and tries again to remove the part of the value.
+                    Err(Interrupt::State(state)) => {
+                        slices::retain_work(call, StringWork::Restore(work));
+                        return Err(state.into());
+                    }
+                    removed => removed?,
+                };
             }
             Err(fault)
         }

@@ -120,25 +120,34 @@ pub(super) fn store<C: Storable>(
     let mut ran = store_over_visits::<C>(call, to, find, &mut walk);
     if let Err(fault) = &ran
         && walk.keys > 0
+        && typed::waits_for_room(call, fault, &mut walk.full_since)
     {
-        if typed::waits_for_room(call, fault, &mut walk.full_since) {
-            ran = Err(SessionWait::Yield.into());
-        } else if matches!(fault, Interrupt::Fault(_)) {
-            // No part of a result stays.
-            let is_removed = collection::remove(call, to.key)?;
-            collection::notify(call, to.key, to.event, Effect { is_changed: false, is_removed });
+        ran = Err(SessionWait::Yield.into());
+    }
+    if matches!(ran, Err(Interrupt::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
+        ran = Err(ErrorReply::ClientMemory.into());
+    }
+    if let Err(Interrupt::Fault(_)) = ran
+        && walk.keys > 0
+    {
+        match collection::remove(call, to.key) {
+            // The next visit finds the same fault and tries again to remove the part of the result.
+            Err(state @ Interrupt::State(_)) => ran = Err(state),
+            removed => {
+                let effect = Effect { is_changed: false, is_removed: removed? };
+                collection::notify(call, to.key, to.event, effect);
+            }
         }
     }
     if matches!(ran, Err(Interrupt::State(_))) {
-        if !walk.reserve(&call.ctx.shared.budget) {
-            call.session.end_request();
-            return Err(ErrorReply::ClientMemory.into());
-        }
         call.session.walk = Some(walk);
         call.session.done = call.session.done.max(1);
         return ran;
     }
-    ran?;
+    if ran.is_err() {
+        call.session.end_request();
+        return ran;
+    }
     let is_removed = walk.keys == 0 && collection::remove(call, to.key)?;
     collection::notify(call, to.key, to.event, Effect { is_changed: walk.keys > 0, is_removed });
     call.int(walk.keys as i64);
@@ -154,7 +163,8 @@ fn store_over_visits<C: Storable>(
     walk: &mut Walk,
 ) -> Run {
     loop {
-        if walk.ended.is_none() {
+        // Elements that wait for room are stored before more are found, so that they do not accumulate.
+        if walk.ended.is_none() && !(to.is_apart && walk.examined < walk.found.len()) {
             let mut found = std::mem::take(&mut walk.found);
             let ended = find(call, walk, &mut found);
             walk.found = found;
