@@ -69,7 +69,7 @@ impl Agent {
         let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
-        if !addr.ip().is_loopback() && token.is_none() {
+        if !addr.ip().to_canonical().is_loopback() && token.is_none() {
             let what = "other hosts can reach this address and could make the agent load any server; pass --token FILE";
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, what));
         }

@@ -416,6 +416,7 @@ fn agent_requires_matching_token_and_public_bind_requires_a_token() {
     let any = (Ipv4Addr::UNSPECIFIED, 0);
     let error = Agent::start(&format!("{}:{}", any.0, any.1), None, HostClock::default(), |_| {}).unwrap_err();
     assert!(error.to_string().contains("--token FILE"), "{error}");
+    drop(Agent::start("[::ffff:127.0.0.1]:0", None, HostClock::default(), |_| {}).unwrap());
     drop(Agent::start("0.0.0.0:0", Some(b"t".to_vec()), HostClock::default(), |_| {}).unwrap());
 }
 

@@ -114,7 +114,7 @@ impl Server {
                 let state = AdminState::Reading(Vec::new());
                 self.connections.push(Connection {
                     stream,
-                    local: peer.ip().is_loopback(),
+                    local: peer.ip().to_canonical().is_loopback(),
                     deadline: now + DEADLINE,
                     state,
                 });
