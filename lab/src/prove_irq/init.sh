@@ -31,7 +31,8 @@ ip link set eth1 netns asks
 ip -n asks address add 198.18.78.2/30 dev eth1; ip -n asks link set eth1 up
 echo "guest: $(uname -r), $(nproc) CPUs, worker on $worker, generator on $generator"
 server=198.18.78.1:11211
-/mnt/gannet serve --memcached $server --workers 1 --pin "$worker" --memory 64MiB --io epoll > /dev/console 2>&1 &
+/mnt/gannet serve --memcached $server --unprotected --workers 1 --pin "$worker" --memory 64MiB --io epoll \
+    > /dev/console 2>&1 &
 pid=$!
 apart() { nsenter -n/run/netns/asks "$@"; }
 until printf 'version\r\nquit\r\n' | apart nc ${server%:*} ${server#*:} | grep -q VERSION; do sleep 1; done

@@ -122,6 +122,8 @@ impl PartialCommandLine {
         for (path, text) in [
             ("listen.admin", "none"),
             ("listen.ipv6_only", "true"),
+            // memcached too serves other hosts without a password. The server logs a warning.
+            ("listen.unprotected", "true"),
             ("limits.maxconns", CONNECTIONS.to_string().as_str()),
             ("limits.stop_timeout", STOP_TIMEOUT),
             ("threads.workers", host.parallelism().clamp(1, WORKERS).to_string().as_str()),

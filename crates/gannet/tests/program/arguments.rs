@@ -1,6 +1,6 @@
 //! Tests the error messages for wrong arguments, wrong files, and requests that the machine cannot fulfil.
 
-use crate::common::{Serving, TempFile, free_port, gannet, run};
+use crate::common::{Serving, TempFile, ask, connect, free_port, gannet, run};
 use std::net::TcpListener;
 
 /// Runs `gannet serve`, which must fail with the exit code `code`. Returns its error text.
@@ -85,6 +85,67 @@ fn settings_beyond_the_machine_limits_are_rejected_before_start() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err.contains("the limit is 256") && err.contains("ulimit -n 5"), "{err}");
+}
+
+#[test]
+fn listener_that_other_hosts_could_use_without_a_password_is_refused() {
+    fn start<'a>(args: &[&'a str]) -> Vec<&'a str> {
+        [args, &["--memory", "16MiB", "--admin", "none"]].concat()
+    }
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let err = refused(&start(&["--memcached", "127.0.0.1:0", "--memcached", address]), 1);
+        assert!(err.contains(&format!("--memcached: listen.memcached: cannot listen on {address}: ")), "{err}");
+        for part in ["need no password", "--auth-file FILE", "loopback", "--unprotected"] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let text = "[listen]\nmemcached = []\n[[namespace]]\nname = \"shop\"\nmemcached = [\"0.0.0.0:0\"]\n";
+    let file = TempFile::new("open.toml", text);
+    let err = refused(&start(&[file.path()]), 1);
+    assert!(err.contains("open.toml:3: namespace: cannot listen on 0.0.0.0:0 for the namespace shop"), "{err}");
+    // A check of the file has the same result.
+    let (code, _, err) = run(&["config", "--check", file.path()]);
+    assert!(code == 1 && err.contains("for the namespace shop"), "{err}");
+}
+
+#[test]
+fn listener_for_other_hosts_starts_with_users_in_protected_mode_or_if_the_operator_insists() {
+    let users = TempFile::new("users", "alice:secret\n");
+    for (args, note, reply) in [
+        (&["--memcached", "0.0.0.0:0", "--unprotected"][..], "clients need no password", &b"END\r\n"[..]),
+        (
+            &["--memcached", "0.0.0.0:0", "--auth-file", users.path()],
+            "passwords are sent unencrypted",
+            b"CLIENT_ERROR unauthenticated\r\n",
+        ),
+        (&["--memcached", "[::ffff:127.0.0.1]:0"], "", b"END\r\n"),
+        (
+            &["--memcached", "127.0.0.1:0", "--resp", "0.0.0.0:0"],
+            "Redis clients there may only authenticate",
+            b"$-1\r\n",
+        ),
+    ] {
+        let mut serving = Serving::start(&[args, &["--memory", "16MiB", "--admin", "none"]].concat());
+        let noted = serving.lines.iter().find(|line| line.contains("can be reached from other machines"));
+        assert_eq!(noted.is_some_and(|line| line.contains(note)), !note.is_empty(), "{args:?}: {noted:?}");
+        let protocol = if args.contains(&"--resp") { "Redis" } else { "memcached" };
+        let line = serving.wait_for(&format!("{protocol} clients connect to "));
+        let port = line.split("; try:").next().unwrap().rsplit(':').next().unwrap();
+        let mut client = connect(([127, 0, 0, 1], port.parse().unwrap()).into());
+        ask(&mut client, b"get k\r\n", reply);
+    }
+}
+
+#[test]
+fn unix_socket_is_only_for_its_user_by_default() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = TempFile::new("own.sock", "");
+    std::fs::remove_file(file.path()).unwrap();
+    let path = format!("unix:{}", file.path());
+    let mut serving = Serving::start(&["--memcached", &path, "--admin", "none", "--memory", "16MiB"]);
+    serving.wait_for("clients connect to");
+    assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]

@@ -95,6 +95,12 @@ impl Reader<'_> {
         Origin::File { path: self.path.clone(), line }
     }
 
+    /// Records that the setting `path` comes from the position `at` of the text.
+    pub(super) fn origin_of(&mut self, at: usize, path: &'static str) {
+        let origin = self.origin(at);
+        self.origins.insert(path, origin);
+    }
+
     pub(super) fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         let fault = ConfigFault::new(self.origin(at), name, Wrong::new(what, remedy));
         self.faults.push(fault);

@@ -8,6 +8,7 @@
 //! Invariants: every setting is in the table. A fault never leaves a partly changed value. If the server reads the
 //! output of `sample`, every setting has its default.
 
+pub mod exposure;
 pub mod fault;
 pub mod file;
 pub mod host;

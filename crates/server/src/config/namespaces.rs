@@ -369,6 +369,9 @@ impl Reader<'_> {
             }
         }
         self.settings.namespaces = namespaces;
+        if let Some(first) = places.first() {
+            self.origin_of(*first, TABLE);
+        }
     }
 
     /// Reads the keys of one namespace into `namespace`. An absent key keeps its value.

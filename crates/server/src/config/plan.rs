@@ -5,6 +5,7 @@ use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
 use segment::Namespace;
 
+use super::exposure::{exposure, is_local};
 use super::fault::{ConfigFault, Origin};
 use super::file::Origins;
 use super::host::Host;
@@ -132,6 +133,33 @@ fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
     }
 }
 
+/// A listener of the settings.
+struct Listener<'s> {
+    protocol: Protocol,
+    address: &'s ListenAddress,
+    /// The path of the setting that contains the address.
+    path: &'static str,
+    /// The name of the namespace whose settings contain the address.
+    namespace: Option<&'s str>,
+}
+
+/// Returns all listeners: those of the default namespace first, then those of the other namespaces.
+fn listeners(settings: &Settings) -> Vec<Listener<'_>> {
+    let main = [
+        ("listen.memcached", Protocol::Memcache, &settings.memcached),
+        ("listen.resp", Protocol::Resp, &settings.resp),
+    ];
+    let main = main.into_iter().map(|(path, protocol, addresses)| (path, None, protocol, addresses));
+    let others = settings.namespaces.iter().flat_map(|namespace| {
+        let both = [(Protocol::Memcache, &namespace.memcached), (Protocol::Resp, &namespace.resp)];
+        both.map(|(protocol, addresses)| (namespaces::TABLE, Some(namespace.name.0.as_str()), protocol, addresses))
+    });
+    let listeners = main.chain(others).flat_map(|(path, namespace, protocol, addresses)| {
+        addresses.iter().map(move |address| Listener { protocol, address, path, namespace })
+    });
+    listeners.collect()
+}
+
 struct Planner<'p> {
     origins: &'p Origins,
     host: &'p Host,
@@ -146,42 +174,52 @@ impl Planner<'_> {
     }
 
     fn addresses(&mut self, settings: &Settings) {
-        let others = settings.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
-        let endpoints: Vec<&ListenAddress> = settings.memcached.iter().chain(&settings.resp).chain(others).collect();
-        if endpoints.is_empty() {
+        let listeners = listeners(settings);
+        if listeners.is_empty() {
             let remedy = "give at least one, as in [\"127.0.0.1:11211\"]";
             self.fault("listen.memcached", "there is no address to listen on".to_owned(), remedy.to_owned());
         }
-        for (place, endpoint) in endpoints.iter().enumerate() {
-            let any_port = matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0);
-            if place >= settings.memcached.len() + settings.resp.len()
-                && !any_port
-                && endpoints[..place].contains(endpoint)
-            {
+        for (place, listener) in listeners.iter().enumerate() {
+            let address = listener.address;
+            let any_port = matches!(address, ListenAddress::Tcp(address) if address.port() == 0);
+            let is_earlier = listeners[..place].iter().any(|earlier| earlier.address == address);
+            if listener.path == namespaces::TABLE && !any_port && is_earlier {
                 let remedy = "give each namespace an address of its own".to_owned();
-                self.fault("namespace", format!("{endpoint} is listed twice"), remedy);
+                self.fault(namespaces::TABLE, format!("{address} is listed twice"), remedy);
             }
-            match endpoint {
+            match address {
                 ListenAddress::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
                     let what = format!("{address} is an address for clients too");
                     self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
                 }
-                ListenAddress::Tcp(address) if !address.ip().is_loopback() => {
-                    let danger = match settings.auth_file.0 {
-                        None => "there is no authentication",
-                        Some(_) => "passwords are sent unencrypted",
-                    };
-                    self.notes.push(format!(
-                        "{address} can be reached from other machines, and {danger}: keep it behind a firewall"
-                    ));
-                }
                 _ => {}
             }
+            self.exposure(settings, listener);
         }
         if let AdminAddress::At(address) = settings.admin
-            && !address.ip().is_loopback()
+            && !is_local(address.ip())
         {
             self.notes.push(format!("the admin port {address} can be reached from other machines"));
+        }
+    }
+
+    /// Refuses a listener that clients on other machines can use without authenticating, unless the operator insists.
+    /// Notes other risks.
+    fn exposure(&mut self, settings: &Settings, listener: &Listener<'_>) {
+        let (protocol, address) = (listener.protocol, listener.address);
+        let exposure = exposure(settings, protocol, address);
+        if exposure.is_refused(settings, protocol) {
+            let space = listener.namespace.map_or(String::new(), |name| format!(" for the namespace {name}"));
+            let what = format!(
+                "cannot listen on {address}{space}: other machines can reach it, and {} clients need no password",
+                protocol.name()
+            );
+            let remedy = "set listen.auth_file (--auth-file FILE), listen on a loopback address such as 127.0.0.1, or \
+                          pass --unprotected (listen.unprotected = true)";
+            self.fault(listener.path, what, remedy.to_owned());
+        } else if let Some(risk) = exposure.risk(protocol) {
+            self.notes
+                .push(format!("{address} can be reached from other machines, and {risk}: keep it behind a firewall"));
         }
     }
 
@@ -368,7 +406,9 @@ fn about(size: ByteSize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::file::read_text;
     use crate::config::table::setting;
+    use std::path::Path;
 
     fn host() -> Host {
         Host {
@@ -457,9 +497,42 @@ mod tests {
     }
 
     #[test]
+    fn an_open_memcached_listener_is_refused_with_every_remedy() {
+        let text = fault(&[("listen.memcached", "0.0.0.0:11211")]);
+        assert_eq!(
+            text,
+            "default: listen.memcached: cannot listen on 0.0.0.0:11211: other machines can reach it, and memcached \
+             clients need no password; set listen.auth_file (--auth-file FILE), listen on a loopback address such as \
+             127.0.0.1, or pass --unprotected (listen.unprotected = true)"
+        );
+        let notes = |values: &[(&str, &str)]| with(values, &host()).unwrap().notes.join("\n");
+        assert!(notes(&[("listen.memcached", "0.0.0.0:1"), ("listen.auth_file", "/x")]).contains("unencrypted"));
+        assert!(notes(&[("listen.resp", "[::]:1")]).contains("(listen.protected)"));
+        assert!(notes(&[("listen.resp", "[::]:1"), ("listen.protected", "false")]).contains("need no password"));
+        let local = [("listen.memcached", "[::ffff:127.0.0.1]:1"), ("listen.admin", "[::ffff:127.0.0.1]:2")];
+        assert_eq!(notes(&local), "");
+        assert!(notes(&[("listen.admin", "0.0.0.0:2")]).contains("the admin port 0.0.0.0:2 can be reached"));
+    }
+
+    #[test]
+    fn an_open_listener_of_a_namespace_is_refused_with_its_name_and_line() {
+        let text = "[listen]\nadmin = \"none\"\n[[namespace]]\nname = \"shop\"\nmemcached = [\"0.0.0.0:7\"]\n\
+                    resp = [\"0.0.0.0:8\"]\n";
+        let (mut settings, mut origins) = (Settings::default(), Origins::new());
+        read_text(Path::new("g.toml"), text, &mut settings, &mut origins).unwrap();
+        let faults = plan(&settings, &origins, &host()).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let text = faults[0].to_string();
+        assert!(text.starts_with("g.toml:3: namespace: cannot listen on 0.0.0.0:7 for the namespace shop: "), "{text}");
+        settings.unprotected = true;
+        assert_eq!(plan(&settings, &origins, &host()).unwrap().notes.len(), 2);
+    }
+
+    #[test]
     fn valid_settings_that_risk_latency_or_exposure_produce_notes() {
-        let plan = with(&[("listen.memcached", "0.0.0.0:1"), ("threads.workers", "9")], &host()).unwrap();
-        assert!(plan.notes.iter().any(|note| note.contains("no authentication")), "{:?}", plan.notes);
+        let (open, insists) = (("listen.memcached", "0.0.0.0:1"), ("listen.unprotected", "true"));
+        let plan = with(&[open, insists, ("threads.workers", "9")], &host()).unwrap();
+        assert!(plan.notes.iter().any(|note| note.contains("clients need no password")), "{:?}", plan.notes);
         assert!(plan.notes.iter().any(|note| note.contains("9 workers share 4 CPUs")), "{:?}", plan.notes);
         let small_pages = Host { huge_pages: false, ..host() };
         assert!(with(&[], &small_pages).unwrap().notes[0].contains("no huge pages"));

@@ -102,7 +102,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 46] = [
+pub static SETTINGS: [Setting; 47] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -110,8 +110,8 @@ pub static SETTINGS: [Setting; 46] = [
         range: None,
         reload: Reload::Restart,
         help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Without an \
-               auth_file every client that can connect may execute every command, so keep it away from \
-               untrusted networks.",
+               auth_file every client that can connect may execute every command. So an address that other \
+               hosts can reach needs an auth_file, or unprotected.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -192,6 +192,17 @@ pub static SETTINGS: [Setting; 46] = [
         help: "If there is no auth_file, Redis clients on other hosts may only use PING, HELLO, AUTH and QUIT, \
                and other commands reply with an error that says so. Set false only on a trusted network.",
         value: |s| &mut s.protected,
+    },
+    Setting {
+        path: "listen.unprotected",
+        flag: Some("unprotected"),
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Allow memcached clients on other hosts without a password. If false, the server refuses to start \
+               with a memcached address other than loopback or unix: and no auth_file. Set true only on a \
+               trusted network.",
+        value: |s| &mut s.unprotected,
     },
     Setting {
         path: "store.memory",

@@ -1,0 +1,108 @@
+//! The exposure of listeners: whether clients on other machines can use one without authenticating.
+//!
+//! ```text
+//!   listener ──> Local        Unix socket or loopback address                         served
+//!            ──> Users        listen.auth_file                                        served, with a note
+//!            ──> Protected    Redis clients, listen.protected                         served, with a note
+//!            ──> Open         Redis clients with protected = false                    served, with a note
+//!            └─> Open         memcached clients        served only with listen.unprotected, and a note
+//! ```
+
+use std::net::IpAddr;
+
+use super::kinds::ListenAddress;
+use super::settings::Settings;
+use command::clients::endpoint::Protocol;
+
+/// The reason why a listener can, or cannot, be used by clients that do not authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// Only processes on this machine can connect.
+    Local,
+    /// Every client must authenticate as a user of `listen.auth_file`.
+    Users,
+    /// Redis clients on other machines may do nothing but authenticate (`listen.protected`).
+    Protected,
+    /// Clients on other machines may execute every command.
+    Open,
+}
+
+/// Returns true if only processes on this machine can reach `ip`. An IPv4 loopback address in the form of an IPv6
+/// address, such as `::ffff:127.0.0.1`, is such an address too.
+pub fn is_local(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Returns the exposure of a listener for `protocol` on `address`.
+pub fn exposure(settings: &Settings, protocol: Protocol, address: &ListenAddress) -> Exposure {
+    match (address, protocol) {
+        (ListenAddress::Unix(_), _) => Exposure::Local,
+        (ListenAddress::Tcp(address), _) if is_local(address.ip()) => Exposure::Local,
+        _ if settings.auth_file.0.is_some() => Exposure::Users,
+        (_, Protocol::Resp) if settings.protected => Exposure::Protected,
+        _ => Exposure::Open,
+    }
+}
+
+impl Exposure {
+    /// Returns true if the server must not start with a listener of this exposure. `listen.protected` is false only if
+    /// the operator has set it, so that an open listener for Redis clients is the operator's choice already.
+    pub fn is_refused(self, settings: &Settings, protocol: Protocol) -> bool {
+        self == Self::Open && protocol == Protocol::Memcache && !settings.unprotected
+    }
+
+    /// Returns the risk of a listener that the server starts with, as a part of a sentence. Returns `None` if there is
+    /// none.
+    pub fn risk(self, protocol: Protocol) -> Option<&'static str> {
+        match (self, protocol) {
+            (Self::Local, _) => None,
+            (Self::Users, _) => Some("passwords are sent unencrypted"),
+            (Self::Protected, _) => {
+                Some("Redis clients there may only authenticate (listen.protected), with unencrypted passwords")
+            }
+            (Self::Open, Protocol::Memcache) => Some("clients need no password"),
+            (Self::Open, Protocol::Resp) => Some("clients need no password unless the default user has one"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::setting;
+
+    fn of(protocol: Protocol, address: &str, values: &[(&str, &str)]) -> (Exposure, bool) {
+        let mut settings = Settings::default();
+        for (path, text) in values {
+            setting(path).unwrap().set(&mut settings, &[text]).unwrap();
+        }
+        let exposure = exposure(&settings, protocol, &address.parse().unwrap());
+        (exposure, exposure.is_refused(&settings, protocol))
+    }
+
+    #[test]
+    fn only_an_open_memcached_listener_is_refused() {
+        let (users, trusting) = (("listen.auth_file", "/etc/users"), ("listen.protected", "false"));
+        for (protocol, values, expected) in [
+            (Protocol::Memcache, &[][..], (Exposure::Open, true)),
+            (Protocol::Memcache, &[("listen.unprotected", "true")], (Exposure::Open, false)),
+            (Protocol::Memcache, &[users], (Exposure::Users, false)),
+            // The users of an ACL file are users of the Redis protocol.
+            (Protocol::Memcache, &[("listen.acl_file", "/etc/acl")], (Exposure::Open, true)),
+            (Protocol::Resp, &[], (Exposure::Protected, false)),
+            (Protocol::Resp, &[users, trusting], (Exposure::Users, false)),
+            (Protocol::Resp, &[trusting], (Exposure::Open, false)),
+        ] {
+            for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:0", "[::ffff:192.0.2.1]:1", "[fe80::1]:1"] {
+                assert_eq!(of(protocol, address, values), expected, "{protocol:?} {address} {values:?}");
+            }
+            for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/x"] {
+                assert_eq!(
+                    of(protocol, address, values),
+                    (Exposure::Local, false),
+                    "{protocol:?} {address} {values:?}"
+                );
+            }
+        }
+    }
+}
