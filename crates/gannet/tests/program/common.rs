@@ -174,7 +174,7 @@ pub fn ask(stream: &mut (impl Read + Write), request: &[u8], reply: &[u8]) {
 /// Returns the body of the admin port's page at `path`.
 pub fn page(addr: SocketAddr, path: &str) -> String {
     let mut stream = connect(addr);
-    stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()

@@ -74,7 +74,8 @@ fn every_command_of_the_readme_runs_beside_a_server_on_default_ports() {
     for (at, step) in steps.iter().enumerate() {
         script.push_str(&format!("(\n{}\n) >{at}.out 2>{at}.err; echo $? >{at}.code\n", step.shell));
     }
-    script.push_str("exec 3<>/dev/tcp/127.0.0.1/9555; printf 'GET / HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3 >admin.out\n");
+    let get = r"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    script.push_str(&format!("exec 3<>/dev/tcp/127.0.0.1/9555; printf '{get}' >&3; cat <&3 >admin.out\n"));
     folder.written("script", &script);
     let beside = Path::new(env!("CARGO_BIN_EXE_gannet")).parent().unwrap().display().to_string();
     let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());

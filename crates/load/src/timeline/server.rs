@@ -110,7 +110,8 @@ impl ObservedServer {
         let request: &[u8] = match self.account {
             Account::Stats => b"stats\r\n",
             Account::Info => b"*1\r\n$4\r\nINFO\r\n",
-            Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
+            // Gannet's admin port accepts this name, whatever name the user has for its host.
+            Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         };
         let address: Address = self.address.parse().map_err(|_| ErrorKind::NotFound)?;
         ask(ServerStream::connect(&address, self.tls.as_ref(), patience)?, request, self.account)

@@ -1,5 +1,7 @@
 //! The part of HTTP/1.1 that the admin port needs: one GET, HEAD, PUT or DELETE for each connection.
 
+use super::host;
+
 /// The maximum size of a request head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 /// The maximum size of a request body, in bytes.
@@ -40,6 +42,12 @@ pub struct Response {
     pub body: String,
 }
 
+/// The headers that limit what a browser does with a response. Every page is plain text or JSON. It loads nothing, runs
+/// nothing, is not part of another page, and its address is not sent to other hosts.
+const BROWSER_RULES: &str = "\
+    Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+    X-Frame-Options: DENY\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
+
 /// The media type of plain text.
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -51,10 +59,10 @@ impl Response {
 
     /// Returns the encoded response, without the body if `head_only`.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
-        let allow = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
+        let more = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
         let mut bytes = format!(
-            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
-             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{more}{BROWSER_RULES}\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
             self.status,
             reason(self.status),
             self.content_type,
@@ -79,6 +87,7 @@ fn reason(status: u16) -> &'static str {
         409 => "Conflict",
         411 => "Length Required",
         413 => "Content Too Large",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         503 => "Service Unavailable",
@@ -86,8 +95,8 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Parses the bytes received so far.
-pub fn parse(bytes: &[u8]) -> ParsedHttp {
+/// Parses the bytes received so far. `is_listed` returns true for a name in `listen.admin_hosts`.
+pub fn parse(bytes: &[u8], is_listed: impl FnOnce(&str) -> bool) -> ParsedHttp {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let refused = |status, line: &str| ParsedHttp::Refused(Response::text(status, line));
@@ -98,13 +107,14 @@ pub fn parse(bytes: &[u8]) -> ParsedHttp {
         Ok(httparse::Status::Partial) => ParsedHttp::Partial,
         Ok(httparse::Status::Complete(head_bytes)) => {
             let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
+            let changes = !matches!(method, "GET" | "HEAD");
+            if let Err(response) = host::check(request.version.unwrap_or(1), request.headers, changes, is_listed) {
+                return ParsedHttp::Refused(response);
+            }
             if !matches!(method, "GET" | "HEAD" | "PUT" | "DELETE") {
                 return refused(405, "only GET, HEAD, PUT and DELETE are answered here\n");
             }
             let delete = method == "DELETE";
-            if delete && is_from_a_page(request.headers) {
-                return refused(403, FROM_A_PAGE);
-            }
             let body = match (method == "PUT").then(|| body(request.headers, &bytes[head_bytes..])) {
                 None => None,
                 Some(Ok(Some(body))) => Some(body),
@@ -121,19 +131,10 @@ pub fn parse(bytes: &[u8]) -> ParsedHttp {
     }
 }
 
-const FROM_A_PAGE: &str = "web pages may not change anything here\n";
-
-fn is_from_a_page(headers: &[httparse::Header<'_>]) -> bool {
-    headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"))
-}
-
 /// Returns the body that follows a request's head, or `None` if the body is incomplete. An error is the status code and
 /// the text of the refusal.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
     let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-    if is_from_a_page(headers) {
-        return Err((403, FROM_A_PAGE));
-    }
     let length =
         header("Content-Length").and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
     let length: usize =
@@ -150,6 +151,10 @@ fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<Strin
 mod tests {
     use super::*;
 
+    fn parse(bytes: &[u8]) -> ParsedHttp {
+        super::parse(bytes, |_| false)
+    }
+
     fn status(bytes: &[u8]) -> Option<u16> {
         match parse(bytes) {
             ParsedHttp::Refused(response) => Some(response.status),
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_request_cut_anywhere_is_partial_until_it_is_whole() {
-        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n";
+        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: [::1]:9\r\nAccept: */*\r\n\r\n";
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), ParsedHttp::Partial, "{end}");
         }
@@ -173,13 +178,13 @@ mod tests {
         assert_eq!(parse(whole), get);
         let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
         assert!(matches!(head, ParsedHttp::Request { path, head_only: true, delete: false, .. } if path == "/"));
-        let delete = parse(b"DELETE /namespaces/a?keep=true HTTP/1.1\r\n\r\n");
+        let delete = parse(b"DELETE /namespaces/a?keep=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(matches!(delete, ParsedHttp::Request { query, delete: true, .. } if query == "keep=true"));
     }
 
     #[test]
     fn truncated_http_request_is_partial_and_trailing_bytes_are_ignored() {
-        let whole = b"PUT /config HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello";
+        let whole = b"PUT /config HTTP/1.1\r\nHost: localhost\r\ncontent-length: 5\r\n\r\nhello";
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), ParsedHttp::Partial, "{end}");
         }
@@ -197,22 +202,34 @@ mod tests {
 
     #[test]
     fn a_put_without_a_length_too_long_or_from_a_web_page_is_refused() {
-        assert_eq!(status(b"PUT /config HTTP/1.1\r\n\r\nx"), Some(411));
-        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: -1\r\n\r\nx"), Some(411));
-        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 8193\r\n\r\n"), Some(413));
-        assert_eq!(status(b"PUT /config HTTP/1.1\r\nOrigin: http://a\r\nContent-Length: 0\r\n\r\n"), Some(403));
-        assert_eq!(status(b"DELETE /namespaces/a HTTP/1.1\r\norigin: http://a\r\n\r\n"), Some(403));
-        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 1\r\n\r\n\xff"), Some(400));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nHost: localhost\r\n\r\nx"), Some(411));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\nx"), Some(411));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8193\r\n\r\n"), Some(413));
+        assert_eq!(
+            status(b"PUT /config HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a\r\nContent-Length: 0\r\n\r\n"),
+            Some(403)
+        );
+        assert_eq!(status(b"DELETE /namespaces/a HTTP/1.1\r\nHost: localhost\r\norigin: http://a\r\n\r\n"), Some(403));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n\xff"), Some(400));
     }
 
     #[test]
     fn invalid_http_request_gets_an_error_status() {
-        assert_eq!(status(b"POST / HTTP/1.1\r\n\r\n"), Some(405));
+        assert_eq!(status(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some(405));
         assert_eq!(status(b"set k 0 0 5\r\nhello\r\n"), Some(400));
         assert_eq!(status(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Some(400));
         assert_eq!(status(&[b'G'; HEAD_BYTES_MAX]), Some(431));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(HEADERS_MAX + 1));
         assert_eq!(status(many.as_bytes()), Some(431));
+    }
+
+    #[test]
+    fn a_foreign_host_is_refused_before_anything_else_of_the_request() {
+        assert_eq!(status(b"POST / HTTP/1.1\r\nHost: evil.example\r\n\r\n"), Some(421));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n"), Some(421));
+        assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), Some(400));
+        let whole = b"GET / HTTP/1.1\r\nHost: cache1\r\n\r\n";
+        assert!(matches!(super::parse(whole, |name| name == "cache1"), ParsedHttp::Request { .. }));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! its deadline, and does not delay other responses. The number of series in a response is bounded.
 
 mod figures;
+mod host;
 mod hot;
 mod http;
 mod json;

@@ -72,6 +72,12 @@ impl Pages {
         Latencies { start, minute, minute_s: length.as_secs_f64() }
     }
 
+    /// Returns true if `listen.admin_hosts` contains `name`.
+    pub fn is_admin_host(&self, name: &str) -> bool {
+        let running = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        running.0.admin_hosts.0.iter().any(|listed| listed == name)
+    }
+
     /// Returns the response to a GET of `path` with `query`.
     pub fn answer(&mut self, path: &str, query: &str, now: Instant) -> Response {
         match path {

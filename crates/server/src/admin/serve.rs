@@ -149,7 +149,7 @@ impl Connection {
                 Ok(count) => {
                     let room = HEAD_BYTES_MAX + BODY_BYTES_MAX - bytes.len();
                     bytes.extend_from_slice(&chunk[..count.min(room)]);
-                    match parse(bytes) {
+                    match parse(bytes, |name| pages.is_admin_host(name)) {
                         ParsedHttp::Partial => {}
                         ParsedHttp::Request { path, query, delete, body, .. } if delete || body.is_some() => {
                             let response = if self.local {

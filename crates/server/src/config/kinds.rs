@@ -508,6 +508,43 @@ impl Words for CommandNames {
     }
 }
 
+/// The maximum number of host names of the admin port.
+pub const HOST_NAMES_MAX: usize = 64;
+/// The maximum length of a host name, in bytes.
+const HOST_NAME_BYTES_MAX: usize = 253;
+
+/// A list of host names, in lower case and without a final dot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostNames(pub Vec<String>);
+
+impl Words for HostNames {
+    const PLACEHOLDER: &'static str = "NAME";
+
+    fn words(&self) -> &[String] {
+        &self.0
+    }
+
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
+        if texts.len() > HOST_NAMES_MAX {
+            let what = format!("{} names are given, but at most {HOST_NAMES_MAX} are allowed", texts.len());
+            return Err(vec![Wrong::new(what, "connect to the IP address instead, which is always accepted")]);
+        }
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_label = |label: &str| !label.is_empty() && label.bytes().all(letter);
+        let (mut names, mut faults) = (Vec::new(), Vec::new());
+        for text in texts {
+            let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+            if name.len() > HOST_NAME_BYTES_MAX || !name.split('.').all(is_label) {
+                let remedy = "write a name without a scheme and a port, as in \"cache1.example\"";
+                faults.push(Wrong::new(format!("{text:?} is not a host name"), remedy));
+            } else if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if faults.is_empty() { Ok(Self(names)) } else { Err(faults) }
+    }
+}
+
 /// The delimiter after a key's prefix: one ASCII character that a key can contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);
@@ -627,6 +664,16 @@ mod tests {
             assert_eq!(round_trip::<IndexPlace>(word).show(), word);
         }
         assert!(remedy::<IndexPlace>("ram").contains("\"dram\""));
+    }
+
+    #[test]
+    fn host_names_have_neither_scheme_nor_port() {
+        assert_eq!(round_trip::<HostNames>("Cache1.Example.").0, ["cache1.example"]);
+        for bad in ["", ".", "a..b", "http://a", "a:9555", "*.example", "[::1]", "a/b", "a b", &"x".repeat(254)] {
+            assert!(remedy::<HostNames>(bad).contains("cache1.example"), "{bad}");
+        }
+        assert!(HostNames::of(&["a"; HOST_NAMES_MAX + 1]).is_err());
+        assert_eq!(HostNames::of(&["a", "A"]).unwrap().0, ["a"]);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use base::units::{ByteSize, TimeSpan};
 use segment::IndexPlace;
 
 use super::kinds::{
-    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, IoChoice, ListenAddress, LogFormat, LogLevel, Pin,
-    UnixMode,
+    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, HostNames, IoChoice, ListenAddress, LogFormat,
+    LogLevel, Pin, UnixMode,
 };
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
@@ -19,6 +19,7 @@ pub struct Settings {
     pub memcached: Vec<ListenAddress>,
     pub resp: Vec<ListenAddress>,
     pub admin: AdminAddress,
+    pub admin_hosts: HostNames,
     pub unix_mode: UnixMode,
     pub ipv6_only: bool,
     pub backlog: u64,
@@ -78,6 +79,7 @@ impl Settings {
             memcached: Vec::new(),
             resp: Vec::new(),
             admin: AdminAddress::None,
+            admin_hosts: HostNames(Vec::new()),
             unix_mode: UnixMode(0),
             ipv6_only: false,
             backlog: 0,

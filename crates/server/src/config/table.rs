@@ -102,7 +102,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 47] = [
+pub static SETTINGS: [Setting; 48] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -133,6 +133,17 @@ pub static SETTINGS: [Setting; 47] = [
         help: "The address of the admin port, which serves metrics, health and this configuration over HTTP; \
                \"none\" turns it off.",
         value: |s| &mut s.admin,
+    },
+    Setting {
+        path: "listen.admin_hosts",
+        flag: None,
+        default: &[],
+        range: None,
+        reload: Reload::Live,
+        help: "Names under which the admin port may be requested, as in [\"cache1.example\"]. IP addresses and \
+               localhost are always accepted. Requests with another Host header are refused, so that a web page \
+               whose name resolves to this host cannot read anything.",
+        value: |s| &mut s.admin_hosts,
     },
     Setting {
         path: "listen.unix_mode",

@@ -49,7 +49,7 @@ fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
 
 /// Requests a page and returns its status and body.
 fn page(addr: SocketAddr, path: &str) -> (u16, String) {
-    let answer = exchange(addr, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let answer = exchange(addr, format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
     assert_eq!(length.parse(), Ok(body.len()));
@@ -131,7 +131,7 @@ fn admin_pages_show_client_activity() {
 
 /// Sends a PUT and returns the status and body of the response.
 fn put(addr: SocketAddr, path: &str, body: &str) -> (u16, String) {
-    let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     let answer = exchange(addr, format!("{head}{body}").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     (head[9..12].parse().unwrap(), body.to_owned())
@@ -207,7 +207,7 @@ fn an_unknown_page_lists_the_known_ones_and_health_follows_the_stop() {
 fn garbage_gets_a_status_or_an_end_and_the_next_scrape_is_served() {
     let fixture = fixture();
     assert!(exchange(fixture.admin, b"set k 0 0 5\r\nhello\r\n").starts_with("HTTP/1.1 400 "));
-    assert!(exchange(fixture.admin, b"DELETE / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(exchange(fixture.admin, b"DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405 "));
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     assert!(exchange(fixture.admin, long.as_bytes()).starts_with("HTTP/1.1 431 "));
     let mut prng = base::prng::Prng::new(9);

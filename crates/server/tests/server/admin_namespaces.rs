@@ -36,7 +36,7 @@ impl Fixture {
         let mut stream = TcpStream::connect(self.admin).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let length = body.len();
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");

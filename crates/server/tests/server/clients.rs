@@ -406,7 +406,7 @@ fn commands_that_are_disabled_are_refused_and_debug_is_unless_it_is_allowed() {
 }
 
 /// Returns an address of this machine other than loopback, if it has one. Sends nothing.
-fn other_address() -> Option<IpAddr> {
+pub fn other_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|addr| addr.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())

@@ -10,6 +10,7 @@ mod sim;
 mod acl;
 mod acl_changes;
 mod admin;
+mod admin_access;
 mod admin_namespaces;
 mod blocking;
 mod bystander;
