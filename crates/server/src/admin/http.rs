@@ -1,6 +1,7 @@
 //! The part of HTTP/1.1 that the admin port needs: one GET, HEAD, PUT or DELETE for each connection.
 
 use super::host;
+use super::users::Credentials;
 
 /// The maximum size of a request head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -26,6 +27,8 @@ pub enum ParsedHttp {
         delete: bool,
         /// The body of a PUT request; `None` for other methods.
         body: Option<String>,
+        /// The user's name and password; `None` if the request has none.
+        credentials: Option<Credentials>,
     },
     /// The bytes are not a supported request. The variant contains the response to send.
     Refused(Response),
@@ -59,7 +62,11 @@ impl Response {
 
     /// Returns the encoded response, without the body if `head_only`.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
-        let more = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
+        let more = match self.status {
+            401 => "WWW-Authenticate: Basic realm=\"gannet\", charset=\"UTF-8\"\r\n",
+            405 => "Allow: GET, HEAD, PUT, DELETE\r\n",
+            _ => "",
+        };
         let mut bytes = format!(
             "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{more}{BROWSER_RULES}\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n",
@@ -80,6 +87,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
@@ -124,19 +132,25 @@ pub fn parse(bytes: &[u8], is_listed: impl FnOnce(&str) -> bool) -> ParsedHttp {
             let target = target.split('#').next().unwrap_or_default();
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let (path, query) = (path.to_owned(), query.to_owned());
-            ParsedHttp::Request { path, query, head_only: method == "HEAD", delete, body }
+            let credentials =
+                header(request.headers, "Authorization").and_then(|header| Credentials::parse(header.value));
+            ParsedHttp::Request { path, query, head_only: method == "HEAD", delete, body, credentials }
         }
         Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
         Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
     }
 }
 
+/// Returns the first header with this name, in any case.
+fn header<'h, 'b>(headers: &'h [httparse::Header<'b>], name: &str) -> Option<&'h httparse::Header<'b>> {
+    headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))
+}
+
 /// Returns the body that follows a request's head, or `None` if the body is incomplete. An error is the status code and
 /// the text of the refusal.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
-    let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-    let length =
-        header("Content-Length").and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
+    let length = header(headers, "Content-Length")
+        .and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
     let length: usize =
         length.ok_or((411, "the request has no valid Content-Length; try: curl --upload-file FILE URL\n"))?;
     if length > BODY_BYTES_MAX {
@@ -174,6 +188,7 @@ mod tests {
             head_only: false,
             delete: false,
             body: None,
+            credentials: None,
         };
         assert_eq!(parse(whole), get);
         let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
@@ -195,6 +210,7 @@ mod tests {
             head_only: false,
             delete: false,
             body,
+            credentials: None,
         };
         assert_eq!(parse(whole), request);
         assert_eq!(parse(&[&whole[..], b" and more"].concat()), request);

@@ -19,6 +19,7 @@ mod put;
 mod serve;
 mod threads;
 mod time;
+mod users;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;

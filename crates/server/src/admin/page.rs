@@ -8,7 +8,8 @@ use base::units::ByteSize;
 
 use super::http::Response;
 use super::time::rfc3339;
-use super::{RunningSettings, figures, hot, json, namespaces, prometheus, put};
+use super::users::Credentials;
+use super::{RunningSettings, figures, hot, json, namespaces, prometheus, put, users};
 use crate::config::value::Auto;
 use crate::config::{Origin, text};
 use crate::shared::Shared;
@@ -114,8 +115,17 @@ impl Pages {
         }
     }
 
-    /// Executes a PUT of `body` to `path`, or a DELETE of `path` if `body` is `None`.
-    pub fn change(&mut self, path: &str, query: &str, body: Option<&str>) -> Response {
+    /// Executes a PUT of `body` to `path`, or a DELETE of `path` if `body` is `None`, if the user may change settings.
+    pub fn change(
+        &mut self,
+        path: &str,
+        query: &str,
+        body: Option<&str>,
+        credentials: Option<&Credentials>,
+    ) -> Response {
+        if let Err(refused) = users::permit(credentials, &self.shared) {
+            return refused;
+        }
         let keep = match query {
             "" => false,
             "keep=true" => true,

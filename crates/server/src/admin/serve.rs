@@ -151,9 +151,11 @@ impl Connection {
                     bytes.extend_from_slice(&chunk[..count.min(room)]);
                     match parse(bytes, |name| pages.is_admin_host(name)) {
                         ParsedHttp::Partial => {}
-                        ParsedHttp::Request { path, query, delete, body, .. } if delete || body.is_some() => {
+                        ParsedHttp::Request { path, query, delete, body, credentials, .. }
+                            if delete || body.is_some() =>
+                        {
                             let response = if self.local {
-                                pages.change(&path, &query, body.as_deref())
+                                pages.change(&path, &query, body.as_deref(), credentials.as_ref())
                             } else {
                                 Response::text(403, "only this machine may change anything here\n")
                             };

@@ -1,12 +1,17 @@
 //! Tests who may use the admin port: hosts, origins and users of requests, over real sockets.
 
+use crate::common::redis::Replies;
 use crate::common::{PATIENCE, config, start};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use command::clients::endpoint::Protocol;
 use gannet_server::admin::{Admin, Bound};
 use gannet_server::config::Settings;
 use gannet_server::config::kinds::HostNames;
 use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 struct Fixture {
@@ -50,6 +55,14 @@ fn ask(addr: SocketAddr, line: &str, headers: &[String], body: &str) -> Answer {
 
 fn host(name: impl std::fmt::Display) -> Vec<String> {
     vec![format!("Host: {name}")]
+}
+
+fn resp_addr(running: &Running) -> SocketAddr {
+    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    addr.expect("an address")
 }
 
 #[test]
@@ -143,6 +156,108 @@ fn loopback_peer_with_a_mapped_address_may_change_settings() {
     let fixture = fixture(config(), "::ffff:127.0.0.1");
     let changed = ask(fixture.admin, "PUT /config HTTP/1.1", &host(fixture.admin), "[limits]\nmaxconns = 7\n");
     assert_eq!(changed.status, 200, "{}", changed.body);
+    fixture.running.stop();
+}
+
+/// Returns the headers of a request by the user `pair`, a name and a password with a colon between them.
+fn by(pair: &str) -> Vec<String> {
+    vec!["Host: localhost".to_owned(), format!("Authorization: Basic {}", BASE64_STANDARD.encode(pair))]
+}
+
+/// Sends a harmless change, and returns the status of the response.
+fn change(fixture: &Fixture, headers: &[String]) -> u16 {
+    let answer = ask(fixture.admin, "PUT /config HTTP/1.1", headers, "[limits]\nmaxconns = 7\n");
+    let challenge = "WWW-Authenticate: Basic realm=\"gannet\", charset=\"UTF-8\"";
+    assert_eq!(answer.head.lines().any(|line| line == challenge), answer.status == 401, "{}", answer.head);
+    assert!(answer.body.lines().count() <= 1, "{}", answer.body);
+    answer.status
+}
+
+/// A file that is removed at the end of a test.
+struct OwnFile(PathBuf);
+
+impl OwnFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-admin-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("a writable folder");
+        Self(path)
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn changes_need_a_user_of_the_password_file() {
+    let users = OwnFile::new("users", "alice:open:sesame\n");
+    let fixture = fixture(ServerConfig { auth_file: Some(users.0.clone()), ..config() }, "127.0.0.1");
+    assert_eq!(ask(fixture.admin, "GET /config HTTP/1.1", &host("localhost"), "").status, 200);
+    assert_eq!(change(&fixture, &host("localhost")), 401);
+    for pair in ["alice:", "alice:open", "alice:open:sesam", "alice:open:sesame1", "Alice:open:sesame", "default:", ":"]
+    {
+        assert_eq!(change(&fixture, &by(pair)), 401, "{pair}");
+    }
+    let malformed = [host("localhost"), vec!["Authorization: Basic !".to_owned()]].concat();
+    assert_eq!(change(&fixture, &malformed), 401);
+    let deleted = ask(fixture.admin, "DELETE /namespaces/a HTTP/1.1", &host("localhost"), "");
+    assert_eq!(deleted.status, 401);
+    let put = ask(fixture.admin, "PUT /namespaces/a HTTP/1.1", &host("localhost"), "");
+    assert_eq!(put.status, 401);
+    assert!(!ask(fixture.admin, "GET /namespaces HTTP/1.1", &host("localhost"), "").body.contains("\"a\""));
+    // A user is no reason to serve another host, or a web page.
+    assert_eq!(change(&fixture, &[by("alice:open:sesame"), vec!["Origin: http://localhost".to_owned()]].concat()), 403);
+    assert_eq!(change(&fixture, &by("alice:open:sesame")), 200);
+    std::fs::write(&users.0, "bob:other\n").expect("the file");
+    fixture.running.shared().reload_users();
+    assert_eq!((change(&fixture, &by("alice:open:sesame")), change(&fixture, &by("bob:other"))), (401, 200));
+    fixture.running.stop();
+}
+
+#[test]
+fn changes_need_a_redis_user_with_the_rights_of_an_administrator() {
+    let users = OwnFile::new(
+        "acl",
+        "user root on >r ~* &* +@all\nuser keeper on >k +@admin\nuser reader on >x ~* +@read\n\
+         user gone off >g ~* &* +@all\nuser shop on >s ~* +@all ns=shop\nuser part on >p ~* +@all -config|set\n",
+    );
+    let fixture = fixture(ServerConfig { acl_file: Some(users.0.clone()), ..config() }, "127.0.0.1");
+    for (pair, status) in [
+        ("root:r", 200),
+        ("keeper:k", 200),
+        ("reader:x", 403),
+        ("shop:s", 403),
+        ("part:p", 403),
+        ("gone:g", 401),
+        ("root:x", 401),
+        ("root:", 401),
+        ("nobody:r", 401),
+        // The default user has no password here, so anyone could name it.
+        ("default:", 401),
+        ("default:x", 401),
+    ] {
+        assert_eq!(change(&fixture, &by(pair)), status, "{pair}");
+    }
+    assert_eq!(change(&fixture, &host("localhost")), 401);
+    fixture.running.stop();
+}
+
+#[test]
+fn changes_need_a_user_from_the_moment_there_is_one() {
+    let any = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    let fixture = fixture(ServerConfig { resp: vec![any], ..config() }, "127.0.0.1");
+    let mut client = Replies::connect(resp_addr(&fixture.running));
+    assert_eq!(change(&fixture, &host("localhost")), 200);
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"requirepass", b"secret"]), b"+OK\r\n");
+    assert_eq!((change(&fixture, &host("localhost")), change(&fixture, &by("default:secret"))), (401, 200));
+    assert_eq!(client.ask(&[b"AUTH", b"secret"]), b"+OK\r\n");
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"requirepass", b""]), b"+OK\r\n");
+    assert_eq!(change(&fixture, &host("localhost")), 200);
+    // A default user that may not do everything shows that not every client is an operator.
+    assert_eq!(client.ask(&[b"ACL", b"SETUSER", b"default", b"-flushall"]), b"+OK\r\n");
+    assert_eq!(change(&fixture, &host("localhost")), 401);
     fixture.running.stop();
 }
 

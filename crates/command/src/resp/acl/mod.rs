@@ -13,10 +13,12 @@
 use crate::resp::aside;
 use crate::resp::clients;
 mod client_user;
+mod operator;
 mod rights;
 mod users;
 
 pub(in crate::resp) use client_user::ClientUser;
+pub use operator::{OperatorCheck, check_operator, requires_operator};
 pub use rights::{NUMBER_COUNT, Rights};
 pub(in crate::resp) use rights::{name_of, number_of};
 pub(in crate::resp) use users::FileWork;

@@ -185,6 +185,12 @@ impl Rights {
         self.commands.has(number)
     }
 
+    /// Returns true if every command and subcommand of the category `category` is allowed.
+    pub(super) fn allows_category(&self, category: &str) -> bool {
+        let in_category = numbers().filter(|(_, _, categories)| categories.contains(&category));
+        in_category.map(|(number, ..)| number).all(|number| self.commands.has(number))
+    }
+
     /// Returns true if the user has all kinds of access to `key` that `access` contains.
     pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
