@@ -440,6 +440,18 @@ fn signals_and_the_shutdown_command_end_it_as_they_end_memcached() {
 }
 
 #[test]
+fn all_addresses_are_served_without_a_password_and_with_a_warning() {
+    let user = if is_root() { "-u root" } else { "" };
+    let mut peer = Peer::start(Which::Gannet, "open", &format!("-l 0.0.0.0 -p {{port}} {user}"));
+    assert_eq!(peer.ask("get k\r\n"), "END\r\n");
+    // The log is complete when the process has ended.
+    peer.signal("TERM");
+    peer.ended();
+    let log = peer.stderr();
+    assert!(log.contains("can be reached from other machines, and clients need no password"), "{log}");
+}
+
+#[test]
 fn background_server_reports_the_reason_for_a_failed_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
