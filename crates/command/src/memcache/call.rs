@@ -83,6 +83,12 @@ impl<'c> Call<'c, '_> {
         self.ctx.ops_done(self.out, self.session.namespace, (command, 1), &self.buf[self.line_at..]);
     }
 
+    /// Excludes the current line from the slow log. The line is no request, so it may be a password: a part of a value
+    /// whose header was refused, or a request of another protocol.
+    pub(super) fn hide_line(&mut self) {
+        self.line_at = self.buf.len();
+    }
+
     /// Answers and consumes a request that needs only a fixed reply.
     pub(super) fn answer(&mut self, line: &[u8], consumed: usize) -> Step {
         self.out.push(line);

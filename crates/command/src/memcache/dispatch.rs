@@ -99,6 +99,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
         Parsed::Request { request, consumed } => execute(call, request, consumed),
         Parsed::Bad { error, consumed, swallow, quiet } => {
             guarded::switch_to_listener(call);
+            call.hide_line();
             call.at += consumed;
             call.session.discard_bytes = swallow;
             call.counters().protocol_errors.add(1);
@@ -110,6 +111,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
         }
         Parsed::Fatal(error) => {
             guarded::switch_to_listener(call);
+            call.hide_line();
             call.at = call.buf.len();
             call.counters().protocol_errors.add(1);
             reply::error(call.out, error);

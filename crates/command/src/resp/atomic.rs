@@ -34,6 +34,7 @@ use crate::resp::call::{Call, CommandFunctions, Interrupt, Run, Step};
 use crate::resp::databases;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
+use crate::resp::secrets::{self, SecretArgs};
 use crate::resp::session::{LockWish, SessionState};
 use crate::resp::settle;
 use crate::resp::state::Answers;
@@ -584,7 +585,13 @@ fn account_queued(
         return;
     };
     let begun = call.ctx.op_begun;
-    let line = if call.ctx.admission.requires_authentication || entry.has_secret() { &[][..] } else { call.buf };
+    let shown;
+    let line = if SecretArgs::has_none(entry) {
+        call.buf
+    } else {
+        shown = secrets::shown_line(name, args);
+        shown.as_slice()
+    };
     call.ctx.op_done_unsent(call.session.namespace, entry.kind, ready, line);
     let ns = call.ctx.clock.ns_between(begun, call.ctx.op_begun);
     call.ctx.command_stats().record(number, outcome, ns);

@@ -175,11 +175,6 @@ impl CommandSpec {
         self.has(Flag::SkipMonitor)
     }
 
-    /// Returns true if the command's arguments may contain a secret.
-    pub(super) fn has_secret(&self) -> bool {
-        self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "config" | "hello")
-    }
-
     pub(super) fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }

@@ -136,3 +136,18 @@ fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     aside::send_long_reply(call, all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::KNOWN;
+    use crate::resp::secrets::{SECRET_SETTINGS, is_known_setting};
+
+    #[test]
+    fn each_setting_is_known_to_be_public_or_secret() {
+        for (name, _) in KNOWN {
+            let sounds_secret = ["pass", "auth", "secret", "token"].iter().any(|word| name.contains(word));
+            assert_eq!(SECRET_SETTINGS.contains(&name), sounds_secret, "{name}");
+            assert!(is_known_setting(name.as_bytes()), "{name}");
+        }
+    }
+}

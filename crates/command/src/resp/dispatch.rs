@@ -25,6 +25,7 @@ use crate::resp::long;
 use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::run;
+use crate::resp::secrets::{self, SecretArgs};
 use crate::resp::state::Answers;
 use crate::resp::state::long::{Collected, Long, LongStage};
 use crate::resp::state::transaction::Transaction;
@@ -250,7 +251,7 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
         pubsub::send_to_monitors(call, entry, name, args);
     }
     call.session.last = entry.map_or("", |entry| entry.name);
-    account(call, entry, args, (consumed, (!queued).then_some(outcome)));
+    account(call, entry, (name, args), (consumed, (!queued).then_some(outcome)));
     if quits { Err(SessionWait::Close) } else { Ok(()) }
 }
 
@@ -259,16 +260,23 @@ fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> 
 fn account<'c>(
     call: &mut Call<'c, '_>,
     entry: Option<&'static catalog::CommandSpec>,
-    args: Args<'c>,
+    (name, args): (&[u8], Args<'c>),
     (consumed, outcome): (usize, Option<Outcome>),
 ) {
     tracking::request_done(call.session, entry);
     let line = &call.buf[call.at..];
     call.at += consumed;
-    // The slow log does not contain the words of a request that may contain a secret. While the server requires
-    // authentication, these are all requests.
-    let secret = entry.is_some_and(catalog::CommandSpec::has_secret);
-    let line = if call.ctx.admission.requires_authentication || secret { &[][..] } else { line };
+    let shown;
+    let line = match entry {
+        // The words of a request that is not executed may be a mistyped password: the slow log does not contain them.
+        _ if call.is_refused => &[],
+        None => &[],
+        Some(entry) if SecretArgs::has_none(entry) => line,
+        Some(_) => {
+            shown = secrets::shown_line(name, args);
+            shown.as_slice()
+        }
+    };
     match entry.zip(outcome) {
         Some((entry, outcome)) => statistics::ended(call, StatKey::of(entry, args), outcome, line),
         None => call.done(Command::Other, line),

@@ -70,6 +70,7 @@ mod restore;
 mod run;
 mod scan;
 mod scripts;
+mod secrets;
 mod server;
 mod session;
 mod set;

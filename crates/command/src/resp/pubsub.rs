@@ -17,6 +17,7 @@ use crate::push::outbox::{ChannelKind, ChannelName, Publishing, Refused, Subscri
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
+use crate::resp::secrets::SecretArgs;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
@@ -326,15 +327,14 @@ pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
     call.session.version == Version::Resp2 && call.session.subscriber().is_some_and(Subscriber::is_subscribed)
 }
 
-/// Returns true if monitoring clients see requests of the command with the argument `first`: those of operators are
-/// hidden, and those that may contain a secret.
+/// Returns true if monitoring clients see requests of the command with the argument `first`. As in Redis, those of
+/// operators are hidden.
 fn is_monitored(entry: &CommandSpec, first: Option<&[u8]>) -> bool {
     let part = first.and_then(|first| find_subcommand(entry.name, first));
-    let is_admin = part.map_or(entry.has(Flag::Admin), |(_, part)| part.categories.contains(&"admin"));
-    !is_admin && !matches!(entry.name, "acl" | "auth" | "hello")
+    !part.map_or(entry.has(Flag::Admin), |(_, part)| part.categories.contains(&"admin"))
 }
 
-/// Sends a command with its `words` to the monitoring clients, if they may see it.
+/// Sends a command with its `words` to the monitoring clients, if they may see it. Secrets among the words are hidden.
 #[cold]
 pub(super) fn send_to_monitors<'w>(
     call: &mut Call<'_, '_>,
@@ -350,7 +350,8 @@ pub(super) fn send_to_monitors<'w>(
     let peer = call.ctx.connection_table().peer(call.ctx.push.watch.connection);
     let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
     let mut line = format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, call.session.namespace.0).into_bytes();
-    for word in std::iter::once(name).chain(words) {
+    let mut secrets = SecretArgs::of(name);
+    for word in std::iter::once(name).chain(words.map(|word| secrets.shown(word))) {
         line.extend_from_slice(b" \"");
         for &byte in word.iter().take(MONITORED_BYTES_MAX.saturating_sub(line.len())) {
             match byte {

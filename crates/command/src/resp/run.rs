@@ -98,9 +98,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     fn account(&mut self, command: Command, requests: usize) {
         self.ops += requests;
         self.session.last = command.name();
-        // While the server requires authentication, the slow log does not contain the words of requests, because a
-        // client may have sent a secret.
-        let line = if self.ctx.admission.requires_authentication { &[][..] } else { &self.buf[self.line_at..] };
+        let line = &self.buf[self.line_at..];
         self.ctx.ops_done(self.out, self.session.namespace, (command, requests), line);
         self.line_at = self.at;
     }

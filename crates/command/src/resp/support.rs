@@ -181,8 +181,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("memory", "no `MALLOC-STATS`; `USAGE` includes the slot in the index"),
     (
         "monitor",
-        "shows commands of Redis clients only, with times in milliseconds; omits `ACL`, `AUTH` and `HELLO`; at \
-         most 64 monitors",
+        "shows commands of Redis clients only, with times in milliseconds; at most 64 monitors",
     ),
     ("move", "as `COPY`; copies the value, and needs room for the copy"),
     ("msetex", "replies and errors are those of Valkey 9.1; the request must fit into a buffer"),

@@ -112,6 +112,11 @@ impl Serving {
         }
     }
 
+    /// Reads the rest of the log of a server that has ended.
+    pub fn read_all(&mut self) {
+        self.lines.extend(self.log.iter());
+    }
+
     /// Returns the address that follows `text` in the log.
     pub fn addr_behind(&mut self, text: &str) -> SocketAddr {
         let line = self.wait_for(text);

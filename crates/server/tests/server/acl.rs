@@ -255,8 +255,70 @@ fn passwords_do_not_appear_in_slow_log_acl_log_or_monitor() {
     assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
     assert!(!ask(&mut client, "SLOWLOG GET 100").contains("hunter2"));
     assert!(!ask(&mut client, "ACL LOG").contains("hunter2"));
-    let seen = String::from_utf8(monitor.next()).unwrap();
-    assert!(seen.contains("PING"), "what came before is not told: {seen}");
+    let (first, seen) = (monitor.next(), String::from_utf8(monitor.next()).unwrap());
+    assert!(first.ends_with(b"\"AUTH\" \"(redacted)\" \"(redacted)\"\r\n"), "{}", first.escape_ascii());
+    assert!(seen.contains("PING"), "{seen}");
+    running.stop();
+}
+
+/// Returns the lines that a monitoring client receives for `lines`, without times and addresses, and the words in the
+/// slow log, which are cut to 48 bytes.
+fn listed(addr: SocketAddr, lines: &[&str]) -> (Vec<String>, Vec<String>) {
+    let (mut client, mut monitor) = (Replies::connect(addr), Replies::connect(addr));
+    ask(&mut client, "CONFIG SET slowlog-log-slower-than 0");
+    ask(&mut client, "SLOWLOG RESET");
+    // The slow log has no request of the millisecond of its reset.
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(ask(&mut monitor, "MONITOR"), "+OK\r\n");
+    lines.iter().chain([&"ECHO end"]).for_each(|line| _ = ask(&mut client, line));
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|line: &String| !line.contains("end")) {
+        let line = String::from_utf8(monitor.next()).unwrap();
+        seen.push(line.split_once("] ").expect("a line of MONITOR").1.to_owned());
+    }
+    let slow = ask(&mut client, "SLOWLOG GET 128");
+    let words = |entry: &str| {
+        // After the words of the request, Redis has the client's address and name, and Gannet the parts of the time.
+        let words = entry.split("\r\n").filter(|word| !word.starts_with(['$', '*', ':'])).skip(1);
+        words
+            .take_while(|word| !word.contains("127.0.0.1:") && !word.starts_with("(wait"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let entries = slow.split("\r\n*").filter(|entry| entry.contains("(redacted)"));
+    (seen, entries.map(words).collect())
+}
+
+#[test]
+fn monitor_and_slow_log_hide_the_same_arguments_as_redis() {
+    let lines = [
+        "AUTH nobody s1",
+        "AUTH default s1",
+        "HELLO 2 AUTH nobody s2",
+        "HELLO 2 AUTH default s2 SETNAME n",
+        "HELLO 2",
+        "ACL WHOAMI",
+        "ACL SETUSER bob >s3",
+        "ACL SETUSER bob on nosuch",
+        "CONFIG SET requirepass s4",
+        "CONFIG SET timeout 0 REQUIREPASS s4",
+        "CONFIG GET requirepass",
+        "AUTH s4",
+        "MULTI",
+        "AUTH s4",
+        "AUTH wrong",
+        "HELLO 2 AUTH default s4",
+        "SET auth k",
+        "EXEC",
+        "GET auth",
+    ];
+    let (running, redis) = (start(served()), Redis::start());
+    let (ours, theirs) = (listed(addr(&running), &lines), listed(redis.addr, &lines));
+    assert_eq!(ours.0, theirs.0);
+    // Gannet also lists requests when they are queued by `MULTI`.
+    let lines = |lines: &[String]| lines.iter().cloned().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(lines(&ours.1), lines(&theirs.1));
+    assert!(ours.1.len() >= 9 && ours.0.len() >= 9, "{ours:#?}");
     running.stop();
 }
 

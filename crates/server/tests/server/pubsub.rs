@@ -244,7 +244,7 @@ fn channel_list_longer_than_an_output_is_complete() {
 }
 
 #[test]
-fn monitor_shows_commands_except_those_with_secrets() {
+fn monitor_shows_commands_and_hides_their_secrets() {
     let running = start(two());
     let (mut monitor, mut client) = (resp(&running), resp(&running));
     assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
@@ -253,12 +253,14 @@ fn monitor_shows_commands_except_those_with_secrets() {
     client.ask(&[b"NOSUCH"]);
     assert!(client.ask(&[b"GET", b"key"]).starts_with(b"$"));
     let peer = client.client.stream.local_addr().unwrap();
-    let replied: Vec<String> = (0..2).map(|_| String::from_utf8(monitor.next()).unwrap()).collect();
+    let replied: Vec<String> = (0..3).map(|_| String::from_utf8(monitor.next()).unwrap()).collect();
     assert!(
         replied[0].ends_with(&format!(" [0 {peer}] \"SET\" \"key\" \"a \\\"b\\\"\\r\\n\\x01\"\r\n")),
         "{replied:?}"
     );
-    assert!(replied[0].starts_with('+') && replied[1].ends_with("] \"GET\" \"key\"\r\n"), "{replied:?}");
+    let hello = "] \"HELLO\" \"3\" \"AUTH\" \"(redacted)\" \"(redacted)\"\r\n";
+    assert!(replied[0].starts_with('+') && replied[1].ends_with(hello), "{replied:?}");
+    assert!(replied[2].ends_with("] \"GET\" \"key\"\r\n"), "{replied:?}");
     drop(monitor);
     wait_until("the end of monitoring", || {
         client.ask(&[b"PING"]);
