@@ -12,6 +12,10 @@
 //! `command::SessionState` holds the protocol's state of a connection. Creating it allocates no memory. Its `release`
 //! frees the connection's resources in the store. The worker calls `release` when the connection ends.
 
+mod auth_wait;
+
+pub(crate) use auth_wait::AuthWait;
+
 use crate::clients::connection_table::ConnectionTable;
 use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
 use crate::keyspace::routes::Routes;

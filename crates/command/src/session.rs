@@ -193,11 +193,12 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the client waits for events: a memcached watcher, or a Redis client in a blocking command.
+    /// Returns true if the client waits for events: a memcached watcher, a Redis client in a blocking command, or a
+    /// client whose authentication attempt is delayed.
     pub fn watches(&self) -> bool {
         match self {
-            Self::Memcache(state) => state.watches(),
-            Self::Resp(state) => resp::waits_in_command(state),
+            Self::Memcache(state) => state.watches() || state.auth_wait.is_waiting(),
+            Self::Resp(state) => resp::waits_in_command(state) || resp::is_auth_delayed(state),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state that the commands of all workers share and that other threads of the server read.
 
 use crate::clients::auth::Auth;
+use crate::clients::auth_delay::AuthDelay;
 use crate::clients::connection_table::ConnectionTable;
 use crate::config::Config;
 use crate::host::Host;
@@ -64,6 +65,8 @@ pub struct Shared {
     pub delayed_flush: DelayedFlush,
     /// The users of the password file, for clients of both protocols. If `None`, no password file is configured.
     pub auth: Option<Arc<Auth>>,
+    /// The sources of failed authentication attempts.
+    pub auth_delay: AuthDelay,
     /// Rights of Redis clients.
     pub users: Users,
     /// Counters by key prefix, which are filled while detailed statistics are on.

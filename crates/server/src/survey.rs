@@ -66,6 +66,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.survey.publish(*found);
     shared.collect_minute(shared.now());
     shared.tracking.tidy();
+    shared.auth_delay.log_failures(shared.now());
 }
 
 /// Logs the use of huge pages, one second after the start. By then the server has obtained the memory that

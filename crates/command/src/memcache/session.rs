@@ -2,6 +2,7 @@
 
 use super::state::{Dumping, FirstFetch, Retrieval, Storing};
 use crate::clients::endpoint::{Endpoint, Protocol};
+use crate::context::AuthWait;
 use crate::context::WorkerContext;
 use crate::handover::HandoverConnection;
 use crate::keyspace::namespaces::PAUSED;
@@ -36,6 +37,8 @@ pub struct SessionState {
     pub(super) fetched: Option<FirstFetch>,
     /// True if the client has authenticated.
     pub(super) known: bool,
+    /// The delay of the client's authentication attempt.
+    pub(crate) auth_wait: AuthWait,
     /// The connection's registration as a watcher.
     pub(super) watching: Option<Watching>,
 }
@@ -53,6 +56,7 @@ impl SessionState {
             storing.large.end(guard, ctx);
         }
         self.watching = None;
+        std::mem::take(&mut self.auth_wait).abandon(ctx);
     }
 
     /// Returns the large value that is being received.

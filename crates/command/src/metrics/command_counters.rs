@@ -81,6 +81,8 @@ counters! {
     auth_cmds,
     /// Authentication attempts that failed.
     auth_errors,
+    /// Authentication attempts that were answered late, because of earlier failures from the same source.
+    auth_delayed,
     /// Commands that were answered with a protocol error.
     protocol_errors,
     /// The number of times that a session yielded to other sessions before all its requests were executed.

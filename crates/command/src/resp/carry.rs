@@ -8,7 +8,7 @@ use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
-use crate::resp::session::{DatabaseNumbers, SessionState, tracking_of};
+use crate::resp::session::{DatabaseNumbers, SessionState, is_auth_delayed, tracking_of};
 use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::long::Long;
@@ -36,7 +36,7 @@ impl SessionState {
             && self.publishing.is_none()
             && self.listing.is_none()
             && self.sum == 0
-            && self.file_work.is_none()
+            && (self.outside.is_none() || is_auth_delayed(self))
             && tracking_of(self).is_none_or(|tracking| tracking.to_handover().is_some())
             && !self.is_replying();
         if !is_between {

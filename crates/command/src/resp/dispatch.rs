@@ -10,7 +10,7 @@ use super::acl::KnownKeys;
 use super::call::{Call, Interrupt, Run, Step};
 use super::error::ErrorReply;
 use super::functions::FUNCTIONS;
-use super::session::SessionState;
+use super::session::{SessionState, take_auth_wait};
 use super::{catalog, error};
 use crate::context::WorkerContext;
 use crate::lookup::ahead::PrefetchedHead;
@@ -74,6 +74,7 @@ pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &m
     ctx.push.watch.watched = ctx.shared.watch.watched();
     long::end(session, guard, ctx);
     admit::forget_paused(session, ctx);
+    take_auth_wait(session).abandon(ctx);
     let connection = ctx.push.watch.connection;
     ctx.connection_table().client_info(connection, |client_info| client_info.is_ending = true);
     ctx.shared.channels.end_outbox(ctx.worker, connection);

@@ -31,6 +31,8 @@ pub(super) enum ErrorReply {
     /// The client's user had the right to execute the request when it was queued, but has lost it since. The text names
     /// the missing right.
     PermissionRevoked(&'static str),
+    /// An authentication attempt in a transaction would have to wait.
+    AuthDelayed,
     /// No users are configured.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
@@ -435,6 +437,10 @@ impl ErrorReply {
             Self::NoNamespacePermission => "NOPERM this user has no permissions to use keys of this database",
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
+            Self::AuthDelayed => {
+                "ERR cannot authenticate in a transaction after failed attempts from this address: send AUTH outside \
+                 MULTI"
+            }
             Self::NoUsers => {
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?"

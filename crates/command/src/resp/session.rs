@@ -1,6 +1,7 @@
 //! The state of a Redis connection between two visits to its session.
 
 use crate::clients::client_info::ClientMemory;
+use crate::context::AuthWait;
 use crate::context::WorkerContext;
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::{MessageCheck, Publishing, Subscriber};
@@ -126,12 +127,36 @@ pub struct SessionState {
     pub(super) publishing: Option<Box<Publishing>>,
     /// A list that is collected over several visits.
     pub(super) listing: Option<Box<Listing>>,
-    /// Work on a file that another thread does for the current request.
-    pub(super) file_work: Option<FileWork>,
+    /// The cause, outside this worker's iterations, for which the current request waits.
+    pub(super) outside: Option<Box<OutsideWait>>,
     /// An unfinished walk over keys.
     pub(super) walk: Option<Box<Walk>>,
     /// The instant before which a rate-limited walk over records does not continue, in Unix ms.
     pub(super) paced_until_ms: u64,
+}
+
+/// A cause, outside the worker's iterations, for which a request waits.
+pub(super) enum OutsideWait {
+    /// Work on a file that another thread does for the request.
+    File(FileWork),
+    /// The delay of an authentication attempt.
+    Auth(AuthWait),
+}
+
+/// Removes and returns the delay of the client's authentication attempt.
+pub(super) fn take_auth_wait(session: &mut SessionState) -> AuthWait {
+    match session.outside.take().map(|outside| *outside) {
+        Some(OutsideWait::Auth(wait)) => wait,
+        other => {
+            session.outside = other.map(Box::new);
+            AuthWait::default()
+        }
+    }
+}
+
+/// Returns true if the client's authentication attempt is delayed.
+pub(crate) fn is_auth_delayed(session: &SessionState) -> bool {
+    matches!(session.outside.as_deref(), Some(OutsideWait::Auth(_)))
 }
 
 /// Returns the tracking of keys that the client has read.

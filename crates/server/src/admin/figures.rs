@@ -154,6 +154,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     threads(&mut list, &super::threads::read(Path::new("/proc/self/task")));
     let mut commands = CommandTotals::default();
     shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| commands.add(block));
+    authentication(&mut list, shared, &commands);
     lookups(&mut list, &commands);
     stores(&mut list, &commands);
     let stats = shared.store.stats();
@@ -398,6 +399,21 @@ fn threads(list: &mut MetricList, threads: &BTreeMap<String, Placed>) {
     let help = "Migrations of a thread to another CPU, by thread; absent if the kernel does not report them.";
     let moved = threads.iter().filter_map(|(name, placed)| Some((name, placed.migrations?)));
     list.by(MetricKind::Counter, name, help, "thread", moved);
+}
+
+fn authentication(list: &mut MetricList, shared: &Shared, totals: &CommandTotals) {
+    list.total("gannet_auth_attempts_total", "Authentication attempts.", totals.auth_cmds);
+    list.total("gannet_auth_failures_total", "Authentication attempts that failed.", totals.auth_errors);
+    list.total(
+        "gannet_auth_delayed_total",
+        "Authentication attempts answered late because of earlier failures from the same source.",
+        totals.auth_delayed,
+    );
+    list.gauge(
+        "gannet_auth_failure_sources",
+        "Client addresses with failed authentication attempts in the last minute.",
+        shared.auth_delay.sources() as u64,
+    );
 }
 
 fn lookups(list: &mut MetricList, totals: &CommandTotals) {

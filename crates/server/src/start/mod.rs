@@ -10,6 +10,7 @@ use crate::threads::Threads;
 use crate::tier::Opened;
 use base::clock::UnixMillis;
 use command::clients::auth::Auth;
+use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
@@ -231,8 +232,7 @@ pub(crate) fn assemble_in(
     let begun = std::time::Instant::now();
     let known = left.known.take();
     let (store, background, tiered) = open_store(&config, left, started)?;
-    let wall = started;
-    let started = store.reopened().map_or(wall, |reopened| reopened.at);
+    let (wall, started) = (started, store.reopened().map_or(started, |reopened| reopened.at));
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
@@ -265,6 +265,7 @@ pub(crate) fn assemble_in(
         delayed_flush: DelayedFlush::persisted_in(&store),
         users,
         auth,
+        auth_delay: AuthDelay::default(),
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),

@@ -12,6 +12,7 @@ mod acl_changes;
 mod admin;
 mod admin_access;
 mod admin_namespaces;
+mod auth_delay;
 mod blocking;
 mod bystander;
 mod client_command;

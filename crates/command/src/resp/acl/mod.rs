@@ -31,7 +31,12 @@ use super::help::other_subcommand;
 use super::key_specs::{key_specs, only_gets_fields, set_reads};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
+use crate::clients::endpoint::Protocol;
+use crate::context::AuthWait;
+use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::session::{OutsideWait, take_auth_wait};
+use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
@@ -251,12 +256,16 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     let shared = &call.ctx.shared;
     let file = shared.auth.as_ref();
     if !has_name && file.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
+        take_auth_wait(call.session).abandon(call.ctx);
         return Err(ErrorReply::NoUsers.into());
     }
+    let wait = wait_after_failures(call)?;
+    let (shared, file) = (&call.ctx.shared, call.ctx.shared.auth.as_ref());
     let who = match shared.users.admits(name, password) {
         Some(user) => Some(ClientUser::User(user)),
         None => file.filter(|file| file.admits(name, password)).map(|_| ClientUser::OfFile),
     };
+    wait.end(call.ctx, (name, Protocol::Resp), who.is_some());
     call.counters().auth_cmds.add(1);
     let Some(who) = who else {
         call.counters().auth_errors.add(1);
@@ -270,6 +279,26 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);
     Ok(())
+}
+
+/// Delays an attempt because of earlier failures from the same source. The request remains in the input meanwhile. A
+/// transaction cannot wait, because it holds locks, so an attempt in a transaction is refused instead. Returns the
+/// delay that has ended.
+fn wait_after_failures(call: &mut Call<'_, '_>) -> Result<AuthWait, Interrupt> {
+    let mut wait = take_auth_wait(call.session);
+    let is_first = !wait.is_waiting();
+    if !wait.must_wait(call.ctx) {
+        return Ok(wait);
+    }
+    call.counters().auth_delayed.add(u64::from(is_first));
+    if !blocking::may_wait(call) {
+        wait.abandon(call.ctx);
+        return Err(ErrorReply::AuthDelayed.into());
+    }
+    call.session.outside = Some(Box::new(OutsideWait::Auth(wait)));
+    // A connection rests only without unsent output. The worker then visits it again.
+    let wait = if call.out.is_empty() { SessionWait::Blocked } else { SessionWait::OutputFull { want: LINE_ROOM } };
+    Err(wait.into())
 }
 
 /// Returns the name of the user as whom the client is authenticated.
@@ -556,14 +585,14 @@ fn error_about(call: &mut Call<'_, '_>, before: &[u8], name: &[u8], behind: &[u8
 /// Does `work` on the file of users in another thread, because a disk may take long. The request is parked until the
 /// result is there.
 fn work_on_file(call: &mut Call<'_, '_>, work: fn(&Users) -> FileResult) -> Result<FileResult, Interrupt> {
-    if let Some(begun) = call.session.file_work.take() {
+    if let Some(OutsideWait::File(begun)) = call.session.outside.take().map(|outside| *outside) {
         match Arc::try_unwrap(begun) {
             Ok(ended) => return Ok(ended.into_inner().unwrap_or(Err(FileError::Stopped))),
-            Err(begun) => call.session.file_work = Some(begun),
+            Err(begun) => call.session.outside = Some(Box::new(OutsideWait::File(begun))),
         }
     } else {
         let (result, worker, shared) = (FileWork::default(), call.ctx.worker, Arc::clone(&call.ctx.shared));
-        call.session.file_work = Some(Arc::clone(&result));
+        call.session.outside = Some(Box::new(OutsideWait::File(Arc::clone(&result))));
         call.ctx.shared.host.run_aside(Box::new(move || {
             let _ = result.set(work(&shared.users));
             drop(result);

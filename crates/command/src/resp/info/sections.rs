@@ -206,7 +206,8 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ninstantaneous_ops_per_sec:{}\r\n\
          total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\ninstantaneous_input_kbps:{:.2}\r\n\
          instantaneous_output_kbps:{:.2}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\n\
-         evicted_clients:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
+         evicted_clients:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\nacl_access_denied_auth:{}\r\n\
+         auth_delayed:{}\r\n",
         counts.connections,
         counts.ops,
         rates.ops_per_s,
@@ -220,6 +221,8 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         sum(|worker| worker.counters.client_memory_dropped.value()),
         commands.get_hits,
         commands.get_misses,
+        commands.auth_errors,
+        commands.auth_delayed,
     )?;
     write!(
         text,
