@@ -122,6 +122,17 @@ pub trait Backend {
     /// Returns the local address, if there is one.
     fn local(stream: &Self::Stream) -> Option<SocketAddr>;
 
+    /// Returns true if the stream can leave for another process. A stream whose state is in this process cannot.
+    fn is_movable(_stream: &Self::Stream) -> bool {
+        true
+    }
+
+    /// Returns the names of users that the peer has proved, in the order of preference. Empty: it has proved none.
+    /// `None`: peers of this stream prove no users. Called once bytes were received.
+    fn proven_users(&self, _stream: &Self::Stream) -> Option<Vec<String>> {
+        None
+    }
+
     /// Starts to report events of `stream` under `token`. Bytes that have already arrived cause an event too. Fails if
     /// the kernel has no memory for the registration.
     fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;

@@ -1,0 +1,212 @@
+//! Handshakes: their limits, their failures, resumption.
+
+use crate::files::{Ca, Folder, client, client_names, settings};
+use crate::world::{HINT, LIMITS, SMOOTH, World, echo};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use gannet_tls::{ClientAuth, FailureKind, Limits, TlsSettings, UserFrom, Versions};
+
+#[test]
+fn sessions_are_resumed_in_both_versions() {
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let (folder, ca) = (Folder::new(), Ca::new("ca"));
+        let settings = TlsSettings { versions, ..settings(&folder, &ca) };
+        let config = client(&ca.pem, None);
+        let mut world = World::new(&settings, 1, SMOOTH);
+        for _ in 0..3 {
+            let mut one = world.connect(&config, "localhost");
+            assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+        }
+        let figures = &world.tls.figures;
+        assert_eq!((figures.full.load(Relaxed), figures.resumed.load(Relaxed)), (1, 2), "{versions:?}");
+        let unresumable = TlsSettings { resumption: false, ..settings };
+        let mut world = World::new(&unresumable, 1, SMOOTH);
+        for _ in 0..2 {
+            let mut one = world.connect(&config, "localhost");
+            assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+        }
+        assert_eq!(world.tls.figures.full.load(Relaxed), 2, "{versions:?}");
+    }
+}
+
+#[test]
+fn client_without_tls_gets_a_line_and_is_closed() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let raw = world.connect_raw();
+    raw.send(b"PING\r\n");
+    let mut got = Vec::new();
+    for _ in 0..20 {
+        world.turn();
+        got.extend(raw.take(100));
+    }
+    assert_eq!(got, HINT);
+    raw.close_send();
+    (0..5).for_each(|_| world.turn());
+    assert!(world.is_closed(0));
+    let failure = world.failures.lock().unwrap()[0].clone();
+    assert_eq!(failure.kind, FailureKind::NotTls);
+    assert!(failure.what.contains("connect with TLS"), "{failure}");
+    assert_eq!(world.tls.figures.under_way.load(Relaxed), 0);
+}
+
+#[test]
+fn failed_client_that_stays_is_closed_after_a_second() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let raw = world.connect_raw();
+    raw.send(b"PING\r\n");
+    (0..20).for_each(|_| world.turn());
+    assert!(!world.is_closed(0), "the peer has time to read");
+    std::thread::sleep(Duration::from_millis(1050));
+    (0..5).for_each(|_| world.turn());
+    assert!(world.is_closed(0));
+}
+
+#[test]
+fn silent_handshakes_end_at_their_timeout_and_hold_no_memory() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let limits = Limits { handshake_timeout: Duration::from_millis(50), ..LIMITS };
+    let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
+    for _ in 0..10 {
+        // The beginning of a record with a client's first message.
+        world.connect_raw().send(&[22, 3, 1, 2, 0, 1, 0]);
+    }
+    (0..20).for_each(|_| world.turn());
+    assert_eq!(world.tls.figures.under_way.load(Relaxed), 10);
+    assert!(world.memory.used.load(Relaxed) > 0);
+    std::thread::sleep(Duration::from_millis(60));
+    (0..20).for_each(|_| world.turn());
+    assert!((0..10).all(|at| world.is_closed(at)));
+    assert_eq!(world.tls.figures.failed[FailureKind::TimedOut as usize].load(Relaxed), 10);
+    assert_eq!((world.tls.figures.under_way.load(Relaxed), world.memory.used.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn handshakes_beyond_the_maximum_wait_and_take_the_place_of_silent_ones() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = client(&ca.pem, None);
+    let limits = Limits { handshakes_max: 3, ..LIMITS };
+    let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
+    let silent: Vec<_> = (0..3).map(|_| world.connect_raw()).collect();
+    silent.iter().for_each(|raw| raw.send(&[22, 3, 1, 2, 0, 1]));
+    (0..10).for_each(|_| world.turn());
+    let mut one = world.connect(&config, "localhost");
+    for _ in 0..10 {
+        one.turn();
+        world.turn();
+    }
+    let figures = &world.tls.figures;
+    assert_eq!((figures.under_way.load(Relaxed), figures.waiting.load(Relaxed)), (3, 1));
+    // One of the silent handshakes ends: the one that waits begins.
+    silent[1].reset();
+    assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+    assert_eq!(world.tls.figures.waiting.load(Relaxed), 0);
+    silent[1].reset();
+    let again = world.connect_raw();
+    again.send(&[22, 3, 1, 2, 0, 1]);
+    (0..10).for_each(|_| world.turn());
+    std::thread::sleep(Duration::from_millis(1050));
+    let mut two = world.connect(&config, "localhost");
+    assert_eq!(echo(&mut world, &mut two, b"hello"), b"hello", "a silent handshake makes room after a second");
+}
+
+#[test]
+fn client_that_hangs_up_while_it_waits_is_closed() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let limits = Limits { handshakes_max: 1, ..LIMITS };
+    let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
+    let first = world.connect_raw();
+    first.send(&[22, 3, 1, 2, 0, 1]);
+    (0..5).for_each(|_| world.turn());
+    let second = world.connect_raw();
+    second.send(&[22, 3, 1, 2, 0, 1]);
+    (0..5).for_each(|_| world.turn());
+    second.close_send();
+    (0..5).for_each(|_| world.turn());
+    assert!(world.is_closed(1) && !world.is_closed(0));
+    first.close_send();
+    (0..5).for_each(|_| world.turn());
+    assert!(world.is_closed(0));
+    assert_eq!(world.tls.figures.under_way.load(Relaxed), 0);
+}
+
+#[test]
+fn iteration_computes_few_steps_of_handshakes() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = client(&ca.pem, None);
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let mut clients: Vec<_> = (0..20).map(|_| world.connect(&config, "localhost")).collect();
+    clients.iter_mut().for_each(|client| client.turn());
+    world.turn();
+    assert!(world.tls.figures.under_way.load(Relaxed) <= gannet_tls::STEPS_PER_ITERATION as u64);
+    assert!(world.tls.figures.postponed.load(Relaxed) >= 18);
+    let mut clients: Vec<_> = clients.iter_mut().collect();
+    clients.iter_mut().for_each(|client| client.write(b"x"));
+    let mut got = vec![0; 20];
+    world.run(&mut clients, |_, clients| {
+        clients.iter_mut().zip(&mut got).for_each(|(client, got)| *got += client.read().len());
+        got.iter().all(|count| *count == 1)
+    });
+}
+
+#[test]
+fn exhausted_memory_refuses_handshakes_only() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = client(&ca.pem, None);
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let mut one = world.connect(&config, "localhost");
+    echo(&mut world, &mut one, b"x");
+    world.memory.max.store(world.memory.used.load(Relaxed), Relaxed);
+    let mut two = world.connect(&config, "localhost");
+    world.run(&mut [&mut two], |world, _| world.is_closed(1));
+    assert_eq!(world.tls.figures.failed[FailureKind::NoMemory as usize].load(Relaxed), 1);
+    assert_eq!(echo(&mut world, &mut one, b"hello"), b"hello");
+}
+
+#[test]
+fn client_certificates_are_verified_and_name_users() {
+    let (folder, ca, other) = (Folder::new(), Ca::new("ca"), Ca::new("other"));
+    let own = |common: &str, uris: &[&str]| Some(ca.issue(&[], |params| client_names(params, common, uris)));
+    let client_ca = Some(folder.write("clients.crt", &ca.pem));
+    for (client_auth, user_from) in [(ClientAuth::Required, UserFrom::CommonName), (ClientAuth::Optional, UserFrom::SanUri)]
+    {
+        let settings =
+            TlsSettings { client_ca: client_ca.clone(), client_auth, user_from, ..settings(&folder, &ca) };
+        let mut world = World::new(&settings, 1, SMOOTH);
+        let mut named = world.connect(&client(&ca.pem, own("alice", &["urn:x", "spiffe://d/alice"])), "localhost");
+        echo(&mut world, &mut named, b"x");
+        let wanted = match user_from {
+            UserFrom::SanUri => vec!["urn:x".to_owned(), "spiffe://d/alice".to_owned()],
+            _ => vec!["alice".to_owned()],
+        };
+        assert_eq!(world.users, [wanted]);
+        world.users.clear();
+        let mut anonymous = world.connect(&client(&ca.pem, None), "localhost");
+        if client_auth == ClientAuth::Optional {
+            echo(&mut world, &mut anonymous, b"x");
+            assert_eq!(world.users, [Vec::<String>::new()]);
+        } else {
+            world.run(&mut [&mut anonymous], |_, clients| clients[0].error.is_some());
+            assert_eq!(world.failures.lock().unwrap()[0].kind, FailureKind::NoCertificate);
+            let wanted = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+            assert_eq!(anonymous.error, Some(wanted));
+        }
+        let stranger = other.issue(&[], |params| client_names(params, "alice", &[]));
+        let mut stranger = world.connect(&client(&ca.pem, Some(stranger)), "localhost");
+        world.run(&mut [&mut stranger], |_, clients| clients[0].error.is_some());
+        assert_eq!(stranger.error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::UnknownCA)));
+        assert_eq!(world.tls.figures.failed[FailureKind::BadCertificate as usize].load(Relaxed), 1);
+    }
+}
+
+#[test]
+fn failures_of_the_clients_side_are_described() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let mut distrustful = world.connect(&client(&Ca::new("else").pem, None), "localhost");
+    world.run(&mut [&mut distrustful], |world, _| !world.failures.lock().unwrap().is_empty());
+    let failure = world.failures.lock().unwrap()[0].clone();
+    assert_eq!(failure.kind, FailureKind::RefusedByClient);
+    assert!(failure.what.contains("does not know the CA"), "{failure}");
+}

@@ -1,0 +1,7 @@
+//! Connections with TLS over a simulated network: an echo server on [`Secure`], and clients of the TLS library.
+
+mod certificates;
+mod files;
+mod handshakes;
+mod streams;
+mod world;
