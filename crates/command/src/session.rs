@@ -255,6 +255,19 @@ impl SessionState {
         }
     }
 
+    /// Authenticates the client as the first of `names` that is the name of an enabled user: the names in the certificate
+    /// that the client has proved to own. Returns the user's name, or `None` if there is no such user.
+    pub fn identify(&mut self, names: &[String], shared: &Shared) -> Option<Vec<u8>> {
+        names
+            .iter()
+            .map(String::as_bytes)
+            .find(|name| match self {
+                Self::Memcache(state) => state.identify(name, shared),
+                Self::Resp(state) => state.identify(name, shared),
+            })
+            .map(<[u8]>::to_vec)
+    }
+
     /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need
     /// not authenticate later either. `is_restricted`: the client may execute only a few commands (protected mode).
     pub fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
+use tls::SecureStream;
 
 /// The maximum number of connections that wait in one worker's queue of new connections (its intake). The limit covers
 /// a burst: if a worker is off its CPU for a moment, further connections go to other workers, and stay there.
@@ -23,6 +24,9 @@ const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// The time that workers may take to restore subscribers that were taken over. After that time other connections are
 /// served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
+/// The refusal of a client that begins a TLS handshake: a record with the fatal alert internal_error, as servers that
+/// are out of a resource send.
+const TLS_REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 /// The number of connections accepted from one listener before the other listeners are checked.
 const ACCEPTS_A_VISIT: usize = 64;
 
@@ -32,7 +36,7 @@ pub(crate) struct Acceptor {
     /// The protocol and the namespace of the clients of each listener.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<ReceivedConnection<AcceptedStream>>>,
+    pub(crate) intakes: Vec<SyncSender<ReceivedConnection<SecureStream<AcceptedStream>>>>,
     pub(crate) sessions_max: usize,
     /// The number of connections assigned to each worker since start.
     pub(crate) handed: Vec<u64>,
@@ -157,14 +161,21 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send(ReceivedConnection { stream, endpoint, carried: carried.clone() }) {
+                let secure = match endpoint.is_tls {
+                    true => SecureStream::secured(stream, endpoint.protocol.tls_hint()),
+                    false => SecureStream::plain(stream),
+                };
+                let connection = ReceivedConnection { stream: secure, endpoint, carried: carried.clone() };
+                match self.intakes[worker].try_send(connection) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
                         self.to_wake |= 1 << worker;
                         return;
                     }
-                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back.stream,
+                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
+                        stream = back.stream.into_inner();
+                    }
                 }
                 tried |= 1 << worker;
             }
@@ -198,7 +209,7 @@ impl Acceptor {
 
     fn refuse(&self, stream: AcceptedStream, endpoint: Endpoint) {
         self.shared.acceptor.rejected.add(1);
-        stream.refuse(endpoint.protocol.refusal());
+        stream.refuse(if endpoint.is_tls { TLS_REFUSAL } else { endpoint.protocol.refusal() });
     }
 
     /// Releases the reserved descriptor for a moment, so that the next client is refused with an error and does not

@@ -12,6 +12,7 @@ use segment::ThreadHandle;
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use tls::{Secure, SecureStream};
 
 /// An open reactor that is passed to its worker's thread.
 pub(crate) enum Opened {
@@ -64,19 +65,22 @@ impl Opened {
         number: usize,
         shared: Arc<Shared>,
         handle: ThreadHandle,
-        intake: Receiver<ReceivedConnection<AcceptedStream>>,
+        intake: Receiver<ReceivedConnection<SecureStream<AcceptedStream>>>,
         clock: Clock,
         sessions_max: usize,
     ) -> Vec<ReleasedConnection<AcceptedStream>> {
-        match self {
+        let tls = shared.tls.clone();
+        let moved = match self {
             Self::Epoll(opened) => {
-                let io = opened.reactor(EVENTS_MAX);
+                let io = Secure::new(opened.reactor(EVENTS_MAX), tls);
                 Worker::new(WorkerParts { io, handle, shared, number, intake, clock, sessions_max }).run()
             }
             Self::Uring(opened) => {
-                let io = opened.reactor();
+                let io = Secure::new(opened.reactor(), tls);
                 Worker::new(WorkerParts { io, handle, shared, number, intake, clock, sessions_max }).run()
             }
-        }
+        };
+        // Only connections without TLS leave a worker.
+        moved.into_iter().map(|released| released.map(SecureStream::into_inner)).collect()
     }
 }

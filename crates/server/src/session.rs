@@ -93,6 +93,8 @@ pub(crate) struct Session<S> {
     /// True if the session has queued push messages that could not be sent because it was blocked or in the middle of a
     /// reply.
     pub(crate) mail: bool,
+    /// True if the client may have proved a user by its certificate, which is checked when it sends its first bytes.
+    pub(crate) is_unidentified: bool,
     /// True if the received bytes may contain a complete request.
     pub(crate) servable: bool,
     /// The reason for the end of the connection, once it has ended.
@@ -136,6 +138,7 @@ impl<S> Session<S> {
             sending: false,
             paused: false,
             mail: false,
+            is_unidentified: endpoint.is_tls,
             servable: false,
             close_reason: CloseReason::default(),
             pause: Pause::None,

@@ -15,6 +15,8 @@ pub struct Shared {
     pub commands: Arc<command::shared::Shared>,
     /// The switches that wake and stop the threads.
     pub threads: Arc<Threads>,
+    /// The certificates, limits and figures of TLS, if a listener uses it.
+    pub tls: Option<Arc<tls::Tls>>,
     /// The configuration that the server was started with.
     pub config: ServerConfig,
     /// The time that it took to open or create the store.
@@ -26,6 +28,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Returns true if connections with TLS need a client certificate.
+    pub(crate) fn requires_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.requires_certificates())
+    }
+
     /// Requests a graceful stop. Returns at once.
     pub fn request_stop(&self) {
         self.threads.request_stop();

@@ -1,6 +1,6 @@
 //! Figures that take long to obtain: the census of segments, and the memory that the kernel has provided. The survey
 //! thread obtains them periodically, and other threads read its latest figures. The thread also stores the hot keys of
-//! each minute ([`command::metrics::hot_keys`]). When [`command::memory::budget`] wakes it, it returns freed client
+//! each minute ([`command::metrics::hot_keys`]), and reads changed certificates. When [`command::memory::budget`] wakes it, it returns freed client
 //! memory to the kernel at once. Until the thread has returned it, clients may allocate the same amount again elsewhere
 //! in the heaps.
 //!
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The maximum age of a census.
 const CENSUS_STEP: Duration = Duration::from_secs(1);
+/// The time between two checks whether the files of certificates have changed.
+const FILES_STEP: Duration = Duration::from_millis(500);
 /// The minimum time between two returns of freed memory. Threads that allocate wait during a return.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// The number of censuses between two counts of huge pages, from the second census on. The kernel walks page tables for
@@ -30,7 +32,12 @@ pub(crate) fn run(shared: &Shared) {
     let mut before = (Instant::now(), shared.info_counts());
     let mut rounds = 0;
     let mut due = Instant::now();
+    let mut files_due = Instant::now() + FILES_STEP;
     while !shared.threads.stop.workers_ended() {
+        if Instant::now() >= files_due {
+            crate::encryption::reload_changed(shared);
+            files_due = Instant::now() + FILES_STEP;
+        }
         if Instant::now() >= due {
             let now = (Instant::now(), shared.info_counts());
             found.rates = rates(before, now);
@@ -46,7 +53,8 @@ pub(crate) fn run(shared: &Shared) {
             io::allocation::trim();
             std::thread::sleep(TRIM_PAUSE);
         }
-        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+        let next = if shared.tls.is_some() { due.min(files_due) } else { due };
+        std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
     }
     while shared.threads.next_job().is_some() {}
 }

@@ -30,6 +30,8 @@ pub struct Threads {
     jobs: Jobs,
     /// The tier that evicted items are written to.
     pub flash: Option<Arc<flash::Flash>>,
+    /// The certificates and figures of TLS.
+    pub(crate) tls: Option<Arc<tls::Tls>>,
 }
 
 /// Jobs that were not begun yet. Each connection has at most one.
@@ -56,7 +58,11 @@ impl Threads {
     ///
     /// # Errors
     /// If no file descriptor is left.
-    pub(crate) fn new(workers: usize, flash: Option<Arc<flash::Flash>>) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        workers: usize,
+        flash: Option<Arc<flash::Flash>>,
+        tls: Option<Arc<tls::Tls>>,
+    ) -> std::io::Result<Self> {
         let worker = || Ok(WorkerThread { waker: Waker::new()?, arriving: AtomicU64::new(0) });
         Ok(Self {
             stop: StopSwitch::default(),
@@ -67,6 +73,7 @@ impl Threads {
             survey: OnceLock::new(),
             jobs: Jobs::default(),
             flash,
+            tls,
         })
     }
 

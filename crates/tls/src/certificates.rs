@@ -97,9 +97,8 @@ impl Loaded {
         let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(ByName(certified)));
         config.ignore_client_order = true;
         config.send_tls13_tickets = usize::from(settings.resumption);
-        let same = before.filter(|before| {
-            before.client_ca == client_ca && before.settings.client_auth == settings.client_auth
-        });
+        let same = before
+            .filter(|before| before.client_ca == client_ca && before.settings.client_auth == settings.client_auth);
         if !settings.resumption {
             config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         } else if let Some(before) = same.filter(|before| before.settings.resumption) {
@@ -139,9 +138,8 @@ impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let signs = |key: &CertifiedKey| key.key.choose_scheme(hello.signature_schemes()).is_some();
         let host = hello.server_name().map(str::to_ascii_lowercase);
-        let named = host.and_then(|host| {
-            self.0.iter().find(|(patterns, key)| names::covers(patterns, &host) && signs(key))
-        });
+        let named =
+            host.and_then(|host| self.0.iter().find(|(patterns, key)| names::covers(patterns, &host) && signs(key)));
         named.or_else(|| self.0.iter().find(|(_, key)| signs(key))).map(|(_, key)| Arc::clone(key))
     }
 }
@@ -226,9 +224,11 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SettingError> {
         return Err(SettingError::new("key", format!("the key in {shown} is encrypted with a passphrase"), remedy));
     }
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            SettingError::new("key", format!("{shown} contains no key"), "name a PEM file with a line BEGIN PRIVATE KEY")
-        }
+        pem::Error::NoItemsFound => SettingError::new(
+            "key",
+            format!("{shown} contains no key"),
+            "name a PEM file with a line BEGIN PRIVATE KEY",
+        ),
         error => SettingError::new("key", format!("{shown} is not valid PEM ({error})"), "export the key again as PEM"),
     })
 }

@@ -476,7 +476,10 @@ fn record_bytes(header: &[u8]) -> usize {
 
 /// Returns the end of the record that begins at `at`, or the end of `records` if the record is incomplete.
 fn record_end(records: &[u8], at: usize) -> usize {
-    let end = records.get(at..).and_then(|rest| rest.get(..HEADER_BYTES)).map(|header| at + HEADER_BYTES + record_bytes(header));
+    let end = records
+        .get(at..)
+        .and_then(|rest| rest.get(..HEADER_BYTES))
+        .map(|header| at + HEADER_BYTES + record_bytes(header));
     end.unwrap_or(records.len()).min(records.len())
 }
 

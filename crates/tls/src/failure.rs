@@ -92,9 +92,7 @@ impl Failure {
     /// Describes an error of the library.
     pub(crate) fn of(error: &Error) -> Self {
         match error {
-            Error::InvalidCertificate(error) => {
-                Self::new(FailureKind::BadCertificate, of_certificate(error))
-            }
+            Error::InvalidCertificate(error) => Self::new(FailureKind::BadCertificate, of_certificate(error)),
             Error::NoCertificatesPresented => Self::new(
                 FailureKind::NoCertificate,
                 "it has no certificate; give it one that a CA of tls.client_ca has signed, or set tls.client_auth to \
@@ -137,9 +135,7 @@ fn of_certificate(error: &CertificateError) -> String {
 
 fn of_alert(alert: Alert) -> Failure {
     let what = match alert {
-        Alert::UnknownCA => {
-            "it does not know the CA of this server's certificate; give the client that CA".to_owned()
-        }
+        Alert::UnknownCA => "it does not know the CA of this server's certificate; give the client that CA".to_owned(),
         Alert::CertificateExpired => "it says that this server's certificate has expired; replace it".to_owned(),
         Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate => format!(
             "it refuses this server's certificate ({alert:?}); check that the certificate has the name that the client \

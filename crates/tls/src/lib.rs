@@ -36,6 +36,6 @@ mod shared;
 pub use certificates::{CertificateFacts, Loaded};
 pub use failure::{Failure, FailureKind};
 pub use figures::Figures;
-pub use secure::{Secure, SecureStream, STEPS_PER_ITERATION};
+pub use secure::{STEPS_PER_ITERATION, Secure, SecureStream};
 pub use settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, UserFrom, Versions, cipher_names};
 pub use shared::{Limits, MemoryBound, Reloaded, Tls};

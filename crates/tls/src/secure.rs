@@ -276,8 +276,7 @@ impl<B: Backend> Secure<B> {
         }
         let flushed = connection.flush(&mut self.inner, stream);
         let is_blocked = flushed == Flushed::Blocked;
-        let was_flushing =
-            self.known(token).is_some_and(|known| std::mem::replace(&mut known.is_flushing, is_blocked));
+        let was_flushing = self.known(token).is_some_and(|known| std::mem::replace(&mut known.is_flushing, is_blocked));
         if is_blocked {
             self.inner.want_writable(stream, token, true);
         } else if was_flushing && !connection.owner_wants_writable {
@@ -289,12 +288,7 @@ impl<B: Backend> Secure<B> {
         flushed != Flushed::Reset
     }
 
-    fn receive_secured(
-        &mut self,
-        stream: &B::Stream,
-        cell: &RefCell<Box<Connection>>,
-        into: &mut [u8],
-    ) -> Received {
+    fn receive_secured(&mut self, stream: &B::Stream, cell: &RefCell<Box<Connection>>, into: &mut [u8]) -> Received {
         let connection = &mut **cell.borrow_mut();
         let Some(tls) = self.tls.clone() else { return Received::Reset };
         if !self.flush_own(stream, connection) {
@@ -659,11 +653,8 @@ impl<B: Backend> Backend for Secure<B> {
     fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<Detached<Self::Stream>>> {
         debug_assert!(streams.iter().all(|stream| !stream.is_secured()), "the state of TLS cannot leave its reactor");
         let inner = streams.into_iter().map(SecureStream::into_inner).collect();
-        let plain = |Detached { stream, received, unsent }| Detached {
-            stream: SecureStream::plain(stream),
-            received,
-            unsent,
-        };
+        let plain =
+            |Detached { stream, received, unsent }| Detached { stream: SecureStream::plain(stream), received, unsent };
         self.inner.detach(inner).into_iter().map(|detached| detached.map(plain)).collect()
     }
 

@@ -81,6 +81,13 @@ pub struct TlsSettings {
     pub resumption: bool,
 }
 
+impl TlsSettings {
+    /// Returns the error of the list of cipher suites, if it has one.
+    pub fn cipher_fault(&self) -> Option<SettingError> {
+        suites(&self.ciphers).err()
+    }
+}
+
 /// A setting that cannot be used. Displayed as `tls.cert: description; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
@@ -158,9 +165,9 @@ pub(crate) fn suites(names: &[String]) -> Result<Vec<SupportedCipherSuite>, Sett
         return Ok(SUITES.iter().map(|(_, _, suite)| *suite).collect());
     }
     let of = |name: &String| {
-        let found = SUITES.iter().find(|(rfc, openssl, _)| {
-            rfc.eq_ignore_ascii_case(name) || openssl.eq_ignore_ascii_case(name)
-        });
+        let found = SUITES
+            .iter()
+            .find(|(rfc, openssl, _)| rfc.eq_ignore_ascii_case(name) || openssl.eq_ignore_ascii_case(name));
         found.map(|(_, _, suite)| *suite).ok_or_else(|| {
             let all = cipher_names().collect::<Vec<_>>().join(", ");
             let what = format!("'{name}' is not a supported cipher suite");

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use crate::certificates::Loaded;
 use crate::failure::Failure;
 use crate::figures::Figures;
-use crate::settings::{SettingError, TlsSettings};
+use crate::settings::{ClientAuth, SettingError, TlsSettings};
 
 /// The bound on the memory of connections.
 pub trait MemoryBound: Send + Sync {
@@ -133,6 +133,11 @@ impl Tls {
     /// Returns what handshakes use now.
     pub fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns true if every client needs a certificate.
+    pub fn requires_certificates(&self) -> bool {
+        self.current().settings.client_auth == ClientAuth::Required
     }
 
     pub(crate) fn config(&self) -> Arc<ServerConfig> {

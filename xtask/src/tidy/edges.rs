@@ -1,5 +1,5 @@
 //! The levels of the crates. A crate depends only on crates of lower levels, or on a crate of its own level that
-//! `ALLOWED` names: `flash` uses `io`, and `trace` uses `load`. ARCHITECTURE.md shows the same levels.
+//! `ALLOWED` names: `flash` and `tls` use `io`, and `trace` uses `load`. ARCHITECTURE.md shows the same levels.
 
 use super::Breach;
 use super::tree::Tree;
@@ -19,7 +19,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("command", &["base", "segment", "protocol", "record", "rdb", "script", "graph"]),
     ("io", &["base", "arena"]),
     ("flash", &["base", "arena", "segment", "io"]),
-    ("server", &["base", "arena", "segment", "protocol", "record", "command", "graph", "cluster", "io", "flash"]),
+    ("tls", &["io"]),
+    (
+        "server",
+        &["base", "arena", "segment", "protocol", "record", "command", "graph", "cluster", "io", "flash", "tls"],
+    ),
     ("grpc", &["base", "segment", "protocol", "record", "cluster", "server"]),
     ("link", &[]),
     ("load", &["base", "page", "protocol", "io", "link"]),
@@ -31,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "gannet",
         &[
             "base", "arena", "segment", "protocol", "command", "io", "server", "grpc", "link", "load", "trace",
-            "migrate", "doctor", "page",
+            "migrate", "doctor", "page", "tls",
         ],
     ),
     ("testbed", &["load"]),
@@ -44,7 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const LEVELS: [(&str, &[&str]); 6] = [
     ("L0", &["base", "arena", "page"]),
     ("L1", &["segment", "protocol", "record", "rdb", "script", "graph", "cluster"]),
-    ("L2", &["command", "io", "flash", "link"]),
+    ("L2", &["command", "io", "flash", "tls", "link"]),
     ("L3", &["server", "grpc", "load", "trace", "migrate", "doctor"]),
     ("L4", &["gannet", "testbed"]),
     ("L5", &["xtask", "lab", "long_commands"]),

@@ -182,6 +182,12 @@ impl Auth {
         }
     }
 
+    /// Returns true if `user` exists.
+    pub fn has_user(&self, user: &[u8]) -> bool {
+        let Some(user) = Padded::new(user) else { return false };
+        self.users().entries.iter().any(|(known, _)| bool::from(known.same(&user)))
+    }
+
     /// Returns true if `user` exists and `secret` is its secret.
     pub fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         self.users().admits(user, secret)

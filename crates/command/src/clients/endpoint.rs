@@ -27,6 +27,14 @@ impl Protocol {
             Self::Resp => b"-ERR max number of clients reached\r\n",
         }
     }
+
+    /// Returns the error line for a client without TLS on a listener with TLS.
+    pub const fn tls_hint(self) -> &'static [u8] {
+        match self {
+            Self::Memcache => b"SERVER_ERROR this port uses TLS; connect with TLS, or to a port without it\r\n",
+            Self::Resp => b"-ERR this port uses TLS; connect with TLS, or to a port without it\r\n",
+        }
+    }
 }
 
 /// The endpoint that accepted a connection: a protocol, and the initial namespace of the client's keys.
@@ -38,12 +46,20 @@ pub struct Endpoint {
     pub namespace: Namespace,
     /// True if the connection was already counted in the listener's namespace when it was accepted.
     pub is_counted: bool,
+    /// True if connections of the listener use TLS.
+    pub is_tls: bool,
 }
 
 impl Endpoint {
     /// Creates the endpoint of a listener with this protocol and namespace.
     pub const fn new(protocol: Protocol, namespace: Namespace) -> Self {
-        Self { protocol, namespace, is_counted: false }
+        Self { protocol, namespace, is_counted: false, is_tls: false }
+    }
+
+    /// Returns the endpoint of a listener with TLS.
+    #[must_use]
+    pub const fn over_tls(self) -> Self {
+        Self { is_tls: true, ..self }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::keyspace::namespaces::PAUSED;
 use crate::keyspace::namespaces::ROUTED;
 use crate::lookup::large::LargeSet;
 use crate::push::watch::{Hub, Watching};
+use crate::shared::Shared;
 use protocol::memcache::reply;
 use segment::{Guard, Namespace};
 
@@ -101,6 +102,13 @@ impl SessionState {
         }
         carried.input.extend_from_slice(input);
         Some(carried)
+    }
+
+    /// Authenticates the client as the user `name`, without a secret. Returns false if there is no such user.
+    pub(crate) fn identify(&mut self, name: &[u8], shared: &Shared) -> bool {
+        let is_user = shared.auth.as_ref().is_some_and(|auth| auth.has_user(name));
+        self.known |= is_user;
+        is_user
     }
 
     /// Restores the client's authentication after a handover.

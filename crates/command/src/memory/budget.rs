@@ -15,6 +15,7 @@
 //! | `messages` | messages that wait for subscribers, and the queues of them | all |
 //! | `subscriptions` | names of channels and patterns | a half |
 //! | `rules` | users of `ACL`, their passwords and rules | a quarter |
+//! | `tls` | keys of connections with TLS, their incomplete and unsent records | a half |
 //!
 //! Invariants:
 //! - Bytes are reserved before they are allocated. The reservation counts capacity, not length.
@@ -53,12 +54,22 @@ pub enum MemoryUse {
     Subscriptions,
     /// Users and their rules.
     Rules,
+    /// Connections with TLS: their keys, and records that are incomplete or unsent.
+    Tls,
 }
 
 impl MemoryUse {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Replies,
+        Self::Requests,
+        Self::Walks,
+        Self::Messages,
+        Self::Subscriptions,
+        Self::Rules,
+        Self::Tls,
+    ];
 
     /// Returns the kind's name in metrics.
     pub const fn name(self) -> &'static str {
@@ -70,6 +81,7 @@ impl MemoryUse {
             Self::Messages => "messages",
             Self::Subscriptions => "subscriptions",
             Self::Rules => "rules",
+            Self::Tls => "tls",
         }
     }
 
@@ -77,7 +89,7 @@ impl MemoryUse {
     /// some kinds of memory indefinitely. The limits of these kinds leave room for short-lived memory.
     const fn part(self) -> u64 {
         match self {
-            Self::Subscriptions => 2,
+            Self::Subscriptions | Self::Tls => 2,
             Self::Rules => 4,
             _ => 1,
         }
@@ -164,7 +176,7 @@ impl Budget {
     }
 
     /// Reserves `bytes` bytes. Returns false and reserves nothing if the bound would be exceeded.
-    pub(crate) fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
+    pub fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();
         let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let fits = kind.part() == 1 || within(self.used_by(kind), bytes_max / kind.part()).is_some();

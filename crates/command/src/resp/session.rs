@@ -19,6 +19,7 @@ use crate::resp::state::transaction::Stage;
 use crate::resp::state::transaction::Transaction;
 use crate::resp::state::walk::Walk;
 use crate::resp::subcommands::{Subcommand, full_name};
+use crate::shared::Shared;
 use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
 use protocol::resp::Args;
@@ -236,6 +237,19 @@ impl SessionState {
             ..ClientMemory::default()
         };
         (full_name(self.last, self.last_part), memory)
+    }
+
+    /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if the
+    /// user is disabled.
+    pub(crate) fn identify(&mut self, name: &[u8], shared: &Shared) -> bool {
+        let user = match shared.users.find_enabled(name) {
+            Some(user) => ClientUser::User(user),
+            None if shared.auth.as_ref().is_some_and(|auth| auth.has_user(name)) => ClientUser::OfFile,
+            None => return false,
+        };
+        self.user = user;
+        (self.known, self.is_restricted, self.all_rights_at, self.seen_changes) = (true, false, 0, 0);
+        true
     }
 
     /// Records whether the new client need not authenticate, and whether it may execute only a few commands.

@@ -24,6 +24,7 @@ use server::log::Log;
 use server::place::{self, Requirements};
 use server::shared::Shared;
 use server::start::{Running, Server, StartError};
+use tls::ClientAuth;
 
 pub use args::command;
 pub(crate) use notify::{stopping, taken_over};
@@ -278,7 +279,9 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     for (endpoint, addr) in running.endpoints() {
         let (protocol, name) = (endpoint.protocol, running.shared().namespaces.name(endpoint.namespace));
         let space = if name == DEFAULT_NAME { String::new() } else { format!(" for the namespace {name}") };
-        tracing::info!("{} clients connect to {addr}{space}; try: {}", protocol.name(), trial(protocol, addr));
+        let how = if endpoint.is_tls { " with TLS" } else { "" };
+        let trial = if endpoint.is_tls { tls_trial(&plan.resolved, addr) } else { trial(protocol, addr) };
+        tracing::info!("{} clients connect to {addr}{how}{space}; try: {trial}", protocol.name());
     }
     if let Some(admin) = admin {
         tracing::info!("metrics are at http://{admin}/metrics; http://{admin}/ lists all pages");
@@ -357,6 +360,16 @@ fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     }
 }
 
+/// Returns a shell command that opens a connection with TLS, for a session by hand.
+fn tls_trial(settings: &Settings, addr: &ListenAddr) -> String {
+    let port = if let ListenAddr::Tcp(addr) = addr { addr.port() } else { 0 };
+    let own = match settings.tls_client_auth {
+        ClientAuth::Required => " -cert CERT -key KEY",
+        _ => "",
+    };
+    format!("openssl s_client -quiet -crlf -connect 127.0.0.1:{port} -CAfile CA{own}")
+}
+
 /// The server on which signals act, and the source of its settings.
 struct Reloader {
     read: Reread,
@@ -422,6 +435,7 @@ impl Reloader {
         live::take(&mut running, &wanted, &origins);
         self.log.set_level(running.0.log_level);
         live::apply(&running.0, &shared);
+        live::tls(&running.0, &shared);
         tracing::info!("reloaded");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   listener ──> Local        Unix socket or loopback address                         served
-//!            ──> Users        listen.auth_file                                        served, with a note
+//!            ──> Certificates  TLS, and every client needs a certificate              served
+//!            ──> Users        listen.auth_file                                        served, with a note unless over TLS
 //!            ──> Protected    Redis clients, listen.protected                         served, with a note
 //!            ──> Open         Redis clients with protected = false                    served, with a note
 //!            └─> Open         memcached clients        served only with listen.unprotected, and a note
@@ -13,12 +14,17 @@ use std::net::IpAddr;
 use super::kinds::ListenAddress;
 use super::settings::Settings;
 use command::clients::endpoint::Protocol;
+use tls::ClientAuth;
 
 /// The reason why a listener can, or cannot, be used by clients that do not authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
     /// Only processes on this machine can connect.
     Local,
+    /// Every client must have a certificate (`tls.client_auth = "required"`).
+    Certificates,
+    /// Every client must authenticate as a user of `listen.auth_file`, over TLS.
+    EncryptedUsers,
     /// Every client must authenticate as a user of `listen.auth_file`.
     Users,
     /// Redis clients on other machines may do nothing but authenticate (`listen.protected`).
@@ -35,9 +41,12 @@ pub fn is_local(ip: IpAddr) -> bool {
 
 /// Returns the exposure of a listener for `protocol` on `address`.
 pub fn exposure(settings: &Settings, protocol: Protocol, address: &ListenAddress) -> Exposure {
-    match (address, protocol) {
-        (ListenAddress::Unix(_), _) => Exposure::Local,
-        (ListenAddress::Tcp(address), _) if is_local(address.ip()) => Exposure::Local,
+    let is_tls = matches!(address, ListenAddress::Tls(_));
+    match (address.ip(), protocol) {
+        (None, _) => Exposure::Local,
+        (Some(address), _) if is_local(address.ip()) => Exposure::Local,
+        _ if is_tls && settings.tls_client_auth == ClientAuth::Required => Exposure::Certificates,
+        _ if is_tls && settings.auth_file.0.is_some() => Exposure::EncryptedUsers,
         _ if settings.auth_file.0.is_some() => Exposure::Users,
         (_, Protocol::Resp) if settings.protected => Exposure::Protected,
         _ => Exposure::Open,
@@ -55,7 +64,7 @@ impl Exposure {
     /// none.
     pub fn risk(self, protocol: Protocol) -> Option<&'static str> {
         match (self, protocol) {
-            (Self::Local, _) => None,
+            (Self::Local | Self::Certificates | Self::EncryptedUsers, _) => None,
             (Self::Users, _) => Some("passwords are sent unencrypted"),
             (Self::Protected, _) => {
                 Some("Redis clients there may only authenticate (listen.protected), with unencrypted passwords")
@@ -81,6 +90,20 @@ mod tests {
     }
 
     #[test]
+    fn required_certificates_protect_listeners_with_tls_only() {
+        let required = [("tls.client_auth", "required")];
+        for protocol in [Protocol::Memcache, Protocol::Resp] {
+            assert_eq!(of(protocol, "tls:0.0.0.0:1", &required), (Exposure::Certificates, false));
+            let users = [("listen.auth_file", "/etc/users")];
+            assert_eq!(of(protocol, "tls:0.0.0.0:1", &users), (Exposure::EncryptedUsers, false));
+        }
+        assert_eq!(of(Protocol::Memcache, "0.0.0.0:1", &required), (Exposure::Open, true));
+        for values in [&[][..], &[("tls.client_auth", "optional")]] {
+            assert_eq!(of(Protocol::Memcache, "tls:0.0.0.0:1", values), (Exposure::Open, true));
+        }
+    }
+
+    #[test]
     fn only_an_open_memcached_listener_is_refused() {
         let (users, trusting) = (("listen.auth_file", "/etc/users"), ("listen.protected", "false"));
         for (protocol, values, expected) in [
@@ -96,7 +119,7 @@ mod tests {
             for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:0", "[::ffff:192.0.2.1]:1", "[fe80::1]:1"] {
                 assert_eq!(of(protocol, address, values), expected, "{protocol:?} {address} {values:?}");
             }
-            for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/x"] {
+            for address in ["127.0.0.1:1", "tls:127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/x"] {
                 assert_eq!(
                     of(protocol, address, values),
                     (Exposure::Local, false),

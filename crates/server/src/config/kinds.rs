@@ -8,6 +8,7 @@ use base::units::ByteSize;
 use command::push::notify::KeyEvents;
 use io::affinity::{read_cpus, show_cpus};
 use segment::IndexPlace;
+use tls::{ClientAuth, UserFrom, Versions};
 
 use super::value::{Shape, Value, Words, Wrong, one_of};
 
@@ -21,6 +22,8 @@ pub const UNIX_PATH_LEN_MAX: usize = 107;
 pub enum ListenAddress {
     /// An IP address and a port.
     Tcp(SocketAddr),
+    /// An IP address and a port whose connections use TLS.
+    Tls(SocketAddr),
     /// A Unix stream socket.
     Unix(PathBuf),
 }
@@ -29,7 +32,18 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
+            Self::Tls(address) => write!(f, "tls:{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl ListenAddress {
+    /// Returns the IP address and the port; `None` for a Unix socket.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) | Self::Tls(address) => Some(*address),
+            Self::Unix(_) => None,
         }
     }
 }
@@ -53,6 +67,9 @@ impl std::str::FromStr for ListenAddress {
     type Err = Wrong;
 
     fn from_str(text: &str) -> Result<Self, Wrong> {
+        if let Some(address) = text.strip_prefix("tls:") {
+            return tcp_address(address).map(Self::Tls);
+        }
         let Some(path) = text.strip_prefix("unix:") else {
             return tcp_address(text).map(Self::Tcp).map_err(|wrong| {
                 let hint = if text.starts_with('/') { format!("write unix:{text}") } else { wrong.remedy };
@@ -85,7 +102,7 @@ impl Value for Vec<ListenAddress> {
     }
 
     fn placeholder(&self) -> &'static str {
-        "ADDR|unix:PATH"
+        "ADDR|tls:ADDR|unix:PATH"
     }
 
     fn entries(&self) -> Vec<String> {
@@ -100,7 +117,7 @@ impl Value for Vec<ListenAddress> {
         let (mut endpoints, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
             match text.parse::<ListenAddress>() {
-                Ok(endpoint) if endpoints.contains(&endpoint) && !is_any_port(&endpoint) => {
+                Ok(endpoint) if endpoints.iter().any(|other| is_same(&endpoint, other)) => {
                     faults.push(Wrong::new(format!("{endpoint} is listed twice"), "remove one of them"));
                 }
                 Ok(endpoint) => endpoints.push(endpoint),
@@ -115,9 +132,13 @@ impl Value for Vec<ListenAddress> {
     }
 }
 
-/// Returns true for port 0, which requests any free port from the kernel. So port 0 may be listed more than once.
-fn is_any_port(endpoint: &ListenAddress) -> bool {
-    matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0)
+/// Returns true if two listeners cannot both exist, because they have the same address. Port 0 requests any free port
+/// from the kernel, so it may be listed more than once.
+pub(super) fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
+    match (one.ip(), other.ip()) {
+        (Some(address), Some(other)) => address == other && address.port() != 0,
+        _ => one == other,
+    }
 }
 
 /// The address of the admin port.
@@ -215,6 +236,15 @@ pub enum IoChoice {
 const IO_CHOICES: [(&str, IoChoice); 3] =
     [("auto", IoChoice::Auto), ("epoll", IoChoice::Epoll), ("uring", IoChoice::Uring)];
 
+const CLIENT_AUTHS: [(&str, ClientAuth); 3] =
+    [("no", ClientAuth::No), ("optional", ClientAuth::Optional), ("required", ClientAuth::Required)];
+
+const USER_FROMS: [(&str, UserFrom); 3] =
+    [("none", UserFrom::None), ("cn", UserFrom::CommonName), ("san-uri", UserFrom::SanUri)];
+
+const TLS_VERSIONS: [(&str, Versions); 3] =
+    [("1.2-1.3", Versions::Both), ("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
+
 const INDEX_PLACES: [(&str, IndexPlace); 2] = [("file", IndexPlace::File), ("dram", IndexPlace::Dram)];
 
 /// Returns the word that stands for `value` in the list `words`.
@@ -223,81 +253,37 @@ fn word_of<T: PartialEq>(value: &T, words: &[(&'static str, T)]) -> String {
     found.expect("every value of a closed set has its word").0.to_owned()
 }
 
-impl Value for LogLevel {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = one_of(text, &LOG_LEVELS)?;
-        Ok(())
-    }
+/// Implements [`Value`] for a closed set of words. The parameters are the type, its words and the placeholder.
+macro_rules! words {
+    ($kind:ident, $words:ident, $placeholder:literal) => {
+        impl Value for $kind {
+            fn read(&mut self, text: &str) -> Result<(), Wrong> {
+                *self = one_of(text, &$words)?;
+                Ok(())
+            }
 
-    fn show(&self) -> String {
-        word_of(self, &LOG_LEVELS)
-    }
+            fn show(&self) -> String {
+                word_of(self, &$words)
+            }
 
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
+            fn shape(&self) -> Shape {
+                Shape::Text
+            }
 
-    fn placeholder(&self) -> &'static str {
-        "LEVEL"
-    }
+            fn placeholder(&self) -> &'static str {
+                $placeholder
+            }
+        }
+    };
 }
 
-impl Value for LogFormat {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = one_of(text, &LOG_FORMATS)?;
-        Ok(())
-    }
-
-    fn show(&self) -> String {
-        word_of(self, &LOG_FORMATS)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "text|json"
-    }
-}
-
-impl Value for IoChoice {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = one_of(text, &IO_CHOICES)?;
-        Ok(())
-    }
-
-    fn show(&self) -> String {
-        word_of(self, &IO_CHOICES)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "auto|epoll|uring"
-    }
-}
-
-impl Value for IndexPlace {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = one_of(text, &INDEX_PLACES)?;
-        Ok(())
-    }
-
-    fn show(&self) -> String {
-        word_of(self, &INDEX_PLACES)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "file|dram"
-    }
-}
+words!(LogLevel, LOG_LEVELS, "LEVEL");
+words!(LogFormat, LOG_FORMATS, "text|json");
+words!(IoChoice, IO_CHOICES, "auto|epoll|uring");
+words!(IndexPlace, INDEX_PLACES, "file|dram");
+words!(ClientAuth, CLIENT_AUTHS, "no|optional|required");
+words!(UserFrom, USER_FROMS, "none|cn|san-uri");
+words!(Versions, TLS_VERSIONS, "1.2-1.3|1.2|1.3");
 
 /// The CPUs that the workers run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -472,6 +458,45 @@ impl Value for FlashPlaces {
         }
         self.0 = places;
         Ok(())
+    }
+}
+
+/// A list of files, in the order of their use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePaths(pub Vec<String>);
+
+impl Words for FilePaths {
+    const PLACEHOLDER: &'static str = "PATH";
+
+    fn words(&self) -> &[String] {
+        &self.0
+    }
+
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
+        let wrong = |text: &&&str| text.is_empty() || text.contains('\0');
+        match texts.iter().find(wrong) {
+            Some(text) => Err(vec![Wrong::new(format!("{text:?} is not the name of a file"), "write a path")]),
+            None => Ok(Self(texts.iter().map(|text| (*text).to_owned()).collect())),
+        }
+    }
+}
+
+/// A list of cipher suites, best first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CipherNames(pub Vec<String>);
+
+impl Words for CipherNames {
+    const PLACEHOLDER: &'static str = "NAME";
+
+    fn words(&self) -> &[String] {
+        &self.0
+    }
+
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
+        let settings = |text: &&str| tls::TlsSettings { ciphers: vec![(*text).to_owned()], ..Default::default() };
+        let faults = texts.iter().filter_map(|text| settings(text).cipher_fault());
+        let faults: Vec<Wrong> = faults.map(|fault| Wrong::new(fault.what, fault.remedy)).collect();
+        if faults.is_empty() { Ok(Self(texts.iter().map(|text| (*text).to_owned()).collect())) } else { Err(faults) }
     }
 }
 

@@ -155,6 +155,14 @@ fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     prefix::check(&all, &numbers).err().map(|(_, wrong)| wrong)
 }
 
+/// Reads the certificates of a running server again, with the settings `wanted`. Called for each reload, also if no
+/// setting has changed. A listener cannot begin or end to use TLS.
+pub fn tls(wanted: &Settings, shared: &Shared) {
+    if wanted.uses_tls() {
+        crate::encryption::reload(shared, &wanted.tls(), wanted.tls_limits());
+    }
+}
+
 /// Applies the live settings to the threads of a running server, except the log level, which the log applies itself.
 pub fn apply(settings: &Settings, shared: &Shared) {
     let live = &shared.live;

@@ -9,13 +9,14 @@ use super::exposure::{exposure, is_local};
 use super::fault::{ConfigFault, Origin};
 use super::file::Origins;
 use super::host::Host;
-use super::kinds::{AdminAddress, ListenAddress, Pin};
+use super::kinds::{AdminAddress, ListenAddress, Pin, is_same};
 use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
-use crate::start::ServerConfig;
+use crate::start::{ServerConfig, TlsConfig};
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
+use tls::{ClientAuth, UserFrom};
 
 /// The divisor that derives the `auto` memory size from the host's memory.
 const MEMORY_SHARE: u64 = 4;
@@ -52,6 +53,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
     planner.addresses(settings);
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
+    planner.tls(settings);
     planner.sizes(settings, memory);
     planner.huge_pages(settings);
     planner.places(settings);
@@ -67,10 +69,11 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         namespace.number = Auto::Is(config.number.into());
     }
     let server = ServerConfig {
-        memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
-        resp: settings.resp.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
+        memcached: plain_addrs(&settings.memcached, settings),
+        resp: plain_addrs(&settings.resp, settings),
         config_file: None,
-        endpoints: namespaces.1,
+        endpoints: [tls_endpoints(settings), namespaces.1].concat(),
+        tls: settings.uses_tls().then(|| TlsConfig { settings: settings.tls(), limits: settings.tls_limits() }),
         namespaces: namespaces.0,
         admin: admin_addr(settings),
         memory_bytes: memory.0,
@@ -121,9 +124,28 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
 
 fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {
     match endpoint {
-        ListenAddress::Tcp(address) => ListenAddr::Tcp(*address),
+        ListenAddress::Tcp(address) | ListenAddress::Tls(address) => ListenAddr::Tcp(*address),
         ListenAddress::Unix(path) => ListenAddr::Unix { path: path.clone(), mode: settings.unix_mode.0 },
     }
+}
+
+fn is_tls(address: &ListenAddress) -> bool {
+    matches!(address, ListenAddress::Tls(_))
+}
+
+/// Returns the addresses of listeners without TLS.
+fn plain_addrs(addresses: &[ListenAddress], settings: &Settings) -> Vec<ListenAddr> {
+    addresses.iter().filter(|address| !is_tls(address)).map(|address| listen_addr(address, settings)).collect()
+}
+
+/// Returns the listeners with TLS in the default namespace.
+fn tls_endpoints(settings: &Settings) -> Vec<(Endpoint, ListenAddr)> {
+    let of = |protocol: Protocol, addresses: &[ListenAddress]| {
+        let addresses = addresses.iter().filter(|address| is_tls(address));
+        let endpoint = Endpoint::from(protocol).over_tls();
+        addresses.map(|address| (endpoint, listen_addr(address, settings))).collect::<Vec<_>>()
+    };
+    [of(Protocol::Memcache, &settings.memcached), of(Protocol::Resp, &settings.resp)].concat()
 }
 
 fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
@@ -181,14 +203,13 @@ impl Planner<'_> {
         }
         for (place, listener) in listeners.iter().enumerate() {
             let address = listener.address;
-            let any_port = matches!(address, ListenAddress::Tcp(address) if address.port() == 0);
-            let is_earlier = listeners[..place].iter().any(|earlier| earlier.address == address);
-            if listener.path == namespaces::TABLE && !any_port && is_earlier {
+            let is_earlier = listeners[..place].iter().any(|earlier| is_same(earlier.address, address));
+            if listener.path == namespaces::TABLE && is_earlier {
                 let remedy = "give each namespace an address of its own".to_owned();
                 self.fault(namespaces::TABLE, format!("{address} is listed twice"), remedy);
             }
-            match address {
-                ListenAddress::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
+            match address.ip() {
+                Some(address) if admin_addr(settings) == Some(address) && address.port() != 0 => {
                     let what = format!("{address} is an address for clients too");
                     self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
                 }
@@ -220,6 +241,32 @@ impl Planner<'_> {
         } else if let Some(risk) = exposure.risk(protocol) {
             self.notes
                 .push(format!("{address} can be reached from other machines, and {risk}: keep it behind a firewall"));
+        }
+    }
+
+    /// Checks the settings of TLS, without reading their files.
+    fn tls(&mut self, settings: &Settings) {
+        let (certs, keys) = (settings.tls_cert.0.len(), settings.tls_key.0.len());
+        if settings.uses_tls() && certs == 0 {
+            let what = "a listener uses TLS, but there is no certificate".to_owned();
+            let remedy = "name a PEM file with the certificate, and one with its key in tls.key".to_owned();
+            self.fault("tls.cert", what, remedy);
+        }
+        if keys > 1 && keys != certs {
+            let what = format!("there are {keys} keys for {certs} certificates");
+            self.fault("tls.key", what, "name one key for each certificate, in the same order".to_owned());
+        }
+        if settings.tls_client_auth != ClientAuth::No && settings.tls_client_ca.0.is_none() {
+            let what = "client certificates are requested, but there is no CA to verify them with".to_owned();
+            self.fault("tls.client_ca", what, "name a PEM file with the certificate of their CA".to_owned());
+        }
+        if settings.tls_user_from != UserFrom::None && settings.tls_client_auth == ClientAuth::No {
+            let what = "users cannot come from client certificates, because none are requested".to_owned();
+            self.fault("tls.user_from", what, "set tls.client_auth to optional or required".to_owned());
+        }
+        if !settings.uses_tls() && certs > 0 {
+            let note = "there is a certificate, but no listener uses TLS: write tls: before an address";
+            self.notes.push(note.to_owned());
         }
     }
 
@@ -271,7 +318,8 @@ impl Planner<'_> {
             configs.push(wanted.config(number));
             for (protocol, addresses) in [(Protocol::Memcache, &wanted.memcached), (Protocol::Resp, &wanted.resp)] {
                 let endpoint = Endpoint::new(protocol, Namespace(number));
-                endpoints.extend(addresses.iter().map(|address| (endpoint, listen_addr(address, settings))));
+                let endpoint = |address| if is_tls(address) { endpoint.over_tls() } else { endpoint };
+                endpoints.extend(addresses.iter().map(|address| (endpoint(address), listen_addr(address, settings))));
             }
         }
         (configs, endpoints)

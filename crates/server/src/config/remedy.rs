@@ -32,6 +32,7 @@ pub fn start_error(error: &StartError) -> String {
         StartError::Resource(error) => {
             format!("cannot create a thread or open a file descriptor: {error}; raise `ulimit -n` and `ulimit -u`")
         }
+        StartError::Tls(_) => error.to_string(),
         StartError::Config(fault) => format!("{fault}; `gannet config --check FILE` lists every fault"),
     }
 }

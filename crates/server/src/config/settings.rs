@@ -4,13 +4,14 @@ use base::units::{ByteSize, TimeSpan};
 use segment::IndexPlace;
 
 use super::kinds::{
-    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, HostNames, IoChoice, ListenAddress, LogFormat,
-    LogLevel, Pin, UnixMode,
+    AdminAddress, CipherNames, CommandNames, Delimiter, FilePath, FilePaths, FlashPlaces, HostNames, IoChoice,
+    ListenAddress, LogFormat, LogLevel, Pin, UnixMode,
 };
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
 use command::push::notify::KeyEvents;
+use tls::{CertificateFiles, ClientAuth, Limits, TlsSettings, UserFrom, Versions};
 
 /// The user's settings, with `auto` not resolved yet. The table of settings ([`SETTINGS`]) describes each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,16 @@ pub struct Settings {
     pub acl_file: FilePath,
     pub protected: bool,
     pub unprotected: bool,
+    pub tls_cert: FilePaths,
+    pub tls_key: FilePaths,
+    pub tls_client_ca: FilePath,
+    pub tls_client_auth: ClientAuth,
+    pub tls_user_from: UserFrom,
+    pub tls_versions: Versions,
+    pub tls_ciphers: CipherNames,
+    pub tls_resumption: bool,
+    pub tls_handshake_timeout: TimeSpan,
+    pub tls_handshakes_max: u64,
     pub memory: Auto<ByteSize>,
     pub segment: Auto<ByteSize>,
     pub item_max: ByteSize,
@@ -68,6 +79,41 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns true if a listener uses TLS.
+    pub fn uses_tls(&self) -> bool {
+        let others = self.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
+        let mut all = self.memcached.iter().chain(&self.resp).chain(others);
+        all.any(|address| matches!(address, ListenAddress::Tls(_)))
+    }
+
+    /// Returns the settings of TLS. The first key belongs to the first certificate. A single key serves all
+    /// certificates, and without a key each certificate's file contains its key.
+    pub fn tls(&self) -> TlsSettings {
+        let keys = &self.tls_key.0;
+        let key = |place: usize, chain: &String| match keys.len() {
+            0 => chain.clone(),
+            1 => keys[0].clone(),
+            _ => keys.get(place).unwrap_or(chain).clone(),
+        };
+        let files =
+            |(place, chain): (usize, &String)| CertificateFiles { chain: chain.into(), key: key(place, chain).into() };
+        TlsSettings {
+            certificates: self.tls_cert.0.iter().enumerate().map(files).collect(),
+            client_ca: self.tls_client_ca.0.clone(),
+            client_auth: self.tls_client_auth,
+            user_from: self.tls_user_from,
+            versions: self.tls_versions,
+            ciphers: self.tls_ciphers.0.clone(),
+            resumption: self.tls_resumption,
+        }
+    }
+
+    /// Returns the limits of TLS handshakes.
+    pub fn tls_limits(&self) -> Limits {
+        let handshake_timeout = self.tls_handshake_timeout.as_duration();
+        Limits { handshake_timeout, handshakes_max: self.tls_handshakes_max }
+    }
+
     /// Sets the listeners of a server whose configuration names none: the default ports of memcached and Redis.
     pub fn listen_on_default_ports(&mut self) {
         self.resp = vec![ListenAddress::Tcp(([127, 0, 0, 1], 6379).into())];
@@ -87,6 +133,16 @@ impl Settings {
             acl_file: FilePath(None),
             protected: false,
             unprotected: false,
+            tls_cert: FilePaths(Vec::new()),
+            tls_key: FilePaths(Vec::new()),
+            tls_client_ca: FilePath(None),
+            tls_client_auth: ClientAuth::No,
+            tls_user_from: UserFrom::None,
+            tls_versions: Versions::Both,
+            tls_ciphers: CipherNames(Vec::new()),
+            tls_resumption: false,
+            tls_handshake_timeout: TimeSpan(0),
+            tls_handshakes_max: 0,
             memory: Auto::Auto,
             segment: Auto::Auto,
             item_max: ByteSize(0),

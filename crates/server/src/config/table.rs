@@ -87,8 +87,9 @@ impl Setting {
 }
 
 /// The tables of the file in their order, each with a description.
-pub const TABLES: [(&str, &str); 6] = [
+pub const TABLES: [(&str, &str); 7] = [
     ("listen", "Where clients and operators connect."),
+    ("tls", "Certificates, and how connections are encrypted."),
     ("store", "The memory that items live in."),
     ("threads", "The threads that serve."),
     ("limits", "What one client, and all of them, may take."),
@@ -102,16 +103,17 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 48] = [
+pub static SETTINGS: [Setting; 58] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
         default: &["127.0.0.1:11211"],
         range: None,
         reload: Reload::Restart,
-        help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Without an \
-               auth_file every client that can connect may execute every command. So an address that other \
-               hosts can reach needs an auth_file, or unprotected.",
+        help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Connections to \
+               tls: and an address use TLS, which needs tls.cert. Without an auth_file every client that can \
+               connect may execute every command. So an address that other hosts can reach needs an auth_file, \
+               certificates of clients (tls.client_auth = \"required\"), or unprotected.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -214,6 +216,103 @@ pub static SETTINGS: [Setting; 48] = [
                with a memcached address other than loopback or unix: and no auth_file. Set true only on a \
                trusted network.",
         value: |s| &mut s.unprotected,
+    },
+    Setting {
+        path: "tls.cert",
+        flag: Some("tls-cert"),
+        default: &[],
+        range: None,
+        reload: Reload::Live,
+        help: "PEM files with the certificate of the server and the chain to its CA. With several, a client gets \
+               the one for the host name that it requests, or else the first. Changed files are used within a \
+               second, by new connections; a broken file is logged and changes nothing.",
+        value: |s| &mut s.tls_cert,
+    },
+    Setting {
+        path: "tls.key",
+        flag: Some("tls-key"),
+        default: &[],
+        range: None,
+        reload: Reload::Live,
+        help: "PEM files with the keys of the certificates, in the same order, without a passphrase. Without this \
+               setting, each certificate's file contains its key.",
+        value: |s| &mut s.tls_key,
+    },
+    Setting {
+        path: "tls.client_ca",
+        flag: Some("tls-client-ca"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Live,
+        help: "A PEM file with the CAs of client certificates.",
+        value: |s| &mut s.tls_client_ca,
+    },
+    Setting {
+        path: "tls.client_auth",
+        flag: Some("tls-client-auth"),
+        default: &["no"],
+        range: None,
+        reload: Reload::Live,
+        help: "Whether clients need a certificate that a CA of tls.client_ca has signed: no, optional or required.",
+        value: |s| &mut s.tls_client_auth,
+    },
+    Setting {
+        path: "tls.user_from",
+        flag: Some("tls-user-from"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Live,
+        help: "The part of a client's certificate that names its user, as whom the client is then authenticated: \
+               cn (the common name), san-uri (the first URI that names a user), or none.",
+        value: |s| &mut s.tls_user_from,
+    },
+    Setting {
+        path: "tls.versions",
+        flag: Some("tls-versions"),
+        default: &["1.2-1.3"],
+        range: None,
+        reload: Reload::Live,
+        help: "The allowed versions of TLS.",
+        value: |s| &mut s.tls_versions,
+    },
+    Setting {
+        path: "tls.ciphers",
+        flag: Some("tls-ciphers"),
+        default: &[],
+        range: None,
+        reload: Reload::Live,
+        help: "The allowed cipher suites, best first, with their names in RFCs or in OpenSSL. Empty: all supported \
+               ones, all of which are secure.",
+        value: |s| &mut s.tls_ciphers,
+    },
+    Setting {
+        path: "tls.resumption",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Live,
+        help: "Clients that reconnect may resume their session, which costs a fraction of a full handshake. The \
+               keys of session tickets are replaced every six hours, and when tls.client_ca changes.",
+        value: |s| &mut s.tls_resumption,
+    },
+    Setting {
+        path: "tls.handshake_timeout",
+        flag: None,
+        default: &["10s"],
+        range: Some((TimeSpan::millis(100).0, DAY)),
+        reload: Reload::Live,
+        help: "The maximum duration of a handshake. Then the connection is closed.",
+        value: |s| &mut s.tls_handshake_timeout,
+    },
+    Setting {
+        path: "tls.handshakes_max",
+        flag: None,
+        default: &["1000"],
+        range: Some((1, 1_000_000)),
+        reload: Reload::Live,
+        help: "The maximum number of handshakes under way. Further connections wait unread until one ends; one \
+               whose client has been silent for a second is ended for them.",
+        value: |s| &mut s.tls_handshakes_max,
     },
     Setting {
         path: "store.memory",

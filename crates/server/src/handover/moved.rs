@@ -34,6 +34,12 @@ pub struct ReleasedConnection<S> {
 }
 
 impl<S> ReleasedConnection<S> {
+    /// Converts the stream.
+    pub(crate) fn map<T>(self, convert: impl FnOnce(S) -> T) -> ReleasedConnection<T> {
+        let Self { stream, carried, subscriber } = self;
+        ReleasedConnection { stream: convert(stream), carried, subscriber }
+    }
+
     /// Creates a connection that was received from another process.
     pub(super) fn received(stream: S, carried: HandoverConnection) -> Self {
         Self { stream, carried: Arc::new(carried), subscriber: None }

@@ -11,6 +11,15 @@ use segment::{IndexPlace, StoreConfig};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+/// The configuration of TLS.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// The certificates, versions and ciphers.
+    pub settings: tls::TlsSettings,
+    /// The limits of handshakes.
+    pub limits: tls::Limits,
+}
+
 /// The configuration of a server. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -22,6 +31,8 @@ pub struct ServerConfig {
     pub config_file: Option<std::path::PathBuf>,
     /// Additional listeners, for the keys of other namespaces.
     pub endpoints: Vec<(Endpoint, ListenAddr)>,
+    /// The certificates and limits of the listeners with TLS.
+    pub tls: Option<TlsConfig>,
     /// The configured namespaces.
     pub namespaces: Vec<NamespaceConfig>,
     /// The address of the admin port, if there is an admin port.
@@ -126,6 +137,7 @@ impl Default for ServerConfig {
             resp: Vec::new(),
             config_file: None,
             endpoints: Vec::new(),
+            tls: None,
             namespaces: Vec::new(),
             admin: None,
             memory_bytes: 64 << 20,
@@ -235,6 +247,8 @@ pub enum StartError {
         /// The configured namespace number.
         asked: u8,
     },
+    /// The certificates or other settings of TLS cannot be used.
+    Tls(Vec<tls::SettingError>),
     /// The store could not be created.
     Store(segment::StartError),
     /// The memory file cannot be opened.
@@ -265,6 +279,10 @@ impl std::fmt::Display for StartError {
             Self::Namespace { name, error } => write!(f, "cannot create the namespace {name}: {error}"),
             Self::NamespaceMoved { name, kept, asked } => {
                 write!(f, "the items of the namespace {name} are under number {kept}, not {asked}")
+            }
+            Self::Tls(faults) => {
+                let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                f.write_str(&lines.join("; "))
             }
             Self::Store(error) => write!(f, "cannot create the store: {error}"),
             Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
@@ -304,6 +322,9 @@ pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {
 pub(crate) fn check(config: &ServerConfig) -> Result<(), StartError> {
     if endpoints(config).is_empty() {
         return Err(StartError::Config("no address to listen on"));
+    }
+    if config.tls.is_none() && endpoints(config).iter().any(|(endpoint, _)| endpoint.is_tls) {
+        return Err(StartError::Config("a listener uses TLS, but there is no certificate"));
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {
         return Err(StartError::Config("the number of workers must be from 1 to 128"));

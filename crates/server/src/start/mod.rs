@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 pub use crate::running::{EndedThread, Prepared, Running};
-pub use config::{ServerConfig, StartError};
+pub use config::{ServerConfig, StartError, TlsConfig};
 pub use opened::LoadedUsers;
 
 pub use command::config::WORKERS_MAX;
@@ -61,6 +61,7 @@ impl Server {
     /// [`Prepared::go`]. If the prepared server is dropped instead, the other server can resume with the whole state.
     pub fn prepare(config: ServerConfig, handover_state: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
+        crate::encryption::check(&config)?;
         io::allocation::return_free_memory_early();
         let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
@@ -113,11 +114,12 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-/// Checks that the files of users can be loaded. A new process calls this before the running server hands over.
+/// Checks that the files of users and certificates can be loaded. A new process calls this before the running server hands over.
 ///
 /// # Errors
 /// If a file cannot be loaded.
 pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
+    crate::encryption::check(config)?;
     load_users(config)?;
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
 }
@@ -248,7 +250,8 @@ pub(crate) fn assemble_in(
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Arc::new(Channels::new(&watch, &budget, config.subscriber_backlog_bytes));
-    let threads = Arc::new(Threads::new(config.workers, flash)?);
+    let tls = crate::encryption::open(&config, &budget)?;
+    let threads = Arc::new(Threads::new(config.workers, flash, tls.clone())?);
     let commands = command::shared::Shared {
         scripts: command::keyspace::scripts::Scripts::default(),
         config: command_config(&config),
@@ -287,6 +290,7 @@ pub(crate) fn assemble_in(
     let shared = Shared {
         commands: Arc::new(commands),
         threads,
+        tls,
         config,
         opened_in,
         checkpoint_ns: AtomicU64::new(0),

@@ -173,6 +173,9 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
             }
             session.received_ns = core.now_ns;
             core.ctx.counters().bytes_read.add(bytes as u64);
+            if session.is_unidentified {
+                core.identify(index);
+            }
         }
         Received::Blocked => session.readable = false,
         Received::Closed => (session.readable, session.ended) = (false, true),
@@ -181,6 +184,8 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
             return None;
         }
     }
+    let session = core.sessions.at(index);
+    let input = session.input.as_ref()?;
     if input.len() == 0
         && let Some(input) = session.input.take()
     {

@@ -6,7 +6,7 @@ use crate::buffers::{Buffers, CLASSES};
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::session::{Pause, Phase, SessionPlace, Table};
 use crate::shared::Shared;
-use command::clients::client_info::ClientInfo;
+use command::clients::client_info::{CLIENT_TEXT_MAX, ClientInfo, ClientText};
 use command::clients::endpoint::Endpoint;
 use command::context::WorkerContext;
 use command::visit::clock::{CachedClock, Ticks};
@@ -82,6 +82,8 @@ pub(super) struct Core<B: Backend> {
     pub(super) moved: Vec<ReleasedConnection<B::Stream>>,
     /// The number of unsent bytes with which further connections may still leave.
     pub(super) output_left: u64,
+    /// The number of connections with TLS that were closed for a handover.
+    pub(super) drained: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.
     pub(super) drain_round: u64,
 }
@@ -115,7 +117,20 @@ impl<B: Backend> Core<B> {
         self.ctx.connection_table().set_client_info(index, client_info);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
         let is_open = !shared.requires_authentication();
-        session.state.introduce(is_open, is_open && distant && shared.config.protected);
+        let has_certificate = endpoint.is_tls && self.shared.requires_certificates();
+        let is_restricted = is_open && distant && shared.config.protected && !has_certificate;
+        session.state.introduce(is_open, is_restricted);
+    }
+
+    /// Authenticates a client whose certificate names a user.
+    #[cold]
+    pub(super) fn identify(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        session.is_unidentified = false;
+        let names = session.stream.as_ref().and_then(|stream| self.io.proven_users(stream)).unwrap_or_default();
+        let Some(user) = session.state.identify(&names, &self.ctx.shared) else { return };
+        let user: ClientText = user.into_iter().take(CLIENT_TEXT_MAX).collect();
+        self.ctx.connection_table().client_info(index, |client_info| client_info.user = user.clone());
     }
 
     /// Records one event of the reactor.

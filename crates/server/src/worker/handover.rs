@@ -7,6 +7,9 @@
 //!             ──> then the remaining connections are closed, and the worker ends
 //! ```
 //!
+//! Connections with TLS cannot move, because their keys are in this process. They are closed between two requests, with
+//! a close_notify, and their clients connect again.
+//!
 //! Received bytes of unexecuted requests move with the connection. Unsent replies move as a copy, at most
 //! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and
 //! transactions before their EXEC move too. A connection in any other state is closed at the end, as when the server
@@ -77,6 +80,10 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
         let Some(session) = core.sessions.peek_mut(index) else { continue };
+        if session.stream.as_ref().is_some_and(|stream| !B::is_movable(stream)) {
+            drain(core, index);
+            continue;
+        }
         if let Some(one) = handover_of(session, &core.ctx.shared.store, &mut core.output_left)
             && let Some(stream) = session.stream.take()
         {
@@ -101,6 +108,16 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
             core.moved.push(ReleasedConnection { stream, carried: Arc::new(one), subscriber });
         }
         // The stream was moved. The rest of the session is released as if the session were closed.
+        output::kill(core, index);
+    }
+}
+
+/// Closes a connection whose state of TLS cannot move, once it is between two requests.
+fn drain<B: Backend>(core: &mut Core<B>, index: u32) {
+    let session = core.sessions.at(index);
+    let rests = session.phase == Phase::Open && session.place == SessionPlace::Idle && session.out.is_none();
+    if rests && session.input.is_none() && !session.state.is_receiving() && !session.has_work() {
+        core.drained += 1;
         output::kill(core, index);
     }
 }

@@ -139,6 +139,7 @@ impl<B: Backend> Worker<B> {
             taken_over: Vec::new(),
             moved: Vec::new(),
             output_left: handover::OUTPUTS_BYTES_MAX,
+            drained: 0,
             drain_round: 0,
         };
         Self { handle: parts.handle, core }
@@ -147,6 +148,10 @@ impl<B: Backend> Worker<B> {
     /// Runs iterations until a requested stop is complete. After a handover, returns the connections that left.
     pub fn run(mut self) -> Vec<ReleasedConnection<B::Stream>> {
         while self.iterate() {}
+        if self.core.drained > 0 {
+            let (worker, closed) = (self.core.ctx.worker, self.core.drained);
+            tracing::info!(worker, "closed {closed} connections with TLS, which cannot move to another process");
+        }
         self.take_moved()
     }
 

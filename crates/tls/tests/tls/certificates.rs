@@ -2,9 +2,9 @@
 
 use crate::files::{Ca, Folder, client, replace, settings};
 use crate::world::{SMOOTH, World, echo};
+use gannet_tls::{CertificateFiles, ClientAuth, Loaded, Reloaded, TlsSettings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use gannet_tls::{CertificateFiles, ClientAuth, Loaded, Reloaded, TlsSettings};
 
 fn served_name(world: &mut World, config: &Arc<rustls::ClientConfig>, host: &str) -> Vec<u8> {
     let mut one = world.connect(config, host);
@@ -67,11 +67,8 @@ fn changed_files_are_used_by_the_next_handshake_and_broken_ones_are_not() {
 fn sessions_do_not_outlive_the_ca_of_clients() {
     let (folder, ca, next) = (Folder::new(), Ca::new("ca"), Ca::new("next"));
     let client_ca = folder.write("clients.crt", &ca.pem);
-    let settings = TlsSettings {
-        client_ca: Some(client_ca.clone()),
-        client_auth: ClientAuth::Required,
-        ..settings(&folder, &ca)
-    };
+    let settings =
+        TlsSettings { client_ca: Some(client_ca.clone()), client_auth: ClientAuth::Required, ..settings(&folder, &ca) };
     let config = client(&ca.pem, Some(ca.issue(&[], |_| {})));
     let mut world = World::new(&settings, 1, SMOOTH);
     for _ in 0..2 {
@@ -96,10 +93,8 @@ fn each_broken_file_has_one_line_with_the_remedy() {
     let empty = folder.write("empty", "");
     let der = folder.write("der", "\x30\x01\x02");
     let garbage = folder.write("garbage", "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
-    let locked = folder.write(
-        "locked",
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n",
-    );
+    let locked =
+        folder.write("locked", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n");
     let other = ca.issue_files(&folder, "other", &["other"]);
     let no_certificate = TlsSettings { certificates: Vec::new(), ..good.clone() };
     let no_ca = TlsSettings { client_auth: ClientAuth::Required, ..good.clone() };

@@ -1,10 +1,10 @@
 //! Certificates in files of a temporary folder.
 
+use gannet_tls::{CertificateFiles, TlsSettings};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use gannet_tls::{CertificateFiles, TlsSettings};
 
 /// A folder that is removed when it is dropped.
 pub struct Folder(pub PathBuf);

@@ -2,9 +2,9 @@
 
 use crate::files::{Ca, Folder, client, client_names, settings};
 use crate::world::{HINT, LIMITS, SMOOTH, World, echo};
+use gannet_tls::{ClientAuth, FailureKind, Limits, TlsSettings, UserFrom, Versions};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use gannet_tls::{ClientAuth, FailureKind, Limits, TlsSettings, UserFrom, Versions};
 
 #[test]
 fn sessions_are_resumed_in_both_versions() {
@@ -169,10 +169,10 @@ fn client_certificates_are_verified_and_name_users() {
     let (folder, ca, other) = (Folder::new(), Ca::new("ca"), Ca::new("other"));
     let own = |common: &str, uris: &[&str]| Some(ca.issue(&[], |params| client_names(params, common, uris)));
     let client_ca = Some(folder.write("clients.crt", &ca.pem));
-    for (client_auth, user_from) in [(ClientAuth::Required, UserFrom::CommonName), (ClientAuth::Optional, UserFrom::SanUri)]
+    for (client_auth, user_from) in
+        [(ClientAuth::Required, UserFrom::CommonName), (ClientAuth::Optional, UserFrom::SanUri)]
     {
-        let settings =
-            TlsSettings { client_ca: client_ca.clone(), client_auth, user_from, ..settings(&folder, &ca) };
+        let settings = TlsSettings { client_ca: client_ca.clone(), client_auth, user_from, ..settings(&folder, &ca) };
         let mut world = World::new(&settings, 1, SMOOTH);
         let mut named = world.connect(&client(&ca.pem, own("alice", &["urn:x", "spiffe://d/alice"])), "localhost");
         echo(&mut world, &mut named, b"x");

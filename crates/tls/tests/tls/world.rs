@@ -1,5 +1,6 @@
 //! An echo server on [`Secure`] over a simulated network, and its clients.
 
+use gannet_tls::{Failure, Limits, MemoryBound, Secure, SecureStream, Tls, TlsSettings};
 use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
 use io::{Backend, IoEvent, Received, Sent, Token};
 use rustls::ClientConnection;
@@ -7,7 +8,6 @@ use std::io::{IoSlice, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use gannet_tls::{Failure, Limits, MemoryBound, Secure, SecureStream, Tls, TlsSettings};
 
 pub const SMOOTH: Faults =
     Faults { fragment_bytes_max: 1 << 20, delay_ns_max: 0, window_bytes: 1 << 20, short_sends: 0, idle_events: 0 };

@@ -344,6 +344,11 @@ impl Users {
         self.find(name).is_some()
     }
 
+    /// Returns the user `name` if it exists and is enabled.
+    pub(in crate::resp) fn find_enabled(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.find(name).filter(|user| user.is_on)
+    }
+
     /// Returns the user with this name.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.all().get(name).cloned()
