@@ -25,6 +25,8 @@ pub struct Config {
     pub memcached: Vec<Address>,
     /// Addresses of the Redis protocol.
     pub resp: Vec<Address>,
+    /// The first port of the Redis protocol with TLS; 0 if there is none.
+    pub tls_port: u16,
     /// The memory of the store and the indexes at the start, in bytes.
     pub memory_bytes: u64,
     /// The number of worker threads, at most [`WORKERS_MAX`].

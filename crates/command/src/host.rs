@@ -31,6 +31,60 @@ pub trait Host: Send + Sync {
 
     /// Returns the figures of the second tier, if there is one.
     fn flash(&self) -> Option<FlashFigures>;
+
+    /// Returns the state of TLS, if a listener uses it.
+    fn tls(&self) -> Option<TlsState>;
+
+    /// Reads the certificates again, in a thread that serves no clients. A broken file changes nothing and is logged.
+    fn reload_certificates(&self);
+}
+
+/// A certificate in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsCertificate {
+    /// The serial number, in hexadecimal.
+    pub serial: String,
+    /// The instant until which the certificate is valid, in Unix seconds.
+    pub not_after: i64,
+}
+
+/// The state of TLS: the settings in force, under the names and with the words of Redis, and figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsState {
+    /// The file of the first certificate.
+    pub cert_file: String,
+    /// The file of its key.
+    pub key_file: String,
+    /// The file of the CAs of client certificates; empty if there is none.
+    pub ca_file: String,
+    /// Whether clients need a certificate: `yes`, `optional` or `no`.
+    pub auth_clients: &'static str,
+    /// The part of a client's certificate that names its user: `CN`, `URI` or `off`.
+    pub clients_user: &'static str,
+    /// The allowed versions.
+    pub protocols: &'static str,
+    /// The allowed cipher suites, with colons between them; empty for all.
+    pub ciphers: String,
+    /// True if clients can resume sessions.
+    pub resumes: bool,
+    /// The certificate of the server that expires first.
+    pub certificate: TlsCertificate,
+    /// The CA of client certificates that expires first; the default if there is none.
+    pub ca: TlsCertificate,
+    /// The number of connections that are encrypted now.
+    pub open: u64,
+    /// The number of handshakes under way.
+    pub under_way: u64,
+    /// The number of connections that wait to begin a handshake.
+    pub waiting: u64,
+    /// The number of handshakes that established a new session.
+    pub full: u64,
+    /// The number of handshakes that resumed a session.
+    pub resumed: u64,
+    /// The number of handshakes that failed.
+    pub failed: u64,
+    /// The number of reloads of certificates that succeeded, and of those that failed.
+    pub reloads: (u64, u64),
 }
 
 /// Figures of the second tier (flash).

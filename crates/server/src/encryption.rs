@@ -8,9 +8,11 @@
 use crate::shared::Shared;
 use crate::start::StartError;
 use crate::start::config::ServerConfig;
+use command::host::{TlsCertificate, TlsState};
 use command::memory::budget::{Budget, MemoryUse};
 use std::sync::Arc;
-use tls::{Limits, MemoryBound, Reloaded, Tls, TlsSettings};
+use std::sync::atomic::Ordering::Relaxed;
+use tls::{CertificateFacts, ClientAuth, Limits, MemoryBound, Reloaded, Tls, TlsSettings, UserFrom, Versions};
 
 /// The share of client memory that connections with TLS may use.
 struct ClientMemory(Arc<Budget>);
@@ -68,6 +70,12 @@ pub fn reload(shared: &Shared, settings: &TlsSettings, limits: Limits) {
     log_reload(tls, &tls.reload(settings));
 }
 
+/// Reads the files of certificates again, with the settings in force.
+pub(crate) fn reload_now(tls: &Tls) {
+    let current = tls.current();
+    log_reload(tls, &tls.reload(current.settings()));
+}
+
 fn log_reload(tls: &Tls, reloaded: &Reloaded) {
     match reloaded {
         Reloaded::Replaced => {
@@ -85,9 +93,47 @@ fn log_reload(tls: &Tls, reloaded: &Reloaded) {
     }
 }
 
-/// Returns the whole days until the first of the server's certificates expires, at `now` in Unix seconds. Negative: it
-/// has expired.
-pub fn days_left(tls: &Tls, now: i64) -> Option<i64> {
-    let current = tls.current();
-    current.first_to_expire().map(|facts| (facts.not_after - now).div_euclid(86_400))
+/// Returns the state of TLS, in the words of Redis.
+pub(crate) fn state(tls: &Tls) -> TlsState {
+    let (current, figures) = (tls.current(), &tls.figures);
+    let settings = current.settings();
+    let first = settings.certificates.first();
+    let shown = |path: &std::path::Path| path.display().to_string();
+    let of = |facts: Option<&CertificateFacts>| {
+        facts.map_or_else(TlsCertificate::default, |facts| TlsCertificate {
+            serial: facts.serial.clone(),
+            not_after: facts.not_after,
+        })
+    };
+    TlsState {
+        cert_file: first.map_or_else(String::new, |files| shown(&files.chain)),
+        key_file: first.map_or_else(String::new, |files| shown(&files.key)),
+        ca_file: settings.client_ca.as_deref().map_or_else(String::new, shown),
+        auth_clients: match settings.client_auth {
+            ClientAuth::No => "no",
+            ClientAuth::Optional => "optional",
+            ClientAuth::Required => "yes",
+        },
+        clients_user: match settings.user_from {
+            UserFrom::None => "off",
+            UserFrom::CommonName => "CN",
+            UserFrom::SanUri => "URI",
+        },
+        protocols: match settings.versions {
+            Versions::Both => "TLSv1.2 TLSv1.3",
+            Versions::Tls12 => "TLSv1.2",
+            Versions::Tls13 => "TLSv1.3",
+        },
+        ciphers: settings.ciphers.join(":"),
+        resumes: settings.resumption,
+        certificate: of(current.first_to_expire()),
+        ca: of(current.client_cas.iter().min_by_key(|facts| facts.not_after)),
+        open: figures.open.load(Relaxed),
+        under_way: figures.under_way.load(Relaxed),
+        waiting: figures.waiting.load(Relaxed),
+        full: figures.full.load(Relaxed),
+        resumed: figures.resumed.load(Relaxed),
+        failed: figures.failed_total(),
+        reloads: (figures.reloads.load(Relaxed), figures.reloads_failed.load(Relaxed)),
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
-use command::host::{FlashFigures, Host, Job};
+use command::host::{FlashFigures, Host, Job, TlsState};
 use io::waker::Waker;
 use std::collections::VecDeque;
 use std::sync::atomic::{
@@ -159,6 +159,17 @@ impl Host for Threads {
 
     fn is_draining(&self) -> bool {
         self.drain.is_on()
+    }
+
+    fn tls(&self) -> Option<TlsState> {
+        self.tls.as_ref().map(|tls| crate::encryption::state(tls))
+    }
+
+    fn reload_certificates(&self) {
+        if let Some(tls) = &self.tls {
+            let tls = Arc::clone(tls);
+            self.run_aside(Box::new(move || crate::encryption::reload_now(&tls)));
+        }
     }
 
     fn flash(&self) -> Option<FlashFigures> {

@@ -110,6 +110,11 @@ impl Loaded {
         Ok(Self { config: Arc::new(config), settings: settings.clone(), client_ca, certificates: facts, client_cas })
     }
 
+    /// Returns the settings in force.
+    pub const fn settings(&self) -> &TlsSettings {
+        &self.settings
+    }
+
     /// Returns the certificate that expires first, among those of the server.
     pub fn first_to_expire(&self) -> Option<&CertificateFacts> {
         self.certificates.iter().min_by_key(|facts| facts.not_after)

@@ -41,10 +41,6 @@ pub(crate) const SEAL_BYTES_MAX: usize = 64;
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of records without application data that one call opens.
 const IDLE_RECORDS_MAX: usize = 32;
-/// Memory of the library for a connection, in bytes, measured by `idle_connection_memory`.
-const STATE_BYTES: u64 = 6 << 10;
-/// Additional memory of the library during a handshake, in bytes, measured by the same test.
-const HANDSHAKE_STATE_BYTES: u64 = 10 << 10;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +120,7 @@ pub(crate) struct Connection {
     /// The line for a client whose first bytes are not TLS.
     pub(crate) hint: &'static [u8],
     memory: Option<Arc<dyn MemoryBound>>,
+    /// The reserved bytes: those of the buffers above.
     reserved: u64,
 }
 
@@ -139,13 +136,6 @@ impl Drop for Connection {
             memory.release(self.reserved);
         }
     }
-}
-
-/// The reason why a connection cannot begin a handshake.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    NoMemory,
-    Library(Error),
 }
 
 /// The result of [`Connection::flush`].
@@ -183,13 +173,10 @@ impl Connection {
         }
     }
 
-    /// Creates the library's state for a handshake, and reserves its memory.
-    pub(crate) fn begin(&mut self, config: Arc<ServerConfig>, memory: &Arc<dyn MemoryBound>) -> Result<(), Refused> {
+    /// Creates the library's state for a handshake.
+    pub(crate) fn begin(&mut self, config: Arc<ServerConfig>, memory: &Arc<dyn MemoryBound>) -> Result<(), Error> {
         self.memory = Some(Arc::clone(memory));
-        if !self.adjust_memory(STATE_BYTES + HANDSHAKE_STATE_BYTES) {
-            return Err(Refused::NoMemory);
-        }
-        self.tls = Some(Box::new(UnbufferedServerConnection::new(config).map_err(Refused::Library)?));
+        self.tls = Some(Box::new(UnbufferedServerConnection::new(config)?));
         self.stage = Stage::Handshake;
         Ok(())
     }
@@ -216,8 +203,7 @@ impl Connection {
             }
         }
         let buffers = (self.sealed.capacity() + self.opened.capacity() + self.outgoing.capacity()) as u64;
-        let state = if self.stage == Stage::Handshake { STATE_BYTES + HANDSHAKE_STATE_BYTES } else { STATE_BYTES };
-        self.adjust_memory(if self.tls.is_some() { state + buffers } else { 0 })
+        self.adjust_memory(buffers)
     }
 
     /// Returns true if the handshake resumed an earlier session.

@@ -17,7 +17,7 @@
 //! Invariants:
 //! - A connection holds no buffer between two requests. It holds at most one incomplete record, one opened record that
 //!   its owner had no room for, and one batch of sealed records that its peer does not read. All are counted in the
-//!   bound on client memory, as is the state of the library.
+//!   bound on client memory. The state of the library is not: the maximum of connections bounds it.
 //! - At most [`STEPS_PER_ITERATION`] steps of handshakes are computed between two waits. The bytes of further ones wait.
 //! - The number of handshakes under way and the duration of each are bounded. A handshake beyond the number waits unread
 //!   until another one ends, or takes the place of one whose peer has been silent.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use io::{Backend, Detached, IoEvent, Received, Sent, Token};
 
-use crate::connection::{Connection, Flushed, PLAIN_BYTES_MAX, Refused, SEAL_BYTES_MAX, Stage};
+use crate::connection::{Connection, Flushed, PLAIN_BYTES_MAX, SEAL_BYTES_MAX, Stage};
 use crate::failure::{Failure, FailureKind};
 use crate::figures::adjust;
 use crate::settings::UserFrom;
@@ -445,8 +445,7 @@ impl<B: Backend> Secure<B> {
         }
     }
 
-    /// Begins the handshake of a connection whose first bytes were received. Returns false if they are not TLS, or if
-    /// there is no memory for it.
+    /// Begins the handshake of a connection whose first bytes were received. Returns false if they are not TLS.
     fn begin(&mut self, tls: &Arc<Tls>, stream: &B::Stream, connection: &mut Connection, received: usize) -> bool {
         if received > 0 && self.records[0] != HANDSHAKE_RECORD {
             Self::fail(tls, stream, connection, &Failure::not_tls());
@@ -454,24 +453,18 @@ impl<B: Backend> Secure<B> {
             self.end_failed(stream, connection);
             return false;
         }
-        let failure = match connection.begin(tls.config(), &tls.memory) {
-            Ok(()) => {
-                self.under_way += 1;
-                adjust(&tls.figures.under_way, 1);
-                self.begun.push_back((connection.token, Instant::now()));
-                if let Some(known) = self.known(connection.token) {
-                    known.is_handshaking = true;
-                }
-                return true;
-            }
-            Err(Refused::NoMemory) => {
-                Failure::new(FailureKind::NoMemory, "client memory is used up; raise limits.client_memory")
-            }
-            Err(Refused::Library(error)) => Failure::of(&error),
-        };
-        Self::fail(tls, stream, connection, &failure);
-        self.end(connection);
-        false
+        if let Err(error) = connection.begin(tls.config(), &tls.memory) {
+            Self::fail(tls, stream, connection, &Failure::of(&error));
+            self.end(connection);
+            return false;
+        }
+        self.under_way += 1;
+        adjust(&tls.figures.under_way, 1);
+        self.begun.push_back((connection.token, Instant::now()));
+        if let Some(known) = self.known(connection.token) {
+            known.is_handshaking = true;
+        }
+        true
     }
 
     /// Records that a handshake has succeeded.

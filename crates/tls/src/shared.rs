@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::settings::{ClientAuth, SettingError, TlsSettings};
 
-/// The bound on the memory of connections.
+/// The bound on the memory of the records that connections hold.
 pub trait MemoryBound: Send + Sync {
     /// Reserves `bytes` bytes. Returns false and reserves nothing if the bound would be exceeded.
     fn reserve(&self, bytes: u64) -> bool;

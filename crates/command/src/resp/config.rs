@@ -10,6 +10,7 @@ use super::help::other_subcommand;
 use super::pattern::check;
 use crate::config::Address;
 use crate::glob::matches;
+use crate::host::TlsState;
 use crate::keyspace::scripts::BUSY_MS;
 use crate::metrics::SLOW_MAX;
 use crate::resp::aside;
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
-pub(super) const KNOWN: [Known; 24] = [
+pub(super) const KNOWN: [Known; 37] = [
     ("appendonly", |_, _| "no".to_owned()),
     ("bind", |shared, _| hosts(shared)),
     ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
@@ -51,8 +52,26 @@ pub(super) const KNOWN: [Known; 24] = [
     ("slowlog-max-len", |shared, _| slow_entries(shared).to_string()),
     ("tcp-keepalive", |_, _| "0".to_owned()),
     ("timeout", |shared, _| (shared.live.idle_timeout_ms.load(Relaxed) / 1000).to_string()),
+    ("tls-auth-clients", |shared, _| tls(shared).auth_clients.to_owned()),
+    ("tls-auth-clients-user", |shared, _| tls(shared).clients_user.to_owned()),
+    ("tls-ca-cert-file", |shared, _| tls(shared).ca_file),
+    ("tls-cert-file", |shared, _| tls(shared).cert_file),
+    ("tls-ciphers", |shared, _| tls(shared).ciphers),
+    ("tls-ciphersuites", |shared, _| tls(shared).ciphers),
+    ("tls-cluster", |_, _| "no".to_owned()),
+    ("tls-key-file", |shared, _| tls(shared).key_file),
+    ("tls-port", |shared, _| shared.config.tls_port.to_string()),
+    ("tls-prefer-server-ciphers", |_, _| "yes".to_owned()),
+    ("tls-protocols", |shared, _| tls(shared).protocols.to_owned()),
+    ("tls-replication", |_, _| "no".to_owned()),
+    ("tls-session-caching", |shared, _| if tls(shared).resumes { "yes" } else { "no" }.to_owned()),
     ("tracking-table-max-keys", |shared, _| shared.tracking.keys_max().to_string()),
 ];
+
+/// Returns the state of TLS. Without TLS, all its fields are empty.
+fn tls(shared: &Shared) -> TlsState {
+    shared.host.tls().unwrap_or_default()
+}
 
 fn tcp(shared: &Shared) -> impl Iterator<Item = std::net::SocketAddr> {
     shared.config.resp.iter().filter_map(|addr| if let Address::Tcp(addr) = addr { Some(*addr) } else { None })

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
@@ -303,6 +303,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
     list.gauge("gannet_pinned_bytes", "Bytes of the store pinned for values that are being sent.", shared.pins.used());
     client_memory(list, &shared.budget);
+    encryption(list, shared);
 }
 
 /// A worker's counter: its name, help text, and the function that reads it.
@@ -344,6 +345,38 @@ fn client_memory(list: &mut MetricList, budget: &Budget) {
     list.gauge("gannet_client_memory_bytes_max", help, budget.bytes_max());
     let help = "Requests and messages refused because client memory was full.";
     list.total("gannet_client_memory_refused_total", help, budget.refused());
+}
+
+fn encryption(list: &mut MetricList, shared: &Shared) {
+    let Some(tls) = &shared.tls else { return };
+    let (figures, current) = (&tls.figures, tls.current());
+    let of = |count: &AtomicU64| count.load(Relaxed);
+    list.gauge("gannet_tls_connections", "Encrypted connections.", of(&figures.open));
+    let help = "TLS handshakes that succeeded, by whether they resumed an earlier session.";
+    let kinds = [("full", of(&figures.full)), ("resumed", of(&figures.resumed))];
+    list.by(MetricKind::Counter, "gannet_tls_handshakes_total", help, "kind", kinds);
+    let help = "TLS handshakes that failed, by reason; the log describes one a second.";
+    let failed = tls::FailureKind::ALL.map(|kind| (kind.name(), of(&figures.failed[kind as usize])));
+    list.by(MetricKind::Counter, "gannet_tls_handshakes_failed_total", help, "reason", failed);
+    list.gauge("gannet_tls_handshakes_under_way", "TLS handshakes under way.", of(&figures.under_way));
+    let help = "Connections that wait unread because tls.handshakes_max handshakes are under way.";
+    list.gauge("gannet_tls_handshakes_waiting", help, of(&figures.waiting));
+    let help = "Connections that had to wait for tls.handshakes_max.";
+    list.total("gannet_tls_handshakes_waited_total", help, of(&figures.waited));
+    let help = "Steps of handshakes that were postponed to serve requests first.";
+    list.total("gannet_tls_handshakes_postponed_total", help, of(&figures.postponed));
+    let help = "Connections that ended without a close_notify.";
+    list.total("gannet_tls_truncated_total", help, of(&figures.truncated));
+    let help = "Reloads of certificates, by result; after a failed one the earlier certificates stay in use.";
+    let reloads = [("ok", of(&figures.reloads)), ("failed", of(&figures.reloads_failed))];
+    list.by(MetricKind::Counter, "gannet_tls_reloads_total", help, "result", reloads);
+    let now = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as i64;
+    let help = "Days until a certificate of the server expires, by its file; 0 if it has expired.";
+    let days = current
+        .certificates
+        .iter()
+        .map(|facts| (facts.file.display().to_string(), (facts.not_after - now).max(0) as u64 / 86_400));
+    list.by(MetricKind::Gauge, "gannet_tls_certificate_expires_in_days", help, "file", days);
 }
 
 fn workers(list: &mut MetricList, shared: &Shared) {

@@ -12,6 +12,7 @@ use base::clock::UnixMillis;
 use command::clients::auth::Auth;
 use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
+use command::clients::endpoint::Protocol;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
@@ -156,6 +157,14 @@ fn worker_shared(config: &ServerConfig) -> WorkerShared {
     }
 }
 
+/// Returns the first port of the Redis protocol with TLS; 0 if there is none.
+fn tls_port(config: &ServerConfig) -> u16 {
+    let ports = config.endpoints.iter().filter(|(endpoint, _)| endpoint.is_tls && endpoint.protocol == Protocol::Resp);
+    let mut ports =
+        ports.filter_map(|(_, addr)| if let ListenAddr::Tcp(addr) = addr { Some(addr.port()) } else { None });
+    ports.next().unwrap_or(0)
+}
+
 /// Returns the part of the configuration that commands use.
 fn command_config(config: &ServerConfig) -> Config {
     let address = |addr: &ListenAddr| match addr {
@@ -165,6 +174,7 @@ fn command_config(config: &ServerConfig) -> Config {
     Config {
         memcached: config.memcached.iter().map(address).collect(),
         resp: config.resp.iter().map(address).collect(),
+        tls_port: tls_port(config),
         memory_bytes: config.memory_bytes,
         workers: config.workers,
         connections_max: config.connections_max,

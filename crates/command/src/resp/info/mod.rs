@@ -41,7 +41,7 @@ const fn section(title: &'static str, names: &'static [&'static str], selected: 
 }
 
 /// All sections, in the order of the reply.
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     section("Server", &["server"], Selected::Usually, sections::server),
     section("Clients", &["clients"], Selected::Usually, sections::clients),
     section("Memory", &["memory"], Selected::Usually, sections::memory),
@@ -55,6 +55,7 @@ const SECTIONS: [Section; 14] = [
     section("Latencystats", &["latencystats"], Selected::ByAll, statistics::latencies),
     section("Cluster", &["cluster"], Selected::Usually, |text, _, _| text.write_str("cluster_enabled:0\r\n")),
     section("Keyspace", &["keyspace"], Selected::Usually, sections::keyspace),
+    section("TLS", &["tls"], Selected::Usually, sections::tls),
     section("Namespaces", &["namespaces"], Selected::ByAll, sections::namespaces),
 ];
 
@@ -85,7 +86,9 @@ pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.ops += REPORT_OPS;
     let request = InfoRequest { now_secs: call.ctx.now.secs(), namespace: call.session.namespace };
     let (wanted, mut text) = (Wanted::of(args), String::new());
-    for section in SECTIONS.iter().filter(|section| wanted.has(section, args)) {
+    let has_tls = call.ctx.shared.host.tls().is_some();
+    let is_here = |section: &&Section| wanted.has(section, args) && (has_tls || section.title != "TLS");
+    for section in SECTIONS.iter().filter(is_here) {
         let blank = if text.is_empty() { "" } else { "\r\n" };
         let written = write!(text, "{blank}# {}\r\n", section.title)
             .and_then(|()| (section.write)(&mut text, &call.ctx.shared, request));

@@ -60,6 +60,31 @@ pub(super) fn server(
     )
 }
 
+/// Writes the section on TLS. The fields of certificates are those of Valkey.
+pub(super) fn tls(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
+    let Some(state) = shared.host.tls() else { return Ok(()) };
+    let now = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as i64;
+    write!(
+        text,
+        "tls_server_cert_serial:{}\r\ntls_server_cert_expires_in_seconds:{}\r\ntls_ca_cert_serial:{}\r\n\
+         tls_ca_cert_expires_in_seconds:{}\r\ntls_connections:{}\r\ntls_handshakes_full:{}\r\n\
+         tls_handshakes_resumed:{}\r\ntls_handshakes_failed:{}\r\ntls_handshakes_under_way:{}\r\n\
+         tls_handshakes_waiting:{}\r\ntls_reloads:{}\r\ntls_reloads_failed:{}\r\n",
+        state.certificate.serial,
+        state.certificate.not_after - now,
+        state.ca.serial,
+        if state.ca.serial.is_empty() { 0 } else { state.ca.not_after - now },
+        state.open,
+        state.full,
+        state.resumed,
+        state.failed,
+        state.under_way,
+        state.waiting,
+        state.reloads.0,
+        state.reloads.1,
+    )
+}
+
 pub(super) fn clients(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
     let most = shared.live.connections_max.load(Relaxed);
     let sum = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).sum::<u64>();
