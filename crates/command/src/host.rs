@@ -6,6 +6,8 @@
 //!
 //! Invariants: ordinary requests never call the host. No call blocks.
 
+use std::sync::{Arc, OnceLock};
+
 /// Work that may block, for example on a disk.
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -35,9 +37,13 @@ pub trait Host: Send + Sync {
     /// Returns the state of TLS, if a listener uses it.
     fn tls(&self) -> Option<TlsState>;
 
-    /// Reads the certificates again, in a thread that serves no clients. A broken file changes nothing and is logged.
-    fn reload_certificates(&self);
+    /// Reads the certificates again, in a thread that serves no clients. Sets the result when it is done: the errors of
+    /// broken files, which change nothing.
+    fn reload_certificates(&self) -> ReloadResult;
 }
+
+/// The result of a reload of certificates, once there is one.
+pub type ReloadResult = Arc<OnceLock<Result<(), String>>>;
 
 /// A certificate in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +63,7 @@ pub struct TlsState {
     pub key_file: String,
     /// The file of the CAs of client certificates; empty if there is none.
     pub ca_file: String,
-    /// Whether clients need a certificate: `yes`, `optional` or `no`.
+    /// The need of clients for a certificate: `yes`, `optional` or `no`.
     pub auth_clients: &'static str,
     /// The part of a client's certificate that names its user: `CN`, `URI` or `off`.
     pub clients_user: &'static str,
@@ -71,6 +77,8 @@ pub struct TlsState {
     pub certificate: TlsCertificate,
     /// The CA of client certificates that expires first; the default if there is none.
     pub ca: TlsCertificate,
+    /// The time since the certificates were last read, in seconds.
+    pub read_ago_secs: u64,
     /// The number of connections that are encrypted now.
     pub open: u64,
     /// The number of handshakes under way.

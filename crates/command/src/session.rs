@@ -30,6 +30,16 @@ pub fn adopt_messages(session: &mut SessionState, ctx: &WorkerContext, connectio
     }
 }
 
+/// Authenticates the client as the first of `names` that is the name of an enabled user: the names in the certificate
+/// of the client. Returns the user's name, or `None` if there is no such user.
+pub fn identify(session: &mut SessionState, names: &[String], shared: &Shared) -> Option<Vec<u8>> {
+    let is_user = |name: &&[u8]| match session {
+        SessionState::Memcache(state) => memcache::identify(state, name, shared),
+        SessionState::Resp(state) => resp::identify(state, name, shared),
+    };
+    names.iter().map(String::as_bytes).find(is_user).map(<[u8]>::to_vec)
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.
@@ -253,19 +263,6 @@ impl SessionState {
             Self::Memcache(_) => None,
             Self::Resp(state) => Some(state.activity()),
         }
-    }
-
-    /// Authenticates the client as the first of `names` that is the name of an enabled user: the names in the certificate
-    /// that the client has proved to own. Returns the user's name, or `None` if there is no such user.
-    pub fn identify(&mut self, names: &[String], shared: &Shared) -> Option<Vec<u8>> {
-        names
-            .iter()
-            .map(String::as_bytes)
-            .find(|name| match self {
-                Self::Memcache(state) => state.identify(name, shared),
-                Self::Resp(state) => state.identify(name, shared),
-            })
-            .map(<[u8]>::to_vec)
     }
 
     /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need

@@ -19,7 +19,6 @@ pub mod background;
 pub mod buffers;
 mod checkpoint;
 pub mod config;
-pub mod encryption;
 pub mod handover;
 mod listener;
 pub mod log;

@@ -69,7 +69,7 @@ impl Opened {
         clock: Clock,
         sessions_max: usize,
     ) -> Vec<ReleasedConnection<AcceptedStream>> {
-        let tls = shared.tls.clone();
+        let tls = shared.tls().cloned();
         let moved = match self {
             Self::Epoll(opened) => {
                 let io = Secure::new(opened.reactor(EVENTS_MAX), tls);

@@ -15,8 +15,6 @@ pub struct Shared {
     pub commands: Arc<command::shared::Shared>,
     /// The switches that wake and stop the threads.
     pub threads: Arc<Threads>,
-    /// The certificates, limits and figures of TLS, if a listener uses it.
-    pub tls: Option<Arc<tls::Tls>>,
     /// The configuration that the server was started with.
     pub config: ServerConfig,
     /// The time that it took to open or create the store.
@@ -28,9 +26,14 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Returns the certificates, limits and figures of TLS, if a listener uses it.
+    pub fn tls(&self) -> Option<&Arc<tls::Tls>> {
+        self.threads.tls.as_ref()
+    }
+
     /// Returns true if connections with TLS need a client certificate.
     pub(crate) fn requires_certificates(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.requires_certificates())
+        self.tls().is_some_and(|tls| tls.requires_certificates())
     }
 
     /// Requests a graceful stop. Returns at once.

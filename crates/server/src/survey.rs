@@ -1,8 +1,8 @@
 //! Figures that take long to obtain: the census of segments, and the memory that the kernel has provided. The survey
 //! thread obtains them periodically, and other threads read its latest figures. The thread also stores the hot keys of
-//! each minute ([`command::metrics::hot_keys`]), and reads changed certificates. When [`command::memory::budget`] wakes it, it returns freed client
-//! memory to the kernel at once. Until the thread has returned it, clients may allocate the same amount again elsewhere
-//! in the heaps.
+//! each minute ([`command::metrics::hot_keys`]), and reads changed certificates. When [`command::memory::budget`] wakes
+//! it, it returns freed client memory to the kernel at once. Until the thread has returned it, clients may allocate the
+//! same amount again elsewhere in the heaps.
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
@@ -35,7 +35,7 @@ pub(crate) fn run(shared: &Shared) {
     let mut files_due = Instant::now() + FILES_STEP;
     while !shared.threads.stop.workers_ended() {
         if Instant::now() >= files_due {
-            crate::encryption::reload_changed(shared);
+            crate::start::encryption::reload_changed(shared);
             files_due = Instant::now() + FILES_STEP;
         }
         if Instant::now() >= due {
@@ -53,7 +53,7 @@ pub(crate) fn run(shared: &Shared) {
             io::allocation::trim();
             std::thread::sleep(TRIM_PAUSE);
         }
-        let next = if shared.tls.is_some() { due.min(files_due) } else { due };
+        let next = if shared.tls().is_some() { due.min(files_due) } else { due };
         std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
     }
     while shared.threads.next_job().is_some() {}

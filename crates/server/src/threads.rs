@@ -2,7 +2,8 @@
 //!
 //! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
-use command::host::{FlashFigures, Host, Job, TlsState};
+use crate::start::encryption;
+use command::host::{FlashFigures, Host, Job, ReloadResult, TlsState};
 use io::waker::Waker;
 use std::collections::VecDeque;
 use std::sync::atomic::{
@@ -162,14 +163,17 @@ impl Host for Threads {
     }
 
     fn tls(&self) -> Option<TlsState> {
-        self.tls.as_ref().map(|tls| crate::encryption::state(tls))
+        self.tls.as_ref().map(|tls| encryption::state(tls))
     }
 
-    fn reload_certificates(&self) {
-        if let Some(tls) = &self.tls {
-            let tls = Arc::clone(tls);
-            self.run_aside(Box::new(move || crate::encryption::reload_now(&tls)));
-        }
+    fn reload_certificates(&self) -> ReloadResult {
+        let result = ReloadResult::default();
+        let (tls, set) = (self.tls.clone(), Arc::clone(&result));
+        self.run_aside(Box::new(move || {
+            let reloaded = tls.map_or_else(|| Err("TLS is not enabled".to_owned()), |tls| encryption::reload_now(&tls));
+            let _ = set.set(reloaded);
+        }));
+        result
     }
 
     fn flash(&self) -> Option<FlashFigures> {

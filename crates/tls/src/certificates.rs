@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -48,6 +49,8 @@ pub struct Loaded {
     pub(crate) settings: TlsSettings,
     /// The bytes of the file of client CAs: sessions must not outlive a change of it.
     client_ca: Option<Vec<u8>>,
+    /// The instant at which the files were read.
+    pub read_at: Instant,
     /// The server's certificates, in the order of the settings.
     pub certificates: Vec<CertificateFacts>,
     /// The CAs of client certificates.
@@ -107,7 +110,8 @@ impl Loaded {
         } else {
             config.ticketer = ticketer()?;
         }
-        Ok(Self { config: Arc::new(config), settings: settings.clone(), client_ca, certificates: facts, client_cas })
+        let (config, settings, read_at) = (Arc::new(config), settings.clone(), Instant::now());
+        Ok(Self { config, settings, client_ca, read_at, certificates: facts, client_cas })
     }
 
     /// Returns the settings in force.

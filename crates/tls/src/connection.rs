@@ -7,13 +7,14 @@
 //!   received records ──> sealed (an incomplete record) ──open──> the owner's buffer
 //!                                                           └──> opened (the rest of a record, if there is no room)
 //!   the owner's parts ──seal──> records ──> socket
-//!                                  └──> outgoing (if the socket is full), with `batch`: what the owner is told later
+//!                                  └──> outgoing (if the socket is full), with `batch`: what is reported later
 //! ```
 //!
 //! Invariants:
 //! - `opened` holds the rest of one record, `sealed` less than one record beside it. While `opened` holds bytes, no
 //!   further record is opened.
-//! - Records leave in the order in which they were sealed: nothing is sealed for the owner while `outgoing` holds bytes.
+//! - Records leave in the order in which they were sealed: while `outgoing` holds bytes, nothing is sealed for the
+//!   owner.
 //! - The plaintext of records in `outgoing` is reported to the owner as these records are sent, so that an owner sees a
 //!   slow reader as it does on a plain stream.
 
@@ -61,7 +62,7 @@ pub(crate) enum Stage {
 
 /// The bytes that one call of [`Connection::open`] opened, and why it ended.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedRecords {
     /// Number of bytes in the owner's buffer.
     pub(crate) bytes: usize,
     /// Number of consumed bytes of records.
@@ -252,7 +253,7 @@ impl Connection {
     }
 
     /// Opens the records in `received`, after those that wait. Consumed bytes are not kept.
-    pub(crate) fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<Opened, Error> {
+    pub(crate) fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
         let opened = if self.sealed.is_empty() {
             let opened = self.open_records(received, into)?;
             self.sealed.extend_from_slice(&received[opened.consumed..]);
@@ -278,10 +279,10 @@ impl Connection {
         if is_too_long { Err(Error::General("too many bytes of an incomplete message".to_owned())) } else { Ok(opened) }
     }
 
-    fn open_records(&mut self, records: &mut [u8], into: &mut [u8]) -> Result<Opened, Error> {
+    fn open_records(&mut self, records: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
         let Self { tls, stage, opened: rest, outgoing, seen, .. } = self;
-        let Some(tls) = tls else { return Ok(Opened::default()) };
-        let (mut opened, mut idle, mut end) = (Opened::default(), 0, *seen);
+        let Some(tls) = tls else { return Ok(OpenedRecords::default()) };
+        let (mut opened, mut idle, mut end) = (OpenedRecords::default(), 0, *seen);
         loop {
             // One record more than was consumed: a single call of the library opens all records that have no data.
             if end <= opened.consumed || end < records.len() && idle > 0 {

@@ -63,20 +63,20 @@ impl FailureKind {
 
 /// A failed handshake. Displayed as a description and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct HandshakeFailure {
     /// The kind of the failure.
     pub kind: FailureKind,
     /// Description and remedy.
     pub what: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for HandshakeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
-impl Failure {
+impl HandshakeFailure {
     pub(crate) fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into() }
     }
@@ -133,7 +133,7 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-fn of_alert(alert: Alert) -> Failure {
+fn of_alert(alert: Alert) -> HandshakeFailure {
     let what = match alert {
         Alert::UnknownCA => "it does not know the CA of this server's certificate; give the client that CA".to_owned(),
         Alert::CertificateExpired => "it says that this server's certificate has expired; replace it".to_owned(),
@@ -144,5 +144,5 @@ fn of_alert(alert: Alert) -> Failure {
         Alert::ProtocolVersion => "it supports none of the allowed versions; see tls.versions".to_owned(),
         other => format!("it ended the handshake ({other:?}); its own log has the reason"),
     };
-    Failure::new(FailureKind::RefusedByClient, what)
+    HandshakeFailure::new(FailureKind::RefusedByClient, what)
 }

@@ -18,9 +18,9 @@
 //! - A connection holds no buffer between two requests. It holds at most one incomplete record, one opened record that
 //!   its owner had no room for, and one batch of sealed records that its peer does not read. All are counted in the
 //!   bound on client memory. The state of the library is not: the maximum of connections bounds it.
-//! - At most [`STEPS_PER_ITERATION`] steps of handshakes are computed between two waits. The bytes of further ones wait.
-//! - The number of handshakes under way and the duration of each are bounded. A handshake beyond the number waits unread
-//!   until another one ends, or takes the place of one whose peer has been silent.
+//! - At most [`STEPS_PER_ITERATION`] steps of handshakes are computed between two waits. The others wait.
+//! - The number of handshakes under way and the duration of each are bounded. A handshake beyond the number waits
+//!   unread until another one ends. While one waits, those under way end after a second.
 //! - No error, log line or debug text contains a key.
 #![forbid(unsafe_code)]
 
@@ -34,8 +34,8 @@ mod settings;
 mod shared;
 
 pub use certificates::{CertificateFacts, Loaded};
-pub use failure::{Failure, FailureKind};
+pub use failure::{FailureKind, HandshakeFailure};
 pub use figures::Figures;
 pub use secure::{STEPS_PER_ITERATION, Secure, SecureStream};
 pub use settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, UserFrom, Versions, cipher_names};
-pub use shared::{Limits, MemoryBound, Reloaded, Tls};
+pub use shared::{HandshakeLimits, MemoryBound, Reloaded, Tls};

@@ -44,7 +44,7 @@ pub(crate) fn read(der: &[u8]) -> Option<CertificateNames> {
 }
 
 fn address(bytes: &[u8]) -> Option<String> {
-    let v4 = <[u8; 4]>::try_from(bytes).ok().map(|bytes| std::net::IpAddr::from(bytes));
+    let v4 = <[u8; 4]>::try_from(bytes).ok().map(std::net::IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(bytes).ok().map(std::net::IpAddr::from);
     v4.or_else(v6).map(|address| address.to_string())
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use io::{Backend, Detached, IoEvent, Received, Sent, Token};
 
 use crate::connection::{Connection, Flushed, PLAIN_BYTES_MAX, SEAL_BYTES_MAX, Stage};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, HandshakeFailure};
 use crate::figures::adjust;
 use crate::settings::UserFrom;
 use crate::shared::Tls;
@@ -34,8 +34,8 @@ pub const STEPS_PER_ITERATION: usize = 2;
 const DOOMED_PER_ITERATION: usize = 64;
 /// The time for which a failed connection waits for its peer to close.
 const FAILED_MAX: Duration = Duration::from_secs(1);
-/// The time after which a silent handshake may be dropped for a new one, if the maximum is under way.
-const SILENT_MAX: Duration = Duration::from_secs(1);
+/// The time after which a handshake makes room for another one, if others wait because the maximum is under way.
+const SLOW_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of plaintext that are sealed before they are sent.
 const SEALED_AT_ONCE: usize = 4 * PLAIN_BYTES_MAX;
 /// Size of the buffer for received records.
@@ -72,7 +72,7 @@ impl<S> SecureStream<S> {
     }
 }
 
-/// What the reactor knows of a stream by its token.
+/// The state of a stream, by its token.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     generation: u32,
@@ -185,16 +185,6 @@ impl<B: Backend> Secure<B> {
         }
     }
 
-    /// Returns true if a handshake can begin. If the maximum is under way, the oldest one is dropped if its peer has
-    /// been silent.
-    fn may_begin(&mut self, tls: &Tls) -> bool {
-        if self.under_way < tls.handshakes_max() {
-            return true;
-        }
-        self.doom_oldest(SILENT_MAX, 1);
-        false
-    }
-
     /// Marks at most `count` of the oldest handshakes that have lasted for `lasted`, so that they end.
     fn doom_oldest(&mut self, lasted: Duration, count: usize) {
         let mut doomed = 0;
@@ -221,7 +211,8 @@ impl<B: Backend> Secure<B> {
             && let Some(tls) = &self.tls
         {
             let timeout = tls.handshake_timeout();
-            self.doom_oldest(timeout, DOOMED_PER_ITERATION);
+            let lasted = if self.waiting.is_empty() { timeout } else { timeout.min(SLOW_MAX) };
+            self.doom_oldest(lasted, DOOMED_PER_ITERATION);
         }
         while let Some((token, since)) = self.failed.front().copied()
             && since.elapsed() >= FAILED_MAX
@@ -235,7 +226,7 @@ impl<B: Backend> Secure<B> {
     }
 
     /// Counts and logs a failed handshake.
-    fn fail(tls: &Tls, stream: &B::Stream, connection: &mut Connection, failure: &Failure) {
+    fn fail(tls: &Tls, stream: &B::Stream, connection: &mut Connection, failure: &HandshakeFailure) {
         if !std::mem::replace(&mut connection.has_failed, true) {
             tls.fail(B::peer(stream), failure);
         }
@@ -297,7 +288,7 @@ impl<B: Backend> Secure<B> {
         }
         if let Some(kind) = self.known(connection.token).and_then(|known| known.doom) {
             if connection.stage != Stage::Failed {
-                let failure = Failure::new(kind, "its handshake took too long; see tls.handshake_timeout");
+                let failure = HandshakeFailure::new(kind, "its handshake took too long; see tls.handshake_timeout");
                 Self::fail(&tls, stream, connection, &failure);
             }
             self.end(connection);
@@ -308,34 +299,20 @@ impl<B: Backend> Secure<B> {
         }
         let mut filled = connection.take_opened(into);
         while filled < into.len() && matches!(connection.stage, Stage::New | Stage::Handshake | Stage::Open) {
-            if matches!(connection.stage, Stage::New | Stage::Handshake) {
-                if connection.stage == Stage::New && !self.may_begin(&tls) {
-                    if self.known(connection.token).is_some_and(|known| known.is_hung_up) {
-                        self.end(connection);
-                        break;
-                    }
-                    let before = self.waiting.len();
-                    self.queue(connection.token, |secure| &mut secure.waiting);
-                    if self.waiting.len() > before {
-                        adjust(&tls.figures.waiting, 1);
-                        tls.figures.waited.fetch_add(1, Relaxed);
-                    }
-                    return Received::Blocked;
+            if connection.stage != Stage::Open && !self.admit_step(&tls, connection) {
+                if connection.stage == Stage::Ended {
+                    break;
                 }
-                if self.steps_left == 0 {
-                    tls.figures.postponed.fetch_add(1, Relaxed);
-                    self.queue(connection.token, |secure| &mut secure.postponed);
-                    return Received::Blocked;
-                }
+                return Received::Blocked;
             }
             match self.receive_records(&tls, stream, connection, &mut into[filled..]) {
-                Step::Opened { bytes, is_empty } => {
+                ReceiveStep::Opened { bytes, is_empty } => {
                     filled += bytes;
                     if is_empty {
                         break;
                     }
                 }
-                Step::Reset => {
+                ReceiveStep::Reset => {
                     self.end(connection);
                     if filled == 0 {
                         return Received::Reset;
@@ -344,7 +321,8 @@ impl<B: Backend> Secure<B> {
             }
         }
         if !connection.settle() {
-            let failure = Failure::new(FailureKind::NoMemory, "client memory is used up; raise limits.client_memory");
+            let failure =
+                HandshakeFailure::new(FailureKind::NoMemory, "client memory is used up; raise limits.client_memory");
             Self::fail(&tls, stream, connection, &failure);
             self.end(connection);
             return Received::Reset;
@@ -358,6 +336,30 @@ impl<B: Backend> Secure<B> {
             (0, Stage::Ended) => Received::Closed,
             (0, _) => Received::Blocked,
         }
+    }
+
+    /// Returns true if the next step of a handshake may be computed now. Otherwise the connection has an event later,
+    /// or has ended, because its peer hung up while it waited.
+    fn admit_step(&mut self, tls: &Tls, connection: &mut Connection) -> bool {
+        let token = connection.token;
+        if connection.stage == Stage::New && self.under_way >= tls.handshakes_max() {
+            if self.known(token).is_some_and(|known| known.is_hung_up) {
+                self.end(connection);
+                return false;
+            }
+            let before = self.waiting.len();
+            self.queue(token, |secure| &mut secure.waiting);
+            if self.waiting.len() > before {
+                adjust(&tls.figures.waiting, 1);
+                tls.figures.waited.fetch_add(1, Relaxed);
+            }
+            return false;
+        }
+        if self.steps_left == 0 {
+            tls.figures.postponed.fetch_add(1, Relaxed);
+            self.queue(token, |secure| &mut secure.postponed);
+        }
+        self.steps_left > 0
     }
 
     /// Receives once on a failed connection, and discards the bytes.
@@ -384,7 +386,7 @@ impl<B: Backend> Secure<B> {
         stream: &B::Stream,
         connection: &mut Connection,
         into: &mut [u8],
-    ) -> Step {
+    ) -> ReceiveStep {
         let mut received = 0;
         let mut is_empty = false;
         if !std::mem::take(&mut connection.is_partial) {
@@ -396,20 +398,20 @@ impl<B: Backend> Secure<B> {
                     let is_hung_up = self.known(connection.token).is_some_and(|known| known.is_hung_up);
                     is_empty = bytes < want && !is_hung_up;
                 }
-                Received::Blocked => return Step::Opened { bytes: 0, is_empty: true },
+                Received::Blocked => return ReceiveStep::Opened { bytes: 0, is_empty: true },
                 Received::Closed => {
                     self.ended_by_peer(tls, stream, connection);
-                    return Step::Opened { bytes: 0, is_empty: true };
+                    return ReceiveStep::Opened { bytes: 0, is_empty: true };
                 }
                 Received::Reset => {
                     if matches!(connection.stage, Stage::Handshake) {
-                        Self::fail(tls, stream, connection, &Failure::closed());
+                        Self::fail(tls, stream, connection, &HandshakeFailure::closed());
                     }
-                    return Step::Reset;
+                    return ReceiveStep::Reset;
                 }
             }
             if connection.stage == Stage::New && !self.begin(tls, stream, connection, received) {
-                return Step::Opened { bytes: 0, is_empty: true };
+                return ReceiveStep::Opened { bytes: 0, is_empty: true };
             }
         }
         let was_handshaking = connection.stage == Stage::Handshake;
@@ -421,12 +423,12 @@ impl<B: Backend> Secure<B> {
         match opened {
             Err(error) => {
                 if was_handshaking {
-                    Self::fail(tls, stream, connection, &Failure::of(&error));
+                    Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
                 }
                 self.end_failed(stream, connection);
-                Step::Opened { bytes: 0, is_empty: true }
+                ReceiveStep::Opened { bytes: 0, is_empty: true }
             }
-            Ok(_) if is_broken => Step::Reset,
+            Ok(_) if is_broken => ReceiveStep::Reset,
             Ok(opened) => {
                 if was_handshaking && connection.stage != Stage::Handshake {
                     self.opened_connection(tls, connection);
@@ -438,9 +440,9 @@ impl<B: Backend> Secure<B> {
                     // Many records without data: other connections are served first.
                     tls.figures.postponed.fetch_add(1, Relaxed);
                     self.queue(connection.token, |secure| &mut secure.postponed);
-                    return Step::Opened { bytes: 0, is_empty: true };
+                    return ReceiveStep::Opened { bytes: 0, is_empty: true };
                 }
-                Step::Opened { bytes: opened.bytes, is_empty: is_empty && !connection.is_partial }
+                ReceiveStep::Opened { bytes: opened.bytes, is_empty: is_empty && !connection.is_partial }
             }
         }
     }
@@ -448,13 +450,13 @@ impl<B: Backend> Secure<B> {
     /// Begins the handshake of a connection whose first bytes were received. Returns false if they are not TLS.
     fn begin(&mut self, tls: &Arc<Tls>, stream: &B::Stream, connection: &mut Connection, received: usize) -> bool {
         if received > 0 && self.records[0] != HANDSHAKE_RECORD {
-            Self::fail(tls, stream, connection, &Failure::not_tls());
+            Self::fail(tls, stream, connection, &HandshakeFailure::not_tls());
             connection.queue_plain(connection.hint);
             self.end_failed(stream, connection);
             return false;
         }
         if let Err(error) = connection.begin(tls.config(), &tls.memory) {
-            Self::fail(tls, stream, connection, &Failure::of(&error));
+            Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
             self.end(connection);
             return false;
         }
@@ -480,7 +482,7 @@ impl<B: Backend> Secure<B> {
     /// Records that the peer has ended the stream below.
     fn ended_by_peer(&mut self, tls: &Arc<Tls>, stream: &B::Stream, connection: &mut Connection) {
         match connection.stage {
-            Stage::Handshake => Self::fail(tls, stream, connection, &Failure::closed()),
+            Stage::Handshake => Self::fail(tls, stream, connection, &HandshakeFailure::closed()),
             Stage::Open => {
                 tls.figures.truncated.fetch_add(1, Relaxed);
             }
@@ -498,7 +500,7 @@ impl<B: Backend> Secure<B> {
         if reported > 0 || connection.has_outgoing() {
             return if reported > 0 { Sent::Bytes(reported) } else { Sent::Blocked };
         }
-        let mut parts = Parts::new(parts);
+        let mut parts = PlainPieces::new(parts);
         loop {
             let mut sealed = 0;
             let mut plain = 0;
@@ -538,7 +540,7 @@ impl<B: Backend> Secure<B> {
 }
 
 /// The result of one receive of records.
-enum Step {
+enum ReceiveStep {
     /// The number of opened bytes, and whether nothing more can be received now.
     Opened { bytes: usize, is_empty: bool },
     /// The connection is broken.
@@ -546,17 +548,17 @@ enum Step {
 }
 
 /// Cuts the owner's parts into pieces of at most one record.
-struct Parts<'p> {
+struct PlainPieces<'p> {
     parts: &'p [IoSlice<'p>],
     at: usize,
 }
 
-impl<'p> Parts<'p> {
+impl<'p> PlainPieces<'p> {
     fn new(parts: &'p [IoSlice<'p>]) -> Self {
         Self { parts, at: 0 }
     }
 
-    /// Returns the next piece; empty at the end. Parts shorter than a record are gathered in `gathered`.
+    /// Returns the next piece; empty at the end. PlainPieces shorter than a record are gathered in `gathered`.
     fn next<'g>(&mut self, gathered: &'g mut Vec<u8>) -> &'g [u8]
     where
         'p: 'g,

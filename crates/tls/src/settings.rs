@@ -16,7 +16,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Whether clients need a certificate.
+/// The certificates that clients need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// No certificate is requested.
@@ -69,7 +69,7 @@ pub struct TlsSettings {
     pub certificates: Vec<CertificateFiles>,
     /// A PEM file with the CAs of client certificates.
     pub client_ca: Option<PathBuf>,
-    /// Whether clients need a certificate.
+    /// The certificates that clients need.
     pub client_auth: ClientAuth,
     /// The part of a client's certificate that names its user.
     pub user_from: UserFrom,

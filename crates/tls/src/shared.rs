@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConfig;
 
 use crate::certificates::Loaded;
-use crate::failure::Failure;
+use crate::failure::HandshakeFailure;
 use crate::figures::Figures;
 use crate::settings::{ClientAuth, SettingError, TlsSettings};
 
@@ -24,7 +24,7 @@ pub trait MemoryBound: Send + Sync {
 
 /// The limits of handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HandshakeLimits {
     /// The maximum duration of a handshake.
     pub handshake_timeout: Duration,
     /// The maximum number of handshakes under way at once, in all reactors.
@@ -45,7 +45,7 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// A function that logs a failed handshake: the peer, the failure, and the number of failures since the last call that
 /// were not logged.
-type FailureLog = Box<dyn Fn(Option<std::net::SocketAddr>, &Failure, u64) + Send + Sync>;
+type FailureLog = Box<dyn Fn(Option<std::net::SocketAddr>, &HandshakeFailure, u64) + Send + Sync>;
 
 /// The state of TLS that all reactors of a server share.
 pub struct Tls {
@@ -93,7 +93,7 @@ impl Tls {
     /// All faults of the settings and files.
     pub fn new(
         settings: &TlsSettings,
-        limits: Limits,
+        limits: HandshakeLimits,
         reactors: usize,
         memory: Arc<dyn MemoryBound>,
         log: FailureLog,
@@ -116,7 +116,7 @@ impl Tls {
     }
 
     /// Changes the limits. Handshakes under way are measured by the new limits.
-    pub fn set_limits(&self, limits: Limits) {
+    pub fn set_limits(&self, limits: HandshakeLimits) {
         self.handshake_timeout_ms.store(limits.handshake_timeout.as_millis() as u64, Relaxed);
         self.handshakes_max.store(limits.handshakes_max, Relaxed);
     }
@@ -178,7 +178,7 @@ impl Tls {
     }
 
     /// Counts a failed handshake, and logs it unless another one was logged within the last second.
-    pub(crate) fn fail(&self, peer: Option<std::net::SocketAddr>, failure: &Failure) {
+    pub(crate) fn fail(&self, peer: Option<std::net::SocketAddr>, failure: &HandshakeFailure) {
         self.figures.fail(failure.kind);
         let suppressed = {
             let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);

@@ -149,6 +149,7 @@ pub(super) fn execute<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consume
             Err(SessionWait::Close)
         }
         Request::Shutdown { is_valid } => small::shutdown(call, is_valid, consumed),
+        Request::RefreshCerts => small::refresh_certs(call, consumed),
         Request::Stats(topic) => stats::stats(call, topic, consumed),
         Request::Watch(watch) if call.ctx.shared.config.watch_command => watch::watch(call, watch, consumed),
         Request::Watch(_) => call.refused(Error::WatchDisabled, false, consumed),

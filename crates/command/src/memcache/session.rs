@@ -5,6 +5,7 @@ use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::AuthWait;
 use crate::context::WorkerContext;
 use crate::handover::HandoverConnection;
+use crate::host::ReloadResult;
 use crate::keyspace::namespaces::PAUSED;
 use crate::keyspace::namespaces::ROUTED;
 use crate::lookup::large::LargeSet;
@@ -36,12 +37,22 @@ pub struct SessionState {
     pub(super) dump: Option<Box<Dumping>>,
     /// The result of a fetch that was executed, but whose reply did not fit into the output.
     pub(super) fetched: Option<FirstFetch>,
+    /// The reload of certificates that the client waits for.
+    pub(super) reload: Option<ReloadResult>,
     /// True if the client has authenticated.
     pub(super) known: bool,
     /// The delay of the client's authentication attempt.
     pub(crate) auth_wait: AuthWait,
     /// The connection's registration as a watcher.
     pub(super) watching: Option<Watching>,
+}
+
+/// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
+/// is disabled.
+pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {
+    let is_user = shared.auth.as_ref().is_some_and(|auth| auth.has_user(name));
+    session.known |= is_user;
+    is_user
 }
 
 impl SessionState {
@@ -102,13 +113,6 @@ impl SessionState {
         }
         carried.input.extend_from_slice(input);
         Some(carried)
-    }
-
-    /// Authenticates the client as the user `name`, without a secret. Returns false if there is no such user.
-    pub(crate) fn identify(&mut self, name: &[u8], shared: &Shared) -> bool {
-        let is_user = shared.auth.as_ref().is_some_and(|auth| auth.has_user(name));
-        self.known |= is_user;
-        is_user
     }
 
     /// Restores the client's authentication after a handover.

@@ -190,6 +190,26 @@ pub(super) fn version(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     call.answer(reply::CRLF, consumed)
 }
 
+/// Executes `refresh_certs`: waits, without blocking other clients, until the certificates were read again.
+pub(super) fn refresh_certs(call: &mut Call<'_, '_>, consumed: usize) -> Step {
+    if call.ctx.shared.host.tls().is_none() {
+        return call.answer(b"Error TLS not enabled\r\n", consumed);
+    }
+    let host = &call.ctx.shared.host;
+    let reload = call.session.reload.get_or_insert_with(|| host.reload_certificates());
+    let Some(result) = reload.get().cloned() else { return Err(SessionWait::Parked) };
+    call.session.reload = None;
+    match result {
+        Ok(()) => call.answer(reply::OK, consumed),
+        Err(what) => {
+            let mut line = format!("Error loading the certificates: {what}").into_bytes();
+            line.truncate(super::LINE_ROOM - 2);
+            line.extend_from_slice(reply::CRLF);
+            call.answer(&line, consumed)
+        }
+    }
+}
+
 /// Changes the memory limit. Replies at once, and the background thread resizes the memory later.
 pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, consumed: usize) -> Step {
     let resized = call.ctx.shared.resize_memory(u64::from(mib) << 20);

@@ -288,6 +288,10 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("get_flushed", store.read_flushed);
     lines.number("auth_cmds", commands.auth_cmds);
     lines.number("auth_errors", commands.auth_errors);
+    if let Some(tls) = shared.host.tls() {
+        lines.number("ssl_handshake_errors", tls.failed);
+        lines.number("time_since_server_cert_refresh", tls.read_ago_secs);
+    }
     lines.number("idle_kicks", sum(shared, |worker| worker.idle_closed.value()));
     lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
     lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
@@ -509,6 +513,26 @@ fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("total_malloced", store.heap_bytes);
 }
 
+/// Writes the settings of TLS, under memcached's names.
+fn tls_settings(lines: &mut Lines<'_>, shared: &Shared) {
+    let Some(tls) = shared.host.tls() else { return lines.switch("ssl_enabled", false) };
+    lines.switch("ssl_enabled", true);
+    let text = |text: &str| if text.is_empty() { "NULL".to_owned() } else { text.to_owned() };
+    lines.text("ssl_chain_cert", &text(&tls.cert_file));
+    lines.text("ssl_key", &text(&tls.key_file));
+    lines.number(
+        "ssl_verify_mode",
+        ["no", "optional", "yes"].iter().position(|mode| *mode == tls.auth_clients).map_or(0, |at| at as u64),
+    );
+    lines.number("ssl_keyformat", 1);
+    lines.text("ssl_ciphers", &text(&tls.ciphers));
+    lines.text("ssl_ca_cert", &text(&tls.ca_file));
+    lines.number("ssl_wbuf_size", 16 << 10);
+    lines.switch("ssl_session_cache", tls.resumes);
+    lines.switch("ssl_kernel_tls", false);
+    lines.text("ssl_min_version", if tls.protocols == "TLSv1.3" { "tlsv1.3" } else { "tlsv1.2" });
+}
+
 fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     let config = &shared.config;
     let tcp = config.memcached.iter().find_map(|addr| match addr {
@@ -556,7 +580,7 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("dump_enabled", config.dump_command);
     lines.text("hash_algorithm", "xxh3");
     lines.number("idle_timeout", config.idle_timeout.map_or(0, |timeout| timeout.as_secs()));
-    lines.switch("ssl_enabled", false);
+    tls_settings(lines, shared);
     lines.text("memory_file", config.memory_file.as_ref().map_or("(null)", |path| path.to_str().unwrap_or("?")));
     for absent in ABSENT_SWITCHES {
         lines.switch(absent, false);

@@ -188,6 +188,19 @@ pub(crate) fn adopt_messages(session: &mut SessionState, ctx: &WorkerContext, co
     }
 }
 
+/// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
+/// is disabled.
+pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {
+    let user = match shared.users.find_enabled(name) {
+        Some(user) => ClientUser::User(user),
+        None if shared.auth.as_ref().is_some_and(|auth| auth.has_user(name)) => ClientUser::OfFile,
+        None => return false,
+    };
+    session.user = user;
+    (session.known, session.is_restricted, session.all_rights_at, session.seen_changes) = (true, false, 0, 0);
+    true
+}
+
 impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
@@ -237,19 +250,6 @@ impl SessionState {
             ..ClientMemory::default()
         };
         (full_name(self.last, self.last_part), memory)
-    }
-
-    /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if the
-    /// user is disabled.
-    pub(crate) fn identify(&mut self, name: &[u8], shared: &Shared) -> bool {
-        let user = match shared.users.find_enabled(name) {
-            Some(user) => ClientUser::User(user),
-            None if shared.auth.as_ref().is_some_and(|auth| auth.has_user(name)) => ClientUser::OfFile,
-            None => return false,
-        };
-        self.user = user;
-        (self.known, self.is_restricted, self.all_rights_at, self.seen_changes) = (true, false, 0, 0);
-        true
     }
 
     /// Records whether the new client need not authenticate, and whether it may execute only a few commands.

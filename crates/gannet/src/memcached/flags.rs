@@ -153,7 +153,7 @@ pub static FLAGS: [Flag; 38] = [
         "File of user:password lines, at most 8. A client must send \"user password\" as the value of its first set.",
     ),
     flag('S', "enable-sasl", Nothing, "Refused: SASL is part of the binary protocol."),
-    flag('Z', "enable-ssl", Nothing, "Refused: this build does not support TLS."),
+    flag('Z', "enable-ssl", Nothing, "Encrypt all TCP connections with TLS; -o ssl_chain_cert names the certificate."),
     flag(
         'e',
         "memory-file",

@@ -2,26 +2,32 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
+use server::config::kinds::ListenAddress;
+
 use super::atoi::number;
 use super::refusal::{Refusal, code};
 
 /// Returns the addresses in the texts of `-l`, each with its own port or with `port`. Without a text, returns all
-/// addresses of this machine.
-pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal> {
+/// addresses of this machine. With TLS (`-Z`), an address after `notls:` has none.
+pub fn addresses(texts: &[String], port: i64, has_tls: bool) -> Result<Vec<ListenAddress>, Refusal> {
     let mut addresses = Vec::new();
-    let mut add = |found: Vec<SocketAddr>| {
+    let mut add = |found: Vec<SocketAddr>, is_tls: bool| {
         for address in found {
+            let address = if is_tls { ListenAddress::Tls(address) } else { ListenAddress::Tcp(address) };
             // An address with port 0 may occur several times, because the kernel chooses another port for each.
-            if address.port() == 0 || !addresses.contains(&address) {
+            if address.ip().is_some_and(|ip| ip.port() == 0) || !addresses.contains(&address) {
                 addresses.push(address);
             }
         }
     };
     if texts.is_empty() {
-        add(wildcards(port_of(port)?));
+        add(wildcards(port_of(port)?), has_tls);
     }
     for part in texts.iter().flat_map(|text| text.split([',', ';'])).filter(|part| !part.is_empty()) {
-        add(one(part, port)?);
+        match part.strip_prefix("notls:") {
+            Some(address) => add(one(address, port)?, false),
+            None => add(one(part, port)?, has_tls),
+        }
     }
     if addresses.is_empty() {
         return Err((code::USAGE, "-l: the address is missing; write one, as in -l 127.0.0.1".to_owned()));
@@ -41,7 +47,7 @@ fn port_of(port: i64) -> Result<u16, Refusal> {
 
 /// Parses `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or an IPv6 address; the host `*` is any address.
 fn one(part: &str, port: i64) -> Result<Vec<SocketAddr>, Refusal> {
-    if part.starts_with("notls:") || part.starts_with("proto[") || part.starts_with("tag[") {
+    if part.starts_with("proto[") || part.starts_with("tag[") {
         return Err(wrong(part, "tags of listeners are not supported", "write only the address"));
     }
     let (host, rest) = match part.strip_prefix('[') {
@@ -95,8 +101,8 @@ mod tests {
 
     fn told(texts: &[&str]) -> String {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        match addresses(&texts, 11211) {
-            Ok(found) => found.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "),
+        match addresses(&texts, 11211, false) {
+            Ok(found) => found.iter().map(ListenAddress::to_string).collect::<Vec<_>>().join(" "),
             Err((code, line)) => format!("{code} {line}"),
         }
     }
@@ -116,6 +122,13 @@ mod tests {
     }
 
     #[test]
+    fn listeners_with_tls_may_be_excepted() {
+        let found = addresses(&["127.0.0.1,notls:127.0.0.1:7".to_owned()], 11211, true).unwrap();
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["tls:127.0.0.1:11211", "127.0.0.1:7"]);
+        assert_eq!(told(&["notls:127.0.0.1"]), "127.0.0.1:11211");
+    }
+
+    #[test]
     fn invalid_listen_address_is_rejected_with_the_reason() {
         for (text, code, part) in [
             ("127.0.0.1:xx", 71, "the port is not a number"),
@@ -123,7 +136,7 @@ mod tests {
             ("[::1", 71, "no closing bracket"),
             ("[::1]x", 71, "the port is not a number"),
             ("no.such.invalid", 71, "not an address of this machine"),
-            ("notls:127.0.0.1", 71, "tags of listeners"),
+            ("tag[x]:127.0.0.1", 71, "tags of listeners"),
             (",", 64, "the address is missing"),
         ] {
             let told = told(&[text]);

@@ -88,7 +88,7 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
 
 /// Names of settings in the messages of a server, and the flags of memcached that stand for them. A name is replaced
 /// before another that it begins with.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 19] = [
     ("or discard the file's contents with --file-reset", "or remove the file"),
     ("discard the file's contents with --file-reset", "remove the file"),
     ("--flash-reset destroys what it holds", "or remove it, if nothing in it is needed"),
@@ -101,6 +101,13 @@ const NAMES: [(&str, &str); 12] = [
     ("--memory", "-m"),
     ("--item-max", "-I"),
     ("store.memory", "-m"),
+    ("tls.client_auth", "-o ssl_verify_mode"),
+    ("tls.client_ca", "-o ssl_ca_cert"),
+    ("tls.versions", "-o ssl_min_version"),
+    ("tls.ciphers", "-o ssl_ciphers"),
+    ("tls.cert", "-o ssl_chain_cert"),
+    ("tls.key", "-o ssl_key"),
+    ("limits.client_memory", "-m"),
 ];
 
 /// Replaces the flags of `gannet serve` in a message by those of memcached.

@@ -17,6 +17,8 @@ pub enum Takes {
     Digits,
     /// A number without other characters.
     Decimal,
+    /// Any value.
+    Something,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -36,8 +38,43 @@ pub enum Use {
     ExtPath,
     /// Seconds without a request after which a connection is closed.
     IdleTimeout,
+    /// A setting of TLS.
+    Tls(TlsOption),
     /// This build does not support the option.
     Refused(&'static str),
+}
+
+/// The settings of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsOption {
+    /// The file of the certificate and its chain.
+    Chain,
+    /// The file of the key.
+    Key,
+    /// The format of the key.
+    KeyFormat,
+    /// The need of clients for a certificate, as a number.
+    VerifyMode,
+    /// The allowed ciphers, with colons between them.
+    Ciphers,
+    /// The file of the CAs of clients.
+    CaCert,
+    /// The lowest version, as a number.
+    MinVersion,
+}
+
+impl TlsOption {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Chain => "PEM file of the certificate and the chain to its CA; required by -Z.",
+            Self::Key => "PEM file of the certificate's key; by default the file of the certificate contains it.",
+            Self::KeyFormat => "Format of the key: only PEM, the default.",
+            Self::VerifyMode => "Certificates of clients: 0 none (default), 1 optional, 2 or 3 required.",
+            Self::Ciphers => "Names of cipher suites with colons between them; default: all that are secure.",
+            Self::CaCert => "PEM file of the CAs of clients.",
+            Self::MinVersion => "Lowest version: 2 for TLS 1.2 (default) or 3 for TLS 1.3; 0 and 1 mean 2.",
+        }
+    }
 }
 
 /// An extended option of memcached.
@@ -59,7 +96,10 @@ const fn different(how: &'static str) -> Use {
 }
 
 const COUNT: Takes = Takes::Whole(0, u32::MAX as i64);
-const TLS: Use = Use::Refused("TLS");
+const fn tls(option: TlsOption) -> Use {
+    Use::Tls(option)
+}
+
 const PROXY: Use = Use::Refused("a proxy");
 
 /// All options. The bounds of their values are the same as memcached's.
@@ -127,16 +167,16 @@ pub static SUBOPTIONS: [Suboption; 71] = [
         Use::Different(Takes::Decimal, "a region of flash is freed when less than a quarter of it is in use"),
     ),
     option("ext_max_sleep", different("the threads of flash wait for work")),
-    option("ssl_chain_cert", TLS),
-    option("ssl_key", TLS),
-    option("ssl_keyformat", TLS),
-    option("ssl_verify_mode", TLS),
-    option("ssl_ciphers", TLS),
-    option("ssl_ca_cert", TLS),
-    option("ssl_wbuf_size", TLS),
-    option("ssl_session_cache", TLS),
-    option("ssl_kernel_tls", TLS),
-    option("ssl_min_version", TLS),
+    option("ssl_chain_cert", tls(TlsOption::Chain)),
+    option("ssl_key", tls(TlsOption::Key)),
+    option("ssl_keyformat", tls(TlsOption::KeyFormat)),
+    option("ssl_verify_mode", tls(TlsOption::VerifyMode)),
+    option("ssl_ciphers", tls(TlsOption::Ciphers)),
+    option("ssl_ca_cert", tls(TlsOption::CaCert)),
+    option("ssl_wbuf_size", different("records are sealed in buffers that all connections share")),
+    option("ssl_session_cache", Use::AsIs("Clients can always resume sessions.")),
+    option("ssl_kernel_tls", Use::Refused("TLS in the kernel")),
+    option("ssl_min_version", tls(TlsOption::MinVersion)),
     option("proxy_config", PROXY),
     option("proxy_uring", PROXY),
     option("proxy_arg", PROXY),
@@ -158,6 +198,7 @@ impl Suboption {
             Use::IdleTimeout => {
                 "Seconds without a request after which a connection is closed; default 0 for never.".to_owned()
             }
+            Use::Tls(option) => option.what().to_owned(),
             Use::Refused(what) => format!("Refused: this build does not have {what}."),
         }
     }
@@ -168,6 +209,9 @@ impl Suboption {
             Use::Ignored(takes) | Use::Different(takes, _) => takes,
             Use::IdleTimeout => Takes::Whole(0, i32::MAX as i64),
             Use::ExtPath => return ext_path(value.unwrap_or_default()).map(|_| ()),
+            Use::Tls(TlsOption::VerifyMode | TlsOption::MinVersion) => Takes::Whole(0, 3),
+            Use::Tls(TlsOption::KeyFormat) => Takes::Word(&["PEM", "pem", "1"]),
+            Use::Tls(_) => Takes::Something,
             Use::AsIs(_) | Use::Refused(_) => return Ok(()),
         };
         let name = self.name;
@@ -191,6 +235,7 @@ impl Suboption {
                 Ok(_) => Ok(()),
                 Err(_) => Err(format!("-o {name} is not a number; write one")),
             },
+            Takes::Something => value.filter(|value| !value.is_empty()).map(|_| ()).ok_or_else(missing),
             Takes::Word(words) => match value.ok_or_else(missing)? {
                 value if words.contains(&value) => Ok(()),
                 _ => Err(format!("-o {name} has an unknown value; write one of {}", words.join(", "))),

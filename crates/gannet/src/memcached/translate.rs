@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use server::config::file::Origins;
 use server::config::host::Host;
+use server::config::kinds::FilePaths;
 use server::config::table::setting;
 use server::config::{Origin, Settings};
 use server::start::WORKERS_MAX;
@@ -12,7 +13,7 @@ use super::atoi::number;
 use super::getopt::{self, Word};
 use super::process::Process;
 use super::refusal::{Refusal, code};
-use super::suboptions::{self, Use};
+use super::suboptions::{self, TlsOption, Use};
 use super::{flags, listen};
 
 /// memcached's default port.
@@ -90,6 +91,7 @@ struct PartialCommandLine {
     port: i64,
     listen: Vec<String>,
     socket: Option<String>,
+    socket_is_used: bool,
     memory_mib: i64,
     item_bytes: i64,
     /// The protocol that `-B` selects.
@@ -97,6 +99,8 @@ struct PartialCommandLine {
     /// True if `-U` requests UDP.
     udp: bool,
     udp_required: bool,
+    /// True if `-Z` requests TLS.
+    has_tls: bool,
     /// The values of `ext_path`, as values of `store.flash`.
     flash: Vec<String>,
 }
@@ -112,11 +116,13 @@ impl PartialCommandLine {
             port: PORT,
             listen: Vec::new(),
             socket: None,
+            socket_is_used: false,
             memory_mib: MEMORY_MIB,
             item_bytes: ITEM_BYTES,
             protocol: None,
             udp: false,
             udp_required: false,
+            has_tls: false,
             flash: Vec::new(),
         };
         for (path, text) in [
@@ -201,6 +207,7 @@ impl PartialCommandLine {
             'Y' => self.set(letter, "listen.auth_file", &[&value]),
             'o' => self.suboptions(&value),
             'e' => self.set(letter, "store.file", &[&value]),
+            'Z' => self.has_tls = true,
             'L' => {}
             'f' | 'n' | 'N' => self.ignored(letter, &value),
             _ => {
@@ -324,6 +331,7 @@ impl PartialCommandLine {
                     let seconds = number(value.unwrap_or_default()).0;
                     self.set('o', "limits.idle_timeout", &[&format!("{seconds}s")]);
                 }
+                Use::Tls(option) => tls_option(self, option, value.unwrap_or_default()),
                 Use::Refused(what) => {
                     let line = format!("-o {}: this build does not have {what}; remove the option", option.name);
                     self.refuse(code::USAGE, line);
@@ -337,6 +345,7 @@ impl PartialCommandLine {
         self.sizes();
         self.addresses();
         udp(&mut self);
+        tls(&mut self);
         flash(&mut self);
         if self.settings.auth_file.0.is_some() && self.protocol.as_deref().is_some_and(|name| name != "ascii") {
             self.refuse(code::USAGE, "-Y requires text clients, but -B allows others; write -B ascii");
@@ -376,12 +385,13 @@ impl PartialCommandLine {
 
     fn addresses(&mut self) {
         if let Some(path) = self.socket.take() {
+            self.socket_is_used = true;
             return self.set('s', "listen.memcached", &[&format!("unix:{path}")]);
         }
         if self.port == 0 {
             return self.refuse(code::USAGE, "-p 0 disables the only listener; write a port, or -s FILE");
         }
-        match listen::addresses(&self.listen, self.port) {
+        match listen::addresses(&self.listen, self.port, self.has_tls) {
             Ok(found) => {
                 let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -403,6 +413,55 @@ fn flash(reading: &mut PartialCommandLine) {
     let memory_kib = reading.memory_mib.max(MEMORY_MIB_MIN) << 10;
     let segment_kib = 1 << (memory_kib / FLASH_SEGMENTS_WANTED).min(SEGMENT_KIB_MAX).ilog2();
     reading.set('o', "store.segment", &[&format!("{segment_kib}KiB")]);
+}
+
+/// Applies an option of TLS.
+fn tls_option(reading: &mut PartialCommandLine, option: TlsOption, value: &str) {
+    match option {
+        TlsOption::Chain => reading.set('o', "tls.cert", &[value]),
+        TlsOption::Key => reading.set('o', "tls.key", &[value]),
+        TlsOption::KeyFormat => {}
+        TlsOption::CaCert => reading.set('o', "tls.client_ca", &[value]),
+        TlsOption::VerifyMode => {
+            let mode = ["no", "optional", "required", "required"][number(value).0.clamp(0, 3) as usize];
+            reading.set('o', "tls.client_auth", &[mode]);
+        }
+        TlsOption::MinVersion => {
+            let version = number(value).0;
+            if version < 2 {
+                let what = "-o ssl_min_version: versions below TLS 1.2 are not secure, and not supported";
+                reading.warnings.push(format!("{what}; the lowest is TLS 1.2"));
+            }
+            reading.set('o', "tls.versions", &[if version == 3 { "1.3" } else { "1.2-1.3" }]);
+        }
+        TlsOption::Ciphers => {
+            let is_known = |name: &&str| {
+                setting("tls.ciphers").is_some_and(|it| it.set(&mut Settings::default(), &[name]).is_ok())
+            };
+            let (known, unknown): (Vec<&str>, Vec<&str>) = value.split(':').partition(is_known);
+            if !unknown.is_empty() {
+                let what = format!("-o ssl_ciphers: {} are no names of supported cipher suites", unknown.join(":"));
+                let rest = if known.is_empty() { "all secure ones are allowed" } else { "the others are allowed" };
+                reading.warnings.push(format!("{what}; {rest}"));
+            }
+            reading.set('o', "tls.ciphers", &known);
+        }
+    }
+}
+
+/// Checks the options of TLS together.
+fn tls(reading: &mut PartialCommandLine) {
+    let has_certificate = !reading.settings.tls_cert.0.is_empty();
+    if reading.has_tls && !has_certificate {
+        let remedy = "name a PEM file with the certificate and its chain, as in -o ssl_chain_cert=FILE,ssl_key=FILE";
+        reading.refuse(code::USAGE, format!("-Z: there is no certificate; {remedy}"));
+    } else if !reading.has_tls && has_certificate {
+        reading.warnings.push("-o ssl_chain_cert has no effect without -Z".to_owned());
+        reading.settings.tls_cert = FilePaths::default();
+    }
+    if reading.has_tls && reading.socket_is_used {
+        reading.warnings.push("-Z: a Unix socket never uses TLS".to_owned());
+    }
 }
 
 fn udp(reading: &mut PartialCommandLine) {

@@ -191,6 +191,7 @@ fn command(text: &[u8]) -> Result<Request<'_>, Fault> {
         b"quit" => Ok(Request::Quit),
         b"shutdown" => text::shutdown(words),
         b"cache_memlimit" => text::cache_memlimit(words),
+        b"refresh_certs" => Ok(Request::RefreshCerts),
         b"stats" => text::stats(words),
         b"watch" => text::watch(words),
         b"lru_crawler" => text::lru_crawler(words),

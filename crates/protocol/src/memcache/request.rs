@@ -100,6 +100,8 @@ pub enum Request<'b> {
         /// True if the client wants no reply.
         noreply: bool,
     },
+    /// `refresh_certs`.
+    RefreshCerts,
     /// `stats`.
     Stats(Stats),
     /// `watch`.

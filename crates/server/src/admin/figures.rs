@@ -348,7 +348,7 @@ fn client_memory(list: &mut MetricList, budget: &Budget) {
 }
 
 fn encryption(list: &mut MetricList, shared: &Shared) {
-    let Some(tls) = &shared.tls else { return };
+    let Some(tls) = shared.tls() else { return };
     let (figures, current) = (&tls.figures, tls.current());
     let of = |count: &AtomicU64| count.load(Relaxed);
     list.gauge("gannet_tls_connections", "Encrypted connections.", of(&figures.open));

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   listener ──> Local        Unix socket or loopback address                         served
-//!            ──> Certificates  TLS, and every client needs a certificate              served
-//!            ──> Users        listen.auth_file                                        served, with a note unless over TLS
+//!            ──> Certificates TLS, tls.client_auth = "required"                       served
+//!            ──> EncryptedUsers  TLS, listen.auth_file                                served
+//!            ──> Users        listen.auth_file                                        served, with a note
 //!            ──> Protected    Redis clients, listen.protected                         served, with a note
 //!            ──> Open         Redis clients with protected = false                    served, with a note
 //!            └─> Open         memcached clients        served only with listen.unprotected, and a note
@@ -119,7 +120,9 @@ mod tests {
             for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:0", "[::ffff:192.0.2.1]:1", "[fe80::1]:1"] {
                 assert_eq!(of(protocol, address, values), expected, "{protocol:?} {address} {values:?}");
             }
-            for address in ["127.0.0.1:1", "tls:127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/x"] {
+            for address in
+                ["127.0.0.1:1", "tls:127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/x"]
+            {
                 assert_eq!(
                     of(protocol, address, values),
                     (Exposure::Local, false),

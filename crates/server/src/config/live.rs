@@ -159,7 +159,7 @@ fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
 /// setting has changed. A listener cannot begin or end to use TLS.
 pub fn tls(wanted: &Settings, shared: &Shared) {
     if wanted.uses_tls() {
-        crate::encryption::reload(shared, &wanted.tls(), wanted.tls_limits());
+        crate::start::encryption::reload(shared, &wanted.tls(), wanted.tls_limits());
     }
 }
 

@@ -53,9 +53,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
     planner.addresses(settings);
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
-    planner.tls(settings);
     planner.sizes(settings, memory);
-    planner.huge_pages(settings);
     planner.places(settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
@@ -217,6 +215,7 @@ impl Planner<'_> {
             }
             self.exposure(settings, listener);
         }
+        self.tls(settings);
         if let AdminAddress::At(address) = settings.admin
             && !is_local(address.ip())
         {
@@ -345,8 +344,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Checks the settings of checkpoints and of flash.
+    /// Checks the settings of checkpoints, flash and huge pages.
     fn places(&mut self, settings: &Settings) {
+        self.huge_pages(settings);
         self.flash(settings);
         self.checkpoint(settings);
     }

@@ -11,7 +11,7 @@ use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
 use command::push::notify::KeyEvents;
-use tls::{CertificateFiles, ClientAuth, Limits, TlsSettings, UserFrom, Versions};
+use tls::{CertificateFiles, ClientAuth, HandshakeLimits, TlsSettings, UserFrom, Versions};
 
 /// The user's settings, with `auto` not resolved yet. The table of settings ([`SETTINGS`]) describes each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,9 +109,9 @@ impl Settings {
     }
 
     /// Returns the limits of TLS handshakes.
-    pub fn tls_limits(&self) -> Limits {
+    pub fn tls_limits(&self) -> HandshakeLimits {
         let handshake_timeout = self.tls_handshake_timeout.as_duration();
-        Limits { handshake_timeout, handshakes_max: self.tls_handshakes_max }
+        HandshakeLimits { handshake_timeout, handshakes_max: self.tls_handshakes_max }
     }
 
     /// Sets the listeners of a server whose configuration names none: the default ports of memcached and Redis.

@@ -310,8 +310,8 @@ pub static SETTINGS: [Setting; 58] = [
         default: &["1000"],
         range: Some((1, 1_000_000)),
         reload: Reload::Live,
-        help: "The maximum number of handshakes under way. Further connections wait unread until one ends; one \
-               whose client has been silent for a second is ended for them.",
+        help: "The maximum number of handshakes under way. Further connections wait unread until one ends; while they \
+               wait, a handshake may last one second only.",
         value: |s| &mut s.tls_handshakes_max,
     },
     Setting {

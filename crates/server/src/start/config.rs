@@ -17,7 +17,7 @@ pub struct TlsConfig {
     /// The certificates, versions and ciphers.
     pub settings: tls::TlsSettings,
     /// The limits of handshakes.
-    pub limits: tls::Limits,
+    pub limits: tls::HandshakeLimits,
 }
 
 /// The configuration of a server. All sizes are in bytes.

@@ -1,6 +1,7 @@
 //! Starts a server inside this process.
 
 pub mod config;
+pub mod encryption;
 pub(crate) mod opened;
 
 use crate::handover::HandoverState;
@@ -12,7 +13,7 @@ use base::clock::UnixMillis;
 use command::clients::auth::Auth;
 use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
-use command::clients::endpoint::Protocol;
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
@@ -62,7 +63,7 @@ impl Server {
     /// [`Prepared::go`]. If the prepared server is dropped instead, the other server can resume with the whole state.
     pub fn prepare(config: ServerConfig, handover_state: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
-        crate::encryption::check(&config)?;
+        encryption::check(&config)?;
         io::allocation::return_free_memory_early();
         let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
@@ -115,12 +116,13 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-/// Checks that the files of users and certificates can be loaded. A new process calls this before the running server hands over.
+/// Checks that the files of users and certificates can be loaded. A new process calls this before the running server
+/// hands over.
 ///
 /// # Errors
 /// If a file cannot be loaded.
 pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
-    crate::encryption::check(config)?;
+    encryption::check(config)?;
     load_users(config)?;
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
 }
@@ -171,8 +173,10 @@ fn command_config(config: &ServerConfig) -> Config {
         ListenAddr::Tcp(addr) => Address::Tcp(*addr),
         ListenAddr::Unix { path, mode } => Address::Unix { path: path.clone(), mode: *mode },
     };
+    let is_memcached = |endpoint: &Endpoint| *endpoint == Endpoint::from(Protocol::Memcache).over_tls();
+    let encrypted = config.endpoints.iter().filter(|(endpoint, _)| is_memcached(endpoint)).map(|(_, addr)| addr);
     Config {
-        memcached: config.memcached.iter().map(address).collect(),
+        memcached: config.memcached.iter().chain(encrypted).map(address).collect(),
         resp: config.resp.iter().map(address).collect(),
         tls_port: tls_port(config),
         memory_bytes: config.memory_bytes,
@@ -260,8 +264,7 @@ pub(crate) fn assemble_in(
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Arc::new(Channels::new(&watch, &budget, config.subscriber_backlog_bytes));
-    let tls = crate::encryption::open(&config, &budget)?;
-    let threads = Arc::new(Threads::new(config.workers, flash, tls.clone())?);
+    let threads = Arc::new(Threads::new(config.workers, flash, encryption::open(&config, &budget)?)?);
     let commands = command::shared::Shared {
         scripts: command::keyspace::scripts::Scripts::default(),
         config: command_config(&config),
@@ -300,7 +303,6 @@ pub(crate) fn assemble_in(
     let shared = Shared {
         commands: Arc::new(commands),
         threads,
-        tls,
         config,
         opened_in,
         checkpoint_ns: AtomicU64::new(0),

@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use command::clients::client_info::{CLIENT_TEXT_MAX, ClientInfo, ClientText};
 use command::clients::endpoint::Endpoint;
 use command::context::WorkerContext;
+use command::session::identify;
 use command::visit::clock::{CachedClock, Ticks};
 use io::{Backend, IoEvent};
 use std::collections::VecDeque;
@@ -128,7 +129,7 @@ impl<B: Backend> Core<B> {
         let session = self.sessions.at(index);
         session.is_unidentified = false;
         let names = session.stream.as_ref().and_then(|stream| self.io.proven_users(stream)).unwrap_or_default();
-        let Some(user) = session.state.identify(&names, &self.ctx.shared) else { return };
+        let Some(user) = identify(&mut session.state, &names, &self.ctx.shared) else { return };
         let user: ClientText = user.into_iter().take(CLIENT_TEXT_MAX).collect();
         self.ctx.connection_table().client_info(index, |client_info| client_info.user = user.clone());
     }

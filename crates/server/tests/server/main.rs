@@ -2,6 +2,11 @@
 //! acl`). A suite that measures or changes the process (resident memory, file descriptors, the allocator) is a separate
 //! binary, in the parent folder.
 
+// The certificates of tests name the crate so.
+extern crate tls as gannet_tls;
+
+#[path = "../../../tls/tests/tls/files.rs"]
+mod certificate_files;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../sim/mod.rs"]
@@ -59,6 +64,7 @@ mod resp_strings;
 mod scripts;
 mod simulated;
 mod swapdb;
+mod tls_clients;
 mod tracking;
 mod transactions;
 mod watch;

@@ -51,7 +51,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("lru_crawler mgdump x\r\n", "a command of memcached 1.6.45"),
     ("lru_crawler enable\r\n", "expiry always runs"),
     ("extstore free_memchunks 1 1\r\n", "flash needs no tuning"),
-    ("refresh_certs\r\n", "there is no TLS"),
     ("get @s\0x\r\n", "NUL is an ordinary byte of a key"),
 ];
 const DISCARDED: &str = "the value of a refused command is discarded, never executed as a command";

@@ -24,7 +24,7 @@ fn certificate_is_selected_by_the_requested_name() {
     assert_ne!(first, second);
     assert_eq!(served_name(&mut world, &config, "a.example.org"), second);
     assert_eq!(served_name(&mut world, &config, "x.sub.test"), first);
-    let mut unknown = world.connect(&config, "nobody.example");
+    let mut unknown = world.connect(&config, "unknown.example");
     world.run(&mut [&mut unknown], |_, clients| clients[0].error.is_some());
     assert_eq!(world.tls.current().certificates[1].names, ["cache.example", "*.example.org"]);
 }

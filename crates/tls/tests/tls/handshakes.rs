@@ -2,7 +2,7 @@
 
 use crate::files::{Ca, Folder, client, client_names, settings};
 use crate::world::{HINT, LIMITS, SMOOTH, World, echo};
-use gannet_tls::{ClientAuth, FailureKind, Limits, TlsSettings, UserFrom, Versions};
+use gannet_tls::{ClientAuth, FailureKind, HandshakeLimits, TlsSettings, UserFrom, Versions};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn failed_client_that_stays_is_closed_after_a_second() {
 #[test]
 fn silent_handshakes_end_at_their_timeout_and_hold_no_memory() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
-    let limits = Limits { handshake_timeout: Duration::from_millis(50), ..LIMITS };
+    let limits = HandshakeLimits { handshake_timeout: Duration::from_millis(50), ..LIMITS };
     let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
     for _ in 0..10 {
         // The beginning of a record with a client's first message.
@@ -86,7 +86,7 @@ fn silent_handshakes_end_at_their_timeout_and_hold_no_memory() {
 fn handshakes_beyond_the_maximum_wait_and_take_the_place_of_silent_ones() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
     let config = client(&ca.pem, None);
-    let limits = Limits { handshakes_max: 3, ..LIMITS };
+    let limits = HandshakeLimits { handshakes_max: 3, ..LIMITS };
     let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
     let silent: Vec<_> = (0..3).map(|_| world.connect_raw()).collect();
     silent.iter().for_each(|raw| raw.send(&[22, 3, 1, 2, 0, 1]));
@@ -114,7 +114,7 @@ fn handshakes_beyond_the_maximum_wait_and_take_the_place_of_silent_ones() {
 #[test]
 fn client_that_hangs_up_while_it_waits_is_closed() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
-    let limits = Limits { handshakes_max: 1, ..LIMITS };
+    let limits = HandshakeLimits { handshakes_max: 1, ..LIMITS };
     let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
     let first = world.connect_raw();
     first.send(&[22, 3, 1, 2, 0, 1]);

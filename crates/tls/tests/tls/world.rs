@@ -1,6 +1,6 @@
 //! An echo server on [`Secure`] over a simulated network, and its clients.
 
-use gannet_tls::{Failure, Limits, MemoryBound, Secure, SecureStream, Tls, TlsSettings};
+use gannet_tls::{HandshakeFailure, HandshakeLimits, MemoryBound, Secure, SecureStream, Tls, TlsSettings};
 use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
 use io::{Backend, IoEvent, Received, Sent, Token};
 use rustls::ClientConnection;
@@ -13,7 +13,7 @@ pub const SMOOTH: Faults =
     Faults { fragment_bytes_max: 1 << 20, delay_ns_max: 0, window_bytes: 1 << 20, short_sends: 0, idle_events: 0 };
 pub const ROUGH: Faults =
     Faults { fragment_bytes_max: 700, delay_ns_max: 9_000, window_bytes: 900, short_sends: 300, idle_events: 50 };
-pub const LIMITS: Limits = Limits { handshake_timeout: Duration::from_secs(10), handshakes_max: 100 };
+pub const LIMITS: HandshakeLimits = HandshakeLimits { handshake_timeout: Duration::from_secs(10), handshakes_max: 100 };
 pub const HINT: &[u8] = b"-ERR this port uses TLS\r\n";
 
 /// A bound that counts.
@@ -55,7 +55,7 @@ pub struct World {
     pub io: Secure<Sim>,
     pub tls: Arc<Tls>,
     pub memory: Arc<Bytes>,
-    pub failures: Arc<Mutex<Vec<Failure>>>,
+    pub failures: Arc<Mutex<Vec<HandshakeFailure>>>,
     pub users: Vec<Vec<String>>,
     dialler: SimDialler,
     served: Vec<Served>,
@@ -69,12 +69,12 @@ impl World {
         Self::with_limits(settings, seed, faults, LIMITS)
     }
 
-    pub fn with_limits(settings: &TlsSettings, seed: u64, faults: Faults, limits: Limits) -> Self {
+    pub fn with_limits(settings: &TlsSettings, seed: u64, faults: Faults, limits: HandshakeLimits) -> Self {
         let memory = Arc::new(Bytes { max: AtomicU64::new(u64::MAX), ..Bytes::default() });
-        let failures: Arc<Mutex<Vec<Failure>>> = Arc::default();
+        let failures: Arc<Mutex<Vec<HandshakeFailure>>> = Arc::default();
         let log = Arc::clone(&failures);
         let bound = Arc::clone(&memory) as Arc<dyn MemoryBound>;
-        let log = Box::new(move |_, failure: &Failure, _| log.lock().unwrap().push(failure.clone()));
+        let log = Box::new(move |_, failure: &HandshakeFailure, _| log.lock().unwrap().push(failure.clone()));
         let tls = Arc::new(Tls::new(settings, limits, 1, bound, log).unwrap());
         let sim = Sim::new(seed, faults, Arc::new(AtomicU64::new(0)), 64);
         let dialler = sim.dialler();

@@ -275,7 +275,7 @@ impl Noting<'_> {
             | Request::CacheMemlimit { noreply, .. } => self.other(expected(*noreply, Expect::Ok)),
             Request::Version => self.other(Some(Expect::Version)),
             Request::Stats(_) => self.other(Some(Expect::Stats)),
-            Request::CrawlerSetting => self.other(Some(Expect::Ok)),
+            Request::CrawlerSetting | Request::RefreshCerts => self.other(Some(Expect::Ok)),
             Request::MetaDebug(_) => self.other(Some(Expect::MetaDebug)),
             Request::Dump(protocol::memcache::request::Dump::Metadump) => self.other(Some(Expect::Metadump)),
             Request::Dump(protocol::memcache::request::Dump::Mgdump) => self.other(Some(Expect::Mgdump)),

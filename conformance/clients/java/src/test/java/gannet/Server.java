@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /** One server, started through {@code ../serve} and ended by its process id. */
@@ -27,9 +28,14 @@ final class Server implements AutoCloseable {
         return new Server(freePort(), freePort());
     }
 
+    /** Starts a server whose ports use TLS, with the certificate in {@code folder}. */
+    static Server withTls(java.nio.file.Path folder) throws Exception {
+        return new Server(freePort(), freePort(), Map.of("TLS", folder.toString()));
+    }
+
     /** Starts Debian's redis-server, for comparisons. */
     static Server redis() throws Exception {
-        return new Server(freePort(), freePort(), "redis");
+        return new Server(freePort(), freePort(), Map.of("SERVER", "redis"));
     }
 
     /** Starts a server that replaces one that has ended. */
@@ -38,11 +44,11 @@ final class Server implements AutoCloseable {
     }
 
     private Server(int port, int respPort) throws Exception {
-        this(port, respPort, null);
+        this(port, respPort, Map.of());
     }
 
-    /** {@code kind}: the program, in the words of {@code ../serve}; null: that of the environment. */
-    private Server(int port, int respPort, String kind) throws Exception {
+    /** {@code more}: variables for {@code ../serve}. */
+    private Server(int port, int respPort, Map<String, String> more) throws Exception {
         this.port = port;
         this.respPort = respPort;
         File script = new File("../serve").getCanonicalFile();
@@ -50,9 +56,7 @@ final class Server implements AutoCloseable {
         if (respPort != 0) {
             builder.environment().put("RESP_PORT", Integer.toString(respPort));
         }
-        if (kind != null) {
-            builder.environment().put("SERVER", kind);
-        }
+        builder.environment().putAll(more);
         process = builder.start();
         for (int attempt = 0; attempt < 500; attempt++) {
             try (Socket socket = new Socket()) {

@@ -12,7 +12,7 @@ use command::host::{TlsCertificate, TlsState};
 use command::memory::budget::{Budget, MemoryUse};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use tls::{CertificateFacts, ClientAuth, Limits, MemoryBound, Reloaded, Tls, TlsSettings, UserFrom, Versions};
+use tls::{CertificateFacts, ClientAuth, HandshakeLimits, MemoryBound, Reloaded, Tls, TlsSettings, UserFrom, Versions};
 
 /// The share of client memory that connections with TLS may use.
 struct ClientMemory(Arc<Budget>);
@@ -34,7 +34,7 @@ impl MemoryBound for ClientMemory {
 pub(crate) fn open(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Option<Arc<Tls>>, StartError> {
     let Some(wanted) = &config.tls else { return Ok(None) };
     let memory = Arc::new(ClientMemory(Arc::clone(budget)));
-    let log = |peer: Option<std::net::SocketAddr>, failure: &tls::Failure, suppressed: u64| {
+    let log = |peer: Option<std::net::SocketAddr>, failure: &tls::HandshakeFailure, suppressed: u64| {
         let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
         if suppressed == 0 {
             tracing::info!("the TLS handshake of {peer} failed: {failure}");
@@ -57,23 +57,30 @@ pub fn check(config: &ServerConfig) -> Result<(), StartError> {
 
 /// Reads the files of certificates again, if one of them has changed.
 pub(crate) fn reload_changed(shared: &Shared) {
-    let reloaded = shared.tls.as_ref().and_then(|tls| tls.reload_changed().map(|reloaded| (tls, reloaded)));
+    let reloaded = shared.tls().and_then(|tls| tls.reload_changed().map(|reloaded| (tls, reloaded)));
     if let Some((tls, reloaded)) = reloaded {
         log_reload(tls, &reloaded);
     }
 }
 
 /// Uses other settings, files and limits from now on. Connections stay as they are.
-pub fn reload(shared: &Shared, settings: &TlsSettings, limits: Limits) {
-    let Some(tls) = &shared.tls else { return };
+pub fn reload(shared: &Shared, settings: &TlsSettings, limits: HandshakeLimits) {
+    let Some(tls) = shared.tls() else { return };
     tls.set_limits(limits);
     log_reload(tls, &tls.reload(settings));
 }
 
 /// Reads the files of certificates again, with the settings in force.
-pub(crate) fn reload_now(tls: &Tls) {
-    let current = tls.current();
-    log_reload(tls, &tls.reload(current.settings()));
+///
+/// # Errors
+/// If a file is broken. The earlier certificates stay in use.
+pub(crate) fn reload_now(tls: &Tls) -> Result<(), String> {
+    let reloaded = tls.reload(tls.current().settings());
+    log_reload(tls, &reloaded);
+    match reloaded {
+        Reloaded::Replaced => Ok(()),
+        Reloaded::Kept(faults) => Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    }
 }
 
 fn log_reload(tls: &Tls, reloaded: &Reloaded) {
@@ -128,6 +135,7 @@ pub(crate) fn state(tls: &Tls) -> TlsState {
         resumes: settings.resumption,
         certificate: of(current.first_to_expire()),
         ca: of(current.client_cas.iter().min_by_key(|facts| facts.not_after)),
+        read_ago_secs: current.read_at.elapsed().as_secs(),
         open: figures.open.load(Relaxed),
         under_way: figures.under_way.load(Relaxed),
         waiting: figures.waiting.load(Relaxed),

@@ -1,0 +1,63 @@
+"""Tests the published, unmodified pymemcache, redis-py and valkey-py over TLS."""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import redis
+import valkey
+from pymemcache.client.base import Client
+
+from server import Server
+
+CERTIFICATES = Path(__file__).resolve().parent.parent / "certificates"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run([str(CERTIFICATES), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with Server(resp=True, TLS=str(folder)) as running:
+        yield running
+
+
+def test_pymemcache_over_tls(server, folder):
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    client = Client(("localhost", server.port), tls_context=context, timeout=20, default_noreply=False)
+    long = bytes(range(256)) * 2000
+    assert client.set("k", long)
+    assert client.get("k") == long
+    assert client.set_many({f"k{number}": str(number).encode() for number in range(1000)}) == []
+    assert client.get_many([f"k{number}" for number in range(1000)])["k999"] == b"999"
+    client.close()
+
+
+@pytest.mark.parametrize("library", [redis.Redis, valkey.Valkey])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_clients_over_tls(server, folder, library, protocol):
+    ca = str(folder / "ca.crt")
+    with library(port=server.resp_port, ssl=True, ssl_ca_certs=ca, protocol=protocol, socket_timeout=20) as client:
+        long = bytes(range(256)) * 2000
+        assert client.set("r", long)
+        assert client.get("r") == long
+        pipeline = client.pipeline(transaction=False)
+        for number in range(5000):
+            pipeline.set(f"r{number}", number)
+        assert all(pipeline.execute())
+        subscriber = client.pubsub(ignore_subscribe_messages=True)
+        subscriber.subscribe("channel")
+        subscriber.get_message(timeout=5)
+        client.publish("channel", "hello")
+        assert subscriber.get_message(timeout=5)["data"] == b"hello"
+
+
+def test_client_without_the_ca_refuses_the_server(server):
+    with redis.Redis(port=server.resp_port, ssl=True, socket_timeout=20) as client:
+        with pytest.raises(redis.ConnectionError, match="certificate verify failed"):
+            client.ping()
