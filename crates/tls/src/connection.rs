@@ -30,6 +30,8 @@ use crate::names;
 use crate::settings::UserFrom;
 use crate::shared::MemoryBound;
 
+/// The first byte of a TLS connection: a record with a handshake message.
+pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
 /// Length of a record's header.
 const HEADER_BYTES: usize = 5;
 /// Largest length of a record after its header, as RFC 8446 (5.2) and RFC 5246 (6.2.3) allow.

@@ -32,6 +32,7 @@ mod names;
 mod secure;
 mod settings;
 mod shared;
+mod socket;
 
 pub use certificates::{CertificateFacts, Loaded};
 pub use failure::{FailureKind, HandshakeFailure};
@@ -39,3 +40,4 @@ pub use figures::Figures;
 pub use secure::{STEPS_PER_ITERATION, Secure, SecureStream};
 pub use settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, UserFrom, Versions, cipher_names};
 pub use shared::{HandshakeLimits, MemoryBound, Reloaded, Tls};
+pub use socket::SecureSocket;

@@ -16,13 +16,14 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use io::{Backend, Detached, IoEvent, Received, Sent, Token};
 
-use crate::connection::{Connection, Flushed, PLAIN_BYTES_MAX, SEAL_BYTES_MAX, Stage};
+use crate::connection::{Connection, Flushed, HANDSHAKE_RECORD, PLAIN_BYTES_MAX, SEAL_BYTES_MAX, Stage};
 use crate::failure::{FailureKind, HandshakeFailure};
 use crate::figures::adjust;
 use crate::settings::UserFrom;
@@ -40,8 +41,6 @@ const SLOW_MAX: Duration = Duration::from_secs(1);
 const SEALED_AT_ONCE: usize = 4 * PLAIN_BYTES_MAX;
 /// Size of the buffer for received records.
 const RECORDS_BYTES: usize = (64 << 10) + SEAL_BYTES_MAX;
-/// The first byte of a TLS connection: a record with a handshake message.
-const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// A stream with or without TLS.
 #[derive(Debug)]
@@ -92,7 +91,8 @@ struct Known {
 /// A reactor whose streams may use TLS, over the reactor `B`.
 pub struct Secure<B: Backend> {
     inner: B,
-    tls: Option<Arc<Tls>>,
+    /// Shared by all reactors. The `Rc` is cloned in each receive, without an atomic operation.
+    tls: Option<Rc<Arc<Tls>>>,
     known: Vec<Known>,
     /// The handshakes under way in the order of their beginnings, with some that have ended.
     begun: VecDeque<(Token, Instant)>,
@@ -126,7 +126,7 @@ impl<B: Backend> Secure<B> {
             // A record of the library, such as the reply to a request for new keys, may precede the sealed ones.
             sealed: bytes(SEALED_AT_ONCE + 6 * SEAL_BYTES_MAX + 4096),
             plain: Vec::with_capacity(if tls.is_some() { PLAIN_BYTES_MAX } else { 0 }),
-            tls,
+            tls: tls.map(Rc::new),
         }
     }
 
@@ -202,6 +202,14 @@ impl<B: Backend> Secure<B> {
                 self.doomed.push_back(token);
                 doomed += 1;
             }
+        }
+    }
+
+    /// Lets a connection that waits begin, if one may: its predecessor may have ended before it began.
+    fn admit_if_idle(&mut self) {
+        let may_begin = |tls: &Rc<Arc<Tls>>| self.under_way < tls.handshakes_max();
+        if !self.waiting.is_empty() && self.postponed.is_empty() && self.tls.as_ref().is_some_and(may_begin) {
+            self.admit_waiting();
         }
     }
 
@@ -382,7 +390,7 @@ impl<B: Backend> Secure<B> {
     /// Receives records once, and opens them.
     fn receive_records(
         &mut self,
-        tls: &Arc<Tls>,
+        tls: &Tls,
         stream: &B::Stream,
         connection: &mut Connection,
         into: &mut [u8],
@@ -448,7 +456,7 @@ impl<B: Backend> Secure<B> {
     }
 
     /// Begins the handshake of a connection whose first bytes were received. Returns false if they are not TLS.
-    fn begin(&mut self, tls: &Arc<Tls>, stream: &B::Stream, connection: &mut Connection, received: usize) -> bool {
+    fn begin(&mut self, tls: &Tls, stream: &B::Stream, connection: &mut Connection, received: usize) -> bool {
         if received > 0 && self.records[0] != HANDSHAKE_RECORD {
             Self::fail(tls, stream, connection, &HandshakeFailure::not_tls());
             connection.queue_plain(connection.hint);
@@ -470,7 +478,7 @@ impl<B: Backend> Secure<B> {
     }
 
     /// Records that a handshake has succeeded.
-    fn opened_connection(&mut self, tls: &Arc<Tls>, connection: &Connection) {
+    fn opened_connection(&mut self, tls: &Tls, connection: &Connection) {
         let kind = if connection.is_resumed() { &tls.figures.resumed } else { &tls.figures.full };
         kind.fetch_add(1, Relaxed);
         if connection.stage == Stage::Open {
@@ -480,7 +488,7 @@ impl<B: Backend> Secure<B> {
     }
 
     /// Records that the peer has ended the stream below.
-    fn ended_by_peer(&mut self, tls: &Arc<Tls>, stream: &B::Stream, connection: &mut Connection) {
+    fn ended_by_peer(&mut self, tls: &Tls, stream: &B::Stream, connection: &mut Connection) {
         match connection.stage {
             Stage::Handshake => Self::fail(tls, stream, connection, &HandshakeFailure::closed()),
             Stage::Open => {
@@ -667,6 +675,7 @@ impl<B: Backend> Backend for Secure<B> {
         }
         self.steps_left = STEPS_PER_ITERATION;
         self.doom_overdue();
+        self.admit_if_idle();
         let readable = |token| IoEvent { token, readable: true, writable: false, hangup: false };
         for _ in 0..self.doomed.len().min(DOOMED_PER_ITERATION).min(events.capacity() - events.len()) {
             let Some(token) = self.doomed.pop_front() else { break };

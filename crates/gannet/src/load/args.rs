@@ -92,7 +92,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// Adds the arguments of TLS, including the flag that only enables TLS.
-fn tls(command: Command) -> Command {
+pub fn tls(command: Command) -> Command {
     secured(command.arg(flag("tls", "Use TLS, and verify the server by the system's CAs")))
 }
 

@@ -14,8 +14,8 @@
 //! ```
 
 mod agent;
-mod args;
-mod ask;
+pub mod args;
+pub mod ask;
 pub mod compare;
 mod cost;
 pub mod import;

@@ -284,7 +284,8 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
         tracing::info!("{} clients connect to {addr}{how}{space}; try: {trial}", protocol.name());
     }
     if let Some(admin) = admin {
-        tracing::info!("metrics are at http://{admin}/metrics; http://{admin}/ lists all pages");
+        let scheme = if settings.admin.is_tls() { "https" } else { "http" };
+        tracing::info!("metrics are at {scheme}://{admin}/metrics; {scheme}://{admin}/ lists all pages");
     }
 }
 

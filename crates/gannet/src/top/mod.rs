@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use base::units::TimeSpan;
 use clap::{Arg, ArgMatches, Command};
+use link::Address;
+use link::tls::Maker;
 
+use crate::load::{args, ask};
 use crate::screen::{LiveView, Size, ViewLine};
 use crate::{Failure, print, screen};
 pub use reading::page;
@@ -28,11 +31,20 @@ const HISTORY: usize = 512;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
-    Command::new("top")
+    let top = Command::new("top")
         .about("Watch a server live: rates, percentiles, hot keys, workers, memory, evictions")
         .after_help("Keys: q or Esc quits, space pauses and resumes, s changes the order, ? lists the keys.")
         .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
-        .args(screen::readings())
+        .args(screen::readings());
+    args::tls(top)
+}
+
+/// Returns the TLS of the connections to the server's admin port, if a flag requests it.
+fn maker(matches: &ArgMatches, addr: SocketAddr) -> Result<Option<Maker>, Failure> {
+    let mut settings = None;
+    ask::tls_flags(matches, &mut settings).map_err(Failure::Usage)?;
+    let client = ask::secured(settings.as_ref()).map_err(Failure::Usage)?;
+    Ok(client.map(|client| client.maker(&[Address::Tcp(addr.to_string())], 1)))
 }
 
 /// Runs the subcommand.
@@ -46,7 +58,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Failure::Usage(vec![line])
     })?;
     let interval = interval(text("interval"))?;
-    let mut top = Top { addr, order: RowOrder::Rate, history: VecDeque::new() };
+    let tls = maker(matches, addr)?;
+    let mut top = Top { addr, tls, order: RowOrder::Rate, history: VecDeque::new() };
     if matches.get_flag("once") || !std::io::stdout().is_terminal() {
         let failed = |why: String| Failure::Failed(vec![why]);
         let first = top.take().map_err(failed)?;
@@ -60,6 +73,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// The live view of a server.
 struct Top {
     addr: SocketAddr,
+    tls: Option<Maker>,
     order: RowOrder,
     /// Requests per second of the last readings, the oldest first.
     history: VecDeque<f64>,
@@ -69,7 +83,7 @@ impl LiveView for Top {
     type Reading = ServerFigures;
 
     fn take(&mut self) -> Result<ServerFigures, String> {
-        ServerFigures::take(self.addr)
+        ServerFigures::take(self.addr, self.tls.as_ref())
     }
 
     fn taken(&mut self, now: &ServerFigures, before: Option<&ServerFigures>) {

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use link::tls::Maker;
+use link::{Address, ServerStream};
 use serde_json::Value;
 
 /// The default admin port of a server.
@@ -44,12 +46,13 @@ pub struct Leader {
 }
 
 impl ServerFigures {
-    /// Reads both pages of the server.
+    /// Reads both pages of the server, over TLS if `tls` is given.
     ///
     /// # Errors
     /// The reason in a sentence with the remedy.
-    pub fn take(addr: SocketAddr) -> Result<Self, String> {
-        let (stats, hot) = (page(addr, "/stats.json")?, page(addr, "/hotkeys.json?minutes=1&count=20")?);
+    pub fn take(addr: SocketAddr, tls: Option<&Maker>) -> Result<Self, String> {
+        let read = |path| page(addr, tls, path);
+        let (stats, hot) = (read("/stats.json")?, read("/hotkeys.json?minutes=1&count=20")?);
         Ok(Self { at: Instant::now(), stats, hot })
     }
 
@@ -118,26 +121,30 @@ impl ServerFigures {
     }
 }
 
-/// Reads a page of the admin port at `addr`.
+/// Reads a page of the admin port at `addr`, over TLS if `tls` is given.
 ///
 /// # Errors
 /// The reason in a sentence with the remedy. The port of another protocol is named.
-pub fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
-    let answer = ask(addr, path).map_err(|error| {
+pub fn page(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> Result<Value, String> {
+    let answer = ask(addr, tls, path).map_err(|error| {
         format!(
             "cannot read {addr}: {error}; pass the admin port of a running server (listen.admin, {ADMIN} by default)"
         )
     })?;
     let value = answer.as_deref().and_then(body);
     value.ok_or_else(|| {
+        let is_secured = answer.is_some_and(|answer| answer.windows(14).any(|part| part == b"port uses TLS:"));
+        if is_secured {
+            return format!("{addr} uses TLS; pass --tls-ca FILE, the certificate of the CA that verifies the server");
+        }
         let what = other_protocol(addr).unwrap_or("not an admin port of this version of Gannet");
         format!("{addr} is {what}; pass the server's admin port (listen.admin, {ADMIN} by default)")
     })
 }
 
 /// Requests the page. Returns the reply, or `None` if it is no HTTP.
-fn ask(addr: SocketAddr, path: &str) -> std::io::Result<Option<Vec<u8>>> {
-    let mut stream = connected(addr, PATIENCE)?;
+fn ask(addr: SocketAddr, tls: Option<&Maker>, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+    let mut stream = ServerStream::connect(&Address::Tcp(addr.to_string()), tls, PATIENCE)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     let mut stream = stream.take(PAGE_BYTES_MAX);

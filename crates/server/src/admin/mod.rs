@@ -24,7 +24,7 @@ mod users;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::config::Settings;
@@ -79,7 +79,9 @@ impl Bound {
         io::listen::listen(self.listener.as_fd(), io::listen::BACKLOG)?;
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings));
+        let is_tls = settings.lock().unwrap_or_else(PoisonError::into_inner).0.admin.is_tls();
+        let tls = shared.tls().filter(|_| is_tls).cloned();
+        let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings), tls);
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || server.run())?;
         Ok(Admin { addr: self.addr, stop: Some(ours), thread: Some(thread) })
     }

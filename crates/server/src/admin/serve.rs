@@ -4,12 +4,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, ParsedHttp, Response, parse};
 use super::page::Pages;
+use tls::{SecureSocket, Tls};
 
 /// The maximum number of simultaneous admin connections.
 pub const CONNECTIONS_MAX: usize = 16;
@@ -20,7 +22,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// The connection of one peer.
 struct Connection {
-    stream: TcpStream,
+    stream: SecureSocket,
     /// True if the peer is on this machine.
     local: bool,
     deadline: Instant,
@@ -41,16 +43,18 @@ pub struct Server {
     listener: TcpListener,
     stop: UnixStream,
     pages: Pages,
+    /// The certificates, if connections use TLS.
+    tls: Option<Arc<Tls>>,
     connections: Vec<Connection>,
     accept_from: Instant,
 }
 
 impl Server {
-    /// Creates a server for connections to `listener`. The server ends when the other end of `stop` is closed. Both
-    /// sockets must be non-blocking.
-    pub fn new(listener: TcpListener, stop: UnixStream, pages: Pages) -> Self {
+    /// Creates a server for connections to `listener`, which use TLS if `tls` is given. The server ends when the other
+    /// end of `stop` is closed. Both sockets must be non-blocking.
+    pub fn new(listener: TcpListener, stop: UnixStream, pages: Pages, tls: Option<Arc<Tls>>) -> Self {
         let connections = Vec::with_capacity(CONNECTIONS_MAX);
-        Self { listener, stop, pages, connections, accept_from: Instant::now() }
+        Self { listener, stop, pages, tls, connections, accept_from: Instant::now() }
     }
 
     /// Serves until the server is stopped. Returns the listener.
@@ -92,6 +96,7 @@ impl Server {
         descriptors.push(PollFd::from_borrowed_fd(self.listener.as_fd(), wanted));
         for connection in &self.connections {
             let wanted = match connection.state {
+                AdminState::Reading(_) if connection.stream.wants_write() => PollFlags::IN | PollFlags::OUT,
                 AdminState::Reading(_) => PollFlags::IN,
                 AdminState::Writing(..) | AdminState::Over => PollFlags::OUT,
             };
@@ -111,6 +116,7 @@ impl Server {
                 if self.connections.len() == CONNECTIONS_MAX {
                     self.make_room();
                 }
+                let Some(stream) = self.secure(stream) else { return };
                 let state = AdminState::Reading(Vec::new());
                 self.connections.push(Connection {
                     stream,
@@ -122,6 +128,14 @@ impl Server {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => self.accept_from = now + ACCEPT_REST,
+        }
+    }
+
+    /// Returns the socket with TLS, if connections use it; `None` if the library refuses.
+    fn secure(&self, socket: TcpStream) -> Option<SecureSocket> {
+        match &self.tls {
+            None => Some(SecureSocket::plain(socket)),
+            Some(tls) => SecureSocket::secured(socket, tls).ok(),
         }
     }
 
@@ -171,12 +185,17 @@ impl Connection {
             }
         }
         if let AdminState::Writing(bytes, sent) = &mut self.state {
-            match self.stream.write(&bytes[*sent..]) {
-                Ok(count) => *sent += count,
-                Err(error) => return self.failed(&error),
+            if *sent < bytes.len() {
+                match self.stream.write(&bytes[*sent..]) {
+                    Ok(count) => *sent += count,
+                    Err(error) => return self.failed(&error),
+                }
             }
             if *sent == bytes.len() {
-                self.finish();
+                match self.stream.flush() {
+                    Ok(()) => self.finish(),
+                    Err(error) => self.failed(&error),
+                }
             }
         }
     }
@@ -190,11 +209,14 @@ impl Connection {
     /// unread bytes would reset the connection, and could lose the response.
     fn finish(&mut self) {
         let _ = self.stream.read(&mut [0; 2048]);
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        self.stream.end();
         self.state = AdminState::Over;
     }
 
     fn failed(&mut self, error: &std::io::Error) {
+        if SecureSocket::is_not_tls(error) {
+            self.stream.write_plain(&Response::text(400, "this port uses TLS: request https://\n").bytes(false));
+        }
         if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
             self.state = AdminState::Over;
         }

@@ -149,6 +149,23 @@ pub enum AdminAddress {
     None,
     /// The address at which the admin port serves HTTP.
     At(SocketAddr),
+    /// The address at which the admin port serves HTTPS.
+    Tls(SocketAddr),
+}
+
+impl AdminAddress {
+    /// Returns the address; `None` if there is no admin port.
+    pub const fn ip(self) -> Option<SocketAddr> {
+        match self {
+            Self::None => None,
+            Self::At(address) | Self::Tls(address) => Some(address),
+        }
+    }
+
+    /// Returns true if the admin port uses TLS.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
 }
 
 impl Value for AdminAddress {
@@ -159,9 +176,13 @@ impl Value for AdminAddress {
                 let what = "the admin port speaks HTTP over TCP";
                 return Err(Wrong::new(what, "write an address, as in 127.0.0.1:9555, or \"none\""));
             }
-            _ => Self::At(tcp_address(text).map_err(|wrong| {
-                Wrong::new(wrong.what, format!("{}, or \"none\"", wrong.remedy.replace("11211", "9555")))
-            })?),
+            _ => {
+                let (address, is_tls) = text.strip_prefix("tls:").map_or((text, false), |address| (address, true));
+                let address = tcp_address(address).map_err(|wrong| {
+                    Wrong::new(wrong.what, format!("{}, or \"none\"", wrong.remedy.replace("11211", "9555")))
+                })?;
+                if is_tls { Self::Tls(address) } else { Self::At(address) }
+            }
         };
         Ok(())
     }
@@ -170,6 +191,7 @@ impl Value for AdminAddress {
         match self {
             Self::None => "none".to_owned(),
             Self::At(address) => address.to_string(),
+            Self::Tls(address) => format!("tls:{address}"),
         }
     }
 
@@ -178,7 +200,7 @@ impl Value for AdminAddress {
     }
 
     fn placeholder(&self) -> &'static str {
-        "ADDR|none"
+        "ADDR|tls:ADDR|none"
     }
 }
 

@@ -147,10 +147,7 @@ fn tls_endpoints(settings: &Settings) -> Vec<(Endpoint, ListenAddr)> {
 }
 
 fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
-    match settings.admin {
-        AdminAddress::None => None,
-        AdminAddress::At(address) => Some(address),
-    }
+    settings.admin.ip()
 }
 
 /// A listener of the settings.

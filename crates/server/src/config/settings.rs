@@ -79,11 +79,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns true if a listener uses TLS.
+    /// Returns true if a listener or the admin port uses TLS.
     pub fn uses_tls(&self) -> bool {
         let others = self.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
         let mut all = self.memcached.iter().chain(&self.resp).chain(others);
-        all.any(|address| matches!(address, ListenAddress::Tls(_)))
+        self.admin.is_tls() || all.any(|address| matches!(address, ListenAddress::Tls(_)))
     }
 
     /// Returns the settings of TLS. The first key belongs to the first certificate. A single key serves all

@@ -133,7 +133,7 @@ pub static SETTINGS: [Setting; 58] = [
         range: None,
         reload: Reload::Restart,
         help: "The address of the admin port, which serves metrics, health and this configuration over HTTP; \
-               \"none\" turns it off.",
+               tls: and an address uses HTTPS, with tls.cert; \"none\" turns it off.",
         value: |s| &mut s.admin,
     },
     Setting {

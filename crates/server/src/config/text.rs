@@ -178,6 +178,10 @@ mod tests {
                 "/tmp/flash:1GiB",
                 "dram",
                 "json",
+                "optional",
+                "cn",
+                "1.3",
+                "TLS_AES_128_GCM_SHA256",
             ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()

@@ -4,7 +4,9 @@ use crate::certificate_files::{Ca, Folder, client, client_names, replace, settin
 use crate::common::redis::{reply_len, request};
 use crate::common::{Client, config, io, pattern, set, start, value, wait_until};
 use command::clients::endpoint::{Endpoint, Protocol};
-use gannet_server::config::kinds::IoChoice;
+use gannet_server::admin::Bound;
+use gannet_server::config::Settings;
+use gannet_server::config::kinds::{AdminAddress, IoChoice};
 use gannet_server::start::{EndedThread, Running, Server, ServerConfig, StartError, TlsConfig};
 use io::listen::ListenAddr;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -267,4 +269,27 @@ fn half_done_handshakes_do_not_keep_others_from_being_served() {
     assert!(begun.elapsed() < Duration::from_secs(15), "a client waits for silent handshakes");
     drop(half);
     wait_until("all have ended", || load(&figures.under_way) == 0 && load(&figures.waiting) == 0);
+}
+
+#[test]
+fn admin_port_serves_https_and_tells_clients_without_it() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let running = start(four(settings(&folder, &ca), io()));
+    let bound = Bound::bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let there = bound.addr();
+    let asked = Settings { admin: AdminAddress::Tls(there), ..Settings::default() };
+    let asked = Arc::new(std::sync::Mutex::new((asked, Default::default())));
+    let _admin = bound.start(Arc::clone(running.shared()), asked).expect("a thread");
+    let mut secured = connect(there, &client(&ca.pem, None));
+    secured.send(format!("GET /metrics HTTP/1.1\r\nHost: {there}\r\n\r\n").as_bytes());
+    let page = String::from_utf8(secured.read_to_end()).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200 "), "{}", &page[..page.len().min(300)]);
+    let (head, body) = page.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "the whole page: {head}");
+    assert!(body.contains("gannet_tls_handshakes_total{kind=\"full\"} 1\n"));
+    assert!(body.contains("gannet_tls_certificate_expires_in_days{file="));
+    let mut plain = Client::connect(there);
+    plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let reply = String::from_utf8_lossy(&plain.read_to_end()).into_owned();
+    assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("this port uses TLS: request https://"), "{reply}");
 }

@@ -215,3 +215,27 @@ fn failures_of_the_clients_side_are_described() {
     assert_eq!(failure.kind, FailureKind::RefusedByClient);
     assert!(failure.what.contains("does not know the CA"), "{failure}");
 }
+
+#[test]
+fn connections_that_wait_begin_though_those_before_them_are_gone() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = client(&ca.pem, None);
+    let limits = HandshakeLimits { handshakes_max: 1, ..LIMITS };
+    let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
+    let first = world.connect_raw();
+    first.send(&[22, 3, 1, 2, 0, 1]);
+    (0..5).for_each(|_| world.turn());
+    let second = world.connect_raw();
+    second.send(&[22, 3, 1, 2, 0, 1]);
+    (0..5).for_each(|_| world.turn());
+    let mut third = world.connect(&config, "localhost");
+    for _ in 0..5 {
+        third.turn();
+        world.turn();
+    }
+    assert_eq!(world.tls.figures.waiting.load(Relaxed), 2);
+    // The first ends, and the second is reset before its handshake begins.
+    second.reset();
+    first.reset();
+    assert_eq!(echo(&mut world, &mut third, b"hello"), b"hello");
+}

@@ -44,7 +44,7 @@ type Buckets = BTreeMap<u64, u64>;
 
 impl Live {
     fn read(&self) -> Result<Value, Failure> {
-        page(self.admin, "/histograms.json").map_err(|why| Failure::Failed(vec![why]))
+        page(self.admin, None, "/histograms.json").map_err(|why| Failure::Failed(vec![why]))
     }
 
     /// Takes one measurement.

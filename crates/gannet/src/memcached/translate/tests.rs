@@ -126,6 +126,10 @@ fn flag_without_effect_is_accepted_with_a_single_warning() {
         "-R -5",
         "-a 9",
         "operand",
+        "-o ssl_chain_cert=x",
+        "-Z -o ssl_chain_cert=x,ssl_wbuf_size=16",
+        "-Z -o ssl_chain_cert=x,ssl_min_version=0",
+        "-Z -o ssl_chain_cert=x,ssl_ciphers=HIGH:ECDHE-RSA-AES128-GCM-SHA256",
     ] {
         let line = if line == "-m 4" { "-m 4 -I 1m" } else { line };
         let warnings = served(line).warnings;
@@ -134,6 +138,26 @@ fn flag_without_effect_is_accepted_with_a_single_warning() {
     assert!(served("--udp-required").warnings.is_empty());
     assert!(served("-o ext_item_age=60").warnings[0].contains("items move to flash when memory is full"));
     assert_eq!(served("-f 1.25 -o hashpower=20,no_lru_crawler").warnings.len(), 3);
+}
+
+#[test]
+fn options_of_tls_become_settings() {
+    let all =
+        "ssl_chain_cert=c.pem,ssl_key=k.pem,ssl_ca_cert=ca.pem,ssl_verify_mode=2,ssl_min_version=3,ssl_session_cache";
+    let wanted = [
+        "listen.memcached tls:127.0.0.1:11211, 127.0.0.1:7",
+        "tls.cert c.pem",
+        "tls.key k.pem",
+        "tls.client_ca ca.pem",
+        "tls.client_auth required",
+        "tls.versions 1.3",
+    ];
+    assert_eq!(changes(&format!("-Z -l 127.0.0.1,notls:127.0.0.1:7 -o {all}")), wanted);
+    let ciphers = served("-Z -o ssl_chain_cert=c,ssl_ciphers=ECDHE-RSA-AES128-GCM-SHA256:HIGH");
+    assert_eq!(setting("tls.ciphers").unwrap().show(&ciphers.settings), "ECDHE-RSA-AES128-GCM-SHA256");
+    assert!(ciphers.warnings[0].contains("HIGH"), "{:?}", ciphers.warnings);
+    // Without -Z, a certificate changes nothing.
+    assert_eq!(changes("-o ssl_chain_cert=c.pem"), [""; 0]);
 }
 
 #[test]
@@ -155,11 +179,14 @@ fn invalid_or_unsupported_flags_are_rejected_with_the_memcached_code() {
         ("-B binary", 64, "binary protocol"),
         ("-B foo", 64, "unknown protocol"),
         ("-U 11211 --udp-required", 64, "UDP"),
-        ("-Z", 64, "TLS"),
+        ("-Z", 64, "there is no certificate"),
+        ("-Z -o ssl_chain_cert=c,ssl_verify_mode=4", 1, "from 0 to 3"),
+        ("-Z -o ssl_chain_cert=c,ssl_keyformat=DER", 1, "one of PEM"),
         ("-Y users -B auto", 64, "-B ascii"),
         ("-Y users -B binary", 64, "binary protocol"),
         ("-S", 64, "SASL"),
-        ("-o ssl_key=x", 64, "TLS"),
+        ("-Z -o ssl_chain_cert=c,ssl_kernel_tls", 64, "TLS in the kernel"),
+        ("-o ssl_chain_cert", 1, "needs a value"),
         ("-o proxy_config=x", 64, "a proxy"),
         ("-o ext_path", 1, "ext_path="),
         ("-o ext_path=/x:1G,ext_path=/x:2G", 64, "listed twice"),
