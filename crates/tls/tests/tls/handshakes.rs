@@ -206,6 +206,22 @@ fn client_certificates_are_verified_and_name_users() {
 }
 
 #[test]
+fn client_without_a_common_cipher_gets_handshake_failure() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+    let suites = vec![rustls::crypto::ring::cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256];
+    let provider = rustls::crypto::CryptoProvider { cipher_suites: suites, ..rustls::crypto::ring::default_provider() };
+    // The certificate of the server is for ECDSA.
+    let builder = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider));
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
+    let config = builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    let mut one = world.connect(&std::sync::Arc::new(config), "localhost");
+    world.run(&mut [&mut one], |_, clients| clients[0].error.is_some());
+    assert_eq!(one.error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure)));
+    assert_eq!(world.failures.lock().unwrap()[0].kind, FailureKind::Cipher);
+}
+
+#[test]
 fn failures_of_the_clients_side_are_described() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
     let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
