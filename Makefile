@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 RELEASE = $${CARGO_TARGET_DIR:-target}/release/gannet
 DEBS = $${CARGO_TARGET_DIR:-target}/debian
 
-.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-tls bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -63,6 +63,10 @@ dax: ## servers killed, and machines cut off, with memory files on persistent me
 prove-irq: ## an interface's interrupts moved by `gannet doctor prove`, measured, taken back (QEMU in software)
 	$(CARGO) build --release --bin gannet
 	$(LAB) prove-irq $(ARGS)
+
+bench-tls: ## CPU a request and a handshake with TLS, beside Debian's memcached and redis-server
+	$(CARGO) build --release --bin gannet
+	python3 lab/tls_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
 
 bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

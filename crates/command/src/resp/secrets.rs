@@ -38,7 +38,7 @@ pub(super) const SECRET_SETTINGS: [&str; 7] = [
 ];
 
 /// The settings whose values are public: all others that `CONFIG SET` knows.
-const PUBLIC_SETTINGS: [&str; 23] = [
+const PUBLIC_SETTINGS: [&str; 36] = [
     "appendonly",
     "bind",
     "busy-reply-threshold",
@@ -61,6 +61,19 @@ const PUBLIC_SETTINGS: [&str; 23] = [
     "slowlog-max-len",
     "tcp-keepalive",
     "timeout",
+    "tls-auth-clients",
+    "tls-auth-clients-user",
+    "tls-ca-cert-file",
+    "tls-cert-file",
+    "tls-ciphers",
+    "tls-ciphersuites",
+    "tls-cluster",
+    "tls-key-file",
+    "tls-port",
+    "tls-prefer-server-ciphers",
+    "tls-protocols",
+    "tls-replication",
+    "tls-session-caching",
     "tracking-table-max-keys",
 ];
 
