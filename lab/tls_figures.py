@@ -3,7 +3,8 @@
 the memory of idle connections. `make bench-tls` runs it.
 
 Each server runs on CPU 0 with one worker, the generator on CPU 1. Rounds alternate between the servers; each figure is
-the median of its rounds. All use TLS 1.3 with TLS_AES_128_GCM_SHA256 and a certificate for ECDSA P-256.
+the median of its rounds. All use TLS 1.3 with TLS_AES_128_GCM_SHA256 and a certificate for ECDSA P-256, but resumed
+handshakes TLS 1.2.
 
     lab/tls_figures.py [--rounds 5] GANNET
 """
@@ -22,6 +23,8 @@ from pathlib import Path
 
 CERTIFICATES = Path(__file__).resolve().parent.parent / "conformance" / "clients" / "certificates"
 CIPHER = "TLS_AES_128_GCM_SHA256"
+# openssl s_time resumes no sessions of TLS 1.3, because it does not read tickets.
+CIPHER_12 = "ECDHE-ECDSA-AES128-GCM-SHA256"
 REQUESTS = {1: 300_000, 16: 1_500_000}
 CONNECTIONS = 50
 IDLE = 10_000
@@ -39,19 +42,20 @@ class Server:
     def __init__(self, name: str, gannet: str, folder: str):
         self.name, self.plain, self.secured = name, free_port(), free_port()
         cert, key = f"{folder}/server.crt", f"{folder}/server.key"
+        secured = ["--tls-cert", cert, "--tls-key", key, "--tls-ciphers", CIPHER, "--tls-ciphers", CIPHER_12]
+        common = [gannet, "serve", "--workers", "1", "--memory", "512MiB", "--maxconns", "12000",
+                  "--admin", "none", *secured]
+        plain_at, secured_at = f"127.0.0.1:{self.plain}", f"tls:127.0.0.1:{self.secured}"
         commands = {
-            "gannet": [gannet, "serve", "--workers", "1", "--memory", "512MiB", "--maxconns", "12000", "--admin", "none",
-                       "--log", "warn", "--memcached", f"127.0.0.1:{self.plain}", "--memcached", f"tls:127.0.0.1:{self.secured}",
-                       "--tls-cert", cert, "--tls-key", key, "--tls-ciphers", CIPHER],
-            "gannet-resp": [gannet, "serve", "--workers", "1", "--memory", "512MiB", "--maxconns", "12000", "--admin", "none",
-                            "--log", "warn", "--resp", f"127.0.0.1:{self.plain}", "--resp", f"tls:127.0.0.1:{self.secured}",
-                            "--tls-cert", cert, "--tls-key", key, "--tls-ciphers", CIPHER],
+            "gannet": [*common, "--log", "warn", "--memcached", plain_at, "--memcached", secured_at],
+            "gannet-resp": [*common, "--log", "warn", "--resp", plain_at, "--resp", secured_at],
             "memcached": ["memcached", "-u", "root", "-t", "1", "-m", "512", "-c", "12000", "-U", "0", "-Z",
                           "-l", f"notls:127.0.0.1:{self.plain},127.0.0.1:{self.secured}",
-                          "-o", f"ssl_chain_cert={cert},ssl_key={key},ssl_min_version=3,ssl_session_cache"],
+                          "-o", f"ssl_chain_cert={cert},ssl_key={key},ssl_min_version=2,ssl_session_cache"],
             "redis": ["redis-server", "--bind", "127.0.0.1", "--save", "", "--maxclients", "12000", "--io-threads", "1",
                       "--port", str(self.plain), "--tls-port", str(self.secured), "--tls-cert-file", cert,
-                      "--tls-key-file", key, "--tls-auth-clients", "no", "--tls-ciphersuites", CIPHER],
+                      "--tls-key-file", key, "--tls-auth-clients", "no",
+                      "--tls-ciphersuites", CIPHER, "--tls-ciphers", CIPHER_12],
         }
         self.protocol = "resp" if name in ("redis", "gannet-resp") else "memcache"
         self.process = subprocess.Popen(["taskset", "-c", "0", *commands[name]], stdout=subprocess.DEVNULL)
@@ -105,10 +109,10 @@ def request_ns(gannet: str, folder: str, server: Server, tls: bool, depth: int) 
 
 def handshake_ns(folder: str, server: Server, resumed: bool) -> float:
     """Returns the server's CPU time for one connection: its handshake and its end."""
-    kind = "-reuse" if resumed else "-new"
+    kind, version = ("-reuse", "-tls1_2") if resumed else ("-new", "-tls1_3")
     before = server.cpu_ns()
     command = ["taskset", "-c", "1", "openssl", "s_time", "-connect", f"127.0.0.1:{server.secured}", kind, "-time", "3",
-               "-CAfile", f"{folder}/ca.crt", "-tls1_3"]
+               "-CAfile", f"{folder}/ca.crt", version]
     text = subprocess.run(command, capture_output=True, text=True).stdout
     count = int(next(line for line in text.splitlines() if "connections in" in line).split()[0])
     return (server.cpu_ns() - before) / count
