@@ -91,7 +91,8 @@ struct Known {
 /// A reactor whose streams may use TLS, over the reactor `B`.
 pub struct Secure<B: Backend> {
     inner: B,
-    /// Shared by all reactors. The `Rc` is cloned in each receive, without an atomic operation.
+    /// Shared by all reactors.
+    #[expect(clippy::redundant_allocation, reason = "each receive clones the Rc, without an atomic operation")]
     tls: Option<Rc<Arc<Tls>>>,
     known: Vec<Known>,
     /// The handshakes under way in the order of their beginnings, with some that have ended.
