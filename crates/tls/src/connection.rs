@@ -295,6 +295,10 @@ impl Connection {
             let mut waits = false;
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    // Data may follow the end of the handshake at once, and fill the room.
+                    if *stage == Stage::Handshake {
+                        *stage = Stage::Open;
+                    }
                     idle = 0;
                     while let Some(record) = traffic.next_record() {
                         let record = record?;

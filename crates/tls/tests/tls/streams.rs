@@ -56,6 +56,21 @@ fn pipeline_is_answered_wherever_it_is_cut() {
 }
 
 #[test]
+fn pipeline_behind_the_handshake_is_answered() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = client(&ca.pem, None);
+    for room in [16, 512, 4096] {
+        let mut world = World::new(&settings(&folder, &ca), 1, SMOOTH);
+        world.room = room;
+        let mut one = world.connect(&config, "localhost");
+        // The client sends its requests together with the end of its handshake.
+        let bytes = noise(room as u64, 30_000);
+        assert!(echo(&mut world, &mut one, &bytes) == bytes, "room for {room}");
+        assert_eq!(world.tls.figures.open.load(Relaxed), 1);
+    }
+}
+
+#[test]
 fn key_updates_amid_a_long_value_change_nothing() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
     let config = client(&ca.pem, None);

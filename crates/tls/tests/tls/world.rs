@@ -123,7 +123,8 @@ impl World {
         let served = &mut self.served[at];
         let Some(stream) = &served.stream else { return };
         let mut room = vec![0; self.room];
-        while served.readable && !served.blocked && !served.ended {
+        // One receive before each send, as a worker does.
+        if served.readable && !served.blocked && !served.ended {
             match self.io.receive(stream, &mut room) {
                 Received::Bytes(bytes) => {
                     self.users.extend(self.io.proven_users(stream));
@@ -159,7 +160,7 @@ impl World {
 
     /// Runs the server and `clients` until `done`. Fails after too many iterations.
     pub fn run(&mut self, clients: &mut [&mut Client], mut done: impl FnMut(&mut Self, &mut [&mut Client]) -> bool) {
-        for _ in 0..20_000 {
+        for _ in 0..200_000 {
             for client in clients.iter_mut() {
                 client.turn();
             }
