@@ -149,8 +149,8 @@ impl ResolvesServerCert for ByName {
         let host = hello.server_name().map(str::to_ascii_lowercase);
         let named =
             host.and_then(|host| self.0.iter().find(|(patterns, key)| names::covers(patterns, &host) && signs(key)));
-        // With a certificate whose signatures the client does not support, the library refuses the client with the alert
-        // handshake_failure; without one, with access_denied, which clients do not understand.
+        // With a certificate whose signatures the client does not support, the library refuses the client with the
+        // alert handshake_failure; without one, with access_denied, which clients do not understand.
         let any = || self.0.iter().find(|(_, key)| signs(key)).or(self.0.first());
         named.or_else(any).map(|(_, key)| Arc::clone(key))
     }

@@ -62,6 +62,15 @@ pub(crate) enum Stage {
     Ended,
 }
 
+impl Stage {
+    /// Ends the handshake, if it is under way.
+    fn end_handshake(&mut self) {
+        if *self == Self::Handshake {
+            *self = Self::Open;
+        }
+    }
+}
+
 /// The bytes that one call of [`Connection::open`] opened, and why it ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedRecords {
@@ -296,9 +305,7 @@ impl Connection {
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     // Data may follow the end of the handshake at once, and fill the room.
-                    if *stage == Stage::Handshake {
-                        *stage = Stage::Open;
-                    }
+                    stage.end_handshake();
                     idle = 0;
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
@@ -318,9 +325,7 @@ impl Connection {
                     return Ok(opened);
                 }
                 Ok(ConnectionState::WriteTraffic(_)) => {
-                    if *stage == Stage::Handshake {
-                        *stage = Stage::Open;
-                    }
+                    stage.end_handshake();
                     waits = true;
                 }
                 Ok(ConnectionState::BlockedHandshake) => waits = true,
