@@ -111,8 +111,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     tls: Option<Box<UnbufferedServerConnection>>,
     sealed: Vec<u8>,
-    /// The number of bytes of `sealed` that the library has seen. It refers to them by position, so that each call must
-    /// pass at least these bytes.
+    /// The number of bytes of `sealed` that the library has seen: complete records with a part of a handshake message. It
+    /// refers to them by position, so that each call must pass at least these bytes.
     seen: usize,
     /// True if `sealed` may contain a complete record.
     pub(crate) is_partial: bool,
@@ -237,9 +237,10 @@ impl Connection {
     /// Returns the number of bytes to receive next if the owner has `room`: enough for the record that has begun, and
     /// no more than fills the room, so that little stays in `opened`.
     pub(crate) fn receive_bytes(&self, room: usize) -> usize {
-        let missing = match self.sealed.get(..HEADER_BYTES) {
-            Some(header) => (HEADER_BYTES + record_bytes(header)).saturating_sub(self.sealed.len()),
-            None => HEADER_BYTES - self.sealed.len(),
+        let begun = &self.sealed[self.seen..];
+        let missing = match begun.get(..HEADER_BYTES) {
+            Some(header) => (HEADER_BYTES + record_bytes(header)).saturating_sub(begun.len()),
+            None => HEADER_BYTES - begun.len(),
         };
         let room = if self.stage == Stage::Open { room } else { PLAIN_BYTES_MAX };
         missing.max(room + SEAL_BYTES_MAX)
@@ -290,22 +291,29 @@ impl Connection {
         if is_too_long { Err(Error::General("too many bytes of an incomplete message".to_owned())) } else { Ok(opened) }
     }
 
+    /// Passes complete records to the library, one more whenever it waits: a single call opens all records that have no
+    /// data.
     fn open_records(&mut self, records: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
         let Self { tls, stage, opened: rest, outgoing, seen, .. } = self;
         let Some(tls) = tls else { return Ok(OpenedRecords::default()) };
-        let (mut opened, mut idle, mut end) = (OpenedRecords::default(), 0, *seen);
+        // `end` is always the end of a record. The library has seen the records before it.
+        let (mut opened, mut idle, mut end, mut waits) = (OpenedRecords::default(), 0, *seen, true);
         loop {
-            // One record more than was consumed: a single call of the library opens all records that have no data.
-            if end <= opened.consumed || end < records.len() && idle > 0 {
-                end = record_end(records, end.max(opened.consumed));
+            let is_full = !rest.is_empty() || opened.bytes == into.len() && !into.is_empty();
+            if waits || is_full {
+                let next = record_end(records, end);
+                *seen = end - opened.consumed;
+                if is_full || next.is_none() || idle > IDLE_RECORDS_MAX {
+                    opened.is_partial = next.is_some();
+                    return Ok(opened);
+                }
+                end = next.unwrap_or(end);
             }
             let UnbufferedStatus { mut discard, state, .. } =
                 tls.process_tls_records(&mut records[opened.consumed..end]);
-            let mut waits = false;
+            waits = false;
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    // Data may follow the end of the handshake at once, and fill the room.
-                    stage.end_handshake();
                     idle = 0;
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
@@ -315,6 +323,8 @@ impl Connection {
                         opened.bytes += bytes;
                         rest.extend_from_slice(&record.payload[bytes..]);
                     }
+                    // A call without a record would only report that the library waits.
+                    waits = *stage == Stage::Open && opened.consumed + discard == end;
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing)?,
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -326,9 +336,9 @@ impl Connection {
                 }
                 Ok(ConnectionState::WriteTraffic(_)) => {
                     stage.end_handshake();
-                    waits = true;
+                    (waits, idle) = (true, idle + 1);
                 }
-                Ok(ConnectionState::BlockedHandshake) => waits = true,
+                Ok(ConnectionState::BlockedHandshake) => (waits, idle) = (true, idle + 1),
                 Ok(_) => return Err(Error::General("the library is in an unknown state".to_owned())),
                 Err(error) => {
                     // The library has queued an alert. Another call after this one would find the same error.
@@ -342,21 +352,6 @@ impl Connection {
                 }
             }
             opened.consumed += discard;
-            *seen = end - opened.consumed;
-            if !rest.is_empty() || opened.bytes == into.len() && opened.consumed < records.len() && !into.is_empty() {
-                opened.is_partial = opened.consumed < records.len();
-                return Ok(opened);
-            }
-            if waits {
-                if end == records.len() {
-                    return Ok(opened);
-                }
-                idle += 1;
-                if idle > IDLE_RECORDS_MAX {
-                    opened.is_partial = true;
-                    return Ok(opened);
-                }
-            }
         }
     }
 
@@ -472,13 +467,12 @@ fn record_bytes(header: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([header[3], header[4]]))
 }
 
-/// Returns the end of the record that begins at `at`, or the end of `records` if the record is incomplete.
-fn record_end(records: &[u8], at: usize) -> usize {
-    let end = records
-        .get(at..)
-        .and_then(|rest| rest.get(..HEADER_BYTES))
-        .map(|header| at + HEADER_BYTES + record_bytes(header));
-    end.unwrap_or(records.len()).min(records.len())
+/// Returns the end of the record that begins at `at`; `None` if the record is incomplete. Bytes whose header announces
+/// more than a record may have are passed to the library as they are, which refuses them.
+fn record_end(records: &[u8], at: usize) -> Option<usize> {
+    let bytes = record_bytes(records.get(at..at + HEADER_BYTES)?);
+    let end = at + HEADER_BYTES + bytes;
+    if bytes > RECORD_BYTES_MAX { Some(records.len()) } else { (end <= records.len()).then_some(end) }
 }
 
 #[cfg(test)]
@@ -500,7 +494,8 @@ mod tests {
     #[test]
     fn ends_of_records_follow_from_their_headers() {
         let records = [23, 3, 3, 0, 2, 9, 9, 23, 3, 3, 0, 9, 1];
-        assert_eq!((record_end(&records, 0), record_end(&records, 7), record_end(&records, 13)), (7, 13, 13));
-        assert_eq!(record_end(&records[..3], 0), 3);
+        assert_eq!((record_end(&records, 0), record_end(&records, 7), record_end(&records, 13)), (Some(7), None, None));
+        assert_eq!(record_end(&records[..3], 0), None);
+        assert_eq!(record_end(&[23, 3, 3, 255, 255, 1], 0), Some(6), "the library refuses it");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::files::{Ca, Folder, client, settings};
 use crate::world::{ROUGH, SMOOTH, World, echo, noise};
+use io::sim::Faults;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
@@ -15,6 +16,29 @@ fn bytes_survive_any_fragmentation() {
         let mut one = world.connect(&config, "localhost");
         let bytes = noise(seed, 30_000 + 1000 * seed as usize);
         assert!(echo(&mut world, &mut one, &bytes) == bytes, "seed {seed}");
+    }
+}
+
+#[test]
+fn many_short_records_survive_any_fragmentation_beside_replies() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let settings = settings(&folder, &ca);
+    let config = client(&ca.pem, None);
+    for seed in 0..40 {
+        let faults = Faults { fragment_bytes_max: 150 + 40 * seed as usize, ..ROUGH };
+        let mut world = World::new(&settings, seed, faults);
+        world.room = [16, 100, 512, 4096][seed as usize % 4];
+        let mut one = world.connect(&config, "localhost");
+        let bytes = noise(seed, 20_000);
+        // Each write becomes a record of its own.
+        bytes.chunks(1 + seed as usize * 7).for_each(|piece| one.write(piece));
+        let mut got = Vec::new();
+        world.run(&mut [&mut one], |world, clients| {
+            assert!(!world.is_closed(0), "seed {seed}: the server closed the connection");
+            got.extend(clients[0].read());
+            got.len() >= bytes.len()
+        });
+        assert!(got == bytes, "seed {seed}");
     }
 }
 
