@@ -111,8 +111,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     tls: Option<Box<UnbufferedServerConnection>>,
     sealed: Vec<u8>,
-    /// The number of bytes of `sealed` that the library has seen: complete records with a part of a handshake message. It
-    /// refers to them by position, so that each call must pass at least these bytes.
+    /// The number of bytes of `sealed` that the library has seen: complete records with a part of a handshake message.
+    /// It refers to them by position, so that each call must pass at least these bytes.
     seen: usize,
     /// True if `sealed` may contain a complete record.
     pub(crate) is_partial: bool,

@@ -10,7 +10,8 @@
 //!             handshake wait is reported as readable, because `receive` sends them
 //! ```
 //!
-//! Both `waiting` and `postponed` contain each stream at most once, so they are no longer than the table of streams.
+//! A queue contains each stream at most once, and some that are closed. Those are removed when a queue is longer than
+//! twice the table of streams, so that no queue grows without bound.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,6 +32,8 @@ use crate::shared::Tls;
 
 /// Maximum number of steps of handshakes between two waits. A step of a full handshake takes about 150 us.
 pub const STEPS_PER_ITERATION: usize = 2;
+/// Number of tokens by which a queue may be longer than twice the table of streams.
+const QUEUE_SLACK: usize = 64;
 /// Maximum number of overdue connections that are ended between two waits.
 const DOOMED_PER_ITERATION: usize = 64;
 /// The time for which a failed connection waits for its peer to close.
@@ -131,11 +134,6 @@ impl<B: Backend> Secure<B> {
         }
     }
 
-    /// Returns the reactor below.
-    pub const fn inner(&self) -> &B {
-        &self.inner
-    }
-
     /// Returns the names of users in the certificate of the stream's client: all candidates, in their order.
     fn proven(&self, stream: &SecureStream<B::Stream>) -> Option<Vec<String>> {
         let from = self.tls.as_ref()?.current().settings.user_from;
@@ -148,6 +146,30 @@ impl<B: Backend> Secure<B> {
     fn known(&mut self, token: Token) -> Option<&mut Known> {
         let known = self.known.get_mut(token.index() as usize)?;
         (known.is_attached && known.generation == token.generation()).then_some(known)
+    }
+
+    /// Removes the streams that are closed from queues that are too long.
+    fn shorten_queues(&mut self) {
+        let (known, most) = (&self.known, 2 * self.known.len() + QUEUE_SLACK);
+        let find = |token: Token| {
+            let known = known.get(token.index() as usize)?;
+            (known.is_attached && known.generation == token.generation()).then_some(known)
+        };
+        let before = self.waiting.len();
+        for queue in [&mut self.waiting, &mut self.postponed, &mut self.doomed] {
+            if queue.len() > most {
+                queue.retain(|token| find(*token).is_some());
+            }
+        }
+        if self.begun.len() > most {
+            self.begun.retain(|(token, _)| find(*token).is_some_and(|known| known.is_handshaking));
+        }
+        if self.failed.len() > most {
+            self.failed.retain(|(token, _)| find(*token).is_some());
+        }
+        if let Some(tls) = &self.tls {
+            adjust(&tls.figures.waiting, self.waiting.len() as i64 - before as i64);
+        }
     }
 
     /// Puts a stream into one of the queues, unless it is in one.
@@ -677,6 +699,7 @@ impl<B: Backend> Backend for Secure<B> {
         self.steps_left = STEPS_PER_ITERATION;
         self.doom_overdue();
         self.admit_if_idle();
+        self.shorten_queues();
         let readable = |token| IoEvent { token, readable: true, writable: false, hangup: false };
         for _ in 0..self.doomed.len().min(DOOMED_PER_ITERATION).min(events.capacity() - events.len()) {
             let Some(token) = self.doomed.pop_front() else { break };

@@ -3,6 +3,7 @@
 use crate::files::{Ca, Folder, client, client_names, settings};
 use crate::world::{HINT, LIMITS, SMOOTH, World, echo};
 use gannet_tls::{ClientAuth, FailureKind, HandshakeLimits, TlsSettings, UserFrom, Versions};
+use io::sim::SimClient;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -111,17 +112,22 @@ fn handshakes_beyond_the_maximum_wait_and_take_the_place_of_silent_ones() {
     assert_eq!(echo(&mut world, &mut two, b"hello"), b"hello", "a silent handshake makes room after a second");
 }
 
+/// Begins two handshakes that never end, of which the second waits for the first. Returns their clients.
+fn two_silent(world: &mut World) -> [SimClient; 2] {
+    [(); 2].map(|()| {
+        let silent = world.connect_raw();
+        silent.send(&[22, 3, 1, 2, 0, 1]);
+        (0..5).for_each(|_| world.turn());
+        silent
+    })
+}
+
 #[test]
 fn client_that_hangs_up_while_it_waits_is_closed() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
     let limits = HandshakeLimits { handshakes_max: 1, ..LIMITS };
     let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
-    let first = world.connect_raw();
-    first.send(&[22, 3, 1, 2, 0, 1]);
-    (0..5).for_each(|_| world.turn());
-    let second = world.connect_raw();
-    second.send(&[22, 3, 1, 2, 0, 1]);
-    (0..5).for_each(|_| world.turn());
+    let [first, second] = two_silent(&mut world);
     second.close_send();
     (0..5).for_each(|_| world.turn());
     assert!(world.is_closed(1) && !world.is_closed(0));
@@ -238,12 +244,7 @@ fn connections_that_wait_begin_though_those_before_them_are_gone() {
     let config = client(&ca.pem, None);
     let limits = HandshakeLimits { handshakes_max: 1, ..LIMITS };
     let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
-    let first = world.connect_raw();
-    first.send(&[22, 3, 1, 2, 0, 1]);
-    (0..5).for_each(|_| world.turn());
-    let second = world.connect_raw();
-    second.send(&[22, 3, 1, 2, 0, 1]);
-    (0..5).for_each(|_| world.turn());
+    let [first, second] = two_silent(&mut world);
     let mut third = world.connect(&config, "localhost");
     for _ in 0..5 {
         third.turn();
@@ -254,4 +255,23 @@ fn connections_that_wait_begin_though_those_before_them_are_gone() {
     second.reset();
     first.reset();
     assert_eq!(echo(&mut world, &mut third, b"hello"), b"hello");
+}
+
+#[test]
+fn queues_stay_short_though_connections_come_and_go() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let limits = HandshakeLimits { handshakes_max: 1, ..LIMITS };
+    let mut world = World::with_limits(&settings(&folder, &ca), 1, SMOOTH, limits);
+    let [first, _second] = two_silent(&mut world);
+    for _ in 0..1000 {
+        let passing = world.reconnect_raw();
+        passing.send(&[22, 3, 1, 2, 0, 1]);
+        (0..3).for_each(|_| world.turn());
+        passing.reset();
+        (0..2).for_each(|_| world.turn());
+    }
+    // The gauge counts the queue, those that are gone included.
+    let waiting = world.tls.figures.waiting.load(Relaxed);
+    assert!((1..=200).contains(&waiting), "{waiting} wait");
+    drop(first);
 }

@@ -94,6 +94,17 @@ impl World {
         client
     }
 
+    /// Opens a connection in the place of the last one, if that is closed.
+    pub fn reconnect_raw(&mut self) -> SimClient {
+        let Some(last) = self.served.last_mut().filter(|last| last.stream.is_none()) else { return self.connect_raw() };
+        let (client, stream) = self.dialler.connect();
+        let stream = SecureStream::secured(stream, HINT);
+        last.token = Token::new(last.token.index(), last.token.generation() + 1);
+        self.io.attach(&stream, last.token).unwrap();
+        (last.stream, last.readable, last.ended, last.blocked) = (Some(stream), false, false, false);
+        client
+    }
+
     pub fn connect(&mut self, config: &Arc<rustls::ClientConfig>, host: &str) -> Client {
         let name = host.to_owned().try_into().unwrap();
         Client { wire: self.connect_raw(), tls: ClientConnection::new(Arc::clone(config), name).unwrap(), error: None }
