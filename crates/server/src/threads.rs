@@ -33,6 +33,8 @@ pub struct Threads {
     pub flash: Option<Arc<flash::Flash>>,
     /// The certificates and figures of TLS.
     pub(crate) tls: Option<Arc<tls::Tls>>,
+    /// The reload of certificates that clients have requested and that has not begun: one at most.
+    reload: Arc<Mutex<Option<ReloadResult>>>,
 }
 
 /// Jobs that were not begun yet. Each connection has at most one.
@@ -75,6 +77,7 @@ impl Threads {
             jobs: Jobs::default(),
             flash,
             tls,
+            reload: Arc::default(),
         })
     }
 
@@ -167,9 +170,16 @@ impl Host for Threads {
     }
 
     fn reload_certificates(&self) -> ReloadResult {
+        let mut waiting = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = &*waiting {
+            return Arc::clone(result);
+        }
         let result = ReloadResult::default();
-        let (tls, set) = (self.tls.clone(), Arc::clone(&result));
+        *waiting = Some(Arc::clone(&result));
+        let (tls, set, waiting) = (self.tls.clone(), Arc::clone(&result), Arc::clone(&self.reload));
         self.run_aside(Box::new(move || {
+            // Requests from now on need another reload, because files may change after they were read.
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             let reloaded = tls.map_or_else(|| Err("TLS is not enabled".to_owned()), |tls| encryption::reload_now(&tls));
             let _ = set.set(reloaded);
         }));
