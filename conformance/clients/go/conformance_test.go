@@ -47,6 +47,25 @@ func startResp(port, respPort int) (*server, error) {
 	return startAt(port, respPort, fmt.Sprintf("RESP_PORT=%d", respPort))
 }
 
+// Starts a server for both protocols at free ports. The test ends it.
+func startFree(t *testing.T, environment ...string) *server {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	respPort, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := startAt(port, respPort, append(environment, fmt.Sprintf("RESP_PORT=%d", respPort))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.stop)
+	return running
+}
+
 func startAt(port, waited int, environment ...string) (*server, error) {
 	script, err := filepath.Abs("../serve")
 	if err != nil {

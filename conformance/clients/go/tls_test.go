@@ -39,19 +39,7 @@ func certificates(t *testing.T) (string, *tls.Config) {
 
 func TestGoRedisOverTLS(t *testing.T) {
 	folder, trusted := certificates(t)
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	respPort, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, err := startAt(port, respPort, fmt.Sprintf("RESP_PORT=%d", respPort), "TLS="+folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer running.stop()
+	running := startFree(t, "TLS="+folder)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

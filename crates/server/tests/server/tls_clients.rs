@@ -127,7 +127,6 @@ fn replaced_certificates_are_used_within_a_second_and_no_request_fails() {
         }
         assert!(replaced.elapsed() < Duration::from_secs(5), "the old certificate is still in use");
     }
-    // Every row of the metrics and of INFO tells the same.
     let info = ask(&mut old, "INFO tls");
     assert!(info.contains("tls_reloads:1\r\n") || info.contains("tls_reloads:2\r\n"), "{info}");
     assert!(info.contains("tls_server_cert_expires_in_seconds:"), "{info}");
