@@ -9,6 +9,7 @@
 //! A read that takes several visits continues at the number of the next element, and starts over if the collection was
 //! changed meanwhile, as those of hashes do ([`super::slices`]).
 
+use super::blocking;
 use super::error::ErrorReply;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -401,7 +402,9 @@ pub(super) trait Pops: Collection {
 
 /// The result of [`pop_some`].
 enum Popped {
-    /// So many elements were popped and replied; 0: the key does not exist.
+    /// The key does not exist. Nothing was replied.
+    Absent,
+    /// So many elements were popped and replied.
     Elements(u64),
     /// The reply has no room for the elements, which need so many bytes. Nothing was changed.
     NoRoom(usize),
@@ -419,7 +422,7 @@ fn pop_some<C: Pops>(
     let room = call.out.room().saturating_sub(LINE_ROOM);
     let mut reply = Vec::new();
     let popped = change_and_notify::<C, _>(call, key, event, &mut |old, edit| {
-        let Some(old) = old else { return Ok(Edited::Keep(Popped::Elements(0))) };
+        let Some(old) = old else { return Ok(Edited::Keep(Popped::Absent)) };
         let count = most.min(C::len(old));
         reply.clear();
         if has_head {
@@ -436,15 +439,62 @@ fn pop_some<C: Pops>(
     Ok(popped)
 }
 
-/// Pops elements and replies with them: with a single element if `count` is `None`, else with an array. Returns false,
-/// without a reply, if the key does not exist. Many elements are popped over several visits, with the key locked.
+/// How elements are popped from a collection, and how the reply has them.
+pub(super) struct Pop<C: Pops> {
+    /// The place from which they are popped.
+    pub(super) from: C::From,
+    /// The maximum number of elements. `None` for one, which is replied without an array.
+    pub(super) count: Option<u64>,
+    pub(super) shape: ReplyShape,
+    pub(super) event: KeyEvent,
+}
+
+/// Pops elements from the first collection that exists among `candidates`, which are some of `keys` with their numbers.
+/// Replies with an array of `parts` replies: the key, and those of [`reply_popped`]. Returns false, without a reply, if
+/// none of the collections exists. Other clients do not change them between two visits, because the keys are locked. A
+/// command with one key does not lock it for its first visit, so another client may empty a collection that was found.
+pub(super) fn pop_first<'c, C: Pops>(
+    call: &mut Call<'c, '_>,
+    command: (&'static str, Args<'c>),
+    keys: Args<'c>,
+    candidates: impl Iterator<Item = (u32, &'c [u8])>,
+    parts: u64,
+    pop: &Pop<C>,
+) -> Result<bool, Interrupt> {
+    if call.session.walk.is_some() {
+        // An earlier visit has chosen the key, and written the reply up to its elements.
+        let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
+        reply_popped(call, command, key, pop)?;
+        return Ok(true);
+    }
+    for (number, key) in candidates {
+        if !blocking::finds::<C>(call, key)? {
+            continue;
+        }
+        call.session.sum = i64::from(number);
+        typed::answer_fits(call, key.len() + 2 * NUMBER_LINE_BYTES_MAX)?;
+        let mark = call.out.mark();
+        reply::array(call.out, parts);
+        reply::bulk(call.out, key);
+        let popped = reply_popped(call, command, key, pop);
+        if !matches!(popped, Ok(true)) && call.session.walk.is_none() {
+            call.out.truncate(mark);
+        }
+        if popped? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Pops elements and replies with them: with a single element if `pop.count` is `None`, else with an array. Returns
+/// false, without a reply, if the key does not exist. Many elements are popped over several visits, with the key
+/// locked.
 pub(super) fn reply_popped<'c, C: Pops>(
     call: &mut Call<'c, '_>,
     (name, args): (&'static str, Args<'c>),
     key: &[u8],
-    (from, count): (C::From, Option<u64>),
-    shape: ReplyShape,
-    event: KeyEvent,
+    &Pop { from, count, shape, event }: &Pop<C>,
 ) -> Result<bool, Interrupt> {
     let most = count.unwrap_or(1);
     if call.session.walk.is_none() {
@@ -455,8 +505,9 @@ pub(super) fn reply_popped<'c, C: Pops>(
             match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event)? {
                 Popped::Elements(popped) => {
                     call.ops += popped as usize / C::POPPED_AN_OP;
-                    return Ok(popped > 0 || (count == Some(0) && exists::<C>(call, key)?));
+                    return Ok(true);
                 }
+                Popped::Absent => return Ok(false),
                 Popped::NoRoom(bytes) => match typed::answer_fits(call, bytes) {
                     Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
                     ran => return ran.map(|()| true),
@@ -483,10 +534,6 @@ pub(super) fn take_visits<'c>(call: &mut Call<'c, '_>, name: &'static str, args:
     }
 }
 
-fn exists<C: Collection>(call: &mut Call<'_, '_>, key: &[u8]) -> Result<bool, Interrupt> {
-    look::<C, _>(call, key, |_, value| Ok(value.is_some()))
-}
-
 fn pop_over_visits<C: Pops>(
     call: &mut Call<'_, '_>,
     key: &[u8],
@@ -502,7 +549,7 @@ fn pop_over_visits<C: Pops>(
         let fitting = room.checked_div(walk.element_bytes).unwrap_or(u64::MAX).clamp(1, C::POPPED_A_STEP);
         let step = fitting.min(most - walk.cursor);
         match pop_some::<C>(call, key, (from, step), shape, false, event)? {
-            Popped::Elements(0) => break,
+            Popped::Absent | Popped::Elements(0) => break,
             Popped::Elements(count) => {
                 walk.cursor += count;
                 call.ops += 1 + count as usize / C::POPPED_AN_OP;

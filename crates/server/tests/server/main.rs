@@ -39,6 +39,7 @@ mod lifecycle;
 mod memcache_names;
 mod memcache_table;
 mod namespaces;
+mod one_key;
 mod prefix_rules;
 mod protocol_doc;
 mod pubsub;

@@ -5,7 +5,7 @@ use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{self, Flag, lower};
 use crate::resp::collection::words;
-use crate::resp::collection::{self, ElementRange, Pops, ReplyShape};
+use crate::resp::collection::{self, ElementRange, Pop, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::slices::{self, Slices};
@@ -115,9 +115,8 @@ fn pop<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, end: Lis
         1 => None,
         _ => Some(integer(count).ok().and_then(|count| u64::try_from(count).ok()).ok_or(ErrorReply::NotPositive)?),
     };
-    let shape = ReplyShape::of(call);
-    let popped = collection::reply_popped::<Lists>(call, (name, args), key, (end, count), shape, pop_event(end))?;
-    if !popped {
+    let pop = Pop::<Lists> { from: end, count, shape: ReplyShape::of(call), event: pop_event(end) };
+    if !collection::reply_popped(call, (name, args), key, &pop)? {
         match count {
             Some(_) => reply::null_array(call.out, call.session.version),
             None => call.null(),

@@ -2,11 +2,10 @@
 
 use super::change::{pop_event, push_event};
 use crate::push::notify::KeyEvent;
-use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
-use crate::resp::collection::{self, Effect, ReplyShape};
+use crate::resp::collection::{self, Effect, Pop, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
 use crate::resp::typed::{self, Edited, answer_fits};
@@ -126,38 +125,16 @@ impl<'c> SeveralPops<'c> {
     }
 }
 
-/// Pops elements from the first list that exists among `candidates`, which are some of `keys` with their numbers.
-/// Replies with the key and the elements. Returns false, without a reply, if none of the lists exists. Other clients do
-/// not change the lists between two visits, because the keys are locked.
+/// Pops elements from the first list that exists among `candidates`, as [`collection::pop_first`] does.
 pub(super) fn pop_first<'c>(
     call: &mut Call<'c, '_>,
-    (name, args): (&'static str, Args<'c>),
+    command: (&'static str, Args<'c>),
     keys: Args<'c>,
     candidates: impl Iterator<Item = (u32, &'c [u8])>,
-    place: (ListEnd, Option<u64>),
+    (from, count): (ListEnd, Option<u64>),
 ) -> Result<bool, Interrupt> {
-    let (shape, event) = (ReplyShape::of(call), pop_event(place.0));
-    if call.session.walk.is_some() {
-        // An earlier visit has chosen the key, and written the reply up to its elements.
-        let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
-        collection::reply_popped::<Lists>(call, (name, args), key, place, shape, event)?;
-        return Ok(true);
-    }
-    for (number, key) in candidates {
-        if blocking::finds::<Lists>(call, key)? {
-            call.session.sum = i64::from(number);
-            answer_fits(call, key.len() + 2 * reply::NUMBER_LINE_BYTES_MAX)?;
-            let mark = call.out.mark();
-            reply::array(call.out, 2);
-            reply::bulk(call.out, key);
-            let ran = collection::reply_popped::<Lists>(call, (name, args), key, place, shape, event);
-            if ran.is_err() && call.session.walk.is_none() {
-                call.out.truncate(mark);
-            }
-            return ran.map(|_| true);
-        }
-    }
-    Ok(false)
+    let pop = Pop::<Lists> { from, count, shape: ReplyShape::of(call), event: pop_event(from) };
+    collection::pop_first(call, command, keys, candidates, 2, &pop)
 }
 
 pub(in crate::resp) fn lmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {

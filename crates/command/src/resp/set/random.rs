@@ -2,7 +2,7 @@
 
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::{self, Pops, ReplyShape, words};
+use crate::resp::collection::{self, Pop, Pops, ReplyShape, words};
 use crate::resp::elements::{distinct, prng_of, reply_at_random, reply_one_at_random};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
@@ -52,9 +52,8 @@ pub(in crate::resp) fn spop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
         _ => return Err(ErrorReply::Syntax.into()),
     };
     let shape = ReplyShape { is_set: count.is_some(), ..ReplyShape::of(call) };
-    let seed = prng_of(call).next_u64();
-    let popped = collection::reply_popped::<TextSets>(call, ("spop", args), key, (seed, count), shape, KeyEvent::SPOP)?;
-    if !popped {
+    let pop = Pop::<TextSets> { from: prng_of(call).next_u64(), count, shape, event: KeyEvent::SPOP };
+    if !collection::reply_popped(call, ("spop", args), key, &pop)? {
         match count {
             Some(_) => reply::set(call.out, call.session.version, 0),
             None => call.null(),

@@ -2,14 +2,12 @@
 
 use super::put_element;
 use crate::push::notify::KeyEvent;
-use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
-use crate::resp::collection::{self, Pops, ReplyShape};
+use crate::resp::collection::{self, Pop, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
-use crate::resp::typed::answer_fits;
 use protocol::resp::{Args, reply};
 use record::{Damaged, Digits, SortedSetEdit, SortedSetValue, SortedSets, Value};
 
@@ -84,8 +82,8 @@ fn pop<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, from: Po
         _ => return Err(ErrorReply::Syntax.into()),
     };
     let shape = ReplyShape { has_scores: true, ..ReplyShape::of(call) };
-    let end = (from, count.is_none());
-    if !collection::reply_popped::<SortedSets>(call, (name, args), key, (end, count), shape, from.event())? {
+    let pop = Pop::<SortedSets> { from: (from, count.is_none()), count, shape, event: from.event() };
+    if !collection::reply_popped(call, (name, args), key, &pop)? {
         reply::array(call.out, 0);
     }
     Ok(())
@@ -130,10 +128,8 @@ impl<'c> SeveralPops<'c> {
     }
 }
 
-/// Pops elements from the first sorted set that exists among `candidates`, which are some of `keys` with their numbers.
-/// Replies with the key and the elements, or with the key, the element and its score if there is no count. Returns
-/// false, without a reply, if none of the sorted sets exists. Other clients do not change them between two visits,
-/// because the keys are locked.
+/// Pops elements from the first sorted set that exists among `candidates`, as [`collection::pop_first`] does. Without a
+/// count, the reply has the key, the element and its score.
 pub(super) fn pop_first<'c>(
     call: &mut Call<'c, '_>,
     command: (&'static str, Args<'c>),
@@ -142,28 +138,8 @@ pub(super) fn pop_first<'c>(
     (from, count): (PopEnd, Option<u64>),
 ) -> Result<bool, Interrupt> {
     let shape = ReplyShape { has_scores: true, is_nested: count.is_some(), ..ReplyShape::of(call) };
-    let (place, event) = (((from, false), count), from.event());
-    if call.session.walk.is_some() {
-        // An earlier visit has chosen the key, and written the reply up to its elements.
-        let key = keys.into_iter().nth(call.session.sum as usize).unwrap_or_default();
-        collection::reply_popped::<SortedSets>(call, command, key, place, shape, event)?;
-        return Ok(true);
-    }
-    for (number, key) in candidates {
-        if blocking::finds::<SortedSets>(call, key)? {
-            call.session.sum = i64::from(number);
-            answer_fits(call, key.len() + 2 * reply::NUMBER_LINE_BYTES_MAX)?;
-            let mark = call.out.mark();
-            reply::array(call.out, if count.is_some() { 2 } else { 3 });
-            reply::bulk(call.out, key);
-            let ran = collection::reply_popped::<SortedSets>(call, command, key, place, shape, event);
-            if ran.is_err() && call.session.walk.is_none() {
-                call.out.truncate(mark);
-            }
-            return ran.map(|_| true);
-        }
-    }
-    Ok(false)
+    let pop = Pop::<SortedSets> { from: (from, false), count, shape, event: from.event() };
+    collection::pop_first(call, command, keys, candidates, if count.is_some() { 2 } else { 3 }, &pop)
 }
 
 pub(in crate::resp) fn zmpop<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {

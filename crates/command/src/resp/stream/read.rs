@@ -17,7 +17,7 @@ use base::clock::UnixMillis;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
-use record::{StreamId, Streams};
+use record::{StreamId, StreamValue, Streams};
 
 /// The number of entries that cost one operation.
 const ENTRIES_AN_OP: usize = 4;
@@ -103,12 +103,30 @@ impl<'c> StreamsRequest<'c> {
     }
 }
 
-/// The entries of one stream that a request reads: those from number `first` on.
-#[derive(Clone, Copy)]
+/// The entries of one stream that a request reads: those from number `first` on, behind the identifier `id`.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct WantedEntries<'c> {
     key: &'c [u8],
+    id: &'c [u8],
     first: u64,
     count: u64,
+}
+
+/// Finds up to `most` entries of a stream behind an identifier. Returns `None` if there are none.
+fn find_in<'c>(
+    stream: Option<&StreamValue<'_>>,
+    most: u64,
+    (key, id): (&'c [u8], &'c [u8]),
+) -> Result<Option<WantedEntries<'c>>, Interrupt> {
+    let behind = match id {
+        b"$" => None,
+        b">" => return Err(ErrorReply::Stream(StreamError::NewOfRead).into()),
+        id => whole_id(id)?.next(),
+    };
+    let (Some(stream), Some(behind)) = (stream, behind) else { return Ok(None) };
+    let first = stream.before(behind)?;
+    let count = (stream.len() - first).min(most);
+    Ok((count > 0).then_some(WantedEntries { key, id, first, count }))
 }
 
 /// Finds the entries of a stream behind an identifier. Returns `None` if there are none. A client that waits does not
@@ -116,19 +134,9 @@ struct WantedEntries<'c> {
 fn find<'c>(
     call: &mut Call<'c, '_>,
     request: StreamsRequest<'c>,
-    (key, id): (&'c [u8], &'c [u8]),
+    words: (&'c [u8], &'c [u8]),
 ) -> Result<Option<WantedEntries<'c>>, Interrupt> {
-    let found = collection::look::<Streams, _>(call, key, |_, stream| {
-        let behind = match id {
-            b"$" => None,
-            b">" => return Err(ErrorReply::Stream(StreamError::NewOfRead).into()),
-            id => whole_id(id)?.next(),
-        };
-        let (Some(stream), Some(behind)) = (stream, behind) else { return Ok(None) };
-        let first = stream.before(behind)?;
-        let count = (stream.len() - first).min(request.most);
-        Ok((count > 0).then_some(WantedEntries { key, first, count }))
-    });
+    let found = collection::look::<Streams, _>(call, words.0, |_, stream| find_in(stream, request.most, words));
     match found {
         Err(Interrupt::Fault(ErrorReply::WrongType)) if blocking::is_turn(call) => Ok(None),
         found => found,
@@ -232,15 +240,21 @@ fn last_id(call: &mut Call<'_, '_>, key: &[u8]) -> Result<StreamId, Interrupt> {
     )
 }
 
-/// Replies in one visit. Returns false, with a part of the reply written, if the reply is too long for that.
-fn reply_at_once(call: &mut Call<'_, '_>, all: &[WantedEntries<'_>]) -> Result<bool, Interrupt> {
+/// Replies in one visit. Returns false, with a part of the reply written, if the reply is too long for that, or if
+/// another client has changed a stream after its entries were found: the key of a single stream is not locked.
+fn reply_at_once(call: &mut Call<'_, '_>, most: u64, all: &[WantedEntries<'_>]) -> Result<bool, Interrupt> {
     let shape = ReplyShape::of(call);
     put_head(call.out, call.session.version, all.len() as u64);
     for wanted in all {
         answer_fits(call, wanted.key.len() + 3 * NUMBER_LINE_BYTES_MAX)?;
         put_stream_head(call, *wanted);
-        let written = put_some(call, *wanted, 0, shape)?;
-        if written.is_none_or(|(count, _)| count < wanted.count) {
+        let is_whole = collection::look::<Streams, _>(call, wanted.key, |out, stream| {
+            let found = find_in(stream, most, (wanted.key, wanted.id))?;
+            let Some(stream) = stream.filter(|_| found == Some(*wanted)) else { return Ok(false) };
+            let (written, _) = put_entries(out, stream.from(wanted.first)?.take(wanted.count as usize), shape)?;
+            Ok(written == wanted.count)
+        })?;
+        if !is_whole {
             return Ok(false);
         }
     }
@@ -268,7 +282,7 @@ pub(in crate::resp) fn xread<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     }
     let mark = call.out.mark();
     let entries: u64 = all.iter().map(|wanted| wanted.count).sum();
-    let ran = if entries > ELEMENTS_A_VISIT { Ok(false) } else { reply_at_once(call, &all) };
+    let ran = if entries > ELEMENTS_A_VISIT { Ok(false) } else { reply_at_once(call, request.most, &all) };
     match ran {
         Ok(true) => {
             call.ops += entries as usize / ENTRIES_AN_OP;
@@ -303,7 +317,7 @@ fn reply_over_visits<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, w
                 walk.keys += 1;
             }
         }
-        let wanted = WantedEntries { key, first: walk.start, count: walk.wanted };
+        let wanted = WantedEntries { key, id, first: walk.start, count: walk.wanted };
         while walk.cursor < walk.wanted {
             let Some((count, bytes)) = put_some(call, wanted, walk.cursor, shape)? else {
                 return Err(slices::restart(call.session, call.guard, &mut walk.reading));
