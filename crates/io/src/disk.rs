@@ -18,11 +18,12 @@ use std::io;
 use std::mem::ManuallyDrop;
 
 use arena::Map;
+use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-use crate::uring::Unavailable;
+use crate::uring::{Unavailable, restrict};
 use crate::waker::Waker;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,11 @@ impl DiskRing {
             Map::reserve(usize::from(slots) * slot_bytes, false).map_err(step("cannot allocate io_uring buffers"))?;
         map.populate(0, map.bytes()).map_err(step("cannot allocate io_uring buffers"))?;
         let entries = u32::from(slots).next_power_of_two();
-        let ring = IoUring::builder().dontfork().build(entries).map_err(step("cannot create an io_uring"))?;
+        let ring = IoUring::builder()
+            .dontfork()
+            .setup_r_disabled()
+            .build(entries)
+            .map_err(step("cannot create an io_uring"))?;
         let submitter = ring.submitter();
         let all = [libc::iovec { iov_base: map.start().as_ptr().cast(), iov_len: map.bytes() }];
         // SAFETY: 1. the bytes belong to the map, which is a field beside the ring and is freed after the ring, or
@@ -88,6 +93,8 @@ impl DiskRing {
         submitter
             .register_eventfd(bell.as_fd().as_raw_fd())
             .map_err(step("cannot register an eventfd with io_uring"))?;
+        restrict(&ring, &[opcode::ReadFixed::CODE], Flags::empty())?;
+        submitter.register_enable_rings().map_err(step("cannot enable an io_uring"))?;
         Ok(Self {
             ring: ManuallyDrop::new(ring),
             map: ManuallyDrop::new(map),

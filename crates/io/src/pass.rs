@@ -78,18 +78,35 @@ fn check_user(peer: &UCred) -> Result<()> {
     refused(format!("the peer process belongs to user {}", peer.uid.as_raw()))
 }
 
-/// Checks that a process which has connected is in this process's namespaces. The kernel reports for a listener the
-/// process that created it, which may have ended, so the connecting process cannot check the other end.
+/// Reads a fact about the process with a number, or about `self`.
+type ProcessFact = fn(&str) -> std::io::Result<String>;
+
+/// Checks that a process which has connected is in this process's namespaces: that a number stands for the same user and
+/// for the same process in both. The kernel reports for a listener the process that created it, which may have ended,
+/// so the connecting process cannot check the other end.
+///
+/// The links in `/proc/PID/ns` would be simpler, but a process in a sandbox cannot read those of others.
 fn check_namespaces(peer: &UCred) -> Result<()> {
-    for kind in ["user", "pid"] {
-        let ours = std::fs::read_link(format!("/proc/self/ns/{kind}"))?;
-        match std::fs::read_link(format!("/proc/{}/ns/{kind}", peer.pid.as_raw_nonzero())) {
-            Ok(theirs) if theirs == ours => {}
+    let theirs = peer.pid.as_raw_nonzero().to_string();
+    let equal: [(&str, ProcessFact); 3] = [
+        ("user", |pid| std::fs::read_to_string(format!("/proc/{pid}/uid_map"))),
+        ("user", |pid| std::fs::read_to_string(format!("/proc/{pid}/gid_map"))),
+        ("pid", |pid| Ok(pid_levels(&std::fs::read_to_string(format!("/proc/{pid}/status"))?).to_string())),
+    ];
+    for (kind, read) in equal {
+        match read(&theirs) {
+            Ok(theirs) if theirs == read("self")? => {}
             Ok(_) => return refused(format!("the peer process is in another {kind} namespace, as in a container")),
             Err(error) => return refused(format!("cannot read the {kind} namespace of the peer process: {error}")),
         }
     }
     Ok(())
+}
+
+/// Returns the number of PID namespaces, from that of the mounted `/proc` down, in which a process has a number.
+fn pid_levels(status: &str) -> usize {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.map_or(0, |numbers| numbers.split_whitespace().count())
 }
 
 /// Returns true if the peer belongs to this process's user or to the superuser, which has all rights of that user.

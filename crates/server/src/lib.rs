@@ -26,6 +26,7 @@ pub mod offline;
 pub mod place;
 mod reactor;
 mod running;
+pub mod sandbox;
 mod session;
 pub mod shared;
 pub mod start;

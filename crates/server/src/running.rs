@@ -217,6 +217,9 @@ impl Running {
                 {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
+                if let Err(error) = crate::sandbox::narrow_worker() {
+                    tracing::warn!(worker = number, %error, "the worker has only the restrictions of all threads");
+                }
                 opened.run(number, shared, handle, intake, clock, sessions_max)
             };
             self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);

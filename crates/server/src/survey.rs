@@ -6,6 +6,7 @@
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
+use crate::sandbox;
 use crate::shared::Shared;
 use base::units::ByteSize;
 use command::metrics::info_totals::InfoCounts;
@@ -75,6 +76,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.collect_minute(shared.now());
     shared.tracking.tidy();
     shared.auth_delay.log_failures(shared.now());
+    sandbox::log_refused();
 }
 
 /// Logs the use of huge pages, one second after the start. By then the server has obtained the memory that

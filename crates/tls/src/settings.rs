@@ -1,7 +1,7 @@
 //! The settings of a server's TLS, as users write them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustls::crypto::ring::cipher_suite as suite;
 use rustls::version::{TLS12, TLS13};
@@ -82,6 +82,12 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
+    /// Returns the paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let pairs = self.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+        pairs.chain(&self.client_ca).map(PathBuf::as_path)
+    }
+
     /// Returns the error of the list of cipher suites, if it has one.
     pub fn cipher_fault(&self) -> Option<SettingError> {
         suites(&self.ciphers).err()

@@ -80,6 +80,7 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
         describe: |error| in_memcached_flags(&remedy::start_error(error)),
         discards: leftover::discards,
         upgrade: None,
+        writes: process.written(),
     };
     let ended = self::host(hosted);
     process.end();

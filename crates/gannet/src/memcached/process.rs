@@ -120,6 +120,11 @@ impl Process {
             .map_err(|error| (code::SYSTEM, format!("-u: cannot switch to the user {name} ({error})")))
     }
 
+    /// Returns the files that [`Process::up`] writes.
+    pub fn written(&self) -> Vec<PathBuf> {
+        self.pid_file.iter().cloned().chain(std::env::var_os(PORT_FILE).map(PathBuf::from)).collect()
+    }
+
     /// Writes the pid file and the port file, and reports to the waiting process that clients can connect to `addrs`.
     pub fn up(&self, addrs: &[ListenAddr]) {
         if let Some(path) = std::env::var_os(PORT_FILE) {

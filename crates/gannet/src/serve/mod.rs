@@ -4,6 +4,7 @@ mod args;
 mod notify;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
@@ -22,6 +23,7 @@ use server::config::{ConfigFault, Origin, Plan, Settings, live, plan::plan, reme
 use server::handover::Names;
 use server::log::Log;
 use server::place::{self, Requirements};
+use server::sandbox;
 use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 use tls::ClientAuth;
@@ -43,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let plan = plan(&settings, &origins, &Host::probe());
     let mut plan = plan.map_err(|faults| failed(faults.iter().map(ConfigFault::to_string)))?;
     plan.notes.extend(unpinned);
-    plan.server.config_file = matches.get_one::<String>("CONFIG").map(std::path::PathBuf::from);
+    plan.server.config_file = matches.get_one::<String>("CONFIG").map(PathBuf::from);
     plan.server.file_reset = matches.get_flag(args::FILE_RESET);
     if plan.server.file_reset && plan.server.file.is_none() {
         return Err(Failure::Usage(vec!["--file-reset: there is no memory file; pass it with --file".to_owned()]));
@@ -64,26 +66,39 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let memory_said = settings.memory.explicit().is_some();
     let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { has_memory_setting: memory_said });
-    let matches = matches.clone();
-    let read = Box::new(move || chosen(&matches));
+    let (matches, placed) = (matches.clone(), (settings.workers, settings.pin));
+    let read = Box::new(move || chosen_again(&matches, &placed));
     let (describe, discards) = (remedy::start_error, |_: &StartError| None);
-    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, describe, discards, upgrade })
+    let up = Box::new(|_: &Running| {});
+    host(Hosted { plan, origins, read, up, bind_code: 1, describe, discards, upgrade, writes: Vec::new() })
 }
 
-/// Returns the settings from the arguments and the configuration file.
-fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
-    planned(matches).map(|(settings, origins, _)| (settings, origins))
+/// Returns the settings from the arguments and the configuration file, read again by a running server. `placed` is its
+/// number of workers and their CPUs. An automatic choice of CPUs is not repeated, because only a restart could follow
+/// it, and it executes programs, which the sandbox refuses.
+fn chosen_again(matches: &ArgMatches, placed: &(Auto<u64>, Pin)) -> Result<(Settings, Origins), Vec<ConfigFault>> {
+    let (mut settings, origins) = chosen(matches)?;
+    if settings.pin == Pin::Auto {
+        (settings.workers, settings.pin) = placed.clone();
+    }
+    Ok((settings, origins))
 }
 
-/// Returns the settings. If a CPU plan was requested but pins no workers, also returns the reason. If no listener is
-/// configured, the server listens on the default ports of memcached and Redis.
+/// Returns the settings. If a CPU plan was requested but pins no workers, also returns the reason.
 fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<ConfigFault>> {
-    let (mut settings, origins) = args::settings(matches)?;
+    let (mut settings, origins) = chosen(matches)?;
     let unpinned = place(&mut settings, &origins)?;
+    Ok((settings, origins, unpinned))
+}
+
+/// Returns the settings from the arguments and the configuration file. If no listener is configured, the server listens
+/// on the default ports of memcached and Redis.
+fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
+    let (mut settings, origins) = args::settings(matches)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
         settings.listen_on_default_ports();
     }
-    Ok((settings, origins, unpinned))
+    Ok((settings, origins))
 }
 
 /// Applies `threads.pin = "auto"`: pins the workers to the CPUs of the plan for this host. If the plan pins no workers,
@@ -136,11 +151,19 @@ pub struct Hosted {
     pub discards: fn(&StartError) -> Option<String>,
     /// Set if this process takes over from a running server.
     pub upgrade: Option<Upgrade>,
+    /// The files that `up` writes.
+    pub writes: Vec<PathBuf>,
 }
 
 /// Runs the server until a signal or a client ends it, or another process takes over. If it fails, the reasons are
 /// logged in the format of the log, or returned if that is text.
-pub fn host(hosted: Hosted) -> Result<(), Failure> {
+pub fn host(mut hosted: Hosted) -> Result<(), Failure> {
+    if !hosted.plan.resolved.no_sandbox {
+        let mut folders = sandbox::folders(&hosted.plan.server);
+        hosted.writes.iter().for_each(|path| folders.change_beside(path));
+        // Before the first thread starts.
+        hosted.plan.notes.extend(sandbox::enter(&folders));
+    }
     let resolved = &hosted.plan.resolved;
     let log = Log::start(resolved.log_level, resolved.log_format).map_err(|error| failed([error.to_string()]))?;
     let log = Arc::new(log);
@@ -153,7 +176,7 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
 
 /// Runs the server with a started log.
 fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
-    let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade } = hosted;
+    let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade, writes: _ } = hosted;
     let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("cannot open {} files: {error}; raise `ulimit -n`", plan.files)]))?;

@@ -68,6 +68,8 @@ pub struct Serving {
     child: Child,
     log: Receiver<String>,
     pub lines: Vec<String>,
+    /// True if the test causes refusals by the sandbox. Otherwise a refusal is a fault of its lists.
+    pub is_refused: bool,
 }
 
 impl Serving {
@@ -87,7 +89,7 @@ impl Serving {
                 let _ = sender.send(line);
             }
         });
-        let mut serving = Self { child, log, lines: Vec::new() };
+        let mut serving = Self { child, log, lines: Vec::new(), is_refused: false };
         serving.wait_for("gannet is ready");
         serving.assert_free_ports();
         serving
@@ -158,6 +160,12 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !self.is_refused && !std::thread::panicking() {
+            // The log of a process that it has started may go on, so this does not wait for the end of the log.
+            self.lines.extend(self.log.try_iter());
+            let refused = self.lines.iter().find(|line| line.contains("the sandbox refused"));
+            assert_eq!(refused, None, "the lists of the sandbox lack a system call");
+        }
     }
 }
 

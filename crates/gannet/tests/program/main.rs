@@ -36,6 +36,7 @@ mod restart_flash;
 mod restart_power;
 mod restart_power_flash;
 mod restart_together;
+mod sandbox;
 mod secrets;
 mod signals;
 mod top;

@@ -41,6 +41,7 @@ mod open;
 mod slot;
 
 pub use memory::{INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX};
+pub(crate) use open::restrict;
 pub use open::{Opened, Unavailable};
 
 use crate::listen::AcceptedStream;

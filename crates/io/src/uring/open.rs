@@ -3,6 +3,8 @@
 use super::Uring;
 use super::memory::{Inbound, Outbound};
 use crate::waker::Waker;
+use io_uring::register::Restriction;
+use io_uring::squeue::Flags;
 use io_uring::{IoUring, Probe, opcode};
 use rustix::io::Errno;
 use std::fmt;
@@ -12,6 +14,9 @@ use std::io;
 const SQ_ENTRIES: u32 = 512;
 /// Maximum number of unread completions in the ring. The kernel stores further completions in its own list.
 const CQ_ENTRIES: u32 = 4096;
+/// The operations of the reactor.
+const OPERATIONS: [u8; 4] =
+    [opcode::RecvMulti::CODE, opcode::Send::CODE, opcode::PollAdd::CODE, opcode::AsyncCancel::CODE];
 /// The group ID of the provided buffers.
 pub(super) const BUFFER_GROUP: u16 = 0;
 
@@ -82,6 +87,7 @@ impl Opened {
         // beside the ring, here and in the reactor, and outlives it: it is dropped after it, or never.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, BUFFER_GROUP, 0) }
             .map_err(|error| Unavailable::new("cannot register a ring of io_uring buffers", error))?;
+        restrict(&ring, &OPERATIONS, Flags::BUFFER_SELECT | Flags::SKIP_SUCCESS)?;
         Ok(Self { ring, inbound, outbound, waker: waker.clone(), streams_max })
     }
 
@@ -108,6 +114,16 @@ fn build() -> io::Result<IoUring> {
     }
 }
 
+/// Restricts a disabled ring to some operations, with some flags. System calls that a sandbox refuses would otherwise
+/// be possible as operations of a ring. After it is enabled, nothing can be registered.
+pub(crate) fn restrict(ring: &IoUring, operations: &[u8], flags: Flags) -> Result<(), Unavailable> {
+    let allowed = operations.iter().map(|code| Restriction::sqe_op(*code));
+    let mut all: Vec<_> = allowed.chain([Restriction::sqe_flags_allowed(flags.bits())]).collect();
+    ring.submitter()
+        .register_restrictions(&mut all)
+        .map_err(|error| Unavailable::new("cannot restrict the operations of an io_uring", error))
+}
+
 /// Checks that the kernel supports every operation that is used.
 fn probe(ring: &IoUring) -> Result<(), Unavailable> {
     let params = ring.params();
@@ -115,17 +131,10 @@ fn probe(ring: &IoUring) -> Result<(), Unavailable> {
     ring.submitter()
         .register_probe(&mut known)
         .map_err(|error| Unavailable::new("cannot query the io_uring operations of this kernel", error))?;
-    let codes = [
-        opcode::RecvMulti::CODE,
-        opcode::Send::CODE,
-        opcode::PollAdd::CODE,
-        opcode::AsyncCancel::CODE,
-        // This operation is not used. It appeared in the same kernel version as multishot receives, which cannot be
-        // queried.
-        opcode::SendZc::CODE,
-    ];
+    // `SendZc` is not used. It appeared in the same kernel version as multishot receives, which cannot be queried.
+    let mut codes = OPERATIONS.iter().chain([&opcode::SendZc::CODE]);
     let features = params.is_feature_ext_arg() && params.is_feature_nodrop() && params.is_feature_skip_cqe_on_success();
-    if features && codes.iter().all(|code| known.is_supported(*code)) {
+    if features && codes.all(|code| known.is_supported(*code)) {
         return Ok(());
     }
     let error = io::ErrorKind::Unsupported.into();
@@ -135,6 +144,30 @@ fn probe(ring: &IoUring) -> Result<(), Unavailable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use io_uring::types;
+
+    #[test]
+    fn ring_refuses_operations_that_its_owner_does_not_use() {
+        let Ok(mut ring) = build() else { return eprintln!("skipped: this kernel gives no io_uring") };
+        restrict(&ring, &OPERATIONS, Flags::BUFFER_SELECT).expect("the kernel restricts a disabled ring");
+        ring.submitter().register_enable_rings().expect("the kernel enables it");
+        let (dir, poll) = (types::Fd(libc::AT_FDCWD), types::Fd(0));
+        for (entry, code) in [
+            (opcode::OpenAt::new(dir, c"/etc/passwd".as_ptr()).build(), -libc::EACCES),
+            (opcode::UnlinkAt::new(dir, c"/none".as_ptr()).build(), -libc::EACCES),
+            (opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(), -libc::EACCES),
+            (opcode::PollAdd::new(poll, 0).build().flags(Flags::IO_LINK), -libc::EACCES),
+            (opcode::AsyncCancel::new(1).build(), -libc::ENOENT),
+        ] {
+            // SAFETY: 1. the path is static; 2. no other entry has a pointer.
+            #[allow(unsafe_code)]
+            unsafe { ring.submission().push(&entry) }.expect("room");
+            ring.submit_and_wait(1).expect("it completes");
+            let result = ring.completion().next().map(|completion| completion.result());
+            assert_eq!(result, Some(code));
+        }
+        assert!(ring.submitter().register_files(&[0]).is_err(), "nothing is registered any more");
+    }
 
     #[test]
     fn every_refusal_names_its_own_remedy() {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
 use super::threads::Placed;
+use crate::sandbox;
 use crate::shared::Shared;
 use crate::survey::resident_bytes;
 use command::keyspace::figures::Figures;
@@ -155,6 +156,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     let mut commands = CommandTotals::default();
     shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| commands.add(block));
     authentication(&mut list, shared, &commands);
+    sandboxed(&mut list);
     lookups(&mut list, &commands);
     stores(&mut list, &commands);
     let stats = shared.store.stats();
@@ -446,6 +448,19 @@ fn authentication(list: &mut MetricList, shared: &Shared, totals: &CommandTotals
         "gannet_auth_failure_sources",
         "Client addresses with failed authentication attempts in the last minute.",
         shared.auth_delay.sources() as u64,
+    );
+}
+
+fn sandboxed(list: &mut MetricList) {
+    list.gauge(
+        "gannet_sandbox_parts",
+        "Parts of the sandbox that the kernel enforces: 0 none, 1 files or system calls, 2 both.",
+        sandbox::parts(),
+    );
+    list.total(
+        "gannet_sandbox_refused_calls_total",
+        "System calls that the sandbox refused. The first is logged.",
+        io::refused::refused_calls(),
     );
 }
 

@@ -103,7 +103,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 58] = [
+pub static SETTINGS: [Setting; 59] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -652,6 +652,16 @@ pub static SETTINGS: [Setting; 58] = [
         reload: Reload::Restart,
         help: "The character that ends a key's prefix.",
         value: |s| &mut s.prefix_delimiter,
+    },
+    Setting {
+        path: "process.no_sandbox",
+        flag: Some("no-sandbox"),
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Run without the sandbox. In the sandbox, the server can execute no program, makes only the system calls \
+               that it needs, and opens only files beside those that the settings name at the start.",
+        value: |s| &mut s.no_sandbox,
     },
     Setting {
         path: "log.level",

@@ -5,6 +5,7 @@
 //!   SIGHUP: settings and files ──────────────────────^
 //! ```
 
+use crate::sandbox;
 use crate::shared::Shared;
 use crate::start::StartError;
 use crate::start::config::ServerConfig;
@@ -94,7 +95,8 @@ fn log_reload(tls: &Tls, reloaded: &Reloaded) {
         }
         Reloaded::Kept(faults) => {
             for fault in faults {
-                tracing::warn!("the earlier certificates stay in use: {fault}");
+                let hint = sandbox::hint(&fault.what);
+                tracing::warn!("the earlier certificates stay in use: {fault}{hint}");
             }
         }
     }

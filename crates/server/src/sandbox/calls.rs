@@ -1,0 +1,188 @@
+//! Restricts system calls with seccomp.
+//!
+//! A call that no list has, or whose arguments are not allowed, raises SIGSYS. The handler counts it and makes the call
+//! return EPERM ([`io::refused`]). The kernel remembers the calls that are allowed whatever their arguments, so these
+//! cost no evaluation of the filter.
+
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The error of a filter.
+type CallsError = seccompiler::Error;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Declares a list of system calls with their names.
+macro_rules! calls {
+    ($(#[$doc:meta])* $list:ident: $($name:ident)*) => {
+        $(#[$doc])*
+        const $list: &[(i64, &str)] = &[$((libc::$name as i64, stringify!($name))),*];
+    };
+}
+
+calls! {
+    /// The system calls that all threads may make, with any arguments. A thread that was given a descriptor may use it.
+    ANY:
+    SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev SYS_preadv2 SYS_pwritev2
+    SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_lseek SYS_fcntl SYS_flock SYS_pipe2 SYS_eventfd2
+    SYS_openat SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat SYS_faccessat2 SYS_readlinkat
+    SYS_getdents64 SYS_getcwd SYS_unlinkat SYS_renameat SYS_renameat2 SYS_mkdirat SYS_fchmod SYS_fchmodat SYS_umask
+    SYS_fchown SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_fadvise64
+    SYS_munmap SYS_mremap SYS_madvise SYS_msync SYS_mincore SYS_mlock SYS_mlock2 SYS_munlock SYS_mlockall
+    SYS_munlockall SYS_mbind SYS_set_mempolicy SYS_get_mempolicy SYS_memfd_create SYS_brk SYS_membarrier
+    SYS_futex SYS_set_robust_list SYS_get_robust_list SYS_rseq SYS_set_tid_address SYS_exit SYS_exit_group
+    SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigtimedwait SYS_sigaltstack SYS_restart_syscall
+    SYS_getpid SYS_gettid SYS_getppid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getrusage SYS_getrandom
+    SYS_uname SYS_sysinfo SYS_times SYS_getcpu
+    SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday
+    SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity SYS_sched_setscheduler SYS_sched_getscheduler
+    SYS_sched_getparam SYS_getpriority SYS_setpriority
+    SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll SYS_pselect6
+    SYS_bind SYS_listen SYS_accept4 SYS_accept SYS_connect SYS_getsockname SYS_getpeername SYS_setsockopt
+    SYS_getsockopt SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_recvfrom SYS_recvmsg SYS_recvmmsg SYS_shutdown
+    SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
+    SYS_pidfd_open SYS_pidfd_send_signal SYS_seccomp SYS_clone3
+}
+
+#[cfg(target_arch = "x86_64")]
+calls! {
+    /// The older forms of calls in [`ANY`], which the C library still makes on this architecture.
+    OLDER:
+    SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink SYS_unlink SYS_rename SYS_mkdir SYS_chmod SYS_dup2 SYS_poll
+    SYS_select SYS_epoll_wait SYS_epoll_create SYS_eventfd SYS_pipe SYS_time SYS_arch_prctl SYS_getrlimit
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+calls! { OLDER: }
+
+calls! {
+    /// The calls that workers, which execute what clients send, may not make in addition.
+    NOT_BY_WORKERS:
+    SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_connect SYS_clone SYS_unlinkat SYS_renameat SYS_renameat2
+    SYS_mkdirat SYS_fchmod SYS_fchmodat SYS_fchown SYS_io_uring_setup SYS_prlimit64 SYS_pidfd_open
+    SYS_pidfd_send_signal SYS_sched_setaffinity SYS_sched_setscheduler SYS_memfd_create
+}
+
+#[cfg(target_arch = "x86_64")]
+calls! {
+    /// The older forms of calls in [`NOT_BY_WORKERS`].
+    OLDER_NOT_BY_WORKERS: SYS_unlink SYS_rename SYS_mkdir SYS_chmod SYS_open
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+calls! { OLDER_NOT_BY_WORKERS: }
+
+calls! {
+    /// Calls that attackers make and no list allows, for the log.
+    NEVER: SYS_execve SYS_execveat SYS_ptrace SYS_bpf SYS_process_vm_readv SYS_process_vm_writev SYS_mount SYS_keyctl
+    SYS_userfaultfd SYS_perf_event_open SYS_unshare SYS_setns SYS_clone SYS_socket SYS_mmap SYS_mprotect SYS_prctl
+    SYS_ioctl SYS_tgkill SYS_kill SYS_prlimit64 SYS_setuid SYS_setresuid
+}
+
+/// Returns the name of a system call that was refused.
+pub(super) fn name_of(number: i64) -> &'static str {
+    let mut known = NEVER.iter().chain(NOT_BY_WORKERS).chain(OLDER_NOT_BY_WORKERS).chain(ANY).chain(OLDER);
+    known.find(|(known, _)| *known == number).map_or("unknown", |(_, name)| name.trim_start_matches("SYS_"))
+}
+
+/// A rule that matches if a 32-bit argument satisfies `op` with `value`.
+fn rule(argument: u8, op: Op, value: u64) -> Result<SeccompRule, CallsError> {
+    let condition = SeccompCondition::new(argument, Len::Dword, op, value).map_err(seccompiler::Error::Backend)?;
+    SeccompRule::new(vec![condition]).map_err(seccompiler::Error::Backend)
+}
+
+/// Rules of which one must match: a 32-bit argument has one of the values.
+fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, CallsError> {
+    values.iter().map(|value| rule(argument, Op::Eq, *value)).collect()
+}
+
+/// The calls that all threads may make only with some arguments.
+fn with_arguments() -> Result<Rules, CallsError> {
+    let own = u64::from(std::process::id());
+    let no_exec = || Ok::<_, CallsError>(vec![rule(2, Op::MaskedEq(libc::PROT_EXEC as u64), 0)?]);
+    let thread = libc::CLONE_THREAD as u64;
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64);
+    let requests =
+        [libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ, BLKSSZGET, BLKGETSIZE64];
+    let options = [
+        libc::PR_SET_NAME,
+        libc::PR_GET_NAME,
+        libc::PR_SET_VMA,
+        libc::PR_SET_TIMERSLACK,
+        libc::PR_SET_THP_DISABLE,
+        libc::PR_GET_DUMPABLE,
+        libc::PR_SET_NO_NEW_PRIVS,
+    ];
+    Ok(BTreeMap::from([
+        (libc::SYS_clone, vec![rule(0, Op::MaskedEq(thread), thread)?]),
+        (libc::SYS_socket, one_of(0, &families)?),
+        (libc::SYS_socketpair, one_of(0, &families[..1])?),
+        (libc::SYS_mmap, no_exec()?),
+        (libc::SYS_mprotect, no_exec()?),
+        (libc::SYS_ioctl, one_of(1, &requests)?),
+        (libc::SYS_prctl, one_of(0, &options.map(|option| option as u64))?),
+        (libc::SYS_prlimit64, one_of(0, &[0, own])?),
+        (libc::SYS_tgkill, one_of(0, &[own])?),
+        // Signal 0 asks if a process exists.
+        (libc::SYS_kill, vec![rule(0, Op::Eq, own)?, rule(1, Op::Eq, 0)?]),
+    ]))
+}
+
+/// Requests for the size of the blocks and of a block device.
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272u32 as libc::Ioctl;
+
+/// The rules of calls with any arguments.
+fn any<'c>(calls: impl IntoIterator<Item = &'c (i64, &'static str)>) -> Rules {
+    calls.into_iter().map(|(number, _)| (*number, Vec::new())).collect()
+}
+
+/// Compiles and installs a filter for this thread, and those that it creates later.
+fn install(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<(), CallsError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(seccompiler::Error::Backend)?;
+    let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(seccompiler::Error::Backend)?;
+    let program = BpfProgram::try_from(filter).map_err(seccompiler::Error::Backend)?;
+    apply_filter(&program)
+}
+
+/// Restricts the process, which must have one thread. Returns false if the kernel has no seccomp.
+pub(super) fn restrict() -> Result<bool, CallsError> {
+    if !std::path::Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        return Ok(false);
+    }
+    io::refused::count_refused_calls().map_err(seccompiler::Error::Prctl)?;
+    // Filters cannot read the flags of clone3, which are in memory. Without it, the C library calls clone.
+    let clone3 = any([&(libc::SYS_clone3, "SYS_clone3")]);
+    let absent = SeccompAction::Errno(Errno::NOSYS.raw_os_error() as u32);
+    install(clone3, SeccompAction::Allow, absent)?;
+    let mut rules = any(ANY.iter().chain(OLDER));
+    rules.extend(with_arguments()?);
+    install(rules, SeccompAction::Trap, SeccompAction::Allow)?;
+    Ok(true)
+}
+
+/// Restricts this worker's thread further, if the process is in a sandbox: it may not create sockets, threads and rings,
+/// and opens files only for reading.
+///
+/// # Errors
+/// If the kernel refuses the filter.
+pub(crate) fn narrow_worker() -> Result<(), CallsError> {
+    if !super::RESTRICTS_CALLS.load(Relaxed) {
+        return Ok(());
+    }
+    let mut rules = any(NOT_BY_WORKERS.iter().chain(OLDER_NOT_BY_WORKERS));
+    let mode = Op::MaskedEq(libc::O_ACCMODE as u64);
+    let create = libc::O_CREAT as u64;
+    let writes = [
+        rule(2, mode.clone(), libc::O_WRONLY as u64)?,
+        rule(2, mode, libc::O_RDWR as u64)?,
+        rule(2, Op::MaskedEq(create), create)?,
+    ];
+    rules.insert(libc::SYS_openat, writes.into());
+    install(rules, SeccompAction::Allow, SeccompAction::Trap)
+}

@@ -1,0 +1,115 @@
+//! The sandbox: what the process may still do if an attacker executes code in it.
+//!
+//! ```text
+//!   gannet serve: settings, files to open ──> enter ──> threads start ──> workers narrow themselves
+//!                                              │                              │
+//!     no new privileges                        │                              └─ no sockets, no new threads, files
+//!     Landlock: files below the named folders, │                                 only for reading
+//!       and no connections to TCP ports        │
+//!     seccomp: the system calls of a server    ┘      refused call ──> SIGSYS ──> counted, EPERM ──> one log line
+//! ```
+//!
+//! All restrictions are inherited by the threads that start later and cannot be removed. They need no privileges. A
+//! kernel without Landlock or seccomp is reported in the log, and the server runs with the restrictions that remain.
+//!
+//! Invariants:
+//! - The process creates no process: `execve` and `clone` without `CLONE_THREAD` are refused. No memory becomes
+//!   executable.
+//! - A file can be opened only below the folders of [`Folders`]. They follow from the settings at the start, so a
+//!   reload that names a file in another folder fails, and says that a restart is needed.
+//! - io_uring executes its operations without seccomp. So each ring admits only the operations that its owner uses
+//!   ([`io::uring`]), and none of them opens or changes files, and no ring can be created after the start.
+
+mod calls;
+mod files;
+
+use crate::start::ServerConfig;
+pub(crate) use calls::narrow_worker;
+pub use files::Folders;
+use landlock::RulesetStatus;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// True if the files of this process are restricted, at least in part.
+static RESTRICTS_FILES: AtomicBool = AtomicBool::new(false);
+/// True if its system calls are restricted.
+static RESTRICTS_CALLS: AtomicBool = AtomicBool::new(false);
+
+/// Returns the parts of the sandbox in which this process is, for figures: 0 none, 1 a part, 2 all.
+pub fn parts() -> u64 {
+    u64::from(RESTRICTS_FILES.load(Relaxed)) + u64::from(RESTRICTS_CALLS.load(Relaxed))
+}
+
+/// Restricts this process, which must have one thread. Its later threads are restricted, too. Returns a note for the log
+/// for each part of the sandbox that this kernel does not have, or refuses.
+pub fn enter(folders: &Folders) -> Vec<String> {
+    let restricted = folders.restrict();
+    RESTRICTS_FILES.store(matches!(&restricted, Ok(status) if *status != RulesetStatus::NotEnforced), Relaxed);
+    let files = match restricted {
+        Ok(RulesetStatus::FullyEnforced) => None,
+        Ok(RulesetStatus::PartiallyEnforced) => {
+            Some("this kernel is older than Linux 6.10 and restricts files and connections only in part".to_owned())
+        }
+        Ok(RulesetStatus::NotEnforced) => {
+            Some("this kernel has no Landlock, so files and connections are not restricted".to_owned())
+        }
+        Err(error) => Some(format!("files and connections are not restricted: {error}")),
+    };
+    let restricted = calls::restrict();
+    RESTRICTS_CALLS.store(matches!(restricted, Ok(true)), Relaxed);
+    let calls = match restricted {
+        Ok(true) => None,
+        Ok(false) => Some("this kernel has no seccomp, so system calls are not restricted".to_owned()),
+        Err(error) => Some(format!("system calls are not restricted: {error}")),
+    };
+    files.into_iter().chain(calls).map(|note| format!("sandbox: {note}")).collect()
+}
+
+/// Returns the end of a message about a file that could not be read, if the sandbox may be the reason.
+pub(crate) fn hint(message: &str) -> &'static str {
+    if RESTRICTS_FILES.load(Relaxed) && message.contains("Permission denied") {
+        "; if no setting named its folder at the start, the sandbox forbids it: restart the server"
+    } else {
+        ""
+    }
+}
+
+/// Logs the first system call that the sandbox has refused.
+pub(crate) fn log_refused() {
+    static LOGGED: AtomicBool = AtomicBool::new(false);
+    if let Some(number) = io::refused::first_refused_call()
+        && !LOGGED.swap(true, Relaxed)
+    {
+        tracing::warn!(
+            number,
+            name = calls::name_of(number),
+            "the sandbox refused a system call; the metric gannet_sandbox_refused_calls counts them. Please report it, \
+             and pass --no-sandbox if something does not work"
+        );
+    }
+}
+
+/// Returns the folders that a server with these settings uses.
+pub fn folders(config: &ServerConfig) -> Folders {
+    let mut folders = Folders::default();
+    for path in ["/proc", "/sys"] {
+        folders.read(path.as_ref());
+    }
+    for path in ["/dev/null", "/dev/zero", "/dev/urandom"] {
+        folders.change(path.as_ref());
+    }
+    // The admin port rewrites the settings file when a namespace is changed.
+    config.config_file.iter().chain(&config.acl_file).chain(&config.file).for_each(|path| folders.change_beside(path));
+    config.auth_file.iter().for_each(|path| folders.read_beside(path));
+    for place in &config.flash {
+        folders.change_device(&place.path);
+    }
+    if let Some(tls) = &config.tls {
+        tls.settings.paths().for_each(|path| folders.read_beside(path));
+    }
+    for addr in config.memcached.iter().chain(&config.resp).chain(config.endpoints.iter().map(|(_, addr)| addr)) {
+        if let io::listen::ListenAddr::Unix { path, .. } = addr {
+            folders.bind_beside(path);
+        }
+    }
+    folders
+}
