@@ -41,6 +41,8 @@ pub struct Config {
     pub shutdown_command: bool,
     /// The length of each listener's accept queue in the kernel, in connections.
     pub backlog: i32,
+    /// The time without packets after which a TCP connection is probed; zero for the kernel's default.
+    pub tcp_keepalive: std::time::Duration,
     /// The maximum number of requests that one session executes before the worker serves other sessions. At most
     /// [`crate::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,

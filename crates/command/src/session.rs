@@ -265,6 +265,14 @@ impl SessionState {
         }
     }
 
+    /// Returns true if the client still has to authenticate.
+    pub fn needs_login(&self, shared: &Shared) -> bool {
+        match self {
+            Self::Memcache(state) => state.needs_login(shared),
+            Self::Resp(state) => state.needs_login(shared),
+        }
+    }
+
     /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need
     /// not authenticate later either. `is_restricted`: the client may execute only a few commands (protected mode).
     pub fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {

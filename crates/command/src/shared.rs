@@ -3,6 +3,7 @@
 use crate::clients::auth::Auth;
 use crate::clients::auth_delay::AuthDelay;
 use crate::clients::connection_table::ConnectionTable;
+use crate::clients::source::Sources;
 use crate::config::Config;
 use crate::host::Host;
 use crate::keyspace::delayed_flush::DelayedFlush;
@@ -67,6 +68,8 @@ pub struct Shared {
     pub auth: Option<Arc<Auth>>,
     /// The sources of failed authentication attempts.
     pub auth_delay: AuthDelay,
+    /// The number of open connections of each source.
+    pub sources: Arc<Sources>,
     /// Rights of Redis clients.
     pub users: Users,
     /// Counters by key prefix, which are filled while detailed statistics are on.
@@ -333,6 +336,10 @@ pub struct Live {
     /// The time after which a stalled connection is closed, in ms. A connection is stalled if its client reads none of
     /// its output, or if it holds an incomplete request while other connections wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
+    /// The time after which a client that has to authenticate and has not is closed, in ms. 0: never.
+    pub login_timeout_ms: AtomicU64,
+    /// The maximum number of connections of one source. 0: no limit.
+    pub source_connections_max: AtomicU64,
 }
 
 impl Live {
@@ -438,6 +445,8 @@ pub struct AcceptorCounters {
     pub accepted: Counter,
     /// The number of connections that were refused because the limit of connections was reached.
     pub rejected: Counter,
+    /// The number of connections that were refused because their source had as many as it may have.
+    pub source_rejected: Counter,
     /// The number of times that accepting failed because no file descriptor was available.
     pub descriptors_exhausted: Counter,
 }

@@ -36,6 +36,9 @@ pub fn bind_patiently<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> std::i
     }
 }
 
+/// The number of questions without a reply after which a peer counts as gone.
+const KEEPALIVE_QUESTIONS: u32 = 3;
+
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddr {
@@ -205,6 +208,21 @@ impl Listener {
             }
             ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode),
         }
+    }
+
+    /// Sets the time without packets after which the kernel asks a peer whether it is still there. If a peer does not
+    /// reply to three such questions, each after a third of this time, its connection ends. Zero leaves the kernel's
+    /// default. The connections that are accepted later have this setting.
+    ///
+    /// # Errors
+    /// If the kernel refuses the time.
+    pub fn keep_alive(&self, idle: Duration) -> std::io::Result<()> {
+        if idle.is_zero() || matches!(self.addr, ListenAddr::Unix { .. }) {
+            return Ok(());
+        }
+        sockopt::set_tcp_keepidle(&self.fd, idle)?;
+        sockopt::set_tcp_keepintvl(&self.fd, (idle / KEEPALIVE_QUESTIONS).max(Duration::from_secs(1)))?;
+        Ok(sockopt::set_tcp_keepcnt(&self.fd, KEEPALIVE_QUESTIONS)?)
     }
 
     /// Starts to listen. At most `backlog` connections wait to be accepted.

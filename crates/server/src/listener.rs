@@ -6,6 +6,7 @@
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::shared::Shared;
 use command::clients::endpoint::Endpoint;
+use command::clients::source::ClientSource;
 use command::shared::WorkerShared;
 use io::listen::{self, Accepted, AcceptedStream, Listener};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The refusal of a client that begins a TLS handshake: a record with the fatal alert internal_error, as servers that
 /// are out of a resource send.
 const TLS_REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
+/// The minimum time between two log lines about refused sources.
+const LOG_STEP: Duration = Duration::from_secs(1);
 /// The number of connections accepted from one listener before the other listeners are checked.
 const ACCEPTS_A_VISIT: usize = 64;
 
@@ -49,6 +52,8 @@ pub(crate) struct Acceptor {
     /// A reserved file descriptor. If no other descriptor is left, it is released to accept a client and refuse it with
     /// an error.
     pub(crate) reserve: Option<std::fs::File>,
+    /// The instant at which a refusal because of the source was last logged.
+    pub(crate) source_logged: Option<Instant>,
 }
 
 /// Opens a file that only serves to hold a descriptor.
@@ -150,10 +155,16 @@ impl Acceptor {
     ) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
+        let most = if carried.is_some() { 0 } else { self.shared.live.source_connections_max.load(Relaxed) };
+        let source = ClientSource::of(stream.peer());
+        let Some(entry) = self.shared.sources.enter(source, most) else {
+            return self.refuse_source(stream, endpoint, source);
+        };
         if open >= connections_max || !self.shared.namespaces.enter(endpoint.namespace) {
             return self.refuse_moved(stream, endpoint, carried.as_deref());
         }
         endpoint.is_counted = true;
+        let mut entry = Some(Box::new(entry));
         loop {
             // Tries the least loaded worker first, and the next ones only if that worker's intake is full.
             let mut tried = 0u128;
@@ -165,7 +176,7 @@ impl Acceptor {
                     true => SecureStream::secured(stream, endpoint.protocol.tls_hint()),
                     false => SecureStream::plain(stream),
                 };
-                let connection = ReceivedConnection { stream: secure, endpoint, carried: carried.clone() };
+                let connection = ReceivedConnection { stream: secure, endpoint, carried: carried.clone(), entry };
                 match self.intakes[worker].try_send(connection) {
                     Ok(()) => {
                         self.handed[worker] += 1;
@@ -174,7 +185,7 @@ impl Acceptor {
                         return;
                     }
                     Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
-                        stream = back.stream.into_inner();
+                        (stream, entry) = (back.stream.into_inner(), back.entry);
                     }
                 }
                 tried |= 1 << worker;
@@ -205,6 +216,20 @@ impl Acceptor {
             return self.shared.acceptor.rejected.add(1);
         }
         self.refuse(stream, endpoint);
+    }
+
+    /// Refuses a client whose address has as many connections as it may have. Logs one of them a second.
+    fn refuse_source(&mut self, stream: AcceptedStream, endpoint: Endpoint, source: ClientSource) {
+        self.shared.acceptor.source_rejected.add(1);
+        let now = Instant::now();
+        if self.source_logged.is_none_or(|logged| now.duration_since(logged) >= LOG_STEP) {
+            self.source_logged = Some(now);
+            let refused = self.shared.acceptor.source_rejected.value();
+            tracing::warn!(
+                "connection refused: {source} has as many as limits.maxconns_per_source allows; {refused} refused so far"
+            );
+        }
+        stream.refuse(if endpoint.is_tls { TLS_REFUSAL } else { endpoint.protocol.source_refusal() });
     }
 
     fn refuse(&self, stream: AcceptedStream, endpoint: Endpoint) {

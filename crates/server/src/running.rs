@@ -229,8 +229,19 @@ impl Running {
         let reserve = open_reserve();
         let endpoints = endpoints(&shared.config).into_iter().map(|(endpoint, _)| endpoint).collect();
         let (ready, go) = sync_channel(1);
-        let acceptor =
-            Acceptor { listeners, endpoints, shared, intakes, sessions_max, handed, to_wake: 0, moved, go, reserve };
+        let acceptor = Acceptor {
+            listeners,
+            endpoints,
+            shared,
+            intakes,
+            sessions_max,
+            handed,
+            to_wake: 0,
+            moved,
+            go,
+            reserve,
+            source_logged: None,
+        };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(ready)

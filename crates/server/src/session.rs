@@ -3,6 +3,7 @@
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::EarlyInput;
 use command::clients::endpoint::Endpoint;
+use command::clients::source::SourceEntry;
 use command::push::watch::CloseReason;
 use command::session::SessionState;
 use command::visit::clock::Ticks;
@@ -44,6 +45,8 @@ pub(crate) enum Phase {
     /// Closed. The slot is released once no list holds the session.
     Dead,
 }
+
+const NS_A_SECOND: u64 = 1_000_000_000;
 
 /// The reason why the last visit to a session ended, if the reason affects the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +100,20 @@ pub(crate) struct Session<S> {
     pub(crate) is_unidentified: bool,
     /// True if the received bytes may contain a complete request.
     pub(crate) servable: bool,
+    /// The connection as counted for its source. Ends with the session.
+    pub(crate) entry: Option<Box<SourceEntry>>,
+    /// The instant at which the connection began, in seconds since the worker started.
+    pub(crate) opened_secs: u32,
     /// The reason for the end of the connection, once it has ended.
     pub(crate) close_reason: CloseReason,
     /// The reason why the last visit ended.
     pub(crate) pause: Pause,
     /// The number of input bytes that the next step needs.
-    pub(crate) input_want: usize,
+    pub(crate) input_want: u32,
     /// The room that the next reply needs, in bytes.
-    pub(crate) out_want: usize,
+    pub(crate) out_want: u32,
     /// The number of bytes that were discarded since the session finished.
-    pub(crate) discarded: usize,
+    pub(crate) discarded: u32,
     /// The instant since which the session waits for a buffer, in ns since the worker started.
     pub(crate) waits_ns: u64,
     /// The instant at which the worker learned that bytes were available to receive, in ticks.
@@ -140,6 +147,8 @@ impl<S> Session<S> {
             mail: false,
             is_unidentified: endpoint.is_tls,
             servable: false,
+            entry: None,
+            opened_secs: (now_ns / NS_A_SECOND) as u32,
             close_reason: CloseReason::default(),
             pause: Pause::None,
             input_want: 0,
@@ -151,6 +160,11 @@ impl<S> Session<S> {
             held_ns: now_ns,
             moved_ns: now_ns,
         }
+    }
+
+    /// Returns the time since the connection began, in ns, or up to a second less.
+    pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub((u64::from(self.opened_secs) + 1) * NS_A_SECOND)
     }
 
     /// Returns true if the session has work to do now.

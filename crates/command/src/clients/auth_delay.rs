@@ -5,9 +5,8 @@
 //!                       └────> delay: the connection rests until its deadline ──────^
 //!   survey, once a second: failures since the last report ──> log
 //! ```
-//! A source is the address of a client: an IPv4 address, the first 64 bits of an IPv6 address, or all clients of Unix
-//! sockets together. The table of sources is shared by all workers and both protocols. Its lock is taken only for
-//! authentication attempts and once a second.
+//! The table of sources is shared by all workers and both protocols. Its lock is taken only for authentication attempts
+//! and once a second.
 //!
 //! The password is checked after the delay, so neither the reply nor its time reveals anything earlier. An attempt that
 //! is delayed counts as failed when its delay begins. So attempts over many connections at once are delayed like
@@ -18,10 +17,9 @@
 
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::clients::endpoint::Protocol;
+use crate::clients::source::ClientSource;
 use base::clock::UnixMillis;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,36 +35,6 @@ const DELAY_MIN_MS: u64 = 10;
 const DELAY_MAX_MS: u64 = 2000;
 /// The time in ms after a source's last failure at which its failures are forgotten.
 const FORGET_MS: u64 = 60_000;
-
-/// The origin of authentication attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AuthSource(u128);
-
-impl AuthSource {
-    /// The clients of all Unix sockets. No IPv6 prefix has this value.
-    const UNIX: Self = Self(u128::MAX);
-    /// The first bits of an IPv4 address that is mapped to IPv6.
-    const MAPPED: u128 = 0xffff << 32;
-
-    /// Returns the source of a client with the address `peer`, or of a Unix socket.
-    pub(crate) fn of(peer: Option<SocketAddr>) -> Self {
-        match peer.map(|peer| peer.ip().to_canonical()) {
-            None => Self::UNIX,
-            Some(IpAddr::V4(ip)) => Self(Self::MAPPED | u128::from(u32::from(ip))),
-            Some(IpAddr::V6(ip)) => Self(u128::from(ip) >> 64 << 64),
-        }
-    }
-}
-
-impl fmt::Display for AuthSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Ipv6Addr::from(self.0).to_canonical() {
-            _ if *self == Self::UNIX => f.write_str("unix"),
-            IpAddr::V4(ip) => write!(f, "{ip}"),
-            IpAddr::V6(ip) => write!(f, "{ip}/64"),
-        }
-    }
-}
 
 /// The failures of a source.
 #[derive(Clone, Debug)]
@@ -85,16 +53,16 @@ struct SourceFailures {
 
 #[derive(Debug, Default)]
 struct FailureTable {
-    by_source: HashMap<AuthSource, SourceFailures>,
+    by_source: HashMap<ClientSource, SourceFailures>,
     /// All sources by the position of their last failure.
-    by_number: BTreeMap<u64, AuthSource>,
+    by_number: BTreeMap<u64, ClientSource>,
     next: u64,
     /// The number of unreported failures of sources that were replaced.
     replaced: u64,
 }
 
 impl FailureTable {
-    fn remove(&mut self, source: AuthSource) {
+    fn remove(&mut self, source: ClientSource) {
         if let Some(removed) = self.by_source.remove(&source) {
             self.by_number.remove(&removed.number);
             self.replaced += removed.unreported;
@@ -102,7 +70,7 @@ impl FailureTable {
     }
 
     /// Counts a failure of `source`. Returns its entry.
-    fn count(&mut self, source: AuthSource, now: UnixMillis) -> &mut SourceFailures {
+    fn count(&mut self, source: ClientSource, now: UnixMillis) -> &mut SourceFailures {
         if !self.by_source.contains_key(&source)
             && self.by_source.len() >= SOURCES_MAX
             && let Some((_, oldest)) = self.by_number.pop_first()
@@ -133,7 +101,7 @@ impl FailureTable {
 /// Failed authentication attempts of one source, for the log.
 #[derive(Debug, PartialEq, Eq)]
 struct FailureReport {
-    source: AuthSource,
+    source: ClientSource,
     failures: u64,
     /// The user and the protocol of the last attempt.
     user: ClientText,
@@ -159,7 +127,7 @@ impl AuthDelay {
     }
 
     /// Returns the delay of an attempt that begins, in ms. Returns `None` if the attempt is not delayed.
-    pub(crate) fn begin(&self, source: AuthSource, now: UnixMillis) -> Option<u64> {
+    pub(crate) fn begin(&self, source: ClientSource, now: UnixMillis) -> Option<u64> {
         if self.sources() == 0 {
             return None;
         }
@@ -176,7 +144,7 @@ impl AuthDelay {
     /// Records a failed attempt. `is_counted`: [`AuthDelay::begin`] has already counted it, because it was delayed.
     pub(crate) fn fail(
         &self,
-        source: AuthSource,
+        source: ClientSource,
         (user, protocol): (&[u8], Protocol),
         is_counted: bool,
         now: UnixMillis,
@@ -194,7 +162,7 @@ impl AuthDelay {
     }
 
     /// Forgets the failures of a source, because an attempt has succeeded.
-    pub(crate) fn succeed(&self, source: AuthSource) {
+    pub(crate) fn succeed(&self, source: ClientSource) {
         if self.sources() > 0 {
             // The entry remains until its failures are reported.
             if let Some(entry) = self.table().by_source.get_mut(&source) {
@@ -252,12 +220,12 @@ impl AuthDelay {
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> AuthSource {
-        AuthSource::of(Some(text.parse().unwrap()))
+    fn source(text: &str) -> ClientSource {
+        ClientSource::of(Some(text.parse().unwrap()))
     }
 
     /// Makes a failed attempt at `now`. Returns its delay.
-    fn attempt(delay: &AuthDelay, source: AuthSource, now: u64) -> u64 {
+    fn attempt(delay: &AuthDelay, source: ClientSource, now: u64) -> u64 {
         let begun = delay.begin(source, UnixMillis(now));
         delay.fail(source, (b"ann", Protocol::Resp), begun.is_some(), UnixMillis(now));
         begun.unwrap_or(0)
@@ -286,21 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_and_all_unix_sockets_are_one_source_each() {
-        assert_eq!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:1:9:9:9:9]:2"));
-        assert_ne!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:2::1]:1"));
-        assert_eq!(source("[::ffff:10.0.0.1]:1"), source("10.0.0.1:2"));
-        assert_ne!(source("10.0.0.1:1"), source("10.0.0.2:1"));
-        assert_ne!(source("[::1]:1"), source("0.0.0.0:1"));
-        let shown = ["10.0.0.1:1", "[2001:db8:0:1::9]:1", "[::1]:1"].map(|text| source(text).to_string());
-        assert_eq!(shown, ["10.0.0.1", "2001:db8:0:1::/64", "::/64"]);
-        assert_eq!(AuthSource::of(None).to_string(), "unix");
-    }
-
-    #[test]
     fn a_full_table_replaces_the_oldest_source_and_counts_its_failures() {
         let delay = AuthDelay::default();
-        let of = |number: u32| AuthSource(AuthSource::MAPPED | u128::from(number));
+        let of = |number: u32| ClientSource(ClientSource::MAPPED | u128::from(number));
         (0..4).for_each(|_| _ = attempt(&delay, of(0), 0));
         for number in 1..=SOURCES_MAX as u32 {
             assert_eq!(attempt(&delay, of(number), 1), 0);

@@ -28,6 +28,22 @@ impl Protocol {
         }
     }
 
+    /// Returns the error line for a client that connects after its address has reached its limit of connections.
+    pub const fn source_refusal(self) -> &'static [u8] {
+        match self {
+            Self::Memcache => b"ERROR Too many open connections from this address (limits.maxconns_per_source)\r\n",
+            Self::Resp => b"-ERR max number of clients reached for this address (limits.maxconns_per_source)\r\n",
+        }
+    }
+
+    /// Returns the error line for a client that has not authenticated in time.
+    pub const fn login_timeout(self) -> &'static [u8] {
+        match self {
+            Self::Memcache => b"CLIENT_ERROR no authentication in time (limits.login_timeout)\r\n",
+            Self::Resp => b"-NOAUTH no authentication in time (limits.login_timeout)\r\n",
+        }
+    }
+
     /// Returns the error line for a client without TLS on a listener with TLS.
     pub const fn tls_hint(self) -> &'static [u8] {
         match self {

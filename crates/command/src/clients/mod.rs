@@ -5,3 +5,4 @@ pub mod auth_delay;
 pub mod client_info;
 pub mod connection_table;
 pub mod endpoint;
+pub mod source;

@@ -3,8 +3,8 @@
 //! Such a connection rests until a deadline of its worker. Its request remains in the input, and is executed again
 //! then.
 
-use crate::clients::auth_delay::AuthSource;
 use crate::clients::endpoint::Protocol;
+use crate::clients::source::ClientSource;
 use crate::context::WorkerContext;
 use base::clock::UnixMillis;
 
@@ -57,6 +57,6 @@ impl AuthWait {
 }
 
 /// Returns the source of the current connection.
-fn source(ctx: &WorkerContext) -> AuthSource {
-    AuthSource::of(ctx.connection_table().peer(ctx.push.watch.connection))
+fn source(ctx: &WorkerContext) -> ClientSource {
+    ClientSource::of(ctx.connection_table().peer(ctx.push.watch.connection))
 }

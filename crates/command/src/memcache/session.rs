@@ -56,6 +56,11 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
 }
 
 impl SessionState {
+    /// Returns true if the client still has to authenticate.
+    pub(crate) fn needs_login(&self, shared: &Shared) -> bool {
+        !self.known && shared.auth.is_some()
+    }
+
     /// Creates the state of a new connection of a listener with this namespace.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }

@@ -67,6 +67,8 @@ pub struct WorkerCounters {
     pub subscribers_dropped: Counter,
     /// Connections that were closed by the idle timeout.
     pub idle_closed: Counter,
+    /// Connections that were closed because their clients did not authenticate in time.
+    pub login_timeouts: Counter,
     /// The number of times that a session waited for a receive or an output buffer.
     pub buffer_waits: Counter,
     /// The total time of completed waits for a buffer, in ns.

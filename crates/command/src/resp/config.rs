@@ -50,7 +50,7 @@ pub(super) const KNOWN: [Known; 37] = [
     ("save", |_, _| String::new()),
     ("slowlog-log-slower-than", |shared, _| slow_us(shared).map_or("-1".to_owned(), |us| us.to_string())),
     ("slowlog-max-len", |shared, _| slow_entries(shared).to_string()),
-    ("tcp-keepalive", |_, _| "0".to_owned()),
+    ("tcp-keepalive", |shared, _| shared.config.tcp_keepalive.as_secs().to_string()),
     ("timeout", |shared, _| (shared.live.idle_timeout_ms.load(Relaxed) / 1000).to_string()),
     ("tls-auth-clients", |shared, _| tls(shared).auth_clients.to_owned()),
     ("tls-auth-clients-user", |shared, _| tls(shared).clients_user.to_owned()),

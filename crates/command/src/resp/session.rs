@@ -202,6 +202,11 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
 }
 
 impl SessionState {
+    /// Returns true if the client still has to authenticate.
+    pub(crate) fn needs_login(&self, shared: &Shared) -> bool {
+        !self.known && shared.requires_authentication()
+    }
+
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, numbers: DatabaseNumbers::new(namespace.0, namespace.0), ..Self::default() }

@@ -130,6 +130,7 @@ impl PartialCommandLine {
             ("listen.ipv6_only", "true"),
             // memcached too serves other hosts without a password. The server logs a warning.
             ("listen.unprotected", "true"),
+            ("limits.login_timeout", "0s"),
             ("limits.maxconns", CONNECTIONS.to_string().as_str()),
             ("limits.stop_timeout", STOP_TIMEOUT),
             ("threads.workers", host.parallelism().clamp(1, WORKERS).to_string().as_str()),

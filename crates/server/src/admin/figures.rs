@@ -286,6 +286,14 @@ fn connections(list: &mut MetricList, shared: &Shared) {
         "Client connections refused because the maximum was reached.",
         rejected,
     );
+    list.total(
+        "gannet_source_connections_rejected_total",
+        "Client connections refused because their address had as many as limits.maxconns_per_source allows.",
+        shared.acceptor.source_rejected.value(),
+    );
+    let (sources, most) = shared.sources.figures();
+    list.gauge("gannet_connection_sources", "Client addresses with open connections.", sources);
+    list.gauge("gannet_source_connections_most", "The most open connections of one client address.", most);
     let exhausted = shared.acceptor.descriptors_exhausted.value();
     list.total(
         "gannet_descriptors_exhausted_total",
@@ -297,6 +305,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
         ("slow_reader", sum(|c| &c.slow_readers_dropped)),
         ("client_memory", sum(|c| &c.client_memory_dropped)),
         ("slow_sender", sum(|c| &c.slow_senders_dropped)),
+        ("login_timeout", sum(|c| &c.login_timeouts)),
     ];
     let help = "Client connections that the server closed, by reason.";
     list.by(MetricKind::Counter, "gannet_connections_dropped_total", help, "reason", dropped);

@@ -170,6 +170,8 @@ pub fn apply(settings: &Settings, shared: &Shared) {
     live.connections_max.store(settings.maxconns.explicit().unwrap_or(most).min(most), Relaxed);
     live.idle_timeout_ms.store(settings.idle_timeout.as_ms_ceil(), Relaxed);
     live.stall_timeout_ms.store(settings.stall_timeout.as_ms_ceil(), Relaxed);
+    live.login_timeout_ms.store(settings.login_timeout.as_ms_ceil(), Relaxed);
+    live.source_connections_max.store(settings.maxconns_per_source, Relaxed);
     shared.set_key_events(settings.keyspace_events);
     shared.channels.backlog_bytes_max.store(settings.subscriber_backlog.0, Relaxed);
     let slow_ns = settings.slow_request.as_ns();

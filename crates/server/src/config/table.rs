@@ -87,13 +87,14 @@ impl Setting {
 }
 
 /// The tables of the file in their order, each with a description.
-pub const TABLES: [(&str, &str); 7] = [
+pub const TABLES: [(&str, &str); 8] = [
     ("listen", "Where clients and operators connect."),
     ("tls", "Certificates, and how connections are encrypted."),
     ("store", "The memory that items live in."),
     ("threads", "The threads that serve."),
     ("limits", "What one client, and all of them, may take."),
     ("commands", "Commands that are not for every client."),
+    ("process", "What the process may do on its host."),
     ("log", "What is written to standard error."),
 ];
 
@@ -103,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 59] = [
+pub static SETTINGS: [Setting; 62] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -520,6 +521,36 @@ pub static SETTINGS: [Setting; 59] = [
                such time: they are set aside within milliseconds, in a sixteenth of the memory, 64MiB at most. \
                If that is used up, the oldest is closed.",
         value: |s| &mut s.stall_timeout,
+    },
+    Setting {
+        path: "limits.login_timeout",
+        flag: None,
+        default: &["1m"],
+        range: Some((0, DAY)),
+        reload: Reload::Live,
+        help: "A client that has to authenticate and has not done so for this long after it connected is closed with \
+               an error line; 0s never closes one.",
+        value: |s| &mut s.login_timeout,
+    },
+    Setting {
+        path: "limits.maxconns_per_source",
+        flag: None,
+        default: &["0"],
+        range: Some((0, 1_000_000)),
+        reload: Reload::Live,
+        help: "Connections at once from one IPv4 address, or from one IPv6 prefix of 64 bits; the next one gets an \
+               error line and is closed. Clients behind one proxy have one address. 0 sets no limit.",
+        value: |s| &mut s.maxconns_per_source,
+    },
+    Setting {
+        path: "limits.tcp_keepalive",
+        flag: None,
+        default: &["5m"],
+        range: Some((0, DAY)),
+        reload: Reload::Restart,
+        help: "A TCP connection without packets for this long is probed, and closed if its peer replies to none of 3 \
+               probes: the host of a client may have ended without closing it. 0s leaves the kernel's default.",
+        value: |s| &mut s.tcp_keepalive,
     },
     Setting {
         path: "limits.stop_timeout",

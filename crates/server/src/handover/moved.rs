@@ -1,6 +1,7 @@
 //! Connections that no worker serves: on the way to a worker, or released by a worker for a handover.
 
 use command::clients::endpoint::Endpoint;
+use command::clients::source::SourceEntry;
 use command::handover::HandoverConnection;
 use command::push::outbox::Subscriber;
 use std::sync::Arc;
@@ -14,11 +15,13 @@ pub struct ReceivedConnection<S> {
     pub endpoint: Endpoint,
     /// The state of the connection, if another worker or process has released it.
     pub carried: Option<Arc<HandoverConnection>>,
+    /// The connection as counted for its source.
+    pub entry: Option<Box<SourceEntry>>,
 }
 
 impl<S> From<(S, Endpoint)> for ReceivedConnection<S> {
     fn from((stream, endpoint): (S, Endpoint)) -> Self {
-        Self { stream, endpoint, carried: None }
+        Self { stream, endpoint, carried: None, entry: None }
     }
 }
 

@@ -59,6 +59,13 @@ pub struct ServerConfig {
     /// The time after which a stalled connection is closed. It is stalled if its client reads nothing of its output, or
     /// if it holds an incomplete request while others wait for its buffer.
     pub stall_timeout: Duration,
+    /// The time in which a client has to authenticate, if the server requires it. Zero: any time.
+    pub login_timeout: Duration,
+    /// The maximum number of connections from one address. 0: no limit.
+    pub source_connections_max: u64,
+    /// The time without packets after which the kernel asks the peer of a TCP connection whether it is still there.
+    /// Zero: the kernel's default.
+    pub tcp_keepalive: Duration,
     /// The time for which a stop waits for requests in flight before it closes their connections.
     pub stop_timeout: Duration,
     /// The maximum size of an item (key and value together), in bytes.
@@ -149,6 +156,9 @@ impl Default for ServerConfig {
             connections_max: 4096,
             idle_timeout: None,
             stall_timeout: Duration::from_secs(30),
+            login_timeout: Duration::ZERO,
+            source_connections_max: 0,
+            tcp_keepalive: Duration::ZERO,
             stop_timeout: Duration::from_secs(10),
             item_bytes_max: 1 << 20,
             segment_bytes: None,

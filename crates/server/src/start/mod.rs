@@ -71,7 +71,7 @@ impl Server {
             None => bind(&config, addr),
         };
         let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
-        let backlog = config.backlog;
+        let (backlog, keepalive) = (config.backlog, config.tcp_keepalive);
         let (shared, background) =
             assemble_in(config, ReleasedStore { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
         if let Some(users) = users {
@@ -81,6 +81,9 @@ impl Server {
         // Listening must not begin earlier: if the memory file were refused afterwards, connected clients would be
         // reset.
         for listener in &mut listeners {
+            listener
+                .keep_alive(keepalive)
+                .map_err(|error| StartError::Bind { addr: listener.addr().clone(), error })?;
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
         }
@@ -186,6 +189,7 @@ fn command_config(config: &ServerConfig) -> Config {
         item_bytes_max: config.item_bytes_max,
         shutdown_command: config.shutdown_command,
         backlog: config.backlog,
+        tcp_keepalive: config.tcp_keepalive,
         requests_a_visit: config.requests_a_visit,
         acl_file: config.acl_file.clone(),
         memory_file: config.file.clone(),
@@ -228,6 +232,8 @@ fn live(config: &ServerConfig) -> Live {
         key_events: AtomicU32::new(0),
         idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
         stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
+        login_timeout_ms: AtomicU64::new(config.login_timeout.as_millis() as u64),
+        source_connections_max: AtomicU64::new(config.source_connections_max),
     }
 }
 
@@ -282,6 +288,7 @@ pub(crate) fn assemble_in(
         users,
         auth,
         auth_delay: AuthDelay::default(),
+        sources: Arc::default(),
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),

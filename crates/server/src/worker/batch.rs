@@ -130,7 +130,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
         return in_place::receive_in_place(core, index);
     }
     let held = session.input.as_ref().map_or(0, Input::len);
-    let need = session.input_want.max(held + 1);
+    let need = (session.input_want as usize).max(held + 1);
     let capacity = session.input.as_ref().map_or(0, Input::capacity);
     if need > capacity {
         if need > core.buffers.big_bytes() {
@@ -167,7 +167,7 @@ fn receive_into<B: Backend>(core: &mut Core<B>, index: u32) -> Option<usize> {
             received = bytes;
             input.received(bytes);
             session.readable = bytes == room_bytes || session.hangup || is_early;
-            session.servable = input.len() >= session.input_want;
+            session.servable = input.len() >= session.input_want as usize;
             if !session.servable {
                 core.holders.note_input(index, input, core.now_ns);
             }
@@ -322,7 +322,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
     match progress.state {
         SessionWait::NeedInput { want } => {
             debug_assert!(want == 0 || want > left, "all the bytes it wants are there");
-            session.input_want = want;
+            session.input_want = want as u32;
             session.servable = false;
         }
         // The output may contain a part of a reply, although no more bytes were received after its request.
@@ -332,7 +332,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
             session.pause = if stuck { Pause::Store } else { Pause::Output };
-            session.out_want = want;
+            session.out_want = want as u32;
             session.servable = true;
         }
         SessionWait::Parked => {
@@ -357,7 +357,7 @@ fn lend_output<S>(session: &mut Session<S>, buffers: &mut Buffers) -> Result<(),
         session.out = buffers.take_out();
     }
     let Some(out) = &mut session.out else { return Err(Class::Out) };
-    if session.out_want > out.capacity() && out.is_empty() && !out.is_lent() {
+    if session.out_want as usize > out.capacity() && out.is_empty() && !out.is_lent() {
         out.lend(buffers.take_big_out().ok_or(Class::BigOut)?);
     }
     Ok(())

@@ -19,7 +19,6 @@ use command::clients::endpoint::Protocol;
 use command::visit::out::OutBuffer;
 use io::Backend;
 use std::collections::VecDeque;
-use std::io::IoSlice;
 
 /// The maximum number of sessions that one iteration sets aside because they held a buffer for too long, and of list
 /// entries that one search checks.
@@ -183,7 +182,7 @@ fn with_room<B: Backend>(
 /// Sets the input of one session aside. Returns false if the limit of bytes set aside is reached.
 fn set_input_aside<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
     let session = core.sessions.at(index);
-    let (want, receives) = (session.input_want, !session.servable);
+    let (want, receives) = (session.input_want as usize, !session.servable);
     let Some(input) = &mut session.input else { return true };
     let done = core.buffers.set_input_aside(input, want, receives);
     if done {
@@ -249,15 +248,8 @@ fn close_holder<B: Backend>(core: &mut Core<B>, index: u32) {
         return output::kill(core, index);
     }
     core.ctx.counters().slow_senders_dropped.add(1);
-    if session.out.is_none()
-        && !session.state.is_replying()
-        && let Some(stream) = &session.stream
-    {
-        // If the socket accepts nothing, the error is lost, and the connection is closed anyway.
-        let error = error(session.state.protocol());
-        let _ = core.io.send(stream, &[IoSlice::new(error)]);
-    }
-    output::finish(core, index);
+    let line = error(session.state.protocol());
+    output::refuse(core, index, line);
 }
 
 /// Returns the session and its input, if the session is alive and the input is in a lent buffer.

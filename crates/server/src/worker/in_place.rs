@@ -119,7 +119,7 @@ fn move_to_buffer<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, index: 
     } else {
         core.buffers.put_input(input);
     }
-    session.input_want = want;
+    session.input_want = want as u32;
     core.ctx.counters().moved_out.add(1);
     true
 }

@@ -194,6 +194,22 @@ pub(super) fn rest<B: Backend>(core: &mut Core<B>, index: u32) {
     session.blocked = true;
 }
 
+/// Ends a session with an error line, unless a reply is unsent or incomplete.
+pub(super) fn refuse<B: Backend>(core: &mut Core<B>, index: u32, line: &[u8]) {
+    let session = core.sessions.at(index);
+    if session.blocked && !session.rests() {
+        return kill(core, index);
+    }
+    if session.out.is_none()
+        && !session.state.is_replying()
+        && let Some(stream) = &session.stream
+    {
+        // If the socket accepts nothing, the error is lost, and the connection is closed anyway.
+        let _ = core.io.send(stream, &[IoSlice::new(line)]);
+    }
+    finish(core, index);
+}
+
 /// Ends a session whose replies are all sent. If the peer may still be sending, first gives the peer time to read the
 /// replies.
 pub(super) fn finish<B: Backend>(core: &mut Core<B>, index: u32) {
@@ -221,7 +237,7 @@ pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
     let (mut waste, mut bytes) = ([0u8; 4096], 0);
     let session = core.sessions.at(index);
     let is_over = core.now_ns.saturating_sub(session.moved_ns) >= LINGER_NS;
-    let mut ends = is_over || session.discarded >= LINGER_BYTES_MAX;
+    let mut ends = is_over || session.discarded >= LINGER_BYTES_MAX as u32;
     for _ in 0..LINGER_RECEIVES {
         let Some(stream) = session.stream.as_ref().filter(|_| !ends) else { break };
         match core.io.receive(stream, &mut waste) {
@@ -233,7 +249,7 @@ pub(super) fn linger<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
             Received::Closed | Received::Reset => ends = true,
         }
     }
-    session.discarded += bytes;
+    session.discarded += bytes as u32;
     if ends {
         kill(core, index);
     } else {

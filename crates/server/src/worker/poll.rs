@@ -71,7 +71,7 @@ pub(super) fn admit_new<B: Backend>(core: &mut Core<B>) -> bool {
 
 /// Adds a new connection to the table.
 fn admit<B: Backend>(core: &mut Core<B>, arrival: ReceivedConnection<B::Stream>) {
-    let ReceivedConnection { stream, endpoint, carried } = arrival;
+    let ReceivedConnection { stream, endpoint, carried, entry } = arrival;
     if !endpoint.is_counted {
         core.ctx.shared.namespaces.count_in(endpoint.namespace);
     }
@@ -83,6 +83,7 @@ fn admit<B: Backend>(core: &mut Core<B>, arrival: ReceivedConnection<B::Stream>)
     if attached.is_ok() {
         let (peer, descriptor) = (B::peer(&stream), B::descriptor(&stream));
         let index = core.sessions.insert(stream, endpoint, core.now_ns);
+        core.sessions.at(index).entry = entry;
         core.ctx.connection_table().open(index, descriptor.unwrap_or(index), peer, core.ctx.now.secs());
         if endpoint.protocol == Protocol::Memcache && carried.is_none() {
             report_connection(&mut core.ctx, index, None);

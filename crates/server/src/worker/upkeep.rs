@@ -127,6 +127,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let live = &core.ctx.shared.live;
     let idle_ns = live.idle_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let stall_ns = live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
+    let login_ns = live.login_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let wanted = core.waiting.iter().any(|list| !list.is_empty());
     for _ in 0..count {
         core.sweep_at = (core.sweep_at + 1) % core.sessions.used_high();
@@ -143,6 +144,14 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             core.ctx.connection_table().client_info(core.sweep_at as u32, |client_info| {
                 (client_info.command, client_info.memory) = (command, memory);
             });
+        }
+        let is_late = login_ns > 0 && session.age_ns(core.now_ns) >= login_ns && session.phase == Phase::Open;
+        let is_late = is_late && session.place == SessionPlace::Idle;
+        if is_late && session.state.needs_login(&core.ctx.shared) {
+            core.ctx.counters().login_timeouts.add(1);
+            let line = session.state.protocol().login_timeout();
+            output::refuse(core, core.sweep_at as u32, line);
+            continue;
         }
         let counters = core.ctx.counters();
         let end = match session.phase {

@@ -36,6 +36,7 @@ mod hot_keys;
 mod info;
 mod lease;
 mod lifecycle;
+mod limits;
 mod memcache_names;
 mod memcache_table;
 mod namespaces;
