@@ -40,6 +40,14 @@ pub fn identify(session: &mut SessionState, names: &[String], shared: &Shared) -
     names.iter().map(String::as_bytes).find(is_user).map(<[u8]>::to_vec)
 }
 
+/// Returns true if the client still has to authenticate.
+pub fn needs_login(session: &SessionState, shared: &Shared) -> bool {
+    match session {
+        SessionState::Memcache(state) => memcache::needs_login(state, shared),
+        SessionState::Resp(state) => resp::needs_login(state, shared),
+    }
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.
@@ -262,14 +270,6 @@ impl SessionState {
         match self {
             Self::Memcache(_) => None,
             Self::Resp(state) => Some(state.activity()),
-        }
-    }
-
-    /// Returns true if the client still has to authenticate.
-    pub fn needs_login(&self, shared: &Shared) -> bool {
-        match self {
-            Self::Memcache(state) => state.needs_login(shared),
-            Self::Resp(state) => state.needs_login(shared),
         }
     }
 

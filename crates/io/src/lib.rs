@@ -26,7 +26,6 @@ pub mod disk;
 pub mod epoll;
 pub mod listen;
 pub mod pass;
-pub mod refused;
 pub mod signal;
 pub mod sim;
 pub mod uring;

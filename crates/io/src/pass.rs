@@ -81,9 +81,9 @@ fn check_user(peer: &UCred) -> Result<()> {
 /// Reads a fact about the process with a number, or about `self`.
 type ProcessFact = fn(&str) -> std::io::Result<String>;
 
-/// Checks that a process which has connected is in this process's namespaces: that a number stands for the same user and
-/// for the same process in both. The kernel reports for a listener the process that created it, which may have ended,
-/// so the connecting process cannot check the other end.
+/// Checks that a process which has connected is in this process's namespaces: that a number stands for the same user
+/// and for the same process in both. The kernel reports for a listener the process that created it, which may have
+/// ended, so the connecting process cannot check the other end.
 ///
 /// The links in `/proc/PID/ns` would be simpler, but a process in a sandbox cannot read those of others.
 fn check_namespaces(peer: &UCred) -> Result<()> {

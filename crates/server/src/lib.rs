@@ -26,7 +26,6 @@ pub mod offline;
 pub mod place;
 mod reactor;
 mod running;
-pub mod sandbox;
 mod session;
 pub mod shared;
 pub mod start;

@@ -226,7 +226,8 @@ impl Acceptor {
             self.source_logged = Some(now);
             let refused = self.shared.acceptor.source_rejected.value();
             tracing::warn!(
-                "connection refused: {source} has as many as limits.maxconns_per_source allows; {refused} refused so far"
+                "connection refused: {source} has as many as limits.maxconns_per_source allows; {refused} were refused \
+                 so far"
             );
         }
         stream.refuse(if endpoint.is_tls { TLS_REFUSAL } else { endpoint.protocol.source_refusal() });

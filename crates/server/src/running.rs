@@ -217,7 +217,7 @@ impl Running {
                 {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
-                if let Err(error) = crate::sandbox::narrow_worker() {
+                if let Err(error) = crate::start::sandbox::narrow_worker() {
                     tracing::warn!(worker = number, %error, "the worker has only the restrictions of all threads");
                 }
                 opened.run(number, shared, handle, intake, clock, sessions_max)

@@ -6,8 +6,8 @@
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
-use crate::sandbox;
 use crate::shared::Shared;
+use crate::start::sandbox;
 use base::units::ByteSize;
 use command::metrics::info_totals::InfoCounts;
 use command::metrics::survey::{CpuTimes, Findings, Rates};

@@ -47,6 +47,11 @@ pub struct SessionState {
     pub(super) watching: Option<Watching>,
 }
 
+/// Returns true if the client still has to authenticate.
+pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
+    !session.known && shared.auth.is_some()
+}
+
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
 /// is disabled.
 pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {
@@ -56,11 +61,6 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
 }
 
 impl SessionState {
-    /// Returns true if the client still has to authenticate.
-    pub(crate) fn needs_login(&self, shared: &Shared) -> bool {
-        !self.known && shared.auth.is_some()
-    }
-
     /// Creates the state of a new connection of a listener with this namespace.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }

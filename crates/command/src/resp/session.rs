@@ -188,6 +188,11 @@ pub(crate) fn adopt_messages(session: &mut SessionState, ctx: &WorkerContext, co
     }
 }
 
+/// Returns true if the client still has to authenticate.
+pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
+    !session.known && shared.requires_authentication()
+}
+
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
 /// is disabled.
 pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {
@@ -202,11 +207,6 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
 }
 
 impl SessionState {
-    /// Returns true if the client still has to authenticate.
-    pub(crate) fn needs_login(&self, shared: &Shared) -> bool {
-        !self.known && shared.requires_authentication()
-    }
-
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, numbers: DatabaseNumbers::new(namespace.0, namespace.0), ..Self::default() }

@@ -23,8 +23,8 @@ use server::config::{ConfigFault, Origin, Plan, Settings, live, plan::plan, reme
 use server::handover::Names;
 use server::log::Log;
 use server::place::{self, Requirements};
-use server::sandbox;
 use server::shared::Shared;
+use server::start::sandbox;
 use server::start::{Running, Server, StartError};
 use tls::ClientAuth;
 

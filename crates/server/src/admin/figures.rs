@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
 use super::threads::Placed;
-use crate::sandbox;
 use crate::shared::Shared;
+use crate::start::sandbox;
 use crate::survey::resident_bytes;
 use command::keyspace::figures::Figures;
 use command::memory::budget::{self, Budget};
@@ -469,7 +469,7 @@ fn sandboxed(list: &mut MetricList) {
     list.total(
         "gannet_sandbox_refused_calls_total",
         "System calls that the sandbox refused. The first is logged.",
-        io::refused::refused_calls(),
+        io::signal::refused::refused_calls(),
     );
 }
 

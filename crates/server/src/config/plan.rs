@@ -50,8 +50,7 @@ pub struct Plan {
 /// # Errors
 /// If settings contradict each other, or this host cannot provide them: a fault for each.
 pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<ConfigFault>> {
-    let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
-    planner.addresses(settings);
+    let mut planner = Planner::new(settings, origins, host);
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
     planner.sizes(settings, memory);
     planner.places(settings);
@@ -63,9 +62,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     }
     let (memory_is, workers_is, maxconns_is) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
     let mut resolved = Settings { memory: memory_is, workers: workers_is, maxconns: maxconns_is, ..settings.clone() };
-    for (namespace, config) in resolved.namespaces.iter_mut().zip(&namespaces.0) {
-        namespace.number = Auto::Is(config.number.into());
-    }
+    number_namespaces(&mut resolved, &namespaces.0);
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
@@ -121,6 +118,13 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
     };
     Ok(Plan { server, resolved, files, notes: planner.notes })
+}
+
+/// Sets the numbers of the namespaces.
+fn number_namespaces(resolved: &mut Settings, configs: &[NamespaceConfig]) {
+    for (namespace, config) in resolved.namespaces.iter_mut().zip(configs) {
+        namespace.number = Auto::Is(config.number.into());
+    }
 }
 
 fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {
@@ -187,7 +191,14 @@ struct Planner<'p> {
     notes: Vec<String>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    /// Begins with the addresses.
+    fn new(settings: &Settings, origins: &'a Origins, host: &'a Host) -> Self {
+        let mut planner = Self { origins, host, faults: Vec::new(), notes: Vec::new() };
+        planner.addresses(settings);
+        planner
+    }
+
     fn fault(&mut self, path: &'static str, what: String, remedy: String) {
         let origin = self.origins.get(path).cloned().unwrap_or(Origin::Default);
         self.faults.push(ConfigFault::new(origin, path, Wrong::new(what, remedy)));

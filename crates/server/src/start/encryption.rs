@@ -5,10 +5,10 @@
 //!   SIGHUP: settings and files ──────────────────────^
 //! ```
 
-use crate::sandbox;
 use crate::shared::Shared;
 use crate::start::StartError;
 use crate::start::config::ServerConfig;
+use crate::start::sandbox;
 use command::host::{TlsCertificate, TlsState};
 use command::memory::budget::{Budget, MemoryUse};
 use std::sync::Arc;

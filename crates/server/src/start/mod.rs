@@ -3,6 +3,7 @@
 pub mod config;
 pub mod encryption;
 pub(crate) mod opened;
+pub mod sandbox;
 
 use crate::handover::HandoverState;
 use crate::running::Endpoints;
@@ -244,6 +245,17 @@ fn restore_persisted(commands: &command::shared::Shared, indexes: &[PersistedInd
     commands.scripts.libraries.persist_by(MetadataLog::of(&commands.store));
 }
 
+/// Returns the namespaces of the memory file and of the configuration.
+fn namespaces(config: &ServerConfig, store: &Arc<Store>, kept: &PersistedMetadata) -> Result<Namespaces, StartError> {
+    let namespaces = Namespaces::persisted_in(store, kept.databases);
+    for namespace in kept.configured(&config.namespaces)? {
+        namespaces
+            .set(store, &namespace)
+            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
+    }
+    Ok(namespaces)
+}
+
 /// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
 /// any.
 pub(crate) fn assemble_in(
@@ -261,12 +273,7 @@ pub(crate) fn assemble_in(
         store.set_eviction(Namespace::DEFAULT, false);
     }
     let kept = PersistedMetadata::read(&store);
-    let namespaces = Namespaces::persisted_in(&store, kept.databases);
-    for namespace in kept.configured(&config.namespaces)? {
-        namespaces
-            .set(&store, &namespace)
-            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
-    }
+    let namespaces = namespaces(&config, &store, &kept)?;
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Arc::new(Channels::new(&watch, &budget, config.subscriber_backlog_bytes));

@@ -15,7 +15,7 @@ use command::clients::client_info::ClientMemory;
 use command::clients::connection_table::ConnectionState;
 use command::memcache::report_connection;
 use command::push::watch::CloseReason;
-use command::session::SessionState;
+use command::session::{SessionState, needs_login};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -147,7 +147,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
         }
         let is_late = login_ns > 0 && session.age_ns(core.now_ns) >= login_ns && session.phase == Phase::Open;
         let is_late = is_late && session.place == SessionPlace::Idle;
-        if is_late && session.state.needs_login(&core.ctx.shared) {
+        if is_late && needs_login(&session.state, &core.ctx.shared) {
             core.ctx.counters().login_timeouts.add(1);
             let line = session.state.protocol().login_timeout();
             output::refuse(core, core.sweep_at as u32, line);

@@ -1,8 +1,8 @@
 //! Restricts system calls with seccomp.
 //!
 //! A call that no list has, or whose arguments are not allowed, raises SIGSYS. The handler counts it and makes the call
-//! return EPERM ([`io::refused`]). The kernel remembers the calls that are allowed whatever their arguments, so these
-//! cost no evaluation of the filter.
+//! return EPERM ([`io::signal::refused`]). The kernel remembers the calls that are allowed whatever their arguments, so
+//! these cost no evaluation of the filter.
 
 use rustix::io::Errno;
 use seccompiler::{
@@ -155,7 +155,7 @@ pub(super) fn restrict() -> Result<bool, CallsError> {
     if !std::path::Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
         return Ok(false);
     }
-    io::refused::count_refused_calls().map_err(seccompiler::Error::Prctl)?;
+    io::signal::refused::count_refused_calls().map_err(seccompiler::Error::Prctl)?;
     // Filters cannot read the flags of clone3, which are in memory. Without it, the C library calls clone.
     let clone3 = any([&(libc::SYS_clone3, "SYS_clone3")]);
     let absent = SeccompAction::Errno(Errno::NOSYS.raw_os_error() as u32);
@@ -166,8 +166,8 @@ pub(super) fn restrict() -> Result<bool, CallsError> {
     Ok(true)
 }
 
-/// Restricts this worker's thread further, if the process is in a sandbox: it may not create sockets, threads and rings,
-/// and opens files only for reading.
+/// Restricts this worker's thread further, if the process is in a sandbox: it may not create sockets, threads and
+/// rings, and opens files only for reading.
 ///
 /// # Errors
 /// If the kernel refuses the filter.

@@ -1,6 +1,8 @@
 //! The signals that a server handles, as a blocking queue for a dedicated thread. Also the handler for SIGBUS, which
 //! ends the process if mapped memory has no storage behind it.
 
+pub mod refused;
+
 use std::io;
 use std::sync::OnceLock;
 

@@ -44,9 +44,9 @@ const NUMBER_AT: usize = 24;
 /// Counts a call and sets its result. Takes no lock and allocates nothing.
 #[allow(unsafe_code)]
 extern "C" fn on_refused_call(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: 1. the kernel calls the handler with valid pointers to a `siginfo_t` of 128 bytes and to the context of the
-    // interrupted thread (SA_SIGINFO), which nothing else accesses meanwhile; 2. for SIGSYS by seccomp, the number is
-    // an aligned `int` at this offset; 3. the register of the result is restored from the context when the handler
+    // SAFETY: 1. the kernel calls the handler with valid pointers to a `siginfo_t` of 128 bytes and to the context of
+    // the interrupted thread (SA_SIGINFO), which nothing else accesses meanwhile; 2. for SIGSYS by seccomp, the number
+    // is an aligned `int` at this offset; 3. the register of the result is restored from the context when the handler
     // returns, and a program expects that a system call changes it.
     let number = unsafe {
         let context = context.cast::<libc::ucontext_t>();

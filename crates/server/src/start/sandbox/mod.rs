@@ -39,8 +39,8 @@ pub fn parts() -> u64 {
     u64::from(RESTRICTS_FILES.load(Relaxed)) + u64::from(RESTRICTS_CALLS.load(Relaxed))
 }
 
-/// Restricts this process, which must have one thread. Its later threads are restricted, too. Returns a note for the log
-/// for each part of the sandbox that this kernel does not have, or refuses.
+/// Restricts this process, which must have one thread. Its later threads are restricted, too. Returns a note for the
+/// log for each part of the sandbox that this kernel does not have, or refuses.
 pub fn enter(folders: &Folders) -> Vec<String> {
     let restricted = folders.restrict();
     RESTRICTS_FILES.store(matches!(&restricted, Ok(status) if *status != RulesetStatus::NotEnforced), Relaxed);
@@ -76,7 +76,7 @@ pub(crate) fn hint(message: &str) -> &'static str {
 /// Logs the first system call that the sandbox has refused.
 pub(crate) fn log_refused() {
     static LOGGED: AtomicBool = AtomicBool::new(false);
-    if let Some(number) = io::refused::first_refused_call()
+    if let Some(number) = io::signal::refused::first_refused_call()
         && !LOGGED.swap(true, Relaxed)
     {
         tracing::warn!(
