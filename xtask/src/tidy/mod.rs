@@ -10,10 +10,11 @@
 //!        └─> house  the structure of each crate             (parsed with syn)
 //! ```
 //!
-//! `commits` checks the subjects of the latest commits. Checks never change files. A fault is printed with the file,
-//! the line and the remedy. All faults are printed, not only the first.
+//! `commits` checks the subjects of the latest commits, and `dependencies` the packages of other authors. Checks never
+//! change files. A fault is printed with the file, the line and the remedy. All faults are printed, not only the first.
 
 mod commits;
+mod dependencies;
 mod docs;
 mod edges;
 mod fault;
@@ -46,6 +47,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Breach>, usize)> {
     docs::check(&tree, &mut faults);
     house::check(&tree, &mut faults);
     commits::check(root, &mut faults)?;
+    dependencies::check(root, &mut faults)?;
     faults.sort();
     faults.dedup();
     Ok((faults, tree.files.len()))
