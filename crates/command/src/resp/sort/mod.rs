@@ -5,8 +5,9 @@
 //!   element ──BY──> number or text ──> place in the order ──> collected elements ──GET──> results ──> reply, or a list
 //! ```
 //!
-//! The collected elements are in client memory. With `LIMIT`, only those up to its end are kept. The sorted key is
-//! locked if the command takes several visits, and the keys of patterns are read one after another.
+//! The collected elements are in client memory. With `LIMIT`, only those up to its end are kept. The elements are read
+//! at one instant: in one look at the value, or with the sorted key locked if there are many. The keys of patterns are
+//! read one after another.
 
 mod options;
 mod pattern;
@@ -115,6 +116,9 @@ struct Sort<'c> {
     /// The number of sorted elements that are skipped, and of those that follow them in the result.
     skipped: u64,
     wanted: u64,
+    /// The elements to collect, if they were read together with the number of elements. Otherwise, the key is locked,
+    /// and a step reads those that it collects.
+    elements: Option<Vec<Vec<u8>>>,
 }
 
 impl<'c> Sort<'c> {
@@ -122,13 +126,26 @@ impl<'c> Sort<'c> {
     fn read(call: &mut Call<'c, '_>, args: Args<'c>, may_store: bool) -> Result<Self, Interrupt> {
         let [key] = words(args);
         let options = SortOptions::read(call, args.after_first(), may_store)?;
-        let (len, is_set) = with_source(call, key, |source| {
-            Ok((source.map_or(0, SortedValue::len), matches!(source, Some(SortedValue::Set(_)))))
+        // The key is not locked, so another client may change the value after this look.
+        let reads_elements = !call.collects_replies && options.store.is_none();
+        let sort = with_source(call, key, |source| {
+            let mut sort = Self::of(key, options, source);
+            if let Some(source) = source.filter(|_| reads_elements && !sort.is_long()) {
+                let (first, count) = sort.collected();
+                sort.elements = Some(source.elements(first, count, sort.is_reverse())?);
+            }
+            Ok(sort)
         })?;
         if call.session.walk.is_none() {
-            call.count_read(len > 0);
+            call.count_read(sort.len > 0);
         }
-        let mut order = options.order();
+        Ok(sort)
+    }
+
+    /// Returns a request for the value `source`. Reads no elements.
+    fn of(key: &'c [u8], options: SortOptions<'c>, source: Option<&SortedValue<'_>>) -> Self {
+        let (len, mut order) = (source.map_or(0, SortedValue::len), options.order());
+        let is_set = matches!(source, Some(SortedValue::Set(_)));
         if is_set && order == SortOrder::Unsorted && options.store.is_some() {
             // The order of a set is arbitrary.
             order = SortOrder::Texts;
@@ -136,7 +153,29 @@ impl<'c> Sort<'c> {
         let (skipped, most) = options.limit;
         let skipped = u64::try_from(skipped).unwrap_or(0).min(len);
         let wanted = u64::try_from(most).unwrap_or(u64::MAX).min(len - skipped);
-        Ok(Self { key, options, order, len, skipped, wanted })
+        Self { key, options, order, len, skipped, wanted, elements: None }
+    }
+
+    /// Returns the number of the first element to collect, and the number of those to collect.
+    fn collected(&self) -> (u64, u64) {
+        // Without an order, only the elements of the result are read.
+        if self.order == SortOrder::Unsorted { (self.skipped, self.wanted) } else { (0, self.len) }
+    }
+
+    /// Returns true if elements are collected from the last one of the value on.
+    fn is_reverse(&self) -> bool {
+        self.order == SortOrder::Unsorted && self.options.is_descending
+    }
+
+    /// Returns up to `most` elements to collect, behind the first `done`.
+    fn elements_from(&self, call: &Call<'_, '_>, done: u64, most: u64) -> Result<Vec<Vec<u8>>, ErrorReply> {
+        match &self.elements {
+            Some(elements) => Ok(elements.iter().skip(done as usize).take(most as usize).cloned().collect()),
+            None => with_source(call, self.key, |source| match source {
+                Some(source) if most > 0 => Ok(source.elements(self.collected().0 + done, most, self.is_reverse())?),
+                _ => Ok(Vec::new()),
+            }),
+        }
     }
 
     /// Returns the number of results.
@@ -168,15 +207,11 @@ impl<'c> Sort<'c> {
 
     /// Collects up to `most` further elements. Returns true after the last one.
     fn collect(&self, call: &mut Call<'_, '_>, walk: &mut Walk, most: u64) -> Result<bool, Interrupt> {
-        // Without an order, only the elements of the result are read.
-        let is_unsorted = self.order == SortOrder::Unsorted;
-        let (first, count) = if is_unsorted { (self.skipped, self.wanted) } else { (0, self.len) };
-        let most = most.min(count - walk.cursor);
-        let is_reverse = is_unsorted && self.options.is_descending;
-        let elements = with_source(call, self.key, |source| match source {
-            Some(source) if most > 0 => Ok(source.elements(first + walk.cursor, most, is_reverse)?),
-            _ => Ok(Vec::new()),
-        })?;
+        let (is_unsorted, (_, count)) = (self.order == SortOrder::Unsorted, self.collected());
+        // A locked key may expire between two visits.
+        let most = most.min(count.saturating_sub(walk.cursor));
+        let elements = self.elements_from(call, walk.cursor, most)?;
+        let is_empty = elements.is_empty();
         let mut lookup = Lookup::new(call.guard, call.ctx.view(), call.session.namespace);
         if let Some(by) = self.options.by.as_ref().filter(|_| !is_unsorted) {
             lookup.fetch(by, &elements)?;
@@ -203,7 +238,7 @@ impl<'c> Sort<'c> {
             }
         }
         call.ops += 1 + most as usize / ELEMENTS_AN_OP + bytes / BYTES_AN_OP;
-        Ok(walk.cursor >= count)
+        Ok(is_empty || walk.cursor >= count)
     }
 
     /// Returns true if the last of the collected elements is the first of the result.
