@@ -113,6 +113,12 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
+/// Returns true if the command runs with its keys not locked, because it has only one key. A command that looks at the
+/// key and then changes it must lock the key first.
+fn is_unlocked(call: &Call<'_, '_>) -> bool {
+    !call.collects_replies && !call.guard.locks().is_attached()
+}
+
 /// Executes `MOVE key database`. The value is copied, and then deleted under its old key.
 pub(super) fn move_key<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [key, database] = collection::words(args);
@@ -121,7 +127,7 @@ pub(super) fn move_key<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if from == to {
         return Err(ErrorReply::SameKey.into());
     }
-    if !call.collects_replies && !call.guard.locks().is_attached() {
+    if is_unlocked(call) {
         return atomic::run_as_one(call, catalog::entry("move"), args);
     }
     if call.session.done == 0 {
@@ -161,6 +167,9 @@ pub(super) fn msetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let (pairs, options) = words.split(2 * count);
     let (options, must_exist) = SetOptions::of_several(options)?;
     let expire = options.expire(call.moment(), "msetex")?;
+    if must_exist.is_some() && is_unlocked(call) {
+        return atomic::run_as_one(call, catalog::entry("msetex"), args);
+    }
     if let Some(must_exist) = must_exist
         && call.session.done == 0
     {
@@ -179,6 +188,9 @@ pub(super) fn msetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
         return Err(ErrorReply::Arity("msetnx").into());
+    }
+    if is_unlocked(call) {
+        return atomic::run_as_one(call, catalog::entry("msetnx"), args);
     }
     let is_begun = call.session.done > 0;
     for key in args.step_by(2).filter(|_| !is_begun) {
