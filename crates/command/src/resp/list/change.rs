@@ -212,7 +212,11 @@ fn compare_each<'c>(
                 }
                 SessionWait::Yield.into()
             }
-            Err(stop) => stop,
+            Err(stop) => {
+                // The change was not made, so what its last attempt has counted is not done.
+                walk.keys = before;
+                stop
+            }
         };
         if matches!(stop, Interrupt::State(_)) {
             call.session.walk = Some(walk);
