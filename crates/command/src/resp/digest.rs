@@ -8,6 +8,7 @@ use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::slices::{self, STEP_BYTES, STEP_OPS};
 use crate::resp::state::string_work::StringWork;
 use crate::resp::state::walk::{MISSING, Walk};
+use crate::resp::value_reply::Identity;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 use segment::{Guard, Item, Key, Value};
@@ -31,8 +32,8 @@ pub(super) struct ValueCondition<'c> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest {
     value: u64,
-    /// The token of the item.
-    token: u64,
+    /// The identity of the item's value.
+    identity: Identity,
 }
 
 impl<'c> ValueCondition<'c> {
@@ -78,7 +79,7 @@ impl<'c> ValueCondition<'c> {
         if self.wanted.len() != DIGITS {
             return Err(ErrorReply::Digest.into());
         }
-        let digest = digest.filter(|digest| digest.token == item.token).ok_or(SessionWait::Parked)?;
+        let digest = digest.filter(|digest| digest.identity == Identity::of(item)).ok_or(SessionWait::Parked)?;
         Ok(digest.digits().eq_ignore_ascii_case(self.wanted) != self.is_negated)
     }
 }
@@ -187,5 +188,5 @@ fn read_on<'c>(
             return Err(SessionWait::Yield.into());
         }
     }
-    Ok(Some(Digest { value: hash.digest(), token: item.token }))
+    Ok(Some(Digest { value: hash.digest(), identity: Identity::of(&item) }))
 }
