@@ -301,9 +301,10 @@ fn end(call: &mut Call<'_, '_>, request: &Restore<'_>) -> Run {
     Ok(())
 }
 
-/// Removes the old value instead of storing one that has expired.
+/// Removes the old value instead of storing one that has expired. Without `REPLACE`, there was no old value: another
+/// client has stored what may be there now.
 fn end_past(call: &mut Call<'_, '_>, request: &Restore<'_>) -> Run {
-    if remove(call, request.bytes)? {
+    if request.options.replace && remove(call, request.bytes)? {
         call.changed(KeyEvent::DEL, request.bytes);
     }
     call.out.push(reply::OK);
