@@ -119,8 +119,13 @@ pub(super) fn reply_at_random<'c, C: Elements>(
 ) -> Run {
     if !call.collects_replies {
         let len = look::<C, _>(call, key, |_, value| Ok(value.map_or(0, C::len)))?;
-        if len == 0 || count >= 0 && (count == 0 || count as u64 >= len) {
-            let most = if count == 0 { 0 } else { u64::MAX };
+        if len == 0 || count == 0 {
+            shape.put_head(call.out, 0);
+            return Ok(());
+        }
+        if u64::try_from(count).is_ok_and(|count| count >= len) {
+            // Another client may have added elements since this look.
+            let most = count.unsigned_abs();
             return reply_range::<C>(call, (name, args), key, shape, &|value| {
                 Ok(ElementRange { first: 0, count: C::len(value).min(most), is_reverse: false })
             });
