@@ -240,11 +240,13 @@ pub(in crate::resp) fn sintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         return Err(take_visits(call, "sintercard", args, keys));
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
+    // Without locks, all elements are examined at one instant.
+    let examined = if call.collects_replies { EXAMINED_A_STEP } else { u64::MAX };
     loop {
         let mut count = walk.keys;
-        let step = step(call, keys, Combination::Intersection, &mut walk, EXAMINED_A_STEP, &mut |_, _| {
+        let step = step(call, keys, Combination::Intersection, &mut walk, examined, &mut |_, _| {
             count += 1;
-            true
+            count < most
         })?;
         walk.keys = count;
         call.ops += 1 + step.examined as usize / ELEMENTS_AN_OP;

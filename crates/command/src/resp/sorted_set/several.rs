@@ -422,9 +422,11 @@ pub(in crate::resp) fn zintercard<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     }
     let combine = Combine::read(Combination::Intersection, keys, options, false)?;
     let mut walk = call.session.walk.take().unwrap_or_default();
+    // Without locks, all elements are examined at one instant.
+    let examined = if call.collects_replies { combine.examined_a_step() } else { u64::MAX };
     loop {
         let mut count = walk.keys;
-        let is_last = combine.step(call, &mut walk, combine.examined_a_step(), &mut |_, _| {
+        let is_last = combine.step(call, &mut walk, examined, &mut |_, _| {
             count += 1;
             count < most
         })?;
