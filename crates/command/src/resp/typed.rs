@@ -118,9 +118,9 @@ pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i
     item.filter(|item| type_name(item, view).is_some())
 }
 
-/// Returns true if an item is a list, a set or a sorted set.
-fn is_collection(item: &Item<'_>) -> bool {
-    matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(|kind| !kind.is_record()))
+/// Returns true if bins of an item may expire: if it is no string and no collection.
+fn may_have_ended_bins(item: &Item<'_>) -> bool {
+    matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_none_or(Kind::is_record))
 }
 
 /// Returns `item` unchanged if it is a string or `None`. Returns an error if it is a typed value.
@@ -250,8 +250,7 @@ pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
     let key = call.key(bytes);
     loop {
         let view = call.ctx.view();
-        // Elements of collections have no expiry.
-        let item = call.guard.items().peek(&key).filter(|item| !is_collection(item));
+        let item = call.guard.items().peek(&key).filter(may_have_ended_bins);
         let there = KeyParts::new(call.guard, key);
         if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
             return Ok(());
@@ -372,6 +371,7 @@ fn sweep_some(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Swept, Interrupt
     loop {
         scratch.clear();
         let Loaded { item, version } = call.guard.items().load(key, &mut attempts)?;
+        let item = item.filter(may_have_ended_bins);
         let there = KeyParts::new(call.guard, *key);
         let (Some(old), Some(item)) = (opened(item.as_ref(), view, &there)?, item) else { return Ok(Swept::Stored) };
         let mut parts = record::Parts::default();
