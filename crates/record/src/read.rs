@@ -269,11 +269,16 @@ impl<'r> Record<'r> {
         self.tree.map_or(Ok(crate::HASHES), |tree| tree.leaf_end(from))
     }
 
-    /// Returns the identity of a large record's state: its object number, its revision and its number of bins. The
-    /// number of bins is needed because a sweep of expired bins does not change the revision. Two walks that see the
-    /// same identity see the same leaves.
+    /// Returns the identity of the record's state. Two walks that see the same identity see the same bins.
+    ///
+    /// That of a large record is its object number, its revision and its number of bins. The number of bins is needed
+    /// because a sweep of expired bins does not change the revision. That of a small record is its revision and a hash
+    /// of its bins. The hash is needed because each record begins with revision 1, and a key may get another record.
     pub fn identity(&self) -> (u64, u32, u64) {
-        self.tree.map_or((0, self.revision, 0), |tree| (tree.object(), self.revision, tree.count))
+        match &self.tree {
+            Some(tree) => (tree.object(), self.revision, tree.count),
+            None => (0, self.revision, crate::hash64(self.body)),
+        }
     }
 
     /// Returns true if the record is stored as a tree of leaves.

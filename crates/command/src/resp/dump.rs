@@ -3,6 +3,9 @@
 //! ```text
 //!   value, part by part ──> payload ──> checksum, part by part ──> reply
 //! ```
+//!
+//! The key of a short value is not locked, so another client may change the value between two looks at it. The dump
+//! then starts over.
 
 use super::aside;
 use super::collection;
@@ -69,6 +72,8 @@ pub(super) fn dump<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             }
             Err(state.into())
         }
+        // The key had another type when it was looked up.
+        Err(Interrupt::Fault(ErrorReply::WrongType)) if !call.collects_replies => Err(SessionWait::Yield.into()),
         ran => ran,
     }
 }
@@ -76,6 +81,8 @@ pub(super) fn dump<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 /// A value to dump.
 struct Found {
     value_type: ValueType,
+    /// The identity of a hash, from whose fields the head of the payload is chosen.
+    identity: Option<(u64, u32, u64)>,
     /// The length of a string.
     len: Option<u64>,
     /// True if fields of a hash may expire.
@@ -88,7 +95,8 @@ struct Found {
 fn found(call: &Call<'_, '_>, item: &Item<'_>, parts: &KeyParts<'_>) -> Result<Option<Found>, ErrorReply> {
     let segment::Value::Typed { kind, .. } = item.value else {
         let (len, value_type) = (item.value_len(), ValueType::String);
-        return Ok(Some(Found { value_type, len: Some(len), has_ends: false, is_long: len > FIRST_BYTES_MAX }));
+        let is_long = len > FIRST_BYTES_MAX;
+        return Ok(Some(Found { value_type, identity: None, len: Some(len), has_ends: false, is_long }));
     };
     let kind = Kind::of(kind).ok_or(ErrorReply::Damaged)?;
     let value_type = match kind {
@@ -99,10 +107,17 @@ fn found(call: &Call<'_, '_>, item: &Item<'_>, parts: &KeyParts<'_>) -> Result<O
         Kind::Stream | Kind::LargeStream => ValueType::Stream,
     };
     if value_type != ValueType::Hash {
-        return Ok(Some(Found { value_type, len: None, has_ends: false, is_long: kind.is_large() }));
+        let is_long = kind.is_large();
+        return Ok(Some(Found { value_type, identity: None, len: None, has_ends: false, is_long }));
     }
     let record = typed::record(Some(item), call.ctx.view(), parts)?;
-    Ok(record.map(|record| Found { value_type, len: None, has_ends: record.has_ends(), is_long: record.is_large() }))
+    Ok(record.map(|record| Found {
+        value_type,
+        identity: Some(record.identity()),
+        len: None,
+        has_ends: record.has_ends(),
+        is_long: record.is_large(),
+    }))
 }
 
 /// Looks the value up. Returns the state of its dump, and whether it is too long for one visit.
@@ -113,7 +128,7 @@ fn begin_dump(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<Option<(DumpWork,
         Some(item) => found(call, &item, &KeyParts::new(call.guard, key))?,
     };
     call.count_read(found.is_some());
-    let Some(Found { value_type, len, has_ends, is_long }) = found else { return Ok(None) };
+    let Some(Found { value_type, identity, len, has_ends, is_long }) = found else { return Ok(None) };
     if len.is_some_and(|len| len > ANSWER_BYTES_MAX as u64) {
         return Err(ErrorReply::RepliesTooLong.into());
     }
@@ -129,7 +144,7 @@ fn begin_dump(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<Option<(DumpWork,
     };
     writer.reserve(len.unwrap_or(0) as usize);
     let (part, end) = if has_ends { (DumpPart::Earliest, HASHES) } else { (DumpPart::Value, len.unwrap_or(HASHES)) };
-    let reading = Reading::default();
+    let reading = Reading { identity, ..Reading::default() };
     let place = StreamPlace::Entry(0);
     let work = DumpWork { part, writer, value_type, end, cursor: 0, earliest: None, place, reading, grant };
     Ok(Some((work, is_long)))
@@ -172,25 +187,26 @@ pub(super) fn check_slice(call: &Call<'_, '_>) -> Run {
     if call.collects_replies && call.is_slice_used() { Err(SessionWait::Yield.into()) } else { Ok(()) }
 }
 
-/// Copies the next bytes of a string.
+/// Copies the next bytes of a string, or all of them if the key is not locked.
 fn copy_text(call: &mut Call<'_, '_>, bytes: &[u8], work: &mut DumpWork) -> Run {
     let (key, len) = (call.key(bytes), work.end);
     let item = live(call.guard.items().peek(&key), call.ctx.view());
-    let end = (work.cursor + COPY_STEP).min(len);
+    let end = if call.collects_replies { (work.cursor + COPY_STEP).min(len) } else { len };
     let range = work.cursor..end;
     let writer = &mut work.writer;
     let is_read = item.is_some_and(|item| {
-        item.value_len() == len
+        typed::string(Some(&item)).is_ok()
+            && item.value_len() == len
             && call.guard.pieces().copy_range(&key, item.value, range, &mut |part| writer.push(part))
     });
     if !is_read {
-        // The value was evicted, or has lost a piece, since the previous visit. The command starts over.
+        // Since it was looked up, the value was replaced or evicted, or has lost a piece. The command starts over.
         work.reading.identity = None;
         return Err(SessionWait::Yield.into());
     }
+    call.ops += COPY_OPS * (end - work.cursor).div_ceil(COPY_STEP) as usize;
     work.cursor = end;
     work.reading.allow_changes();
-    call.ops += COPY_OPS;
     Ok(())
 }
 
