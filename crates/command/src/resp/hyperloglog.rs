@@ -191,15 +191,39 @@ fn merge_one(call: &mut Call<'_, '_>, bytes: &[u8], registers: &mut Registers) -
 
 pub(super) fn pfmerge<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let target = args.into_iter().next().unwrap_or_default();
+    if args.len() == 1 {
+        merge_with_itself(call, target)?;
+        return reply_merged(call, target);
+    }
     let registers = merge_all(call, args)?;
     let stored = store_merged(call, target, &registers);
     if call.collects_replies && matches!(stored, Err(Interrupt::State(_))) {
         slices::retain_work(call, StringWork::Merge(registers));
     }
     stored?;
+    reply_merged(call, target)
+}
+
+/// Replies after the merged HyperLogLog was stored.
+fn reply_merged(call: &mut Call<'_, '_>, target: &[u8]) -> Run {
     note_store(call);
     call.changed(KeyEvent::PFADD, target);
     call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Merges the HyperLogLog of a key with itself. Creates it if the key does not exist. The key is not locked, so what is
+/// stored is what the change finds.
+fn merge_with_itself(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
+    typed::room_to_store(call, DENSE_BYTES as u64)?;
+    let mut is_hit = false;
+    edit(call, bytes, |value, is_there| {
+        is_hit = is_there;
+        let mut registers = Registers::default();
+        let merged = registers.merge(value).and_then(|()| registers.add_to(value));
+        merged.map(|()| true).map_err(|_| ErrorReply::InvalidHyperLogLog)
+    })?;
+    call.count_read(is_hit);
     Ok(())
 }
 
