@@ -408,6 +408,8 @@ enum Popped {
     Elements(u64),
     /// The reply has no room for the elements, which need so many bytes. Nothing was changed.
     NoRoom(usize),
+    /// The elements are more than one change pops. Nothing was changed.
+    TooMany,
 }
 
 /// Pops up to `most` elements and writes them into the output, after the line of the reply if `has_head`.
@@ -424,6 +426,9 @@ fn pop_some<C: Pops>(
     let popped = change_and_notify::<C, _>(call, key, event, &mut |old, edit| {
         let Some(old) = old else { return Ok(Edited::Keep(Popped::Absent)) };
         let count = most.min(C::len(old));
+        if count > C::POPPED_A_STEP {
+            return Ok(Edited::Keep(Popped::TooMany));
+        }
         reply.clear();
         if has_head {
             shape.put_head(&mut reply, count);
@@ -498,21 +503,17 @@ pub(super) fn reply_popped<'c, C: Pops>(
 ) -> Result<bool, Interrupt> {
     let most = count.unwrap_or(1);
     if call.session.walk.is_none() {
-        let is_short = most <= C::POPPED_A_STEP
-            || look::<C, _>(call, key, |_, value| Ok(value.is_none_or(|value| C::len(value) <= C::POPPED_A_STEP)))?;
-        if is_short {
-            let most = most.min(C::POPPED_A_STEP);
-            match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event)? {
-                Popped::Elements(popped) => {
-                    call.ops += popped as usize / C::POPPED_AN_OP;
-                    return Ok(true);
-                }
-                Popped::Absent => return Ok(false),
-                Popped::NoRoom(bytes) => match typed::answer_fits(call, bytes) {
-                    Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
-                    ran => return ran.map(|()| true),
-                },
+        match pop_some::<C>(call, key, (from, most), shape, count.is_some(), event)? {
+            Popped::Elements(popped) => {
+                call.ops += popped as usize / C::POPPED_AN_OP;
+                return Ok(true);
             }
+            Popped::Absent => return Ok(false),
+            Popped::TooMany => {}
+            Popped::NoRoom(bytes) => match typed::answer_fits(call, bytes) {
+                Err(Interrupt::Fault(ErrorReply::AnswerTooLong)) => {}
+                ran => return ran.map(|()| true),
+            },
         }
         if !call.collects_replies {
             return Err(take_visits(call, name, args, key));
@@ -549,7 +550,7 @@ fn pop_over_visits<C: Pops>(
         let fitting = room.checked_div(walk.element_bytes).unwrap_or(u64::MAX).clamp(1, C::POPPED_A_STEP);
         let step = fitting.min(most - walk.cursor);
         match pop_some::<C>(call, key, (from, step), shape, false, event)? {
-            Popped::Absent | Popped::Elements(0) => break,
+            Popped::Absent | Popped::TooMany | Popped::Elements(0) => break,
             Popped::Elements(count) => {
                 walk.cursor += count;
                 call.ops += 1 + count as usize / C::POPPED_AN_OP;
