@@ -11,14 +11,14 @@ use super::{put_distance, put_position};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{entry, lower};
-use crate::resp::collection;
+use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::found;
 use crate::resp::number::{float, integer};
 use crate::resp::state::walk::{Walk, order_of};
 use crate::resp::stored::{self, Destination};
 use protocol::resp::{Args, Version, reply};
-use record::{Bound, Digits, SortedSets};
+use record::{Bound, Digits, SortedSetValue, SortedSets};
 
 /// The number of elements that one step examines, and one visit at most.
 const EXAMINED_A_STEP: u64 = 64;
@@ -84,36 +84,39 @@ fn distance(words: [&[u8]; 2]) -> Result<(f64, f64), ErrorReply> {
     Ok((distance * unit, unit))
 }
 
+/// Returns the position of an element. Returns `None` if the key does not exist.
+fn member(set: Option<&SortedSetValue<'_>>, text: &[u8]) -> Result<Option<GeoPosition>, ErrorReply> {
+    let found = super::position_of(set, text)?;
+    if set.is_some() && found.is_none() { Err(ErrorReply::NoPosition) } else { Ok(found) }
+}
+
 impl<'c> AreaSearch<'c> {
-    /// Parses a request, and looks up the element that is the centre. The second result is false if the key does not
-    /// exist.
+    /// Parses a request for the value `set`, which may have the element that is the centre.
     fn read(
-        call: &mut Call<'c, '_>,
+        set: Option<&SortedSetValue<'_>>,
         name: &'static str,
         mut args: Args<'c>,
         form: SearchForm,
-    ) -> Result<(Self, bool), Interrupt> {
+    ) -> Result<Self, ErrorReply> {
         let mut search = Self::new(name);
         if form == (SearchForm::Search { is_stored: true }) {
             search.store = args.next();
         }
         search.key = args.next().unwrap_or_default();
-        let is_there = collection::look::<SortedSets, _>(call, search.key, |_, set| Ok(set.is_some()))?;
         let mut next = || args.next().unwrap_or_default();
         if let SearchForm::Radius { is_by_member, .. } = form {
-            let center = match is_by_member {
-                true => search.member(call, next(), is_there)?,
+            search.center = match is_by_member {
+                true => member(set, next())?,
                 false => Some(super::position([next(), next()])?),
             };
-            search.center = center;
             let words = [next(), next()];
-            if is_there || !is_by_member {
+            if set.is_some() || !is_by_member {
                 let (radius, unit) = distance(words)?;
                 (search.shape, search.unit) = (Some(Area::Circle { radius }), unit);
             }
         }
-        search.read_options(call, args, form, is_there)?;
-        Ok((search, is_there))
+        search.read_options(set, args, form)?;
+        Ok(search)
     }
 
     fn new(name: &'static str) -> Self {
@@ -134,20 +137,12 @@ impl<'c> AreaSearch<'c> {
         }
     }
 
-    /// Returns the position of an element. Returns `None` if the key does not exist.
-    fn member(&self, call: &mut Call<'_, '_>, text: &[u8], is_there: bool) -> Result<Option<GeoPosition>, Interrupt> {
-        let find = |set: Option<&record::SortedSetValue<'_>>| super::position_of(set, text);
-        let found = collection::look::<SortedSets, _>(call, self.key, |_, set| Ok(find(set)?))?;
-        if is_there && found.is_none() { Err(ErrorReply::NoPosition.into()) } else { Ok(found) }
-    }
-
     fn read_options(
         &mut self,
-        call: &mut Call<'c, '_>,
+        set: Option<&SortedSetValue<'_>>,
         mut args: Args<'c>,
         form: SearchForm,
-        is_there: bool,
-    ) -> Result<(), Interrupt> {
+    ) -> Result<(), ErrorReply> {
         let is_search = matches!(form, SearchForm::Search { .. });
         let may_store = matches!(form, SearchForm::Radius { may_store: true, .. });
         // The element or position that is the centre, and the shape, if options have given them.
@@ -170,7 +165,7 @@ impl<'c> AreaSearch<'c> {
                 b"storedist" if may_store && left >= 1 => (self.store, self.stores_distance) = (Some(next()), true),
                 b"storedist" if form == (SearchForm::Search { is_stored: true }) => self.stores_distance = true,
                 b"frommember" if is_search && left >= 1 && !has_position => {
-                    (self.center, has_member) = (self.member(call, next(), is_there)?, true);
+                    (self.center, has_member) = (member(set, next())?, true);
                 }
                 b"fromlonlat" if is_search && left >= 2 && !has_member => {
                     (self.center, has_position) = (Some(super::position([next(), next()])?), true);
@@ -183,21 +178,21 @@ impl<'c> AreaSearch<'c> {
                     let (shape, unit) = rectangle([next(), next(), next()])?;
                     (self.shape, self.unit, has_box) = (Some(shape), unit, true);
                 }
-                _ => return Err(ErrorReply::Syntax.into()),
+                _ => return Err(ErrorReply::Syntax),
             }
         }
         if self.store.is_some() && (self.has_distance || self.has_hash || self.has_position) {
             let name = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
-            return Err(ErrorReply::NotStorable(name).into());
+            return Err(ErrorReply::NotStorable(name));
         }
         if is_search && !has_member && !has_position {
-            return Err(ErrorReply::NoCenter(self.name).into());
+            return Err(ErrorReply::NoCenter(self.name));
         }
         if is_search && !has_radius && !has_box {
-            return Err(ErrorReply::NoShape(self.name).into());
+            return Err(ErrorReply::NoShape(self.name));
         }
         if self.is_any && self.count == 0 {
-            return Err(ErrorReply::AnyWithoutCount.into());
+            return Err(ErrorReply::AnyWithoutCount);
         }
         if self.count > 0 && !self.is_any && self.order.is_none() {
             // The nearest elements are wanted.
@@ -206,35 +201,43 @@ impl<'c> AreaSearch<'c> {
         Ok(())
     }
 
-    /// Collects the elements in the area, from up to `most` examined ones. Returns true after the last one.
-    /// `walk.start` is the number of the interval of scores, and `walk.cursor` that of the element in it.
-    fn collect(&self, call: &mut Call<'_, '_>, walk: &mut Walk, most: u64) -> Result<bool, Interrupt> {
-        let (Some(center), Some(shape)) = (self.center, self.shape) else { return Ok(true) };
+    /// Collects the elements of `set` in the area, from up to `most` examined ones. Returns their number, and true
+    /// after the last one. `walk.start` is the number of the interval of scores, and `walk.cursor` that of the element
+    /// in it.
+    fn collect(&self, set: Option<&SortedSetValue<'_>>, walk: &mut Walk, most: u64) -> Result<(u64, bool), ErrorReply> {
+        let (Some(center), Some(shape), Some(set)) = (self.center, self.shape, set) else { return Ok((0, true)) };
         let (cells, mut left) = (cells_around(&center, &shape), most);
-        let is_last = collection::look::<SortedSets, _>(call, self.key, |_, set| {
-            let Some(set) = set else { return Ok(true) };
-            while let Some((first, end)) = cells.get(walk.start as usize).filter(|_| left > 0) {
-                let at = set.before(&Bound::before(*first))? + walk.cursor;
-                let count = set.before(&Bound::before(*end))?.saturating_sub(at);
-                for element in set.from(at)?.take(count.min(left) as usize) {
-                    let (score, value) = element?;
-                    let mut digits = Digits::new();
-                    self.take(walk, center, &shape, (score, value.text(&mut digits)));
-                    walk.keys += 1;
-                    if self.is_any && walk.sorted.len() as u64 == self.count {
-                        return Ok(true);
-                    }
+        while let Some((first, end)) = cells.get(walk.start as usize).filter(|_| left > 0) {
+            let at = set.before(&Bound::before(*first))? + walk.cursor;
+            let count = set.before(&Bound::before(*end))?.saturating_sub(at);
+            for element in set.from(at)?.take(count.min(left) as usize) {
+                let (score, value) = element?;
+                let mut digits = Digits::new();
+                self.take(walk, center, &shape, (score, value.text(&mut digits)));
+                walk.keys += 1;
+                if self.is_any && walk.sorted.len() as u64 == self.count {
+                    return Ok((most - left, true));
                 }
-                walk.cursor += count.min(left);
-                if count <= left {
-                    (walk.start, walk.cursor) = (walk.start + 1, 0);
-                }
-                left -= count.min(left);
             }
-            Ok(walk.start as usize >= cells.len())
-        })?;
-        call.ops += 2 + ((most - left) / EXAMINED_AN_OP) as usize;
-        Ok(is_last)
+            walk.cursor += count.min(left);
+            if count <= left {
+                (walk.start, walk.cursor) = (walk.start + 1, 0);
+            }
+            left -= count.min(left);
+        }
+        Ok((most - left, walk.start as usize >= cells.len()))
+    }
+
+    /// Collects the elements in the area, and returns them with the number of examined elements. Returns `None` if more
+    /// than one visit may examine are near the area.
+    fn collect_all(&self, set: Option<&SortedSetValue<'_>>) -> Result<Option<(Walk, u64)>, ErrorReply> {
+        if self.examined(set)? > EXAMINED_A_VISIT {
+            return Ok(None);
+        }
+        let mut walk = Walk::default();
+        let (examined, _) = self.collect(set, &mut walk, u64::MAX)?;
+        (walk.has_wrapped, walk.keys) = (true, 0);
+        Ok(Some((walk, examined)))
     }
 
     /// Collects an element if it is in the area.
@@ -262,7 +265,11 @@ impl<'c> AreaSearch<'c> {
         put: &dyn Fn(&mut Vec<u8>, &Hit<'_>),
     ) -> Result<bool, Interrupt> {
         if !walk.has_wrapped {
-            walk.has_wrapped = self.collect(call, walk, EXAMINED_A_STEP)?;
+            let (examined, is_last) = collection::look::<SortedSets, _>(call, self.key, |_, set| {
+                Ok(self.collect(set, walk, EXAMINED_A_STEP)?)
+            })?;
+            call.ops += 2 + (examined / EXAMINED_AN_OP) as usize;
+            walk.has_wrapped = is_last;
             walk.keys = if walk.has_wrapped { 0 } else { walk.keys };
             return Ok(false);
         }
@@ -296,22 +303,19 @@ impl<'c> AreaSearch<'c> {
         }
     }
 
-    /// Returns true if more elements than one visit may examine are near the area.
-    fn is_long(&self, call: &mut Call<'_, '_>) -> Result<bool, Interrupt> {
-        let (Some(center), Some(shape)) = (self.center, self.shape) else { return Ok(false) };
-        let examined = collection::look::<SortedSets, _>(call, self.key, |_, set| {
-            let Some(set) = set else { return Ok(0) };
-            cells_around(&center, &shape).into_iter().try_fold(0, |sum, (first, end)| {
-                Ok(sum + set.before(&Bound::before(end))? - set.before(&Bound::before(first))?)
-            })
-        })?;
-        Ok(examined > EXAMINED_A_VISIT)
+    /// Returns the number of elements of `set` that are near the area, and therefore examined.
+    fn examined(&self, set: Option<&SortedSetValue<'_>>) -> Result<u64, ErrorReply> {
+        let (Some(center), Some(shape), Some(set)) = (self.center, self.shape, set) else { return Ok(0) };
+        cells_around(&center, &shape).into_iter().try_fold(0, |sum, (first, end)| {
+            Ok(sum + set.before(&Bound::before(end))? - set.before(&Bound::before(first))?)
+        })
     }
 
     fn store(&self, call: &mut Call<'c, '_>, to: &[u8], is_search: bool) -> Run {
         let event = if is_search { KeyEvent::GEOSEARCHSTORE } else { KeyEvent::GEORADIUSSTORE };
         let to = Destination { key: to, is_apart: to != self.key, event };
-        let is_long = self.is_long(call)?;
+        let is_long =
+            collection::look::<SortedSets, _>(call, self.key, |_, set| Ok(self.examined(set)?))? > EXAMINED_A_VISIT;
         let most = if self.count > 0 { self.count } else { 0 };
         stored::store::<SortedSets>(call, to, (most, is_long), &mut |call, walk, found| {
             self.step(call, walk, found, &|found, hit| {
@@ -341,12 +345,24 @@ fn run<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, form: Se
         // The source may be the destination, so it is not read again.
         return stored::store::<SortedSets>(call, to, (0, false), &mut |_, _, _| Ok(true));
     }
-    let (search, _) = AreaSearch::read(call, name, args, form)?;
+    let [first, second] = words(args);
+    let key = if form == (SearchForm::Search { is_stored: true }) { second } else { first };
+    let (is_locked, version) = (call.collects_replies, call.session.version);
+    // The key is not locked, so another client may change the value after this look.
+    let (search, mut collected) = collection::look::<SortedSets, _>(call, key, |_, set| {
+        let search = AreaSearch::read(set, name, args, form)?;
+        let collected = if is_locked || search.store.is_some() { None } else { search.collect_all(set)? };
+        Ok((search, collected))
+    })?;
     if let Some(to) = search.store {
         return search.store(call, to, is_search);
     }
-    let (is_long, version) = (!call.collects_replies && search.is_long(call)?, call.session.version);
+    let is_long = !is_locked && collected.is_none();
     found::reply(call, (name, args), (search.key, is_long), &mut |call, walk, found| {
+        if let Some((collected, examined)) = collected.take() {
+            *walk = collected;
+            call.ops += 2 + (examined / EXAMINED_AN_OP) as usize;
+        }
         search.step(call, walk, found, &|found, hit| search.put(found, hit, version))
     })
 }
