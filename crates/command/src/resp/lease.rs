@@ -11,6 +11,7 @@ use super::catalog::lower;
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};
 use super::value_reply::Identity;
+use crate::context::WorkerContext;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::string;
@@ -21,9 +22,12 @@ use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 
-/// The value of [`super::SessionState::sum`] from the moment when the current request wins the lease until its reply is
-/// written.
-const WON: i64 = 1;
+/// Returns the value of [`super::SessionState::sum`] from the moment when the current request wins a lease until its
+/// reply is written. The token is that of the item when the request won. It is never 0.
+fn won(ctx: &WorkerContext, token: u64) -> i64 {
+    let token = if ctx.shared.config.cas { token } else { 0 };
+    (token | 1 << 63) as i64
+}
 
 /// The maximum number of lookups of `CAS.GET` in one visit. A lookup is repeated if another client changes the value
 /// meanwhile. After the last lookup, the request is parked.
@@ -147,9 +151,13 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let is_created = fetched.vivified;
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
     // The store grants a lease once. If the reply had no room and the request is executed again, the session still
-    // holds the lease.
-    let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
-    call.session.sum = if lease == Lease::Won { WON } else { 0 };
+    // holds the lease, unless the item has got another token: then another client may hold that of the new item.
+    let won = won(call.ctx, token);
+    let lease = match fetched.lease {
+        Lease::AlreadyWon if call.session.sum == won => Lease::Won,
+        lease => lease,
+    };
+    call.session.sum = if lease == Lease::Won { won } else { 0 };
     // While a client fills a value, the key has an empty placeholder, which is not sent as a value.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
