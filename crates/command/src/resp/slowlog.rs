@@ -16,6 +16,7 @@ use crate::resp::config;
 use crate::resp::info::{self, Named};
 use crate::visit::progress::{REPORT_OPS, SessionWait};
 use protocol::resp::{Args, Version, reply};
+use segment::Key;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The event name under which `LATENCY LATEST` reports slow requests.
@@ -284,24 +285,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"usage", 1..) => {
             let key = call.key(args.next().unwrap_or_default());
             check_samples(args)?;
-            // The reported size includes the key's slot in the index.
-            loop {
-                let Some(item) = call.guard.items().peek(&key) else {
-                    call.null();
-                    return Ok(());
-                };
-                let (bytes, next) = call.guard.parts().parts_bytes(&key, &item, call.session.done.into(), PARTS_A_STEP);
-                call.session.sum += bytes as i64;
-                let Some(next) = next else {
-                    call.int((item.stored_bytes + SLOT_BYTES) as i64 + call.session.sum);
-                    return Ok(());
-                };
-                call.session.done = next as u32;
-                call.ops += PARTS_A_STEP as usize / 4;
-                if call.is_slice_used() {
-                    return Err(SessionWait::Yield.into());
-                }
-            }
+            memory_usage(call, &key)
         }
         (b"stats", 0) => memory_stats(call),
         (b"doctor", 0) => memory_doctor(call),
@@ -311,6 +295,36 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             Ok(())
         }
         _ => other_subcommand(call, "memory", topic),
+    }
+}
+
+/// Replies with the number of bytes that a key takes, its slot in the index included. A large value takes several
+/// visits: `walk.cursor` of its parts are counted, which take `walk.wanted` bytes. `walk.start` is the object's number.
+fn memory_usage(call: &mut Call<'_, '_>, key: &Key<'_>) -> Run {
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    loop {
+        let Some(item) = call.guard.items().peek(key) else {
+            call.null();
+            return Ok(());
+        };
+        let object = call.guard.parts().object_of(&item).unwrap_or(0);
+        if walk.start != object {
+            // The parts that are counted are those of another value.
+            (walk.start, walk.cursor, walk.wanted) = (object, 0, 0);
+        }
+        let (bytes, next) = call.guard.parts().parts_bytes(key, &item, walk.cursor, PARTS_A_STEP);
+        walk.wanted += bytes;
+        let Some(next) = next else {
+            call.int((item.stored_bytes + SLOT_BYTES + walk.wanted) as i64);
+            return Ok(());
+        };
+        walk.cursor = next;
+        call.ops += PARTS_A_STEP as usize / 4;
+        if call.is_slice_used() {
+            call.session.walk = Some(walk);
+            call.session.done = call.session.done.max(1);
+            return Err(SessionWait::Yield.into());
+        }
     }
 }
 

@@ -282,6 +282,12 @@ impl<'g> PartReads<'g, '_> {
         self.guard.lost.replace(false)
     }
 
+    /// Returns the number of an item's object, which identifies its parts. Returns `None` if the item has no parts.
+    pub fn object_of(self, item: &Item<'_>) -> Option<u64> {
+        let crate::Value::Typed { kind, bytes } = item.value else { return None };
+        PartsHead::of(&[&[kind][..], bytes].concat()).map(|head| head.object)
+    }
+
     /// Returns the bytes that parts of an item take in the store, headers and padding included: the parts from index
     /// `from` on, at most `parts_max` of them. Also returns the index to continue at, or `None` after the last part.
     pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
