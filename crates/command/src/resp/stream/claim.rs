@@ -412,10 +412,14 @@ pub(in crate::resp) fn xclaim<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
         }
         Err(stop) => return Err(retained(call, work, stop)),
     };
-    if let Err(stop) = claim_ids(call, [key, group, consumer], (all, ids), &mut work) {
-        return Err(retained(call, work, stop));
+    match claim_ids(call, [key, group, consumer], (all, ids), &mut work) {
+        Ok(true) => send_behind(call, work.text, |head| reply::array(head, work.claimed)),
+        Ok(false) => {
+            no_group(call.out, [key, group], &NO_GROUP);
+            Ok(())
+        }
+        Err(stop) => Err(retained(call, work, stop)),
     }
-    send_behind(call, work.text, |head| reply::array(head, work.claimed))
 }
 
 /// Counts the identifiers at the start of `all`, and parses the options behind them. Returns a word that is no option
@@ -449,22 +453,25 @@ fn count_ids<'c>(
     }
 }
 
-/// Claims the first `ids` identifiers of `all`, except those that earlier visits have claimed.
+/// Claims the first `ids` identifiers of `all`, except those that earlier visits have claimed. Returns false if there
+/// is no such group.
 fn claim_ids<'c>(
     call: &mut Call<'c, '_>,
     [key, group, consumer]: [&[u8]; 3],
     (all, ids): (Args<'c>, u32),
     work: &mut ClaimWork,
-) -> Run {
+) -> Result<bool, Interrupt> {
     let most = if call.collects_replies { CLAIMED_A_STEP } else { FIELDS_A_SLICE };
     loop {
         let left = ids - call.session.done;
         let (some, _) = slices::words_left(call, all).split(left.min(most));
-        claim_some(call, [key, group, consumer], some, work)?;
+        if !claim_some(call, [key, group, consumer], some, work)? {
+            return Ok(false);
+        }
         check_memory(work)?;
         call.ops += CLAIM_OPS * some.len();
         if left <= most {
-            return Ok(());
+            return Ok(true);
         }
         slices::words_done(call, some.len() as u32, some.wire_bytes());
         if call.is_slice_used() {
@@ -473,18 +480,18 @@ fn claim_ids<'c>(
     }
 }
 
-/// Claims these identifiers by one change.
+/// Claims these identifiers by one change. Returns false if there is no such group.
 fn claim_some<'c>(
     call: &mut Call<'c, '_>,
     [key, group, consumer]: [&[u8]; 3],
     ids: Args<'c>,
     work: &mut ClaimWork,
-) -> Run {
+) -> Result<bool, Interrupt> {
     let (options, mut text) = (work.options, Vec::new());
-    let ((count, is_new), effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
+    let (claimed, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         let (Some(old), Some(mut found)) = (old, stream.groups().group(group)?) else {
-            return Ok(Edited::Keep((0, false)));
+            return Ok(Edited::Keep(None));
         };
         let is_ahead = options.last > found.last;
         if is_ahead {
@@ -495,13 +502,14 @@ fn claim_some<'c>(
         for id in ids {
             count += u64::from(claiming.claim(old, stream, whole_id(id)?)? == Claimed::Taken);
         }
-        let answer = (count, claiming.is_new);
+        let answer = Some((count, claiming.is_new));
         Ok(if claiming.is_changed || is_ahead { Edited::Store(answer) } else { Edited::Keep(answer) })
     })?;
+    let Some((count, is_new)) = claimed else { return Ok(false) };
     note(call, key, is_new, effect.is_changed);
     work.text.extend_from_slice(&text);
     work.claimed += count;
-    Ok(())
+    Ok(true)
 }
 
 /// Counts a change, and sends the event of a new consumer.

@@ -195,6 +195,7 @@ impl Delivery<'_> {
 /// The result of a step: the number of entries, whether more may follow, and the last identifier.
 #[derive(Clone, Copy, Default)]
 struct DeliveryStep {
+    has_group: bool,
     count: u64,
     has_more: bool,
     last: StreamId,
@@ -224,7 +225,7 @@ fn deliver_some<'c>(
             return Ok(Edited::Keep(DeliveryStep::default()));
         };
         if after == GroupWanted::New && old.before(behind(found.last))? == old.len() {
-            return Ok(Edited::Keep(DeliveryStep::default()));
+            return Ok(Edited::Keep(DeliveryStep { has_group: true, ..DeliveryStep::default() }));
         }
         let (owner, is_new) = stream.groups().see_consumer(found.number, consumer, now_ms)?;
         let mut delivery = Delivery {
@@ -242,7 +243,7 @@ fn deliver_some<'c>(
         if delivery.group != found {
             stream.groups().set_group(group, &delivery.group)?;
         }
-        Ok(Edited::Store(DeliveryStep { count, has_more: count == most, last, is_new }))
+        Ok(Edited::Store(DeliveryStep { has_group: true, count, has_more: count == most, last, is_new }))
     })?;
     walk.query.bytes.extend_from_slice(&text);
     walk.cursor += step.count;
@@ -254,11 +255,18 @@ fn deliver_some<'c>(
 
 /// Delivers entries of all streams of a request: `walk.left` streams are done, and `walk.keys` of them are in the
 /// reply, which is in `walk.found`. Of the next one, `walk.cursor` entries are delivered, which are in
-/// `walk.query.bytes`.
-fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &mut Walk) -> Run {
+/// `walk.query.bytes`. Returns the key of a stream without the group, if nothing is delivered before.
+fn deliver_all<'c>(
+    call: &mut Call<'c, '_>,
+    request: StreamsRequest<'c>,
+    walk: &mut Walk,
+) -> Result<Option<&'c [u8]>, Interrupt> {
     for (key, id) in request.keys.into_iter().zip(request.ids).skip(walk.left as usize) {
         loop {
             let step = deliver_some(call, request, (key, id), walk)?;
+            if !step.has_group && walk.keys == 0 && walk.cursor == 0 {
+                return Ok(Some(key));
+            }
             call.ops += 1 + OPS_PER_DELIVERED * step.count as usize;
             if !step.has_more {
                 break;
@@ -284,7 +292,20 @@ fn deliver_all<'c>(call: &mut Call<'c, '_>, request: StreamsRequest<'c>, walk: &
             return Err(SessionWait::Yield.into());
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Retains the state of a delivery that has begun and that another visit continues. Returns the reason for which this
+/// visit ends.
+fn retained(call: &mut Call<'_, '_>, mut walk: Box<Walk>, is_begun: bool, stop: Interrupt) -> Interrupt {
+    if matches!(stop, Interrupt::State(_)) && is_begun {
+        if !walk.reserve(&call.ctx.shared.budget) {
+            return ErrorReply::ClientMemory.into();
+        }
+        call.session.walk = Some(walk);
+        call.session.done = call.session.done.max(1);
+    }
+    stop
 }
 
 pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -306,17 +327,18 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
     }
     let begin = || Box::new(Walk { left: first.into(), ..Walk::default() });
     let mut walk = call.session.walk.take().unwrap_or_else(begin);
-    if let Err(mut stop) = deliver_all(call, request, &mut walk) {
-        let is_begun = walk.left > first.into() || walk.cursor > 0;
-        if matches!(stop, Interrupt::State(_)) && is_begun {
-            if walk.reserve(&call.ctx.shared.budget) {
-                call.session.walk = Some(walk);
-                call.session.done = call.session.done.max(1);
-            } else {
-                stop = ErrorReply::ClientMemory.into();
-            }
+    match deliver_all(call, request, &mut walk) {
+        Ok(None) => {}
+        // Another client has destroyed the group since it was looked up.
+        Ok(Some(_)) if blocking::is_turn(call) => return Err(ErrorReply::Stream(StreamError::GroupEnded).into()),
+        Ok(Some(key)) => {
+            no_group(call.out, [key, names.0], &NO_GROUP);
+            return Ok(());
         }
-        return Err(stop);
+        Err(stop) => {
+            let is_begun = walk.left > first.into() || walk.cursor > 0;
+            return Err(retained(call, walk, is_begun, stop));
+        }
     }
     if walk.keys == 0 {
         return super::read::reply_nothing(call, ("xreadgroup", args), request);
