@@ -102,8 +102,8 @@ pub(super) fn continued<'c>(call: &Call<'c, '_>, entry: &CommandSpec, args: Args
 /// element.
 pub(super) type Find<'f> = dyn FnMut(&mut Call<'_, '_>, &mut Walk, &mut Vec<u8>) -> Result<bool, Interrupt> + 'f;
 
-/// Stores the elements that `find` returns, at most `most` of them, and replies with their number. The keys are locked.
-/// If `is_long`, the command takes several visits.
+/// Stores the elements that `find` returns, at most `most` of them, and replies with their number. If `is_long`, the
+/// command takes several visits. The keys are locked, unless there are more than [`super::atomic::KEYS_AS_ONE_MAX`].
 pub(super) fn store<C: Storable>(
     call: &mut Call<'_, '_>,
     to: Destination<'_>,

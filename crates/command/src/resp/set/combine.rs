@@ -179,7 +179,7 @@ fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, keys: Args<'c>, comb
 }
 
 fn combine_over_visits(call: &mut Call<'_, '_>, keys: Args<'_>, combination: Combination, walk: &mut Walk) -> Run {
-    // The keys are locked, or all elements are examined in this visit.
+    // The keys are locked, unless they are too many.
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     let shape = ReplyShape::of(call);

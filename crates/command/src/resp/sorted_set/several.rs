@@ -328,7 +328,7 @@ fn combine<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, comb
 /// Collects the elements of a combination over several visits, and then replies with them. `walk.ended` is set when all
 /// are collected.
 fn combine_over_visits(call: &mut Call<'_, '_>, combine: &Combine<'_>, shape: ReplyShape, walk: &mut Walk) -> Run {
-    // The keys are locked.
+    // The keys are locked, unless they are too many.
     walk.reading.allow_changes();
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
