@@ -11,6 +11,7 @@
 //! ```
 //!
 //! Invariants:
+//! - After an error of the library, the library is not called any more.
 //! - `opened` holds the rest of one record, `sealed` less than one record beside it. While `opened` holds bytes, no
 //!   further record is opened.
 //! - Records leave in the order in which they were sealed: while `outgoing` holds bytes, nothing is sealed for the
@@ -266,18 +267,13 @@ impl Connection {
 
     /// Opens the records in `received`, after those that wait. Consumed bytes are not kept.
     pub(crate) fn open(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
-        let opened = if self.sealed.is_empty() {
-            let opened = self.open_records(received, into)?;
-            self.sealed.extend_from_slice(&received[opened.consumed..]);
-            opened
-        } else {
-            let mut sealed = std::mem::take(&mut self.sealed);
-            sealed.extend_from_slice(received);
-            let opened = self.open_records(&mut sealed, into)?;
-            sealed.drain(..opened.consumed);
-            self.sealed = sealed;
-            opened
-        };
+        let opened = self.open_received(received, into);
+        if opened.is_err() {
+            // The library is not called any more: it may refer to bytes that were discarded.
+            (self.tls, self.seen, self.is_partial) = (None, 0, false);
+            self.sealed.clear();
+        }
+        let opened = opened?;
         self.is_partial = opened.is_partial;
         let is_too_long = match self.stage {
             Stage::Handshake => self.sealed.len() > HANDSHAKE_BYTES_MAX,
@@ -289,6 +285,22 @@ impl Connection {
             _ => self.sealed.len() > 2 * (HEADER_BYTES + RECORD_BYTES_MAX) + into.len() + SEAL_BYTES_MAX,
         };
         if is_too_long { Err(Error::General("too many bytes of an incomplete message".to_owned())) } else { Ok(opened) }
+    }
+
+    /// Opens the records in `received`, after those that wait, and keeps the bytes that are not consumed. After an error,
+    /// the bytes that wait are lost.
+    fn open_received(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
+        if self.sealed.is_empty() {
+            let opened = self.open_records(received, into)?;
+            self.sealed.extend_from_slice(&received[opened.consumed..]);
+            return Ok(opened);
+        }
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.extend_from_slice(received);
+        let opened = self.open_records(&mut sealed, into)?;
+        sealed.drain(..opened.consumed);
+        self.sealed = sealed;
+        Ok(opened)
     }
 
     /// Passes complete records to the library, one more whenever it waits: a single call opens all records that have no
@@ -341,10 +353,10 @@ impl Connection {
                 Ok(ConnectionState::BlockedHandshake) => (waits, idle) = (true, idle + 1),
                 Ok(_) => return Err(Error::General("the library is in an unknown state".to_owned())),
                 Err(error) => {
-                    // The library has queued an alert. Another call after this one would find the same error.
-                    let at = opened.consumed + discard;
-                    if let Ok(ConnectionState::EncodeTlsData(mut data)) =
-                        tls.process_tls_records(&mut records[at..end]).state
+                    // If the library has queued an alert, it returns that first. Otherwise the call would continue with
+                    // bytes to which the library refers by position, and which it has discarded: it would panic.
+                    if tls.wants_write()
+                        && let Ok(ConnectionState::EncodeTlsData(mut data)) = tls.process_tls_records(&mut []).state
                     {
                         encode(&mut data, outgoing)?;
                     }

@@ -3,5 +3,6 @@
 mod certificates;
 mod files;
 mod handshakes;
+mod mutations;
 mod streams;
 mod world;
