@@ -13,6 +13,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tls::{ClientAuth, HandshakeLimits, TlsSettings, UserFrom};
 
@@ -291,4 +292,81 @@ fn admin_port_serves_https_and_tells_clients_without_it() {
     plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let reply = String::from_utf8_lossy(&plain.read_to_end()).into_owned();
     assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("this port uses TLS: request https://"), "{reply}");
+}
+
+#[test]
+fn value_of_100_megabytes_survives_key_updates_in_both_directions() {
+    const LEN: usize = 100_000_000;
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let config = four(settings(&folder, &ca), io());
+    let running = start(ServerConfig { memory_bytes: 400 << 20, item_bytes_max: 128 << 20, ..config });
+    let trusted = client(&ca.pem, None);
+    let bytes = pattern(LEN);
+    let mut one = connect(addr(&running, Protocol::Resp, true), &trusted);
+    one.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${LEN}\r\n").as_bytes());
+    for part in bytes.chunks(1 << 20) {
+        one.send(part);
+        // Asks the server for an update, too.
+        one.stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+    }
+    one.ask(b"\r\n", b"+OK\r\n");
+    one.ask(b"GET k\r\n", format!("${LEN}\r\n").as_bytes());
+    let mut part = vec![0; 1 << 20];
+    for expected in bytes.chunks(part.len()) {
+        let part = &mut part[..expected.len()];
+        one.stream.read_exact(part).expect("the whole value");
+        assert!(part == expected, "the value has changed");
+        one.stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+    }
+    one.expect(b"\r\n");
+    running.stop();
+}
+
+#[test]
+fn certificates_replaced_under_load_lose_no_request_and_no_connection() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let files = settings(&folder, &ca);
+    let running = start(four(files.clone(), io()));
+    let there = addr(&running, Protocol::Resp, true);
+    let (trusted, stop) = (client(&ca.pem, None), AtomicBool::new(false));
+    let (requests, connections) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (trusted, stop, requests, connections) = (&trusted, &stop, &requests, &connections);
+            scope.spawn(move || {
+                let mut one = connect(there, trusted);
+                while !stop.load(Relaxed) {
+                    if number % 2 == 0 {
+                        one = connect(there, trusted);
+                        connections.fetch_add(1, Relaxed);
+                    }
+                    assert_eq!(ask(&mut one, "PING"), "+PONG\r\n");
+                    requests.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let (pair, other) = (&files.certificates[0], Ca::new("other").issue_files(&folder, "other", &["localhost"]));
+        for round in 0..9 {
+            let new = ca.issue_files(&folder, &format!("new{round}"), &["localhost"]);
+            let broken = folder.file("broken");
+            std::fs::write(&broken, &std::fs::read(&new.chain).expect("a file")[..200]).expect("written");
+            match round % 3 {
+                // A whole pair, in two steps: between them, the key is of another certificate.
+                0 => {
+                    replace(&new.chain, &pair.chain);
+                    std::thread::sleep(Duration::from_millis(700));
+                    replace(&new.key, &pair.key);
+                }
+                1 => replace(&broken, &pair.chain),
+                _ => replace(&other.key, &pair.key),
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        stop.store(true, Relaxed);
+    });
+    let figures = &running.shared().tls().expect("TLS").figures;
+    println!("{requests:?} requests, {connections:?} connections");
+    assert!(requests.load(Relaxed) > 1000 && connections.load(Relaxed) > 100);
+    assert!(figures.reloads.load(Relaxed) >= 2 && figures.reloads_failed.load(Relaxed) >= 2, "{figures:?}");
+    running.stop();
 }
