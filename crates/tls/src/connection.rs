@@ -287,8 +287,8 @@ impl Connection {
         if is_too_long { Err(Error::General("too many bytes of an incomplete message".to_owned())) } else { Ok(opened) }
     }
 
-    /// Opens the records in `received`, after those that wait, and keeps the bytes that are not consumed. After an error,
-    /// the bytes that wait are lost.
+    /// Opens the records in `received`, after those that wait, and keeps the bytes that are not consumed. After an
+    /// error, the bytes that wait are lost.
     fn open_received(&mut self, received: &mut [u8], into: &mut [u8]) -> Result<OpenedRecords, Error> {
         if self.sealed.is_empty() {
             let opened = self.open_records(received, into)?;

@@ -1,5 +1,5 @@
-//! Clients whose records are changed at random on the way: the server ends such connections, whatever arrives, and never
-//! panics. A panic would end the process, with all its connections.
+//! Clients whose records are changed at random on the way: the server ends such connections, whatever arrives, and
+//! never panics. A panic would end the process, with all its connections.
 
 use crate::files::{Ca, Folder, client, settings};
 use crate::world::{Client, ROUGH, SMOOTH, World, echo};
