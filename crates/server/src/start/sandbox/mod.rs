@@ -97,8 +97,13 @@ pub fn folders(config: &ServerConfig) -> Folders {
     for path in ["/dev/null", "/dev/zero", "/dev/urandom"] {
         folders.change(path.as_ref());
     }
-    // The admin port rewrites the settings file when a namespace is changed.
-    config.config_file.iter().chain(&config.acl_file).chain(&config.file).for_each(|path| folders.change_beside(path));
+    match (&config.config_file, config.admin) {
+        // The admin port rewrites the settings file when a namespace is changed.
+        (Some(path), Some(_)) => folders.change_beside(path),
+        (Some(path), None) => folders.read_beside(path),
+        (None, _) => {}
+    }
+    config.acl_file.iter().chain(&config.file).for_each(|path| folders.change_beside(path));
     config.auth_file.iter().for_each(|path| folders.read_beside(path));
     for place in &config.flash {
         folders.change_device(&place.path);
