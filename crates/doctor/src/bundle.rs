@@ -189,6 +189,8 @@ pub fn redacted(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
             Some(format!("0 default {}", words.join(" ")))
         })),
         _ if ["/environ", "/cmdline"].iter().any(|name| path.ends_with(name)) => None,
+        // Settings and certificates, which name hosts and users.
+        _ if [".toml", ".conf"].iter().any(|end| path.ends_with(end)) || text.starts_with("-----BEGIN") => None,
         _ => Some(text.to_owned()),
     }
 }

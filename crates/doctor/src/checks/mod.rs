@@ -14,6 +14,7 @@ mod numa;
 pub(crate) mod placed;
 pub(crate) mod reads;
 pub(crate) mod storage;
+mod tls;
 
 use base::nearest::nearest;
 
@@ -33,6 +34,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         measured::CHECKS,
         clock::CHECKS,
         limits::CHECKS,
+        tls::CHECKS,
         cgroup::CHECKS,
         cloud::CHECKS,
     ]

@@ -10,6 +10,26 @@ Max processes             95000                95000                processes
 Max open files            65536                65536                files
 Max locked memory         unlimited            unlimited            bytes";
 
+/// A certificate that is valid until 2100.
+const UNTIL_2100: &str = "-----BEGIN CERTIFICATE-----
+MIIBGjCBwAIBATAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA1jYWNoZS5leGFtcGxl
+MCAXDTAwMDEwMTAwMDAwMFoYDzIxMDAwMTAxMDAwMDAwWjAYMRYwFAYDVQQDDA1j
+YWNoZS5leGFtcGxlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEzr3+myfYb/Dv
+sBgIatDhmqOMctT19/axY/dZr3Y+afqFk7qDBo31IEafcs7NiAdCjKpht9KK14UJ
+qaTTkh5iTjAKBggqhkjOPQQDAgNJADBGAiEAmI9BW153ea59R3a8yQSiT4i3u0Uj
+UNl6VHUgHOPQjbMCIQCGfypqOx9mRijz4I4P9RMN9C+zqFyPsllo8EdwA0Gh2w==
+-----END CERTIFICATE-----";
+
+/// A certificate that was valid until 2001.
+const UNTIL_2001: &str = "-----BEGIN CERTIFICATE-----
+MIIBFzCBvgIBATAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA1jYWNoZS5leGFtcGxl
+MB4XDTAwMDEwMTAwMDAwMFoXDTAxMDEwMTAwMDAwMFowGDEWMBQGA1UEAwwNY2Fj
+aGUuZXhhbXBsZTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABM69/psn2G/w77AY
+CGrQ4ZqjjHLU9ff2sWP3Wa92Pmn6hZO6gwaN9SBGn3LOzYgHQoyqYbfSiteFCamk
+05IeYk4wCgYIKoZIzj0EAwIDSAAwRQIhAPNWgnGlRHQgbRycQ+DKfczkcZmer4KB
+ZuRn3ERaqYwxAiBlUwiFOD5q3wJ81IcP2WnYT6IRyiOnbFeMPy1cL4ovkQ==
+-----END CERTIFICATE-----";
+
 pub const CASES: &[Case] = &[
     Case {
         id: "cpu.involuntary-switch",
@@ -68,6 +88,16 @@ pub const CASES: &[Case] = &[
         common: &[("/proc/7/task/7/comm", "a"), ("/proc/7/task/8/comm", "b")],
         good: &[("/proc/7/limits", LIMITS)],
         bad: &[("/proc/7/limits", "Max processes             2                    2                    processes")],
+        verdict: Bad,
+    },
+    Case {
+        id: "tls.expiry",
+        common: &[
+            ("/proc/7/cmdline", "gannet\0serve\0/etc/gannet/cache.toml\0"),
+            ("/etc/gannet/cache.toml", "[tls]\ncert = [\"/etc/gannet/cache.crt\"]"),
+        ],
+        good: &[("/etc/gannet/cache.crt", UNTIL_2100)],
+        bad: &[("/etc/gannet/cache.crt", UNTIL_2001)],
         verdict: Bad,
     },
     Case {
