@@ -18,6 +18,16 @@ pub enum Address {
     },
 }
 
+/// The hash under which new passwords of Redis users are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PasswordHash {
+    /// Argon2id, with a salt.
+    #[default]
+    Argon2id,
+    /// SHA-256 without a salt, as in Redis.
+    Sha256,
+}
+
 /// The configuration of commands. It does not change while the server runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -49,6 +59,8 @@ pub struct Config {
     /// The file with the users of the Redis protocol and their rights. The server reads it at start and by `ACL LOAD`,
     /// and writes it by `ACL SAVE`.
     pub acl_file: Option<PathBuf>,
+    /// The hash under which new passwords of Redis users are stored.
+    pub password_hash: PasswordHash,
     /// The file with the memory of the store.
     pub memory_file: Option<PathBuf>,
     /// True if the store evicts items to make room for new ones. If false, the store refuses an item that does not fit.

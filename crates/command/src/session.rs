@@ -215,7 +215,7 @@ impl SessionState {
     /// client whose authentication attempt is delayed.
     pub fn watches(&self) -> bool {
         match self {
-            Self::Memcache(state) => state.watches() || state.auth_wait.is_waiting(),
+            Self::Memcache(state) => state.watches() || state.auth_wait.is_some(),
             Self::Resp(state) => resp::waits_in_command(state) || resp::is_auth_delayed(state),
         }
     }

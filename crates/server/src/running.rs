@@ -16,6 +16,7 @@ use crate::shared::Shared;
 use crate::start::config::{StartError, endpoints};
 use crate::start::opened::LoadedUsers;
 use crate::survey;
+use crate::threads::hash_passwords;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::push::outbox::Subscriber;
 use command::resp::insert_persisted;
@@ -41,6 +42,7 @@ pub struct Running {
     background: Option<JoinHandle<()>>,
     memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
+    passwords: Option<JoinHandle<()>>,
     flash: Option<flash::Threads>,
     indexes: Option<JoinHandle<()>>,
     rebuilders: Vec<JoinHandle<()>>,
@@ -98,6 +100,7 @@ impl Running {
             background: None,
             memory: None,
             survey: None,
+            passwords: None,
             flash: None,
             indexes: None,
             rebuilders: Vec::new(),
@@ -105,7 +108,8 @@ impl Running {
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
-        running.spawn_survey()?;
+        running.survey = Some(running.spawn_helper("survey", survey::run)?);
+        running.passwords = Some(running.spawn_helper("passwords", |shared| hash_passwords(&shared.threads))?);
         let go = running.spawn_workers(listeners, connections)?;
         running.spawn_indexes()?;
         Ok(Prepared { go, running, left })
@@ -171,11 +175,10 @@ impl Running {
         Ok(())
     }
 
-    fn spawn_survey(&mut self) -> Result<(), StartError> {
+    /// Starts a thread that works for the workers.
+    fn spawn_helper(&self, name: &str, body: fn(&Shared)) -> Result<JoinHandle<()>, StartError> {
         let shared = Arc::clone(&self.shared);
-        let body = move || survey::run(&shared);
-        self.survey = Some(std::thread::Builder::new().name("survey".to_owned()).spawn(body)?);
-        Ok(())
+        Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))?)
     }
 
     /// Starts the thread that enters the stored records into the secondary indexes while the server serves.
@@ -352,7 +355,8 @@ impl Running {
             let _ = background.join();
         }
         drop(self.flash.take());
-        let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take());
+        let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.passwords.take());
+        let others = others.chain(self.indexes.take());
         for thread in others.chain(self.rebuilders.drain(..)).chain(self.checkpoints.take()) {
             thread.thread().unpark();
             let _ = thread.join();

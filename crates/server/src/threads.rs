@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ pub struct Threads {
     /// The survey thread, once it runs, and the jobs that it executes.
     pub(crate) survey: OnceLock<Thread>,
     jobs: Jobs,
+    /// The thread that hashes passwords, once it runs, and its jobs.
+    pub(crate) passwords: OnceLock<Thread>,
+    hashes: Jobs,
     /// The tier that evicted items are written to.
     pub flash: Option<Arc<flash::Flash>>,
     /// The certificates and figures of TLS.
@@ -37,9 +40,19 @@ pub struct Threads {
     reload: Arc<Mutex<Option<ReloadResult>>>,
 }
 
+/// The maximum number of logins that wait for the thread that hashes passwords. With the parameters of new hashes, the
+/// last one waits for about a second.
+const HASHES_MAX: usize = 64;
+
 /// Jobs that were not begun yet. Each connection has at most one.
 #[derive(Default)]
 struct Jobs(Mutex<VecDeque<Job>>);
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl std::fmt::Debug for Jobs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,6 +88,8 @@ impl Threads {
             background: OnceLock::new(),
             survey: OnceLock::new(),
             jobs: Jobs::default(),
+            passwords: OnceLock::new(),
+            hashes: Jobs::default(),
             flash,
             tls,
             reload: Arc::default(),
@@ -90,7 +105,12 @@ impl Threads {
 
     /// Removes and returns the first job that was not begun.
     pub fn next_job(&self) -> Option<Job> {
-        self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.jobs.lock().pop_front()
+    }
+
+    /// Removes and returns the first job that hashes a password.
+    pub fn next_hash(&self) -> Option<Job> {
+        self.hashes.lock().pop_front()
     }
 
     /// Prepares a handover while clients are served as usual. From now on no worker begins an in-place receive, because
@@ -146,10 +166,26 @@ impl Host for Threads {
     }
 
     fn run_aside(&self, job: Job) {
-        self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        self.jobs.lock().push_back(job);
         if let Some(thread) = self.survey.get() {
             thread.unpark();
         }
+    }
+
+    fn hash_aside(&self, job: Job, is_urgent: bool) -> bool {
+        let mut hashes = self.hashes.lock();
+        if is_urgent {
+            hashes.push_front(job);
+        } else if hashes.len() < HASHES_MAX {
+            hashes.push_back(job);
+        } else {
+            return false;
+        }
+        drop(hashes);
+        if let Some(thread) = self.passwords.get() {
+            thread.unpark();
+        }
+        true
     }
 
     fn request_stop(&self) {
@@ -207,6 +243,23 @@ impl Host for Threads {
             }
         })
     }
+}
+
+/// The longest sleep of the thread that hashes passwords.
+const HASH_SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Executes the jobs of [`Host::hash_aside`], one at a time, until all workers have ended. Then drops the jobs that
+/// were not begun. One hash is computed at a time, so the memory of all hashes is that of one.
+pub(crate) fn hash_passwords(threads: &Threads) {
+    io::affinity::give_way();
+    let _ = threads.passwords.set(std::thread::current());
+    while !threads.stop.workers_ended() {
+        match threads.next_hash() {
+            Some(job) => job(),
+            None => std::thread::park_timeout(HASH_SLEEP_MAX),
+        }
+    }
+    while threads.next_hash().is_some() {}
 }
 
 /// The time between two rounds of [`Drain`].

@@ -1,5 +1,6 @@
 //! Clients of a server: their authentication, and the connection table that other threads can read.
 
+pub(crate) mod argon2id;
 pub mod auth;
 pub mod auth_delay;
 pub mod client_info;

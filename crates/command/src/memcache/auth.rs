@@ -8,6 +8,7 @@
 use super::LINE_ROOM;
 use super::call::{Call, Step};
 use crate::clients::endpoint::Protocol;
+use crate::context::AuthWait;
 use crate::metrics::Command;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::{Error, reply};
@@ -71,9 +72,9 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     let (Some(user), Some(secret)) = (words.next(), words.next()) else {
         return refuse_unauthenticated(call, Error::AuthFormat, whole);
     };
-    wait_after_failures(call)?;
+    let wait = wait_after_failures(call)?;
     let admitted = call.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
-    std::mem::take(&mut call.session.auth_wait).end(call.ctx, (user, Protocol::Memcache), admitted);
+    wait.end(call.ctx, (user, Protocol::Memcache), admitted);
     call.counters().auth_cmds.add(1);
     if !admitted {
         call.counters().auth_errors.add(1);
@@ -85,15 +86,23 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     Ok(())
 }
 
-/// Delays an attempt because of earlier failures from the same source. The request remains in the input meanwhile.
-fn wait_after_failures(call: &mut Call<'_, '_>) -> Step {
-    let is_first = !call.session.auth_wait.is_waiting();
-    if !call.session.auth_wait.must_wait(call.ctx) {
-        return Ok(());
+/// Delays an attempt because of earlier failures from the same source. Returns the wait that has ended.
+fn wait_after_failures(call: &mut Call<'_, '_>) -> Result<AuthWait, SessionWait> {
+    let mut wait = call.session.auth_wait.take().map_or_else(AuthWait::default, |wait| *wait);
+    let is_first = !wait.is_waiting();
+    if !wait.must_wait(call.ctx) {
+        return Ok(wait);
     }
-    call.counters().auth_delayed.add(u64::from(is_first));
-    // A connection rests only without unsent output. The worker then visits it again.
-    if call.out.is_empty() { Err(SessionWait::Blocked) } else { Err(SessionWait::OutputFull { want: LINE_ROOM }) }
+    let is_delayed = is_first && wait.was_delayed();
+    call.counters().auth_delayed.add(u64::from(is_delayed));
+    Err(rest(call, wait))
+}
+
+/// Returns the state in which the connection rests, with the request in its input. A connection rests only without
+/// unsent output. If it has some, the worker visits it again.
+fn rest(call: &mut Call<'_, '_>, wait: AuthWait) -> SessionWait {
+    call.session.auth_wait = Some(Box::new(wait));
+    if call.out.is_empty() { SessionWait::Blocked } else { SessionWait::OutputFull { want: LINE_ROOM } }
 }
 
 fn refuse_unauthenticated(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> Step {

@@ -41,8 +41,8 @@ pub struct SessionState {
     pub(super) reload: Option<ReloadResult>,
     /// True if the client has authenticated.
     pub(super) known: bool,
-    /// The delay of the client's authentication attempt.
-    pub(crate) auth_wait: AuthWait,
+    /// The wait of the client's authentication attempt.
+    pub(crate) auth_wait: Option<Box<AuthWait>>,
     /// The connection's registration as a watcher.
     pub(super) watching: Option<Watching>,
 }
@@ -73,7 +73,9 @@ impl SessionState {
             storing.large.end(guard, ctx);
         }
         self.watching = None;
-        std::mem::take(&mut self.auth_wait).abandon(ctx);
+        if let Some(wait) = self.auth_wait.take() {
+            wait.abandon(ctx);
+        }
     }
 
     /// Returns the large value that is being received.

@@ -1,7 +1,7 @@
 //! The command `CONFIG SET`, which changes settings while the server runs. All changes of one command are applied, or
 //! none.
 
-use super::acl;
+use super::acl::{self, WorkedPasswords};
 use super::config::{KNOWN, slow_entries_max};
 use super::error::{ErrorReply, word};
 use super::number::integer;
@@ -163,7 +163,8 @@ impl Change {
         }
     }
 
-    fn apply(self, call: &mut Call<'_, '_>) -> Result<(), String> {
+    /// Applies the change. `worked` has the hash of a new password.
+    fn apply(self, call: &mut Call<'_, '_>, worked: &mut WorkedPasswords) -> Result<(), String> {
         let shared = &call.ctx.shared;
         match self {
             Self::Memory(bytes) => {
@@ -182,10 +183,18 @@ impl Change {
             Self::BacklogBytes(bytes) => shared.channels.backlog_bytes_max.store(bytes, Relaxed),
             Self::TrackedKeys(keys) => shared.tracking.set_keys_max(keys),
             Self::Eviction(evicts) => shared.store.set_eviction(call.session.namespace, evicts),
-            Self::Password(password) => return acl::set_default_password(call, password).map_err(str::to_owned),
+            Self::Password(password) => {
+                let worked = std::mem::take(worked);
+                return acl::set_default_password(call, password, worked).map_err(str::to_owned);
+            }
             Self::None => {}
         }
         Ok(())
+    }
+
+    /// Returns the new password, if the change sets one.
+    fn password(&self) -> Option<&[u8]> {
+        if let Self::Password(password) = self { Some(password) } else { None }
     }
 
     /// Returns true if the change may still fail.
@@ -219,11 +228,13 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             Err(why) => return refuse(call, name, &why),
         }
     }
+    let password = changes.iter().find_map(|(_, change)| change.password());
+    let mut worked = password.map_or(Ok(WorkedPasswords::new()), |new| acl::hash_default_password(call, new))?;
     // The changes that can still fail are applied first. The memory limit is the first of them, and the other one only
     // fails if client memory is used up.
     changes.sort_by_key(|(_, change)| (!matches!(change, Change::Memory(_)), !change.may_fail()));
     for (name, change) in changes {
-        if let Err(why) = change.apply(call) {
+        if let Err(why) = change.apply(call, &mut worked) {
             return refuse(call, name, &why);
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Executes `HELLO [version [AUTH user secret] [SETNAME name]]`.
+/// Executes `HELLO [version [AUTH user secret] [SETNAME name]]`. As in Redis, the last of several logins counts.
 pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let version = match args.next() {
         None => None,
@@ -90,14 +90,14 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             return Err(ErrorReply::Version.into());
         }
     };
-    let mut name = None;
+    let (mut name, mut login) = (None, None);
     while let Some(word) = args.next() {
         match &lower(word)[..] {
             b"auth" => {
                 let (Some(user), Some(secret)) = (args.next(), args.next()) else {
                     return no_hello_option(call, word);
                 };
-                acl::authenticate(call, user, secret, true)?;
+                login = Some((user, secret));
             }
             b"setname" => {
                 let Some(given) = args.next() else { return no_hello_option(call, word) };
@@ -105,6 +105,9 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
             _ => return no_hello_option(call, word),
         }
+    }
+    if let Some((user, secret)) = login {
+        acl::authenticate(call, user, secret, true)?;
     }
     if call.is_unauthenticated() {
         return Err(ErrorReply::NoAuth.into());

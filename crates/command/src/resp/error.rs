@@ -33,6 +33,10 @@ pub(super) enum ErrorReply {
     PermissionRevoked(&'static str),
     /// An authentication attempt in a transaction would have to wait.
     AuthDelayed,
+    /// A request has too many passwords to hash.
+    TooManyPasswords,
+    /// The server stops before it could execute the request.
+    Stopping,
     /// No users are configured.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
@@ -438,9 +442,10 @@ impl ErrorReply {
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
             Self::AuthDelayed => {
-                "ERR cannot authenticate in a transaction after failed attempts from this address: send AUTH outside \
-                 MULTI"
+                "ERR cannot authenticate in a transaction: the attempt must wait; send AUTH outside MULTI"
             }
+            Self::TooManyPasswords => "ERR a request can add or remove 8 passwords at most; send several requests",
+            Self::Stopping => "ERR the server stops",
             Self::NoUsers => {
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?"

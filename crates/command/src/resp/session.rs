@@ -5,7 +5,7 @@ use crate::context::AuthWait;
 use crate::context::WorkerContext;
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::{MessageCheck, Publishing, Subscriber};
-use crate::resp::acl::{ClientUser, FileWork, Users};
+use crate::resp::acl::{ClientUser, FileWork, PasswordWork, Users};
 use crate::resp::catalog;
 use crate::resp::state::Answers;
 use crate::resp::state::absent::AbsentKeys;
@@ -140,11 +140,13 @@ pub struct SessionState {
 pub(super) enum OutsideWait {
     /// Work on a file that another thread does for the request.
     File(FileWork),
-    /// The delay of an authentication attempt.
+    /// Passwords that another thread hashes for the request.
+    Passwords(PasswordWork),
+    /// The delay of an authentication attempt, or the check of its password.
     Auth(AuthWait),
 }
 
-/// Removes and returns the delay of the client's authentication attempt.
+/// Removes and returns the wait of the client's authentication attempt.
 pub(super) fn take_auth_wait(session: &mut SessionState) -> AuthWait {
     match session.outside.take().map(|outside| *outside) {
         Some(OutsideWait::Auth(wait)) => wait,
@@ -155,7 +157,7 @@ pub(super) fn take_auth_wait(session: &mut SessionState) -> AuthWait {
     }
 }
 
-/// Returns true if the client's authentication attempt is delayed.
+/// Returns true if the client's authentication attempt waits.
 pub(crate) fn is_auth_delayed(session: &SessionState) -> bool {
     matches!(session.outside.as_deref(), Some(OutsideWait::Auth(_)))
 }

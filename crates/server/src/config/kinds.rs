@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::units::ByteSize;
+use command::config::PasswordHash;
 use command::push::notify::KeyEvents;
 use io::affinity::{read_cpus, show_cpus};
 use segment::IndexPlace;
@@ -267,6 +268,9 @@ const USER_FROMS: [(&str, UserFrom); 3] =
 const TLS_VERSIONS: [(&str, Versions); 3] =
     [("1.2-1.3", Versions::Both), ("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
 
+const PASSWORD_HASHES: [(&str, PasswordHash); 2] =
+    [("argon2id", PasswordHash::Argon2id), ("sha256", PasswordHash::Sha256)];
+
 const INDEX_PLACES: [(&str, IndexPlace); 2] = [("file", IndexPlace::File), ("dram", IndexPlace::Dram)];
 
 /// Returns the word that stands for `value` in the list `words`.
@@ -302,6 +306,7 @@ macro_rules! words {
 words!(LogLevel, LOG_LEVELS, "LEVEL");
 words!(LogFormat, LOG_FORMATS, "text|json");
 words!(IoChoice, IO_CHOICES, "auto|epoll|uring");
+words!(PasswordHash, PASSWORD_HASHES, "argon2id|sha256");
 words!(IndexPlace, INDEX_PLACES, "file|dram");
 words!(ClientAuth, CLIENT_AUTHS, "no|optional|required");
 words!(UserFrom, USER_FROMS, "none|cn|san-uri");

@@ -60,9 +60,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     if !planner.faults.is_empty() {
         return Err(planner.faults);
     }
-    let (memory_is, workers_is, maxconns_is) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
-    let mut resolved = Settings { memory: memory_is, workers: workers_is, maxconns: maxconns_is, ..settings.clone() };
-    number_namespaces(&mut resolved, &namespaces.0);
+    let resolved = resolve_auto(settings, (memory, workers, maxconns), &namespaces.0);
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
@@ -94,6 +92,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         requests_a_visit: settings.requests_a_visit as usize,
         auth_file: settings.auth_file.0.clone(),
         acl_file: settings.acl_file.0.clone(),
+        password_hash: settings.password_hash,
         evict: settings.evict,
         file: settings.file.0.clone(),
         file_index: settings.file_index,
@@ -120,11 +119,18 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     Ok(Plan { server, resolved, files, notes: planner.notes })
 }
 
-/// Sets the numbers of the namespaces.
-fn number_namespaces(resolved: &mut Settings, configs: &[NamespaceConfig]) {
-    for (namespace, config) in resolved.namespaces.iter_mut().zip(configs) {
+/// Returns the settings with the values that stand for `auto`: the memory, the workers and the connections.
+fn resolve_auto(
+    settings: &Settings,
+    (memory, workers, maxconns): (ByteSize, u64, u64),
+    namespaces: &[NamespaceConfig],
+) -> Settings {
+    let (memory, workers, maxconns) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
+    let mut resolved = Settings { memory, workers, maxconns, ..settings.clone() };
+    for (namespace, config) in resolved.namespaces.iter_mut().zip(namespaces) {
         namespace.number = Auto::Is(config.number.into());
     }
+    resolved
 }
 
 fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {

@@ -10,6 +10,7 @@ use super::kinds::{
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
+use command::config::PasswordHash;
 use command::push::notify::KeyEvents;
 use tls::{CertificateFiles, ClientAuth, HandshakeLimits, TlsSettings, UserFrom, Versions};
 
@@ -26,6 +27,7 @@ pub struct Settings {
     pub backlog: u64,
     pub auth_file: FilePath,
     pub acl_file: FilePath,
+    pub password_hash: PasswordHash,
     pub protected: bool,
     pub unprotected: bool,
     pub no_sandbox: bool,
@@ -135,6 +137,7 @@ impl Settings {
             backlog: 0,
             auth_file: FilePath(None),
             acl_file: FilePath(None),
+            password_hash: PasswordHash::Argon2id,
             protected: false,
             unprotected: false,
             no_sandbox: false,

@@ -104,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 62] = [
+pub static SETTINGS: [Setting; 63] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -196,6 +196,17 @@ pub static SETTINGS: [Setting; 62] = [
         help: "A file of Redis users and their rights: lines of \"user NAME rule ...\", as ACL SAVE writes \
                them. SIGHUP and ACL LOAD read it again. \"none\": users are lost when the server ends.",
         value: |s| &mut s.acl_file,
+    },
+    Setting {
+        path: "listen.password_hash",
+        flag: None,
+        default: &["argon2id"],
+        range: None,
+        reload: Reload::Restart,
+        help: "The hash under which ACL SETUSER and CONFIG SET requirepass store new passwords: argon2id is \
+               salted and slow to guess; sha256 is that of Redis, for tools that read it from ACL LIST or \
+               ACL GETUSER. Both are accepted in rules and in the acl_file.",
+        value: |s| &mut s.password_hash,
     },
     Setting {
         path: "listen.protected",

@@ -182,6 +182,7 @@ mod tests {
                 "cn",
                 "1.3",
                 "TLS_AES_128_GCM_SHA256",
+                "sha256",
             ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()

@@ -2,7 +2,7 @@
 
 use crate::config::kinds::{FlashPlace, IoChoice};
 use command::clients::endpoint::{Endpoint, Protocol};
-use command::config::WORKERS_MAX;
+use command::config::{PasswordHash, WORKERS_MAX};
 use command::keyspace::namespace_config::NamespaceConfig;
 use command::push::notify::KeyEvents;
 use command::resp::acl::FileError;
@@ -89,6 +89,8 @@ pub struct ServerConfig {
     pub auth_file: Option<std::path::PathBuf>,
     /// The file that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
+    /// The hash under which new passwords of Redis users are stored.
+    pub password_hash: PasswordHash,
     /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
     /// The file that contains the store's memory. Without it, the memory belongs to the process.
@@ -170,6 +172,7 @@ impl Default for ServerConfig {
             requests_a_visit: command::visit::progress::OPS_A_BATCH,
             auth_file: None,
             acl_file: None,
+            password_hash: PasswordHash::default(),
             evict: true,
             file: None,
             file_index: IndexPlace::File,

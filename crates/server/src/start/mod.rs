@@ -193,6 +193,7 @@ fn command_config(config: &ServerConfig) -> Config {
         tcp_keepalive: config.tcp_keepalive,
         requests_a_visit: config.requests_a_visit,
         acl_file: config.acl_file.clone(),
+        password_hash: config.password_hash,
         memory_file: config.file.clone(),
         evict: config.evict,
         prefix_delimiter: config.prefix_delimiter,

@@ -4,6 +4,7 @@
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
 use command::clients::endpoint::Protocol;
+use command::config::PasswordHash;
 use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
@@ -28,7 +29,8 @@ fn ask(replies: &mut Replies, line: &str) -> String {
 
 #[test]
 fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
-    let (running, redis) = (start(served()), Redis::start());
+    let config = ServerConfig { password_hash: PasswordHash::Sha256, ..served() };
+    let (running, redis) = (start(config), Redis::start());
     let (mut ours, mut theirs) = (Replies::connect(addr(&running)), Replies::connect(redis.addr));
     let lines = [
         "ACL WHOAMI",

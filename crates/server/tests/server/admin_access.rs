@@ -221,6 +221,8 @@ fn changes_need_a_redis_user_with_the_rights_of_an_administrator() {
     let users = OwnFile::new(
         "acl",
         "user root on >r ~* &* +@all\nuser keeper on >k +@admin\nuser reader on >x ~* +@read\n\
+         user slow on $argon2id$v=19$m=64,t=2,p=1$c29tZXNhbHQxNmJ5dGVzMQ\
+         $fmqzTU8anUjeUd3fJkFlBcz3+I+1KyWI0vFU6SaH96k +@all\n\
          user gone off >g ~* &* +@all\nuser shop on >s ~* +@all ns=shop\nuser part on >p ~* +@all -config|set\n",
     );
     let fixture = fixture(ServerConfig { acl_file: Some(users.0.clone()), ..config() }, "127.0.0.1");
@@ -232,6 +234,8 @@ fn changes_need_a_redis_user_with_the_rights_of_an_administrator() {
         ("part:p", 403),
         ("gone:g", 401),
         ("root:x", 401),
+        ("slow:wrong", 401),
+        ("slow:right", 200),
         ("root:", 401),
         ("nobody:r", 401),
         // The default user has no password here, so anyone could name it.

@@ -4,6 +4,7 @@
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
 use command::clients::endpoint::Protocol;
+use command::config::PasswordHash;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -287,7 +288,8 @@ const CONFIG_ALIKE: &str = "\
 
 #[test]
 fn config_replies_are_those_of_redis() {
-    let (redis, running) = (Redis::start(), start(both()));
+    let config = ServerConfig { password_hash: PasswordHash::Sha256, ..both() };
+    let (redis, running) = (Redis::start(), start(config));
     let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
     for line in CONFIG_ALIKE.lines() {
         let words: Vec<String> = line.trim().split(' ').map(|word| word.replace('~', " ")).collect();

@@ -17,6 +17,7 @@ mod acl_changes;
 mod admin;
 mod admin_access;
 mod admin_namespaces;
+mod argon2id;
 mod auth_delay;
 mod blocking;
 mod bystander;

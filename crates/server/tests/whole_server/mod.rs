@@ -159,8 +159,9 @@ impl World {
             self.reached.longest_ns = ns;
             show(|| format!("an iteration of {} us after {:#?}", ns / 1000, self.recent));
         }
-        // The survey thread, which does not run here, executes the jobs of workers.
-        while let Some(job) = self.shared.threads.next_job() {
+        // The survey thread and the thread that hashes passwords, which do not run here, execute jobs of workers.
+        let threads = &self.shared.threads;
+        while let Some(job) = threads.next_job().or_else(|| threads.next_hash()) {
             job();
         }
         let mut steps = 0;

@@ -21,8 +21,8 @@ pub(in crate::resp) use client_user::ClientUser;
 pub use operator::{OperatorCheck, check_operator, requires_operator};
 pub use rights::{NUMBER_COUNT, Rights};
 pub(in crate::resp) use rights::{name_of, number_of};
-pub(in crate::resp) use users::FileWork;
 pub use users::{FileError, User, Users};
+pub(in crate::resp) use users::{FileWork, PasswordWork, WorkedPasswords};
 
 use super::catalog::{CommandSpec, Flag, find, lower};
 use super::databases;
@@ -32,6 +32,7 @@ use super::key_specs::{key_specs, only_gets_fields, set_reads};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::clients::endpoint::Protocol;
+use crate::config::PasswordHash;
 use crate::context::AuthWait;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -43,7 +44,7 @@ use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use users::{DEFAULT, FileResult, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
+use users::{DEFAULT, FileResult, NAME_BYTES_MAX, NO_MEMORY, PasswordRules, Refusal, is_name};
 
 /// The keys of a request, as far as they are known when the client's rights to execute the request are checked.
 #[derive(Clone, Copy)]
@@ -254,26 +255,25 @@ fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, u
 /// error.
 pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
     let shared = &call.ctx.shared;
-    let file = shared.auth.as_ref();
-    if !has_name && file.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
+    if !has_name && shared.auth.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
         take_auth_wait(call.session).abandon(call.ctx);
         return Err(ErrorReply::NoUsers.into());
     }
-    let wait = wait_after_failures(call)?;
-    let (shared, file) = (&call.ctx.shared, call.ctx.shared.auth.as_ref());
-    let who = match shared.users.admits(name, password) {
-        Some(user) => Some(ClientUser::User(user)),
-        None => file.filter(|file| file.admits(name, password)).map(|_| ClientUser::OfFile),
-    };
-    wait.end(call.ctx, (name, Protocol::Resp), who.is_some());
+    let mut wait = wait_after_failures(call)?;
+    let mut admitted = admitted_user(call, name, password);
+    if admitted.is_none() {
+        wait = check_password(call, wait, name, password)?;
+        admitted = admitted_user(call, name, password);
+    }
+    wait.end(call.ctx, (name, Protocol::Resp), admitted.is_some());
     call.counters().auth_cmds.add(1);
-    let Some(who) = who else {
+    let Some(user) = admitted else {
         call.counters().auth_errors.add(1);
         let command: &[u8] = if call.session.last == "hello" { b"HELLO" } else { b"AUTH" };
         log_refusal(call, "auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
         return Err(ErrorReply::WrongPassword.into());
     };
-    call.session.user = who;
+    call.session.user = user;
     (call.session.known, call.session.all_rights_at) = (true, 0);
     call.session.seen_changes = call.ctx.admission.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
@@ -281,24 +281,56 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     Ok(())
 }
 
-/// Delays an attempt because of earlier failures from the same source. The request remains in the input meanwhile. A
-/// transaction cannot wait, because it holds locks, so an attempt in a transaction is refused instead. Returns the
-/// delay that has ended.
+/// Delays an attempt because of earlier failures from the same source. Returns the wait that has ended.
 fn wait_after_failures(call: &mut Call<'_, '_>) -> Result<AuthWait, Interrupt> {
     let mut wait = take_auth_wait(call.session);
     let is_first = !wait.is_waiting();
     if !wait.must_wait(call.ctx) {
         return Ok(wait);
     }
-    call.counters().auth_delayed.add(u64::from(is_first));
+    let is_delayed = is_first && wait.was_delayed();
+    call.counters().auth_delayed.add(u64::from(is_delayed));
+    Err(rest(call, wait))
+}
+
+/// Lets another thread check the password against Argon2id hashes, unless it has done so. Returns the wait that has
+/// ended.
+fn check_password(
+    call: &mut Call<'_, '_>,
+    mut wait: AuthWait,
+    name: &[u8],
+    password: &[u8],
+) -> Result<AuthWait, Interrupt> {
+    let hashes = call.ctx.shared.users.hashes_to_check(name, password);
+    if hashes.is_empty() {
+        return Ok(wait);
+    }
+    if !blocking::may_wait(call) || wait.must_check(call.ctx, password, hashes) {
+        return Err(rest(call, wait));
+    }
+    Ok(wait)
+}
+
+/// Returns the state in which the connection rests, with the request in its input. A connection rests only without
+/// unsent output. If it has some, the worker visits it again. A transaction cannot wait, because it holds locks, so an
+/// attempt in a transaction is refused instead.
+fn rest(call: &mut Call<'_, '_>, wait: AuthWait) -> Interrupt {
     if !blocking::may_wait(call) {
         wait.abandon(call.ctx);
-        return Err(ErrorReply::AuthDelayed.into());
+        return ErrorReply::AuthDelayed.into();
     }
     call.session.outside = Some(Box::new(OutsideWait::Auth(wait)));
-    // A connection rests only without unsent output. The worker then visits it again.
-    let wait = if call.out.is_empty() { SessionWait::Blocked } else { SessionWait::OutputFull { want: LINE_ROOM } };
-    Err(wait.into())
+    let want = LINE_ROOM;
+    if call.out.is_empty() { SessionWait::Blocked.into() } else { SessionWait::OutputFull { want }.into() }
+}
+
+/// Returns the user with this name, if the password is right, as far as that is known without Argon2id.
+fn admitted_user(call: &Call<'_, '_>, name: &[u8], password: &[u8]) -> Option<ClientUser> {
+    let (shared, file) = (&call.ctx.shared, call.ctx.shared.auth.as_ref());
+    match shared.users.admits(name, password) {
+        Some(user) => Some(ClientUser::User(user)),
+        None => file.filter(|file| file.admits(name, password)).map(|_| ClientUser::OfFile),
+    }
 }
 
 /// Returns the name of the user as whom the client is authenticated.
@@ -372,8 +404,8 @@ fn reply_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
     reply::set(out, version, user.flags().len() as u64);
     user.flags().iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
     reply::bulk(out, b"passwords");
-    reply::array(out, user.digests().count() as u64);
-    user.digests().for_each(|digest| reply::bulk(out, digest.as_bytes()));
+    reply::array(out, user.stored_passwords().count() as u64);
+    user.stored_passwords().for_each(|password| reply::bulk(out, password.as_bytes()));
     let texts = [user.rights.commands_text().into_bytes(), user.rights.keys_text(), user.rights.channels_text()];
     for (name, text) in ["commands", "keys", "channels"].into_iter().zip(texts) {
         reply::bulk(out, name.as_bytes());
@@ -398,8 +430,10 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::error(call.out, b"ERR the name of a user has at most 64 bytes");
         return Ok(());
     }
-    let (before, rules) = (call.ctx.shared.users.all(), args.collect::<Vec<&[u8]>>());
-    if let Err((number, wrong)) = call.ctx.shared.users.set(name, &rules) {
+    let rules = args.collect::<Vec<&[u8]>>();
+    let worked = hash_passwords(call, name, &rules)?;
+    let before = call.ctx.shared.users.all();
+    if let Err((number, wrong)) = call.ctx.shared.users.set(name, &rules, worked) {
         if wrong == NO_MEMORY {
             return Err(ErrorReply::ClientMemory.into());
         }
@@ -417,14 +451,57 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     disconnect_after_change(call, &before)
 }
 
-/// Sets the only password of the default user. If it is empty, the user needs no password.
+/// Lets another thread hash the passwords in `rules`, if they need Argon2id. The request is parked until that is done.
+fn hash_passwords(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) -> Result<WorkedPasswords, Interrupt> {
+    if let Some(OutsideWait::Passwords(begun)) = call.session.outside.take().map(|outside| *outside) {
+        return match Arc::try_unwrap(begun) {
+            Ok(ended) => ended.into_inner().ok_or_else(|| ErrorReply::Stopping.into()),
+            Err(begun) => {
+                call.session.outside = Some(Box::new(OutsideWait::Passwords(begun)));
+                Err(SessionWait::Parked.into())
+            }
+        };
+    }
+    let shared = &call.ctx.shared;
+    let hashes_new = shared.config.password_hash == PasswordHash::Argon2id;
+    let rules = match PasswordRules::of(&shared.users, name, rules, hashes_new) {
+        Ok(Some(rules)) => rules,
+        Ok(None) => return Ok(WorkedPasswords::new()),
+        Err(_) => return Err(ErrorReply::TooManyPasswords.into()),
+    };
+    let (result, worker, shared) = (PasswordWork::default(), call.ctx.worker, Arc::clone(shared));
+    call.session.outside = Some(Box::new(OutsideWait::Passwords(Arc::clone(&result))));
+    let job = Box::new(move || {
+        let _ = result.set(rules.work());
+        drop(result);
+        shared.host.wake_worker(worker);
+    });
+    call.ctx.shared.host.hash_aside(job, true);
+    Err(SessionWait::Parked.into())
+}
+
+/// Returns the rules that make `password` the only password of the default user. If it is empty, the user needs none.
+fn default_password_rules(password: &[u8]) -> [Vec<u8>; 2] {
+    [b"resetpass".to_vec(), if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() }]
+}
+
+/// Lets another thread hash a new password of the default user. The request is parked until that is done.
+pub(super) fn hash_default_password(call: &mut Call<'_, '_>, password: &[u8]) -> Result<WorkedPasswords, Interrupt> {
+    hash_passwords(call, DEFAULT, &default_password_rules(password).each_ref().map(|rule| &rule[..]))
+}
+
+/// Sets the only password of the default user. `worked` is the result of [`hash_default_password`].
 ///
 /// # Errors
 /// If client memory is used up.
-pub(super) fn set_default_password(call: &mut Call<'_, '_>, password: Vec<u8>) -> Result<(), &'static str> {
-    let add = [&b">"[..], &password].concat();
-    let rules: [&[u8]; 2] = [b"resetpass", if password.is_empty() { b"nopass" } else { &add }];
-    call.ctx.shared.users.set(DEFAULT, &rules).map_err(|(_, wrong)| wrong)?;
+pub(super) fn set_default_password(
+    call: &mut Call<'_, '_>,
+    password: Vec<u8>,
+    worked: WorkedPasswords,
+) -> Result<(), &'static str> {
+    let rules = default_password_rules(&password);
+    let set = call.ctx.shared.users.set(DEFAULT, &rules.each_ref().map(|rule| &rule[..]), worked);
+    set.map_err(|(_, wrong)| wrong)?;
     call.ctx.shared.live.set_password(password);
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The users of a server with their passwords, the file that stores the users, and the log of refused requests.
 //!
 //! Invariants:
-//! - The server stores only the SHA-256 of a password. Neither the password nor its SHA-256 is in a log line or a
-//!   `Debug` text. An error quotes a digest, or a password to remove, only to the client that sent it, as in Redis.
+//! - The server stores only the Argon2id hash or the SHA-256 of a password. Neither of them, nor the password, is in a
+//!   log line or a `Debug` text. An error quotes a digest, or a password to remove, only to the client that sent it, as
+//!   in Redis.
 //! - The time of a password check does not depend on how many bytes of the password are right.
 //! - A change of a user creates a new [`User`], so a thread that holds the old [`User`] never sees a partial change.
 
 use super::rights::{Rights, RuleError, hex};
+use crate::clients::argon2id::{self, Argon2idHash};
 use crate::clients::auth::same_digest;
 use crate::memory::budget::{self, Budget, Grant};
 use base::clock::UnixMillis;
@@ -23,6 +25,8 @@ pub const USERS_MAX: usize = 1000;
 pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
 /// The maximum number of passwords of one user.
 const PASSWORDS_MAX: usize = 100;
+/// The maximum number of Argon2id hashes of one user. A failed login takes as long as the checks of all of them.
+const HASHES_MAX: usize = 4;
 /// The maximum number of refusals in the log.
 const LOG_MAX: usize = 128;
 /// The maximum length of a key, channel or command name in a log entry, in bytes. Longer names are truncated, because a
@@ -52,7 +56,9 @@ pub struct User {
     pub(super) name: Vec<u8>,
     pub(super) is_on: bool,
     pub(super) no_password: bool,
-    passwords: Vec<[u8; 32]>,
+    /// The SHA-256 digests of passwords.
+    digests: Vec<[u8; 32]>,
+    hashes: Vec<Arc<Argon2idHash>>,
     pub(super) rights: Rights,
     /// The user's share of client memory, which is reserved when the user is added to the server's users. When the user
     /// is changed, the old version retains its share until no connection refers to that version.
@@ -67,22 +73,31 @@ impl std::fmt::Debug for User {
 
 impl User {
     fn new(name: &[u8]) -> Self {
-        let rights = Rights::none();
-        Self { name: name.to_vec(), is_on: false, no_password: false, passwords: Vec::new(), rights, held: None }
+        Self {
+            name: name.to_vec(),
+            is_on: false,
+            no_password: false,
+            digests: Vec::new(),
+            hashes: Vec::new(),
+            rights: Rights::none(),
+            held: None,
+        }
     }
 
     /// Returns a copy that can be changed.
     fn copy(&self) -> Self {
-        let (passwords, rights) = (self.passwords.clone(), self.rights.clone());
-        Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
+        let (digests, hashes, rights) = (self.digests.clone(), self.hashes.clone(), self.rights.clone());
+        Self { digests, hashes, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
     /// Returns the memory that the user occupies, in bytes: the struct, the user's entry in the map, and all allocated
     /// blocks.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
-        let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
-        (name + own) as u64 + self.rights.cost()
+        let own = size_of::<Self>() + self.digests.len() * 32 + 2 * BLOCK_BYTES;
+        let of_hash = |hash: &Arc<Argon2idHash>| size_of::<Argon2idHash>() + hash.text().len() + 3 * BLOCK_BYTES;
+        let hashes: usize = self.hashes.iter().map(of_hash).sum();
+        (name + own + hashes) as u64 + self.rights.cost()
     }
 
     /// Reserves the client memory for the user.
@@ -104,12 +119,14 @@ impl User {
         match (&rule.to_ascii_lowercase()[..], rule) {
             (b"on", _) => self.is_on = true,
             (b"off", _) => self.is_on = false,
-            (b"nopass", _) => (self.no_password, self.passwords) = (true, Vec::new()),
-            (b"resetpass", _) => (self.no_password, self.passwords) = (false, Vec::new()),
+            (b"nopass", _) => self.remove_passwords(true),
+            (b"resetpass", _) => self.remove_passwords(false),
             (b"reset", _) => *self = Self::new(&self.name),
             (b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors", _) => {}
             (_, [b'>', password @ ..]) => self.add(Sha256::digest(password).into())?,
             (_, [b'<', password @ ..]) => self.remove(&Sha256::digest(password).into())?,
+            (_, [b'$', ..]) => self.add_hash(Arc::new(Argon2idHash::parse(rule)?))?,
+            (_, [b'!', b'$', ..]) => self.remove_hash(&rule[1..])?,
             (_, [b'#', text @ ..]) => self.add(unhex(text).ok_or(BAD_HASH)?)?,
             (_, [b'!', text @ ..]) => self.remove(&unhex(text).ok_or(BAD_HASH)?)?,
             _ => return Err(SYNTAX),
@@ -117,28 +134,69 @@ impl User {
         Ok(())
     }
 
-    fn add(&mut self, digest: [u8; 32]) -> Result<(), RuleError> {
-        if !self.passwords.contains(&digest) {
-            if self.passwords.len() == PASSWORDS_MAX {
+    /// Applies a rule whose password was hashed or found by [`PasswordRules::work`].
+    fn apply_worked(&mut self, rule: &[u8], done: Result<Arc<Argon2idHash>, RuleError>) -> Result<(), RuleError> {
+        match rule {
+            [b'>', password @ ..] => {
+                self.add_hash(done?)?;
+                // The password is no longer stored as SHA-256.
+                let digest: [u8; 32] = Sha256::digest(password).into();
+                self.digests.retain(|known| *known != digest);
+                Ok(())
+            }
+            [_, password @ ..] => match done {
+                Ok(hash) => self.remove_hash(hash.text().as_bytes()),
+                Err(_) => self.remove(&Sha256::digest(password).into()),
+            },
+            [] => Err(SYNTAX),
+        }
+    }
+
+    fn add_hash(&mut self, hash: Arc<Argon2idHash>) -> Result<(), RuleError> {
+        if !self.hashes.iter().any(|known| known.text() == hash.text()) {
+            if self.hashes.len() == HASHES_MAX {
                 return Err(TOO_MANY);
             }
-            self.passwords.push(digest);
+            self.hashes.push(hash);
+        }
+        self.no_password = false;
+        Ok(())
+    }
+
+    fn remove_hash(&mut self, text: &[u8]) -> Result<(), RuleError> {
+        let place = self.hashes.iter().position(|known| known.text().as_bytes() == text).ok_or(NO_PASSWORD)?;
+        self.hashes.remove(place);
+        Ok(())
+    }
+
+    fn remove_passwords(&mut self, no_password: bool) {
+        (self.no_password, self.digests, self.hashes) = (no_password, Vec::new(), Vec::new());
+    }
+
+    fn add(&mut self, digest: [u8; 32]) -> Result<(), RuleError> {
+        if !self.digests.contains(&digest) {
+            if self.digests.len() == PASSWORDS_MAX {
+                return Err(TOO_MANY);
+            }
+            self.digests.push(digest);
         }
         self.no_password = false;
         Ok(())
     }
 
     fn remove(&mut self, digest: &[u8; 32]) -> Result<(), RuleError> {
-        let place = self.passwords.iter().position(|known| known == digest).ok_or(NO_PASSWORD)?;
-        self.passwords.remove(place);
+        let place = self.digests.iter().position(|known| known == digest).ok_or(NO_PASSWORD)?;
+        self.digests.remove(place);
         Ok(())
     }
 
     /// Returns true if `password` is one of the user's passwords. Always compares it with all of them, so that the time
-    /// does not reveal which one matched.
+    /// does not reveal which one matched. If an Argon2id hash of the password has not been checked in this process yet,
+    /// returns false.
     fn admits(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();
-        let any = same_digest(&self.passwords, &digest);
+        let any = same_digest(&self.digests, &digest);
+        let any = self.hashes.iter().fold(any, |any, hash| any | hash.was_verified(password));
         self.is_on && (self.no_password || any)
     }
 
@@ -148,9 +206,10 @@ impl User {
         [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
     }
 
-    /// Returns the digests of the user's passwords, in hexadecimal digits.
-    pub(super) fn digests(&self) -> impl Iterator<Item = String> {
-        self.passwords.iter().map(|digest| hex(digest))
+    /// Returns the user's passwords as stored: the SHA-256 in hexadecimal digits, and then the Argon2id hashes.
+    pub(super) fn stored_passwords(&self) -> impl Iterator<Item = String> {
+        let hashes = self.hashes.iter().map(|hash| hash.text().to_owned());
+        self.digests.iter().map(|digest| hex(digest)).chain(hashes)
     }
 
     /// Returns the line of the user in the file of users, which describes the user completely.
@@ -161,7 +220,8 @@ impl User {
             line.extend_from_slice(word);
         };
         self.flags().into_iter().for_each(|flag| put(flag.as_bytes()));
-        self.digests().for_each(|digest| put(format!("#{digest}").as_bytes()));
+        self.digests.iter().for_each(|digest| put(format!("#{}", hex(digest)).as_bytes()));
+        self.hashes.iter().for_each(|hash| put(hash.text().as_bytes()));
         let (keys, channels) = (self.rights.keys_text(), self.rights.channels_text());
         if !keys.is_empty() {
             put(&keys);
@@ -354,7 +414,22 @@ impl Users {
         self.all().get(name).cloned()
     }
 
-    /// Returns the user with this name, if the password is right.
+    /// Returns the Argon2id hashes against which the password of a refused login must be checked. If the user has none,
+    /// returns another user's, if there is one, so that the time does not reveal which users exist.
+    pub(crate) fn hashes_to_check(&self, name: &[u8], password: &[u8]) -> Vec<Arc<Argon2idHash>> {
+        if password.len() > argon2id::PASSWORD_BYTES_MAX {
+            return Vec::new();
+        }
+        let all = self.all();
+        let own = all.get(name).map_or_else(Vec::new, |user| user.hashes.clone());
+        if !own.is_empty() {
+            return own;
+        }
+        all.values().find_map(|user| user.hashes.first()).into_iter().cloned().collect()
+    }
+
+    /// Returns the user with this name, if the password is right. Returns `None` if that is unknown until the password
+    /// was checked against [`Users::hashes_to_check`].
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
         // The password is checked even if the name is unknown, so that the time does not reveal whether the user
@@ -374,18 +449,25 @@ impl Users {
         Ok(answer)
     }
 
-    /// Creates or changes a user. Applies all rules or none.
+    /// Creates or changes a user. Applies all rules or none. `worked` has the results of [`PasswordRules::work`] for
+    /// `rules`, and is empty if they need none.
     ///
     /// # Errors
     /// The position of the first invalid rule in `rules`, and the reason.
-    pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, RuleError)> {
+    pub(super) fn set(&self, name: &[u8], rules: &[&[u8]], worked: WorkedPasswords) -> Result<(), (usize, RuleError)> {
+        let mut worked = worked.into_iter();
         self.change(|users| {
             let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
             if users.len() >= USERS_MAX && !users.contains_key(name) {
                 return Err((usize::MAX, "the maximum number of users is reached"));
             }
             for (number, rule) in rules.iter().enumerate() {
-                user.apply(rule).map_err(|wrong| (number, wrong))?;
+                let done = if PasswordRules::is_worked(rule) { worked.next() } else { None };
+                let applied = match done {
+                    Some(done) => user.apply_worked(rule, done),
+                    None => user.apply(rule),
+                };
+                applied.map_err(|wrong| (number, wrong))?;
             }
             let user = user.reserve_memory(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
             users.insert(name.to_vec(), user);
@@ -518,6 +600,65 @@ impl Users {
     }
 }
 
+/// The rules of a request that add or remove a password whose Argon2id hash another thread must compute.
+pub(super) struct PasswordRules {
+    /// The rules `>password` and `<password`, in their order.
+    rules: Vec<Vec<u8>>,
+    /// The user's hashes before the request.
+    hashes: Vec<Arc<Argon2idHash>>,
+}
+
+/// The results of [`PasswordRules::work`], in the order of the rules: for `>password`, a hash of the password; for
+/// `<password`, the hash that it matches.
+pub(in crate::resp) type WorkedPasswords = Vec<Result<Arc<Argon2idHash>, RuleError>>;
+
+/// Passwords that another thread hashes for a request. The thread sets the result, and then drops its reference.
+pub(in crate::resp) type PasswordWork = Arc<OnceLock<WorkedPasswords>>;
+
+/// The maximum number of rules in one request that need Argon2id. They are worked on one after another.
+const WORKED_MAX: usize = 2 * HASHES_MAX;
+
+impl PasswordRules {
+    /// Returns the rules that need Argon2id, if there are any: `>password` if new passwords are hashed with Argon2id
+    /// (`hashes_new`), and `<password` if the user has Argon2id hashes.
+    ///
+    /// # Errors
+    /// If there are too many such rules.
+    pub(super) fn of(users: &Users, name: &[u8], rules: &[&[u8]], hashes_new: bool) -> Result<Option<Self>, RuleError> {
+        let hashes = users.find(name).map_or_else(Vec::new, |user| user.hashes.clone());
+        let adds = hashes_new && rules.iter().any(|rule| rule.starts_with(b">"));
+        let removes = !hashes.is_empty() && rules.iter().any(|rule| rule.starts_with(b"<"));
+        if !adds && !removes {
+            return Ok(None);
+        }
+        let worked = rules.iter().filter(|rule| Self::is_worked(rule));
+        let rules: Vec<_> = worked.map(|rule| rule.to_vec()).collect();
+        if rules.len() > WORKED_MAX { Err(TOO_MANY) } else { Ok(Some(Self { rules, hashes })) }
+    }
+
+    fn is_worked(rule: &[u8]) -> bool {
+        matches!(rule, [b'>' | b'<', ..])
+    }
+
+    /// Computes the results. Takes milliseconds for each rule and hash.
+    pub(super) fn work(self) -> WorkedPasswords {
+        let mut known = self.hashes;
+        let one = |rule: Vec<u8>| {
+            let password = &rule[1..];
+            if let Some(hash) = known.iter().find(|hash| hash.was_verified(password) || hash.verify(password)) {
+                return Ok(Arc::clone(hash));
+            }
+            if rule[0] == b'<' {
+                return Err(NO_PASSWORD);
+            }
+            let created = Arc::new(Argon2idHash::create(password)?);
+            known.push(Arc::clone(&created));
+            Ok(created)
+        };
+        self.rules.into_iter().map(one).collect()
+    }
+}
+
 /// Returns true if `name` can be a user's name.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
@@ -563,8 +704,8 @@ mod tests {
     fn a_password_lets_in_its_user_alone_and_only_while_that_is_on() {
         let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         assert_eq!((users.changes(), users.requires_authentication()), (0, false));
-        users.set(b"ann", &rules(&["on", ">one", ">two", "+get"])).unwrap();
-        users.set(b"bob", &rules(&[">bob"])).unwrap();
+        users.set(b"ann", &rules(&["on", ">one", ">two", "+get"]), Vec::new()).unwrap();
+        users.set(b"bob", &rules(&[">bob"]), Vec::new()).unwrap();
         for (name, password, admitted) in [
             ("ann", "one", true),
             ("ann", "two", true),
@@ -576,18 +717,48 @@ mod tests {
         ] {
             assert_eq!(users.admits(name.as_bytes(), password.as_bytes()).is_some(), admitted, "{name} {password}");
         }
-        users.set(b"ann", &rules(&["<one"])).unwrap();
+        users.set(b"ann", &rules(&["<one"]), Vec::new()).unwrap();
         assert!(users.admits(b"ann", b"one").is_none() && users.admits(b"ann", b"two").is_some());
-        users.set(b"default", &rules(&["resetpass", ">x"])).unwrap();
+        users.set(b"default", &rules(&["resetpass", ">x"]), Vec::new()).unwrap();
         assert!(users.requires_authentication() && users.changes() == 4);
     }
 
     #[test]
     fn invalid_acl_rule_rejects_the_whole_rule_list() {
         let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
-        assert_eq!(users.set(b"ann", &rules(&["on", "+get", "zzz"])), Err((2, SYNTAX)));
-        assert_eq!(users.set(b"ann", &rules(&["<nope"])), Err((0, NO_PASSWORD)));
+        assert_eq!(users.set(b"ann", &rules(&["on", "+get", "zzz"]), Vec::new()), Err((2, SYNTAX)));
+        assert_eq!(users.set(b"ann", &rules(&["<nope"]), Vec::new()), Err((0, NO_PASSWORD)));
         assert!(users.find(b"ann").is_none() && users.changes() == 0);
+    }
+
+    #[test]
+    fn argon2id_hash_admits_only_after_its_check_and_its_rules_change_nothing_else() {
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
+        let hash = argon2id::RIGHT;
+        users.set(b"ann", &rules(&["on", hash, hash, "#", ">other"]), Vec::new()).unwrap_err();
+        users.set(b"ann", &rules(&["on", hash, hash, ">other"]), Vec::new()).unwrap();
+        assert!(users.admits(b"ann", b"other").is_some() && users.admits(b"ann", b"right").is_none());
+        let to_check = users.hashes_to_check(b"ann", b"right");
+        assert!(to_check.len() == 1 && to_check[0].verify(b"right"));
+        assert!(users.admits(b"ann", b"right").is_some() && users.admits(b"ann", hash.as_bytes()).is_none());
+        assert_eq!(users.hashes_to_check(b"nobody", b"right").len(), 1, "the time does not reveal which users exist");
+        assert!(users.hashes_to_check(b"ann", &[b'x'; argon2id::PASSWORD_BYTES_MAX + 1]).is_empty());
+        let line = String::from_utf8(users.find(b"ann").unwrap().line()).unwrap();
+        assert!(line.contains(&format!(" {hash} ")) && line.contains(" #"), "{line}");
+        // A password that is set again is no longer stored as SHA-256, and is not hashed twice.
+        for _ in 0..2 {
+            let again = rules(&[">other", ">right"]);
+            let worked = PasswordRules::of(&users, b"ann", &again, true).unwrap().expect("work").work();
+            users.set(b"ann", &again, worked).unwrap();
+            assert_eq!(users.find(b"ann").unwrap().stored_passwords().count(), 2);
+        }
+        let remove = rules(&["<other", "<nope"]);
+        let worked = PasswordRules::of(&users, b"ann", &remove, false).unwrap().expect("work").work();
+        assert_eq!(users.set(b"ann", &remove, worked), Err((1, NO_PASSWORD)));
+        users.set(b"ann", &rules(&[&format!("!{hash}")]), Vec::new()).unwrap();
+        assert!(users.admits(b"ann", b"right").is_none() && users.admits(b"ann", b"other").is_some());
+        let many = [">p"; WORKED_MAX + 1];
+        assert_eq!(PasswordRules::of(&users, b"ann", &rules(&many), true).err(), Some(TOO_MANY));
     }
 
     #[test]
