@@ -17,7 +17,7 @@ mod auth_wait;
 pub(crate) use auth_wait::AuthWait;
 
 use crate::clients::connection_table::ConnectionTable;
-use crate::keyspace::namespaces::{PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
+use crate::keyspace::namespaces::{LIMITED, PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
 use crate::metrics::command_stats::CommandStats;
@@ -425,6 +425,9 @@ impl WorkerContext {
             || self.admission.user_changes != 0;
         if self.admission.pause != Pause::None {
             self.keys.guards |= PAUSED;
+        }
+        if self.admission.user_changes != 0 {
+            self.keys.guards |= LIMITED;
         }
         if self.keys.guards & (ROUTED | SWAPPED) != 0 {
             self.follow_routes();

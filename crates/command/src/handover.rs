@@ -37,7 +37,7 @@ pub struct HandoverConnection {
     pub namespace: Namespace,
     /// True if the client has authenticated.
     pub known: bool,
-    /// The user of a Redis client.
+    /// The user of the client.
     pub user: HandoverUser,
     /// True if the client uses version 3 of the Redis protocol.
     pub is_resp3: bool,

@@ -131,7 +131,7 @@ impl SessionState {
     /// Adopts the settings of a connection that was handed over from another process.
     pub fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         match self {
-            Self::Memcache(state) => state.resume_as(carried),
+            Self::Memcache(state) => state.resume_as(carried, shared),
             Self::Resp(state) => state.resume_as(carried, shared),
         }
     }

@@ -106,6 +106,9 @@ pub(crate) const PAUSED: u32 = ROUTED << 1;
 pub(crate) const ROUTED_AWAY: u32 = ROUTED << 2;
 /// The bit that is set if a session may be in another namespace than its database, so that each request is checked.
 pub(crate) const SWAPPED: u32 = ROUTED << 3;
+/// The bit that is set once users have changed, so that the rights of memcached clients may be limited. Each worker
+/// sets it in its own copy of the guards, before each batch.
+pub(crate) const LIMITED: u32 = ROUTED << 4;
 
 /// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;

@@ -1,5 +1,5 @@
-//! Authentication of memcached clients, if users are configured. A client authenticates by a `set` whose value is `user
-//! secret`.
+//! Authentication of memcached clients, if the user `default` needs a password, or there is a `listen.auth_file`. A
+//! client authenticates as a user of `ACL` or of that file, by a `set` whose value is `user secret`.
 //!
 //! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
 //! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection, so an
@@ -7,12 +7,17 @@
 
 use super::LINE_ROOM;
 use super::call::{Call, Step};
+use super::rights;
+use super::session::log_in;
+use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::clients::endpoint::Protocol;
 use crate::context::AuthWait;
 use crate::metrics::Command;
+use crate::resp::acl::User;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
+use std::sync::Arc;
 
 /// The maximum length of a line or a value of an unauthenticated client, in bytes. It exceeds the longest user and
 /// the longest secret together.
@@ -23,7 +28,13 @@ const SET_WORDS_MIN: usize = 5;
 /// Returns true if the client of this connection must still authenticate.
 #[inline]
 pub(super) fn is_unauthenticated(call: &Call<'_, '_>) -> bool {
-    !call.session.known && call.ctx.shared.auth.is_some()
+    !call.session.known && call.ctx.admission.requires_authentication
+}
+
+/// Returns true if the next bytes of the input are a request, which may be a login.
+pub(super) fn is_at_request(call: &Call<'_, '_>) -> bool {
+    let session = &call.session;
+    session.is_between_requests() && session.retrieval.is_none() && session.discard_bytes == 0
 }
 
 /// Executes requests until the client has authenticated.
@@ -72,15 +83,25 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
     let (Some(user), Some(secret)) = (words.next(), words.next()) else {
         return refuse_unauthenticated(call, Error::AuthFormat, whole);
     };
-    let wait = wait_after_failures(call)?;
-    let admitted = call.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
-    wait.end(call.ctx, (user, Protocol::Memcache), admitted);
+    let mut wait = wait_after_failures(call)?;
+    let mut admitted = admitted_user(call, user, secret);
+    if admitted.is_none() {
+        wait = check_password(call, wait, (user, secret))?;
+        admitted = admitted_user(call, user, secret);
+    }
+    wait.end(call.ctx, (user, Protocol::Memcache), admitted.is_some());
     call.counters().auth_cmds.add(1);
-    if !admitted {
+    let Some(admitted) = admitted else {
         call.counters().auth_errors.add(1);
         return refuse_unauthenticated(call, Error::AuthFailure, whole);
+    };
+    log_in(call.session, admitted);
+    if !rights::refresh(call) {
+        return Err(SessionWait::Close);
     }
-    call.session.known = true;
+    let text: ClientText = user.iter().take(CLIENT_TEXT_MAX).copied().collect();
+    let connection = call.ctx.push.watch.connection;
+    call.ctx.connection_table().client_info(connection, |client_info| client_info.user = text);
     call.out.push(reply::STORED);
     end_unauthenticated(call, whole);
     Ok(())
@@ -96,6 +117,28 @@ fn wait_after_failures(call: &mut Call<'_, '_>) -> Result<AuthWait, SessionWait>
     let is_delayed = is_first && wait.was_delayed();
     call.counters().auth_delayed.add(u64::from(is_delayed));
     Err(rest(call, wait))
+}
+
+/// Returns the user with this name, if the password is right, as far as that is known without Argon2id. The user is
+/// `Some(None)` if it is one of `listen.auth_file`.
+#[expect(clippy::option_option, reason = "a session has the same form")]
+fn admitted_user(call: &Call<'_, '_>, name: &[u8], secret: &[u8]) -> Option<Option<Arc<User>>> {
+    let shared = &call.ctx.shared;
+    match shared.users.admits(name, secret) {
+        Some(user) => Some(Some(user)),
+        None => shared.auth.as_ref().filter(|auth| auth.admits(name, secret)).map(|_| None),
+    }
+}
+
+/// Lets another thread check the secret against Argon2id hashes, unless it has done so. Returns the wait that has
+/// ended.
+fn check_password(
+    call: &mut Call<'_, '_>,
+    mut wait: AuthWait,
+    (user, secret): (&[u8], &[u8]),
+) -> Result<AuthWait, SessionWait> {
+    let hashes = call.ctx.shared.users.hashes_to_check(user, secret);
+    if !hashes.is_empty() && wait.must_check(call.ctx, secret, hashes) { Err(rest(call, wait)) } else { Ok(wait) }
 }
 
 /// Returns the state in which the connection rests, with the request in its input. A connection rests only without

@@ -11,6 +11,7 @@ use crate::memcache::get;
 use crate::memcache::guarded;
 use crate::memcache::large;
 use crate::memcache::meta;
+use crate::memcache::rights;
 use crate::memcache::run;
 use crate::memcache::small;
 use crate::memcache::stats;
@@ -50,8 +51,11 @@ pub fn serve<'l>(
         run_max: crate::lookup::run::PROBES_MAX,
         next_set: None,
     };
+    if guarded && !rights::refresh(call) {
+        return Progress { consumed: 0, state: SessionWait::Close };
+    }
     let mut done = match head {
-        _ if auth::is_unauthenticated(call) => auth::authenticate(call),
+        _ if auth::is_unauthenticated(call) && auth::is_at_request(call) => auth::authenticate(call),
         Some(PrefetchedHead::Read(head)) if !call.guarded => run::head_run(call, head),
         Some(PrefetchedHead::Set(set)) if !call.guarded => {
             call.next_set = Some(set);
@@ -166,8 +170,19 @@ fn discard(call: &mut Call<'_, '_>) -> Step {
     if call.session.discard_bytes > 0 { Err(SessionWait::NeedInput { want: 1 }) } else { Ok(()) }
 }
 
-/// Executes a request, unless clients are paused or the quota of operations of one of the request's namespaces is used
-/// up.
+/// Refuses a request with `error`, and discards its value.
+fn refuse<'c>(call: &mut Call<'c, '_>, request: &Request<'c>, error: Error, consumed: usize) -> Step {
+    let (value_bytes, quiet) = match request {
+        Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
+        Request::MetaStore(_, value_len) => (u64::from(*value_len) + 2, false),
+        _ => (0, false),
+    };
+    call.session.discard_bytes = value_bytes;
+    call.refused(error, quiet, consumed)
+}
+
+/// Executes a request, unless clients are paused, the client's user lacks a right to it, or the quota of operations of
+/// one of the request's namespaces is used up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
     let goes_on = call.session.is_counted || !call.session.is_between_requests();
@@ -175,15 +190,16 @@ fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: 
         call.ctx.admission.has_delayed = true;
         return Err(SessionWait::Parked);
     }
+    if !goes_on && auth::is_unauthenticated(call) {
+        // Users changed while the previous request was received. The next visit asks the client to authenticate.
+        return Err(SessionWait::Yield);
+    }
     let reached = guarded::switch_to_keys(call, &request);
+    if !goes_on && !rights::permit(call, &request, reached) {
+        return refuse(call, &request, Error::NoPermission, consumed);
+    }
     if !goes_on && !guarded::take_quota(call, reached) {
-        let (value_bytes, quiet) = match request {
-            Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
-            Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
-            _ => (0, false),
-        };
-        call.session.discard_bytes = value_bytes;
-        return call.refused(Error::TooManyOps, quiet, consumed);
+        return refuse(call, &request, Error::TooManyOps, consumed);
     }
     let step = execute(call, request, consumed);
     // A retry of this request is not counted as another operation.

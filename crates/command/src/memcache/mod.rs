@@ -24,6 +24,7 @@ mod get;
 mod guarded;
 mod large;
 mod meta;
+mod rights;
 mod run;
 mod session;
 mod small;

@@ -4,15 +4,17 @@ use super::state::{Dumping, FirstFetch, Retrieval, Storing};
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::AuthWait;
 use crate::context::WorkerContext;
-use crate::handover::HandoverConnection;
+use crate::handover::{HandoverConnection, HandoverUser};
 use crate::host::ReloadResult;
-use crate::keyspace::namespaces::PAUSED;
 use crate::keyspace::namespaces::ROUTED;
+use crate::keyspace::namespaces::{LIMITED, PAUSED};
 use crate::lookup::large::LargeSet;
 use crate::push::watch::{Hub, Watching};
+use crate::resp::acl::User;
 use crate::shared::Shared;
 use protocol::memcache::reply;
 use segment::{Guard, Namespace};
+use std::sync::Arc;
 
 /// The memcached protocol's state of a connection, which persists between calls of `serve`.
 #[derive(Default)]
@@ -41,6 +43,9 @@ pub struct SessionState {
     pub(super) reload: Option<ReloadResult>,
     /// True if the client has authenticated.
     pub(super) known: bool,
+    /// The user whose rights apply, once users have changed: that of the client's login, or `default`.
+    /// `None` for a user of `listen.auth_file`.
+    pub(super) user: Option<Arc<User>>,
     /// The wait of the client's authentication attempt.
     pub(crate) auth_wait: Option<Box<AuthWait>>,
     /// The connection's registration as a watcher.
@@ -55,9 +60,17 @@ pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
 /// is disabled.
 pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {
-    let is_user = shared.auth.as_ref().is_some_and(|auth| auth.has_user(name));
-    session.known |= is_user;
+    let user = shared.users.find_enabled(name);
+    let is_user = user.is_some() || shared.auth.as_ref().is_some_and(|auth| auth.has_user(name));
+    if is_user {
+        log_in(session, user);
+    }
     is_user
+}
+
+/// Authenticates the client as `user`, or as a user of `listen.auth_file` if `user` is `None`.
+pub(super) fn log_in(session: &mut SessionState, user: Option<Arc<User>>) {
+    (session.known, session.user) = (true, user);
 }
 
 impl SessionState {
@@ -107,6 +120,11 @@ impl SessionState {
         }
         let mut carried = HandoverConnection {
             known: self.known,
+            user: match &self.user {
+                Some(user) if self.known => HandoverUser::Named(user.name.clone()),
+                None if self.known => HandoverUser::OfFile,
+                _ => HandoverUser::Anonymous,
+            },
             ..HandoverConnection::new(Endpoint::new(Protocol::Memcache, self.home))
         };
         carried.watches = self.watching.as_ref().map_or(0, Watching::kinds);
@@ -122,9 +140,17 @@ impl SessionState {
         Some(carried)
     }
 
-    /// Restores the client's authentication after a handover.
-    pub(crate) fn resume_as(&mut self, carried: &HandoverConnection) {
-        self.known = carried.known;
+    /// Restores the client's authentication after a handover. If its user no longer exists, the client must
+    /// authenticate again.
+    pub(crate) fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
+        match &carried.user {
+            HandoverUser::Named(name) => match shared.users.find(name) {
+                Some(user) => log_in(self, Some(user)),
+                None => self.known = false,
+            },
+            // An older process does not name the users of memcached clients, which are those of the file.
+            _ => self.known = carried.known,
+        }
     }
 
     /// Restores the registration as a watcher. Returns false if the maximum number of watchers is reached.
@@ -158,9 +184,9 @@ impl SessionState {
     }
 
     /// Returns the checks that requests of this listener's clients may need before execution, as bits: quotas of
-    /// operations, pauses, and routes.
+    /// operations, pauses, routes, and rights.
     pub(super) fn guards_of(home: Namespace) -> u32 {
-        1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
+        1 << home.0 | PAUSED | LIMITED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
     }
 
     /// Returns the namespace of the connection's listener.

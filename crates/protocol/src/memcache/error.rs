@@ -75,6 +75,8 @@ pub enum Error {
     AuthTermination,
     /// The user is unknown, or the secret is wrong.
     AuthFailure,
+    /// The client's user lacks a right to the command, a key or a namespace.
+    NoPermission,
     /// `watch`, although the maximum number of watchers is reached.
     TooManyWatchers,
     /// Key and value together exceed the maximum item size.
@@ -91,7 +93,7 @@ pub enum Error {
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -128,6 +130,7 @@ impl Error {
         Self::AuthFormat,
         Self::AuthTermination,
         Self::AuthFailure,
+        Self::NoPermission,
         Self::TooManyWatchers,
         Self::TooLarge,
         Self::OutOfMemory,
@@ -174,6 +177,7 @@ impl Error {
             Self::MetadumpDisabled => b"ERROR metadump not allowed\r\n",
             Self::MgdumpDisabled => b"ERROR mgdump not allowed\r\n",
             Self::WatchDisabled => b"CLIENT_ERROR watch commands not allowed\r\n",
+            Self::NoPermission => b"CLIENT_ERROR no permission\r\n",
             Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
             Self::AuthFormat => b"CLIENT_ERROR bad authentication token format\r\n",
             Self::AuthTermination => b"CLIENT_ERROR bad command line termination\r\n",

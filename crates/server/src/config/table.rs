@@ -193,8 +193,8 @@ pub static SETTINGS: [Setting; 63] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "A file of Redis users and their rights: lines of \"user NAME rule ...\", as ACL SAVE writes \
-               them. SIGHUP and ACL LOAD read it again. \"none\": users are lost when the server ends.",
+        help: "A file of users and their rights, for both protocols: lines of \"user NAME rule ...\", as ACL \
+               SAVE writes them. SIGHUP and ACL LOAD read it again. \"none\": users are lost when the server ends.",
         value: |s| &mut s.acl_file,
     },
     Setting {

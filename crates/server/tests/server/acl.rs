@@ -224,7 +224,7 @@ fn changed_acl_rules_apply_to_open_connections_and_deluser_closes_them() {
 }
 
 #[test]
-fn password_on_the_default_user_requires_auth_except_on_memcached() {
+fn password_on_the_default_user_requires_auth_in_both_protocols() {
     let running = start(served());
     let connect = || Replies::connect(addr(&running));
     let mut admin = connect();
@@ -240,7 +240,9 @@ fn password_on_the_default_user_requires_auth_except_on_memcached() {
     assert!(ask(&mut connect(), "HELLO 2 AUTH boss b").starts_with("*14\r\n"));
     assert_eq!(ask(&mut client, "RESET"), "+RESET\r\n");
     assert!(ask(&mut client, "GET k").starts_with("-NOAUTH"));
-    Client::connect(tcp(&running)).ask(b"get k\r\n", b"END\r\n");
+    let mut memcached = Client::connect(tcp(&running));
+    memcached.ask(b"get k\r\n", b"CLIENT_ERROR unauthenticated\r\n");
+    memcached.ask(b"set x 0 0 14\r\ndefault secret\r\nget k\r\n", b"STORED\r\nEND\r\n");
     running.stop();
 }
 

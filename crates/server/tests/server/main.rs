@@ -39,6 +39,7 @@ mod lease;
 mod lifecycle;
 mod limits;
 mod memcache_names;
+mod memcache_rights;
 mod memcache_table;
 mod namespaces;
 mod one_key;

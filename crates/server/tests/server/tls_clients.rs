@@ -153,11 +153,12 @@ fn certificates_of_clients_name_their_users_in_both_protocols() {
     assert_eq!(ask(&mut bob, "ACL WHOAMI"), "$3\r\nbob\r\n");
     assert_eq!(ask(&mut bob, "GET b:x"), "$-1\r\n");
     assert!(ask(&mut bob, "GET x").starts_with("-NOPERM"), "rights of the named user apply");
+    let memcached = addr(&running, Protocol::Memcache, true);
+    connect(memcached, &own("bob")).ask(b"get b:x\r\nget x\r\n", b"END\r\nCLIENT_ERROR no permission\r\n");
     assert_eq!(ask(&mut alice, "ACL SETUSER bob off"), "+OK\r\n");
     for stranger in [own("bob"), own("nobody"), client(&ca.pem, None)] {
         assert!(ask(&mut connect(redis, &stranger), "GET b:x").starts_with("-NOAUTH"));
     }
-    let memcached = addr(&running, Protocol::Memcache, true);
     connect(memcached, &own("alice")).ask(b"get k\r\n", b"END\r\n");
     let mut stranger = connect(memcached, &own("nobody"));
     stranger.ask(b"get k\r\n", b"CLIENT_ERROR unauthenticated\r\n");

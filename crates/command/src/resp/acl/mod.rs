@@ -7,8 +7,7 @@
 //! ```
 //! Rights are checked when a request is executed or queued. A queued request is checked again when it is executed.
 //! `crates/command/src/resp/admit.rs` calls the checks before a command is executed.
-//! memcached clients have no rights of their own: if `listen.auth_file` is set, it admits them, otherwise all of them
-//! are admitted.
+//! `crates/command/src/memcache/rights.rs` checks the rights of memcached clients.
 
 use crate::resp::aside;
 use crate::resp::clients;
@@ -19,8 +18,9 @@ mod users;
 
 pub(in crate::resp) use client_user::ClientUser;
 pub use operator::{OperatorCheck, check_operator, requires_operator};
+pub(in crate::resp) use rights::number_of;
 pub use rights::{NUMBER_COUNT, Rights};
-pub(in crate::resp) use rights::{name_of, number_of};
+pub(crate) use rights::{READ, WRITE, name_of, number_named};
 pub use users::{FileError, User, Users};
 pub(in crate::resp) use users::{FileWork, PasswordWork, WorkedPasswords};
 
@@ -41,10 +41,11 @@ use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
-use rights::{CATEGORIES, READ, WRITE, hex, numbers};
+use rights::{CATEGORIES, hex, numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use users::{DEFAULT, FileResult, NAME_BYTES_MAX, NO_MEMORY, PasswordRules, Refusal, is_name};
+pub(crate) use users::{DEFAULT, Refusal};
+use users::{FileResult, NAME_BYTES_MAX, NO_MEMORY, PasswordRules, is_name};
 
 /// The keys of a request, as far as they are known when the client's rights to execute the request are checked.
 #[derive(Clone, Copy)]

@@ -89,8 +89,14 @@ pub(in crate::resp) fn number_of(entry: &CommandSpec, first: Option<&[u8]>) -> u
 }
 
 /// Returns the name of the command or subcommand with this number, for error replies and the log.
-pub(in crate::resp) fn name_of(number: usize) -> &'static str {
+pub(crate) fn name_of(number: usize) -> &'static str {
     number.checked_sub(COMMANDS.len()).map_or_else(|| COMMANDS[number].name, |place| SUBCOMMANDS[place].name)
+}
+
+/// Returns the number of the command or subcommand with this name, which must exist.
+pub(crate) fn number_named(name: &str) -> usize {
+    let (number, ..) = numbers().find(|(_, known, _)| *known == name).expect("the command exists");
+    number
 }
 
 /// A pattern of keys, and the kinds of access that it allows.
@@ -165,7 +171,7 @@ impl Rights {
     }
 
     /// Returns true if everything is allowed.
-    pub(super) fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.commands == Bits::ALL && self.all_keys() && self.all_channels() && self.all_namespaces()
     }
 
@@ -181,7 +187,7 @@ impl Rights {
         self.channels.iter().any(|pattern| pattern == b"*")
     }
 
-    pub(super) fn allows(&self, number: usize) -> bool {
+    pub(crate) fn allows(&self, number: usize) -> bool {
         self.commands.has(number)
     }
 
@@ -192,7 +198,7 @@ impl Rights {
     }
 
     /// Returns true if the user has all kinds of access to `key` that `access` contains.
-    pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
+    pub(crate) fn allows_key(&self, key: &[u8], access: u8) -> bool {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
@@ -210,12 +216,12 @@ impl Rights {
     }
 
     /// Returns true if no rule names a namespace.
-    pub(super) fn all_namespaces(&self) -> bool {
+    pub(crate) fn all_namespaces(&self) -> bool {
         self.namespaces.is_empty()
     }
 
     /// Returns true if the user may access keys of the namespace with this number and this name.
-    pub(super) fn allows_namespace(&self, number: u8, name: &str) -> bool {
+    pub(crate) fn allows_namespace(&self, number: u8, name: &str) -> bool {
         let is = |said: &String| said == name || said.parse() == Ok(number);
         self.all_namespaces() || self.namespaces.iter().any(is)
     }

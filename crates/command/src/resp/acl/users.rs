@@ -53,13 +53,15 @@ pub(super) const NO_MEMORY: RuleError =
 
 /// A user.
 pub struct User {
-    pub(super) name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     pub(super) is_on: bool,
     pub(super) no_password: bool,
     /// The SHA-256 digests of passwords.
     digests: Vec<[u8; 32]>,
     hashes: Vec<Arc<Argon2idHash>>,
-    pub(super) rights: Rights,
+    pub(crate) rights: Rights,
+    /// True once the server's users have another version of this user, or none.
+    replaced: AtomicBool,
     /// The user's share of client memory, which is reserved when the user is added to the server's users. When the user
     /// is changed, the old version retains its share until no connection refers to that version.
     held: Option<Grant>,
@@ -80,6 +82,7 @@ impl User {
             digests: Vec::new(),
             hashes: Vec::new(),
             rights: Rights::none(),
+            replaced: AtomicBool::new(false),
             held: None,
         }
     }
@@ -88,6 +91,11 @@ impl User {
     fn copy(&self) -> Self {
         let (digests, hashes, rights) = (self.digests.clone(), self.hashes.clone(), self.rights.clone());
         Self { digests, hashes, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
+    }
+
+    /// Returns true if the server's users have another version of this user, or none.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced.load(Acquire)
     }
 
     /// Returns the memory that the user occupies, in bytes: the struct, the user's entry in the map, and all allocated
@@ -258,14 +266,14 @@ fn unhex(text: &[u8]) -> Option<[u8; 32]> {
 
 /// A refused request or a failed authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     /// `auth`, `command`, `key`, `channel` or `namespace`.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
     /// `toplevel` or `multi`.
-    pub(super) context: &'static str,
+    pub(crate) context: &'static str,
     /// The name of the refused command, key, channel or namespace.
-    pub(super) object: Vec<u8>,
-    pub(super) user: Vec<u8>,
+    pub(crate) object: Vec<u8>,
+    pub(crate) user: Vec<u8>,
 }
 
 /// An entry of the log of refusals.
@@ -405,12 +413,12 @@ impl Users {
     }
 
     /// Returns the user `name` if it exists and is enabled.
-    pub(in crate::resp) fn find_enabled(&self, name: &[u8]) -> Option<Arc<User>> {
+    pub(crate) fn find_enabled(&self, name: &[u8]) -> Option<Arc<User>> {
         self.find(name).filter(|user| user.is_on)
     }
 
     /// Returns the user with this name.
-    pub(super) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.all().get(name).cloned()
     }
 
@@ -430,7 +438,7 @@ impl Users {
 
     /// Returns the user with this name, if the password is right. Returns `None` if that is unknown until the password
     /// was checked against [`Users::hashes_to_check`].
-    pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+    pub(crate) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let found = self.find(name);
         // The password is checked even if the name is unknown, so that the time does not reveal whether the user
         // exists.
@@ -443,7 +451,10 @@ impl Users {
         let mut changed = ByName::clone(&by_name);
         let answer = change(&mut changed)?;
         let open = changed.get(DEFAULT).is_some_and(|user| user.is_on && user.no_password);
-        *by_name = Arc::new(changed);
+        let before = std::mem::replace(&mut *by_name, Arc::new(changed));
+        for old in before.values().filter(|old| by_name.get(&old.name).is_none_or(|new| !Arc::ptr_eq(old, new))) {
+            old.replaced.store(true, Release);
+        }
         self.asks.store(!open, Relaxed);
         self.changes.fetch_add(1, Release);
         Ok(answer)
@@ -574,7 +585,7 @@ impl Users {
     }
 
     /// Records a refusal in the log.
-    pub(super) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
+    pub(crate) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
         refusal.object.truncate(LOG_OBJECT_BYTES_MAX);
         refusal.object.shrink_to_fit();
         let mut log = self.log();
