@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_full_table_replaces_the_oldest_source_and_counts_its_failures() {
         let delay = AuthDelay::default();
-        let of = |number: u32| ClientSource(ClientSource::MAPPED | u128::from(number));
+        let of = |number: u32| ClientSource::of(Some((std::net::Ipv4Addr::from(number), 1).into()));
         (0..4).for_each(|_| _ = attempt(&delay, of(0), 0));
         for number in 1..=SOURCES_MAX as u32 {
             assert_eq!(attempt(&delay, of(number), 1), 0);

@@ -54,7 +54,7 @@ pub struct SessionState {
 
 /// Returns true if the client still has to authenticate.
 pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
-    !session.known && shared.auth.is_some()
+    !session.known && shared.requires_authentication()
 }
 
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
