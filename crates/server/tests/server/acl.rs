@@ -544,3 +544,26 @@ fn a_client_with_more_subscriptions_than_a_visit_checks_gets_no_message_after_it
     assert_eq!(client.client.read_to_end(), b"", "the channels a0 and a9 are no longer allowed");
     running.stop();
 }
+
+/// A role stands for rules, in commands and in the file of users.
+#[test]
+fn role_is_listed_and_saved_as_its_rules_and_limits_its_user() {
+    let path = std::env::temp_dir().join(format!("gannet-roles-{}-{}", std::process::id(), crate::common::io() as u8));
+    std::fs::write(&path, "user ann on nopass ~a* role:write\n").expect("a file");
+    let running = start(ServerConfig { acl_file: Some(path.clone()), ..served() });
+    let [mut admin, mut ann] = [(); 2].map(|()| Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut ann, "AUTH ann any"), "+OK\r\n");
+    assert_eq!((ask(&mut ann, "SET a 1"), ask(&mut ann, "GET a")), ("+OK\r\n".into(), "$1\r\n1\r\n".into()));
+    for line in ["GET b", "FLUSHALL", "KEYS *", "ACL LIST"] {
+        assert!(ask(&mut ann, line).starts_with("-NOPERM"), "{line}");
+    }
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann role:read"), "+OK\r\n");
+    assert!(ask(&mut ann, "SET a 1").starts_with("-NOPERM") && ask(&mut ann, "PING") == "+PONG\r\n");
+    assert!(ask(&mut admin, "ACL LIST").contains(" ~a* resetchannels -@all +@read +@connection -@dangerous\r\n"));
+    assert_eq!(ask(&mut admin, "ACL SAVE"), "+OK\r\n");
+    let saved = std::fs::read_to_string(&path).expect("saved");
+    assert!(saved.contains("-@all +@read +@connection -@dangerous") && !saved.contains("role:"), "{saved}");
+    assert!(ask(&mut admin, "ACL SETUSER ann role:reader").contains("Unknown role: use role:read"));
+    running.stop();
+    let _ = std::fs::remove_file(&path);
+}

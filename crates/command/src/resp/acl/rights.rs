@@ -2,8 +2,8 @@
 //! rights.
 //!
 //! ```text
-//!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
-//!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
+//!   role:read +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
+//!   └───────────── commands ──────────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
 //! Each command and subcommand has a number. The rights contain one bit for each number. The rules for commands are
 //! also stored as text, because `ACL` lists them in that form.
@@ -50,6 +50,14 @@ pub(super) const CATEGORIES: [&str; 21] = [
     "connection",
     "transaction",
     "scripting",
+];
+
+/// The roles, and the rules that each stands for. A role replaces the rights to commands, so that a user who is given a
+/// lesser one loses the greater one. Only the administrator's includes keys, channels and namespaces.
+const ROLES: [(&str, &[&str]); 3] = [
+    ("read", &["-@all", "+@read", "+@connection", "-@dangerous"]),
+    ("write", &["-@all", "+@read", "+@write", "+@connection", "-@dangerous"]),
+    ("admin", &["+@all", "allkeys", "allchannels", "allns"]),
 ];
 
 /// The bit that stands for read access to a key.
@@ -124,6 +132,7 @@ pub type RuleError = &'static str;
 
 const SYNTAX: RuleError = "Syntax error";
 const UNKNOWN: RuleError = "Unknown command or category name in ACL";
+const UNKNOWN_ROLE: RuleError = "Unknown role: use role:read, role:write or role:admin";
 const KEY_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does \
                                     not have any effect. Try 'resetkeys' to start with an empty list of patterns";
 const CHANNEL_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid \
@@ -239,9 +248,16 @@ impl Rights {
             b"allchannels" => self.channels = vec![b"*".to_vec()],
             b"resetchannels" => self.channels.clear(),
             b"allns" => self.namespaces.clear(),
+            [b'r', b'o', b'l', b'e', b':', role @ ..] => self.apply_role(role)?,
             _ => return self.apply_marked(rule),
         }
         Ok(Some(()))
+    }
+
+    /// Applies the rules that a role stands for.
+    fn apply_role(&mut self, role: &[u8]) -> Result<(), RuleError> {
+        let (_, rules) = ROLES.iter().find(|(name, _)| name.as_bytes() == role).ok_or(UNKNOWN_ROLE)?;
+        rules.iter().try_for_each(|rule| self.apply(rule.as_bytes()).map(|_| ()))
     }
 
     fn every_command(&mut self, allowed: bool) {
@@ -432,6 +448,24 @@ mod tests {
         let mut all = Rights::all();
         all.apply(b"-debug").unwrap();
         assert!(!all.is_all() && !may(&all, "debug") && may(&all, "get"));
+    }
+
+    #[test]
+    fn lesser_role_takes_the_rights_of_a_greater_one_away() {
+        let mut some = rights(&["~a:*", "role:write", "+lpush"]);
+        let allowed = |some: &Rights| ["get", "set", "flushdb", "ping", "config|set"].map(|name| may(some, name));
+        assert_eq!(allowed(&some), [true, true, false, true, false]);
+        assert_eq!(some.commands_text(), "-@all +@read +@write +@connection -@dangerous +lpush");
+        some.apply(b"ROLE:read").unwrap();
+        assert_eq!(allowed(&some), [true, false, false, true, false]);
+        assert_eq!(some.commands_text(), "-@all +@read +@connection -@dangerous");
+        assert_eq!(some.keys_text(), b"~a:*", "a role has no keys");
+        some.apply(b"ns=shop").unwrap();
+        some.apply(b"role:admin").unwrap();
+        assert!(some.is_all());
+        for unknown in ["role:", "role:reader", "role:read "] {
+            assert_eq!(some.apply(unknown.as_bytes()), Err(UNKNOWN_ROLE), "{unknown}");
+        }
     }
 
     #[test]
