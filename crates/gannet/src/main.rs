@@ -12,7 +12,6 @@ mod memcached;
 mod screen;
 mod serve;
 mod top;
-mod upgrade;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -2,6 +2,7 @@
 
 mod args;
 mod notify;
+mod upgrade;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub(crate) use notify::{stopping, taken_over};
 
 use crate::Failure;
 use crate::doctor::plan::{for_this_process, pins};
-use crate::upgrade::{self, Served, Upgrade};
+use upgrade::{Served, Upgrade};
 
 /// Runs the server until a signal or a client ends it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
