@@ -12,6 +12,7 @@ mod memcached;
 mod screen;
 mod serve;
 mod top;
+mod user;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -60,6 +61,7 @@ fn program() -> Command {
         .subcommand(top::command())
         .subcommand(doctor::command())
         .subcommand(config::command())
+        .subcommand(user::command())
         .subcommand(file::command())
         .subcommand(config::generate::command())
 }
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Some(("import", matches)) => load::import::run(matches),
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("user", matches)) => user::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("file", matches)) => file::run(matches),
         Some(("generate", matches)) => config::generate::run(matches, program()),

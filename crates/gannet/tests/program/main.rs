@@ -42,3 +42,4 @@ mod signals;
 mod top;
 mod upgrade;
 mod upgrade_flash;
+mod user;

@@ -15,6 +15,7 @@ mod client_user;
 mod operator;
 mod rights;
 mod users;
+pub mod users_file;
 
 pub(in crate::resp) use client_user::ClientUser;
 pub use operator::{OperatorCheck, check_operator, requires_operator};

@@ -60,6 +60,15 @@ const ROLES: [(&str, &[&str]); 3] = [
     ("admin", &["+@all", "allkeys", "allchannels", "allns"]),
 ];
 
+/// Returns the rule of the role whose rules for commands are `commands`, as [`Rights::commands_text`] returns them.
+pub(super) fn role_of(commands: &str) -> Option<&'static str> {
+    [("read", "role:read"), ("write", "role:write"), ("admin", "role:admin")].into_iter().find_map(|(name, rule)| {
+        let (_, rules) = ROLES.iter().find(|(known, _)| *known == name)?;
+        let of_commands = rules.iter().filter(|rule| rule.starts_with(['+', '-'])).copied();
+        (of_commands.collect::<Vec<_>>().join(" ") == commands).then_some(rule)
+    })
+}
+
 /// The bit that stands for read access to a key.
 pub const READ: u8 = 1;
 /// The bit that stands for write access to a key.

@@ -74,7 +74,7 @@ impl std::fmt::Debug for User {
 }
 
 impl User {
-    fn new(name: &[u8]) -> Self {
+    pub(super) fn new(name: &[u8]) -> Self {
         Self {
             name: name.to_vec(),
             is_on: false,
@@ -88,7 +88,7 @@ impl User {
     }
 
     /// Returns a copy that can be changed.
-    fn copy(&self) -> Self {
+    pub(super) fn copy(&self) -> Self {
         let (digests, hashes, rights) = (self.digests.clone(), self.hashes.clone(), self.rights.clone());
         Self { digests, hashes, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
@@ -175,6 +175,23 @@ impl User {
         let place = self.hashes.iter().position(|known| known.text().as_bytes() == text).ok_or(NO_PASSWORD)?;
         self.hashes.remove(place);
         Ok(())
+    }
+
+    /// Makes the password of `hash` the only one.
+    pub(super) fn set_password(&mut self, hash: Argon2idHash) {
+        self.remove_passwords(false);
+        self.hashes.push(Arc::new(hash));
+    }
+
+    /// Returns the form in which the user's passwords are stored, for people.
+    pub(super) fn password_forms(&self) -> &'static str {
+        match (self.no_password, self.hashes.is_empty(), self.digests.is_empty()) {
+            (true, ..) => "none needed",
+            (_, false, true) => "argon2id",
+            (_, false, false) => "argon2id, sha256",
+            (_, true, false) => "sha256",
+            (_, true, true) => "certificate only",
+        }
     }
 
     fn remove_passwords(&mut self, no_password: bool) {
@@ -675,23 +692,28 @@ pub(super) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
 }
 
+/// Parses a line of a file. Returns `None` if it is empty or a comment.
+pub(super) fn parse_line(line: &[u8]) -> Result<Option<User>, String> {
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    match words.next() {
+        None | Some([b'#', ..]) => return Ok(None),
+        Some(b"user") => {}
+        Some(_) => return Err("the line does not begin with 'user'".to_owned()),
+    }
+    let name = words.next().filter(|name| name.len() <= NAME_BYTES_MAX);
+    let mut user = User::new(name.ok_or("the name is missing or longer than 64 bytes")?);
+    for (place, rule) in words.enumerate() {
+        user.apply(rule).map_err(|why| format!("rule {}: {why}", place + 1))?;
+    }
+    Ok(Some(user))
+}
+
 /// Parses the users of a file: lines of the form `user NAME rule ...`, empty lines, and comments that begin with `#`.
 fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
     let mut users = ByName::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let wrong = |why: &str| FileError::Line(number + 1, why.to_owned());
-        let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-        match words.next() {
-            None => continue,
-            Some([b'#', ..]) => continue,
-            Some(b"user") => {}
-            Some(_) => return Err(wrong("the line does not begin with 'user'")),
-        }
-        let name = words.next().filter(|name| name.len() <= NAME_BYTES_MAX);
-        let mut user = User::new(name.ok_or_else(|| wrong("the name is missing or longer than 64 bytes"))?);
-        for (place, rule) in words.enumerate() {
-            user.apply(rule).map_err(|why| wrong(&format!("rule {}: {why}", place + 1)))?;
-        }
+        let Some(user) = parse_line(line).map_err(|why| wrong(&why))? else { continue };
         let user = user.reserve_memory(budget).map_err(wrong)?;
         if users.insert(user.name.clone(), user).is_some() {
             return Err(wrong("the user is listed twice"));
