@@ -528,10 +528,13 @@ impl<B: Backend> Secure<B> {
             return Sent::Reset;
         }
         let mut reported = connection.take_reportable();
-        if reported > 0 || connection.has_outgoing() {
+        if connection.has_outgoing() {
             return if reported > 0 { Sent::Bytes(reported) } else { Sent::Blocked };
         }
+        // A result that is shorter than the parts means that the socket is full, so that it will report when it is not.
+        // The records that waited are sent, but the socket may accept more.
         let mut parts = PlainPieces::new(parts);
+        parts.skip(reported);
         loop {
             let mut sealed = 0;
             let mut plain = 0;
@@ -616,6 +619,17 @@ impl<'p> PlainPieces<'p> {
             self.advance(bytes);
         }
         gathered
+    }
+
+    /// Skips bytes that were sealed by an earlier call.
+    fn skip(&mut self, mut bytes: usize) {
+        while bytes > 0
+            && let Some(part) = self.parts.first()
+        {
+            let now = bytes.min(part.len() - self.at);
+            self.advance(now);
+            bytes -= now;
+        }
     }
 
     fn advance(&mut self, bytes: usize) {
