@@ -195,7 +195,7 @@ impl Shared {
             ops: sum(|counters| &counters.ops),
             bytes_read: sum(|counters| &counters.bytes_read),
             bytes_written: sum(|counters| &counters.bytes_written),
-            rejected: self.acceptor.rejected.value(),
+            rejected: self.acceptor.rejected.value() + self.acceptor.source_rejected.value(),
             expired: store.expired,
             evicted: store.evicted,
         }

@@ -28,7 +28,7 @@ const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The refusal of a client that begins a TLS handshake: a record with the fatal alert internal_error, as servers that
 /// are out of a resource send.
 const TLS_REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
-/// The minimum time between two log lines about refused sources.
+/// The minimum time between two log lines about refused connections.
 const LOG_STEP: Duration = Duration::from_secs(1);
 /// The number of connections accepted from one listener before the other listeners are checked.
 const ACCEPTS_A_VISIT: usize = 64;
@@ -52,8 +52,8 @@ pub(crate) struct Acceptor {
     /// A reserved file descriptor. If no other descriptor is left, it is released to accept a client and refuse it with
     /// an error.
     pub(crate) reserve: Option<std::fs::File>,
-    /// The instant at which a refusal because of the source was last logged.
-    pub(crate) source_logged: Option<Instant>,
+    /// The instant at which a refusal was last logged.
+    pub(crate) refusal_logged: Option<Instant>,
 }
 
 /// Opens a file that only serves to hold a descriptor.
@@ -211,19 +211,24 @@ impl Acceptor {
 
     /// Refuses a connection that was taken over. If it has an unsent reply, it is closed without the refusal line,
     /// which would become part of that reply.
-    fn refuse_moved(&self, stream: AcceptedStream, endpoint: Endpoint, carried: Option<&HandoverConnection>) {
+    fn refuse_moved(&mut self, stream: AcceptedStream, endpoint: Endpoint, carried: Option<&HandoverConnection>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);
+        }
+        if self.may_log() {
+            let refused = self.shared.acceptor.rejected.value() + 1;
+            tracing::warn!(
+                "connection refused: as many are open as limits.maxconns or the quota of the namespace allows; {refused} \
+                 were refused so far"
+            );
         }
         self.refuse(stream, endpoint);
     }
 
-    /// Refuses a client whose address has as many connections as it may have. Logs one of them a second.
+    /// Refuses a client whose address has as many connections as it may have.
     fn refuse_source(&mut self, stream: AcceptedStream, endpoint: Endpoint, source: ClientSource) {
         self.shared.acceptor.source_rejected.add(1);
-        let now = Instant::now();
-        if self.source_logged.is_none_or(|logged| now.duration_since(logged) >= LOG_STEP) {
-            self.source_logged = Some(now);
+        if self.may_log() {
             let refused = self.shared.acceptor.source_rejected.value();
             tracing::warn!(
                 "connection refused: {source} has as many as limits.maxconns_per_source allows; {refused} were refused \
@@ -231,6 +236,16 @@ impl Acceptor {
             );
         }
         stream.refuse(if endpoint.is_tls { TLS_REFUSAL } else { endpoint.protocol.source_refusal() });
+    }
+
+    /// Returns true if a refusal may be logged: one a second.
+    fn may_log(&mut self) -> bool {
+        let now = Instant::now();
+        let may = self.refusal_logged.is_none_or(|logged| now.duration_since(logged) >= LOG_STEP);
+        if may {
+            self.refusal_logged = Some(now);
+        }
+        may
     }
 
     fn refuse(&self, stream: AcceptedStream, endpoint: Endpoint) {

@@ -243,7 +243,7 @@ impl Running {
             moved,
             go,
             reserve,
-            source_logged: None,
+            refusal_logged: None,
         };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);

@@ -454,6 +454,8 @@ impl<B: Backend> Secure<B> {
         match opened {
             Err(error) => {
                 if was_handshaking {
+                    // The handshake may have ended in front of the error. The connection was not counted as open.
+                    connection.stage = Stage::Handshake;
                     Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
                 }
                 self.end_failed(stream, connection);

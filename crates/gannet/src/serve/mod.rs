@@ -164,6 +164,8 @@ pub fn host(mut hosted: Hosted) -> Result<(), Failure> {
         hosted.writes.iter().for_each(|path| folders.change_beside(path));
         // Before the first thread starts.
         hosted.plan.notes.extend(sandbox::enter(&folders));
+    } else {
+        hosted.plan.notes.push("the server runs without its sandbox (--no-sandbox)".to_owned());
     }
     let resolved = &hosted.plan.resolved;
     let log = Log::start(resolved.log_level, resolved.log_format).map_err(|error| failed([error.to_string()]))?;

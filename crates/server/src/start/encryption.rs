@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use crate::start::StartError;
 use crate::start::config::ServerConfig;
 use crate::start::sandbox;
+use base::clock::UnixMillis;
 use command::host::{TlsCertificate, TlsState};
 use command::memory::budget::{Budget, MemoryUse};
 use std::sync::Arc;
@@ -44,7 +45,27 @@ pub(crate) fn open(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Option
         }
     };
     let tls = Tls::new(&wanted.settings, wanted.limits, config.workers, memory, Box::new(log));
-    tls.map(|tls| Some(Arc::new(tls))).map_err(StartError::Tls)
+    let tls = tls.map_err(StartError::Tls)?;
+    warn_of_invalid(&tls);
+    Ok(Some(Arc::new(tls)))
+}
+
+/// Logs the certificates that are not valid now. Clients refuse them, but the reason may be a wrong clock.
+fn warn_of_invalid(tls: &Tls) {
+    let now = UnixMillis::now().secs() as i64;
+    for facts in &tls.current().certificates {
+        let (file, names) = (facts.file.display(), facts.names.join(", "));
+        let days = |secs: i64| secs / (24 * 60 * 60);
+        if now >= facts.not_after {
+            let days = days(now - facts.not_after);
+            tracing::warn!("the certificate of {names} in {file} expired {days} days ago; replace it");
+        } else if now < facts.not_before {
+            let days = days(facts.not_before - now);
+            tracing::warn!(
+                "the certificate of {names} in {file} becomes valid only in {days} days; check the clock, or replace it"
+            );
+        }
+    }
 }
 
 /// Checks that the certificates can be used. A new process calls this before the running server hands over.
@@ -92,6 +113,7 @@ fn log_reload(tls: &Tls, reloaded: &Reloaded) {
                 let serial = &facts.serial;
                 tracing::info!("new connections use the certificate of {names} in {file}, serial number {serial}");
             }
+            warn_of_invalid(tls);
         }
         Reloaded::Kept(faults) => {
             for fault in faults {
