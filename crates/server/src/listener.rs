@@ -218,8 +218,8 @@ impl Acceptor {
         if self.may_log() {
             let refused = self.shared.acceptor.rejected.value() + 1;
             tracing::warn!(
-                "connection refused: as many are open as limits.maxconns or the quota of the namespace allows; {refused} \
-                 were refused so far"
+                "connection refused: as many are open as limits.maxconns or the quota of the namespace allows; \
+                 {refused} were refused so far"
             );
         }
         self.refuse(stream, endpoint);
