@@ -12,8 +12,10 @@
 //! `command::SessionState` holds the protocol's state of a connection. Creating it allocates no memory. Its `release`
 //! frees the connection's resources in the store. The worker calls `release` when the connection ends.
 
+mod audit;
 mod auth_wait;
 
+pub(crate) use audit::{audit, audit_redis};
 pub(crate) use auth_wait::AuthWait;
 
 use crate::clients::connection_table::ConnectionTable;

@@ -1,5 +1,6 @@
 //! The state that the commands of all workers share and that other threads of the server read.
 
+use crate::clients::audit::{AuditEvent, AuditLog, AuditOrigin};
 use crate::clients::auth::Auth;
 use crate::clients::auth_delay::AuthDelay;
 use crate::clients::connection_table::ConnectionTable;
@@ -70,6 +71,8 @@ pub struct Shared {
     pub auth_delay: AuthDelay,
     /// The number of open connections of each source.
     pub sources: Arc<Sources>,
+    /// The queue of the audit log.
+    pub audit: AuditLog,
     /// Rights of Redis clients.
     pub users: Users,
     /// Counters by key prefix, which are filled while detailed statistics are on.
@@ -276,6 +279,7 @@ impl Shared {
 
     /// Reloads the users files, if any are configured. If a file cannot be loaded, its previous users remain.
     pub fn reload_users(&self) {
+        self.audit.record(AuditEvent::UsersReload, AuditOrigin::Server, b"", String::new);
         if let Some(path) = &self.config.acl_file {
             match self.users.load() {
                 Ok(()) => tracing::info!("users were read from {}", path.display()),

@@ -4,6 +4,8 @@
 //! No code on a request's path writes to the log, because a slow reader of the log must never delay a request. The
 //! level can change while the server runs.
 
+pub(crate) mod audit;
+
 use std::fmt::{Debug, Result};
 
 use serde_json::{Map, Value, json};

@@ -58,6 +58,7 @@ pub(crate) fn run(shared: &Shared) {
         std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
     }
     while shared.threads.next_job().is_some() {}
+    crate::log::audit::write(shared);
 }
 
 /// Takes the census, and obtains the other figures that are due in this round.
@@ -77,6 +78,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.tracking.tidy();
     shared.auth_delay.log_failures(shared.now());
     sandbox::log_refused();
+    crate::log::audit::write(shared);
 }
 
 /// Logs the use of huge pages, one second after the start. By then the server has obtained the memory that

@@ -193,7 +193,7 @@ impl ConnectionTable {
 
     /// Returns the address of the peer of connection `number`, or `None` for a unix socket. Only the worker that owns
     /// the connection may call this function.
-    pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
+    pub fn peer(&self, number: u32) -> Option<SocketAddr> {
         let entry = self.entries.get(number as usize)?;
         entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
     }

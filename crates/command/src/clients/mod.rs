@@ -1,6 +1,7 @@
 //! Clients of a server: their authentication, and the connection table that other threads can read.
 
 pub(crate) mod argon2id;
+pub mod audit;
 pub mod auth;
 pub mod auth_delay;
 pub mod client_info;

@@ -9,9 +9,10 @@
 //! input, and is executed again then.
 
 use crate::clients::argon2id::Argon2idHash;
+use crate::clients::audit::AuditEvent;
 use crate::clients::endpoint::Protocol;
 use crate::clients::source::ClientSource;
-use crate::context::WorkerContext;
+use crate::context::{WorkerContext, audit};
 use base::clock::UnixMillis;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -90,6 +91,8 @@ impl AuthWait {
     /// Records the result of the attempt.
     pub(crate) fn end(self, ctx: &WorkerContext, (user, protocol): (&[u8], Protocol), is_admitted: bool) {
         let source = source(ctx);
+        let event = if is_admitted { AuditEvent::Login } else { AuditEvent::LoginFailed };
+        audit(ctx, event, (user, protocol), String::new);
         if is_admitted {
             ctx.shared.auth_delay.succeed(source);
         } else {

@@ -11,6 +11,9 @@
 use super::auth;
 use super::call::Call;
 use super::guarded;
+use crate::clients::audit::AuditEvent;
+use crate::clients::endpoint::Protocol;
+use crate::context;
 use crate::keyspace::namespaces::{LIMITED, Namespaces};
 use crate::resp::acl::{DEFAULT, READ, Refusal, Rights, User, WRITE, name_of, number_named};
 use protocol::memcache::meta::Meta;
@@ -126,6 +129,14 @@ pub(super) fn permit(call: &mut Call<'_, '_>, request: &Request<'_>, reached: u3
     };
     log_refusal(call, &user, reason, object);
     false
+}
+
+/// Records an event of a memcached client in the audit log. `detail` must return no secret.
+#[cold]
+pub(super) fn audit(call: &Call<'_, '_>, event: AuditEvent, detail: impl FnOnce() -> String) {
+    let user =
+        call.session.user.as_ref().map_or(if call.session.known { &b""[..] } else { DEFAULT }, |user| &user.name);
+    context::audit(call.ctx, event, (user, Protocol::Memcache), detail);
 }
 
 /// Returns the first key of the request that the rights do not allow.

@@ -3,9 +3,11 @@
 
 use super::call::{Call, Step};
 use super::{VERSION, exptime};
+use crate::clients::audit::AuditEvent;
 use crate::keyspace::prefixes::Count;
 use crate::memcache::get;
 use crate::memcache::guarded;
+use crate::memcache::rights;
 use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::push::notify::KeyEvent;
@@ -143,6 +145,7 @@ pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, cons
             }
         }
     }
+    rights::audit(call, AuditEvent::Flush, || format!("flush_all {delay}"));
     call.counters().cmd_flush.add(1);
     if !noreply {
         call.out.push(reply::OK);
@@ -199,6 +202,7 @@ pub(super) fn refresh_certs(call: &mut Call<'_, '_>, consumed: usize) -> Step {
     let reload = call.session.reload.get_or_insert_with(|| host.reload_certificates());
     let Some(result) = reload.get().cloned() else { return Err(SessionWait::Parked) };
     call.session.reload = None;
+    rights::audit(call, AuditEvent::CertificateReload, || "refresh_certs".to_owned());
     match result {
         Ok(()) => call.answer(reply::OK, consumed),
         Err(what) => {
@@ -213,6 +217,9 @@ pub(super) fn refresh_certs(call: &mut Call<'_, '_>, consumed: usize) -> Step {
 /// Changes the memory limit. Replies at once, and the background thread resizes the memory later.
 pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, consumed: usize) -> Step {
     let resized = call.ctx.shared.resize_memory(u64::from(mib) << 20);
+    if resized.is_ok() {
+        rights::audit(call, AuditEvent::Config, || format!("cache_memlimit {mib}"));
+    }
     call.at += consumed;
     call.done(Command::Other);
     if noreply {
@@ -245,6 +252,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>, is_valid: bool, consumed: usize)
         return call.answer(Error::ShutdownMode.wire(), consumed);
     }
     call.at += consumed;
+    rights::audit(call, AuditEvent::Shutdown, || "shutdown".to_owned());
     call.ctx.shared.host.request_stop();
     Err(SessionWait::Close)
 }

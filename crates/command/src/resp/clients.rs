@@ -9,9 +9,11 @@ use super::error::ErrorReply;
 use super::listing::LISTING_WORK;
 use super::number::integer;
 use super::subcommands::full_name;
+use crate::clients::audit::AuditEvent;
 use crate::clients::client_info::{ClientInfo, ClientMemory, Unblock};
 use crate::clients::connection_table::Connection;
 use crate::context::INPUT_BYTES;
+use crate::context::audit_redis;
 use crate::push::outbox::Outbox;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -318,6 +320,9 @@ fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut List
         }
         1
     });
+    if !killed.is_empty() {
+        audit_redis(call.ctx, AuditEvent::Command, || format!("CLIENT KILL of {} connections", killed.len()));
+    }
     for (worker, number, id) in killed {
         if call.ctx.shared.workers[worker].connection_table.kill(number, id) {
             call.ctx.mark_messages_queued(worker, number);

@@ -5,6 +5,9 @@ use super::acl::{self, WorkedPasswords};
 use super::config::{KNOWN, slow_entries_max};
 use super::error::{ErrorReply, word};
 use super::number::integer;
+use super::secrets::shown_line;
+use crate::clients::audit::AuditEvent;
+use crate::context::audit_redis;
 use crate::push::notify::KeyEvents;
 use crate::resp::call::{Call, Run};
 use crate::shared::Shared;
@@ -238,6 +241,9 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             return refuse(call, name, &why);
         }
     }
+    audit_redis(call.ctx, AuditEvent::Config, || {
+        String::from_utf8_lossy(&shown_line(b"CONFIG", [&b"SET"[..]].into_iter().chain(args))).into_owned()
+    });
     call.ctx.push.watch.watched = call.ctx.shared.watch.watched();
     call.out.push(reply::OK);
     Ok(())

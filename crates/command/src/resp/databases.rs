@@ -14,6 +14,8 @@ use super::catalog::{self, CommandSpec, lower};
 use super::collection::words;
 use super::error::ErrorReply;
 use super::number::integer;
+use crate::clients::audit::AuditEvent;
+use crate::context::audit_redis;
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::waiters::WaitKind;
 use crate::resp::call::{Call, Run};
@@ -74,6 +76,7 @@ pub(super) fn swapdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(SessionWait::Parked.into());
     }
     let swapped = [a, b].map(|database| databases.namespace(database));
+    audit_redis(call.ctx, AuditEvent::Flush, || format!("SWAPDB {a} {b}"));
     // A client knows its copies by their keys, which have other values now.
     shared.tracking.swapped(swapped);
     call.ctx.invalidate_flushed();

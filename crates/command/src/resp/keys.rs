@@ -6,6 +6,8 @@ use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::info::policy;
 use super::typed::{live, type_name};
+use crate::clients::audit::AuditEvent;
+use crate::context::audit_redis;
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -157,6 +159,10 @@ fn flush<'c>(call: &mut Call<'c, '_>, name: &'static str, mut args: Args<'c>, wh
     for namespace in Namespaces::numbers().filter(|namespace| which.is_none_or(|which| *namespace == which)) {
         call.guard.items_mut().flush(namespace)?;
     }
+    audit_redis(call.ctx, AuditEvent::Flush, || match which {
+        Some(namespace) => format!("{name} {}", call.ctx.shared.namespaces.name(namespace)),
+        None => name.to_owned(),
+    });
     call.ctx.flushed(which);
     call.counters().cmd_flush.add(1);
     call.out.push(reply::OK);

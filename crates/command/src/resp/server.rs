@@ -2,6 +2,8 @@
 
 use super::error::subcommand;
 use super::help::reply_help;
+use crate::clients::audit::AuditEvent;
+use crate::context::audit_redis;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
 use crate::resp::collection::words;
@@ -60,6 +62,7 @@ pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let now_ms = call.ctx.now.0 as i64;
     if call.session.sum == 0 {
         let secs = super::number::float(args.next().unwrap_or_default())?.clamp(0.0, 3600.0);
+        audit_redis(call.ctx, AuditEvent::Command, || format!("DEBUG SLEEP {secs}"));
         call.session.sum = now_ms + (secs * 1000.0) as i64;
     }
     if now_ms < call.session.sum {

@@ -19,7 +19,8 @@ fn full_server(name: &str, extra: &[&str]) -> (Serving, TempFile) {
     let args = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB"];
     let more = ["--file", &file, "--checkpoint", "1s", "--flash", &flash, "--workers", "2"];
     std::fs::write(at("users"), "user default on nopass ~* &* +@all\n").expect("written");
-    std::fs::write(&settings, format!("[listen]\nacl_file = {:?}\n", at("users"))).expect("written");
+    let text = format!("[listen]\nacl_file = {:?}\n[log]\naudit = {:?}\n", at("users"), at("audit"));
+    std::fs::write(&settings, text).expect("written");
     let server = Serving::start(&[&args[..], &more, extra, &[&settings]].concat());
     (server, folder)
 }
@@ -60,6 +61,14 @@ fn a_server_in_the_sandbox_serves_saves_and_reloads_and_refuses_nothing_of_its_o
     assert!(std::fs::read_to_string(folder.0.join("users")).expect("a file").contains("user ann"));
     server.signal("HUP");
     server.wait_for("reloaded");
+    let audited = || std::fs::read_to_string(folder.0.join("audit")).is_ok_and(|text| text.contains("\"acl\""));
+    (0..100).find(|_| {
+        audited() || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            false
+        }
+    });
+    assert!(audited(), "the audit log is written in the sandbox");
     assert_eq!(metric(admin, "gannet_sandbox_parts"), 2, "this kernel has Landlock and seccomp");
     assert_eq!(metric(admin, "gannet_sandbox_refused_calls_total"), 0);
     server.signal("TERM");

@@ -449,6 +449,11 @@ fn authentication(list: &mut MetricList, shared: &Shared, totals: &CommandTotals
     list.total("gannet_auth_attempts_total", "Authentication attempts.", totals.auth_cmds);
     list.total("gannet_auth_failures_total", "Authentication attempts that failed.", totals.auth_errors);
     list.total(
+        "gannet_audit_dropped_total",
+        "Records of the audit log that were dropped, because too many came at once or the file could not be written.",
+        shared.audit.dropped(),
+    );
+    list.total(
         "gannet_auth_delayed_total",
         "Authentication attempts answered late because of earlier failures from the same source.",
         totals.auth_delayed,

@@ -18,7 +18,7 @@ mod prometheus;
 mod put;
 mod serve;
 mod threads;
-mod time;
+pub(crate) mod time;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};

@@ -13,6 +13,7 @@ use super::{RunningSettings, figures, hot, json, namespaces, prometheus, put, us
 use crate::config::value::Auto;
 use crate::config::{Origin, text};
 use crate::shared::Shared;
+use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::metrics::{SlowRequest, Totals, Window};
 
 const INDEX: &str = "\
@@ -123,9 +124,25 @@ impl Pages {
         body: Option<&str>,
         credentials: Option<&Credentials>,
     ) -> Response {
+        let user = credentials.map_or(&b""[..], Credentials::name);
         if let Err(refused) = users::permit(credentials, &self.shared) {
+            if credentials.is_some() {
+                let detail = || format!("status {}", refused.status);
+                self.shared.audit.record(AuditEvent::LoginFailed, AuditOrigin::Admin, user, detail);
+            }
             return refused;
         }
+        let response = self.change_as_permitted(path, query, body);
+        if response.status == 200 {
+            let verb = if body.is_some() { "PUT" } else { "DELETE" };
+            let changed = response.body.trim_end().replace('\n', "; ");
+            let detail = || format!("{verb} {path}: {changed}");
+            self.shared.audit.record(AuditEvent::Config, AuditOrigin::Admin, user, detail);
+        }
+        response
+    }
+
+    fn change_as_permitted(&mut self, path: &str, query: &str, body: Option<&str>) -> Response {
         let keep = match query {
             "" => false,
             "keep=true" => true,

@@ -25,6 +25,11 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
+    /// Returns the user's name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// Parses the value of an `Authorization` header. Returns `None` if it has another scheme or is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (scheme, encoded) = value.trim_ascii().split_at_checked(SCHEME.len())?;

@@ -13,6 +13,7 @@ use super::kinds::{AdminAddress, ListenAddress, Pin, is_same};
 use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
+use crate::log::audit::AuditConfig;
 use crate::start::{ServerConfig, TlsConfig};
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
@@ -93,6 +94,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         auth_file: settings.auth_file.0.clone(),
         acl_file: settings.acl_file.0.clone(),
         password_hash: settings.password_hash,
+        audit: audit(settings),
         evict: settings.evict,
         file: settings.file.0.clone(),
         file_index: settings.file_index,
@@ -117,6 +119,11 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
     };
     Ok(Plan { server, resolved, files, notes: planner.notes })
+}
+
+fn audit(settings: &Settings) -> Option<AuditConfig> {
+    let path = settings.audit.0.clone()?;
+    Some(AuditConfig { path, bytes_max: settings.audit_size.0, files_max: settings.audit_files })
 }
 
 /// Returns the settings with the values that stand for `auto`: the memory, the workers and the connections.

@@ -20,6 +20,12 @@ pub fn start_error(error: &StartError) -> String {
         StartError::Rights { path, error } => {
             format!("cannot load the users of listen.acl_file, {}: {error}", path.display())
         }
+        StartError::Audit { path, error } => {
+            format!(
+                "cannot open the audit log {}: {error}; check the folder's permissions, or change log.audit",
+                path.display()
+            )
+        }
         StartError::Namespace { name, error } => {
             format!(
                 "cannot create the namespace {name}: {error}; change the namespace's memory in the configuration file"

@@ -95,7 +95,7 @@ pub const TABLES: [(&str, &str); 8] = [
     ("limits", "What one client, and all of them, may take."),
     ("commands", "Commands that are not for every client."),
     ("process", "What the process may do on its host."),
-    ("log", "What is written to standard error."),
+    ("log", "What is written to standard error, and the audit log."),
 ];
 
 const GIB: u64 = 1 << 30;
@@ -104,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 63] = [
+pub static SETTINGS: [Setting; 66] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -723,6 +723,34 @@ pub static SETTINGS: [Setting; 63] = [
         help: "The form of the log: text, or json, which writes one JSON object for each line, with time, level, \
                target, message and fields.",
         value: |s| &mut s.log_format,
+    },
+    Setting {
+        path: "log.audit",
+        flag: None,
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file for the audit log: a JSON object for each login, and for each change of users, settings and \
+               certificates and each flush, with its user and address. \"none\" records nothing.",
+        value: |s| &mut s.audit,
+    },
+    Setting {
+        path: "log.audit_size",
+        flag: None,
+        default: &["16MiB"],
+        range: Some((64 << 10, GIB)),
+        reload: Reload::Restart,
+        help: "The maximum size of a file of the audit log. A full one is renamed: .1 is added to its name.",
+        value: |s| &mut s.audit_size,
+    },
+    Setting {
+        path: "log.audit_files",
+        flag: None,
+        default: &["4"],
+        range: Some((1, 100)),
+        reload: Reload::Restart,
+        help: "The maximum number of files of the audit log. The oldest is removed.",
+        value: |s| &mut s.audit_files,
     },
     Setting {
         path: "log.slow_request",

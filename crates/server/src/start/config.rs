@@ -1,6 +1,7 @@
 //! The configuration of a server, and the reasons why a server cannot start.
 
 use crate::config::kinds::{FlashPlace, IoChoice};
+use crate::log::audit::AuditConfig;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::config::{PasswordHash, WORKERS_MAX};
 use command::keyspace::namespace_config::NamespaceConfig;
@@ -91,6 +92,8 @@ pub struct ServerConfig {
     pub acl_file: Option<std::path::PathBuf>,
     /// The hash under which new passwords of Redis users are stored.
     pub password_hash: PasswordHash,
+    /// The audit log, if there is one.
+    pub audit: Option<AuditConfig>,
     /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
     /// The file that contains the store's memory. Without it, the memory belongs to the process.
@@ -173,6 +176,7 @@ impl Default for ServerConfig {
             auth_file: None,
             acl_file: None,
             password_hash: PasswordHash::default(),
+            audit: None,
             evict: true,
             file: None,
             file_index: IndexPlace::File,
@@ -244,6 +248,13 @@ pub enum StartError {
         /// The cause.
         error: FileError,
     },
+    /// The file of the audit log cannot be opened.
+    Audit {
+        /// The path of the file.
+        path: std::path::PathBuf,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
     /// The store refused the settings of a namespace, such as its quota.
     Namespace {
         /// The name of the namespace.
@@ -289,6 +300,7 @@ impl std::fmt::Display for StartError {
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
             Self::Auth { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
             Self::Rights { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
+            Self::Audit { path, error } => write!(f, "cannot open the audit log {}: {error}", path.display()),
             Self::Namespace { name, error } => write!(f, "cannot create the namespace {name}: {error}"),
             Self::NamespaceMoved { name, kept, asked } => {
                 write!(f, "the items of the namespace {name} are under number {kept}, not {asked}")

@@ -10,6 +10,7 @@ use crate::start::StartError;
 use crate::start::config::ServerConfig;
 use crate::start::sandbox;
 use base::clock::UnixMillis;
+use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::host::{TlsCertificate, TlsState};
 use command::memory::budget::{Budget, MemoryUse};
 use std::sync::Arc;
@@ -81,6 +82,7 @@ pub fn check(config: &ServerConfig) -> Result<(), StartError> {
 pub(crate) fn reload_changed(shared: &Shared) {
     let reloaded = shared.tls().and_then(|tls| tls.reload_changed().map(|reloaded| (tls, reloaded)));
     if let Some((tls, reloaded)) = reloaded {
+        audit_reload(shared, &reloaded);
         log_reload(tls, &reloaded);
     }
 }
@@ -89,7 +91,9 @@ pub(crate) fn reload_changed(shared: &Shared) {
 pub fn reload(shared: &Shared, settings: &TlsSettings, limits: HandshakeLimits) {
     let Some(tls) = shared.tls() else { return };
     tls.set_limits(limits);
-    log_reload(tls, &tls.reload(settings));
+    let reloaded = tls.reload(settings);
+    audit_reload(shared, &reloaded);
+    log_reload(tls, &reloaded);
 }
 
 /// Reads the files of certificates again, with the settings in force.
@@ -103,6 +107,11 @@ pub(crate) fn reload_now(tls: &Tls) -> Result<(), String> {
         Reloaded::Replaced => Ok(()),
         Reloaded::Kept(faults) => Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     }
+}
+
+fn audit_reload(shared: &Shared, reloaded: &Reloaded) {
+    let result = if matches!(reloaded, Reloaded::Replaced) { "in use" } else { "refused; the earlier ones stay" };
+    shared.audit.record(AuditEvent::CertificateReload, AuditOrigin::Server, b"", || result.to_owned());
 }
 
 fn log_reload(tls: &Tls, reloaded: &Reloaded) {

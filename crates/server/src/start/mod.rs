@@ -6,11 +6,14 @@ pub(crate) mod opened;
 pub mod sandbox;
 
 use crate::handover::HandoverState;
+use crate::log::audit;
+pub use crate::log::audit::AuditConfig;
 use crate::running::Endpoints;
 use crate::shared::Shared;
 use crate::threads::Threads;
 use crate::tier::Opened;
 use base::clock::UnixMillis;
+use command::clients::audit::AuditLog;
 use command::clients::auth::Auth;
 use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
@@ -65,6 +68,9 @@ impl Server {
     pub fn prepare(config: ServerConfig, handover_state: HandoverState) -> Result<Prepared, StartError> {
         check(&config)?;
         encryption::check(&config)?;
+        if let Some(AuditConfig { path, .. }) = &config.audit {
+            audit::open(path).map_err(|error| StartError::Audit { path: path.clone(), error })?;
+        }
         io::allocation::return_free_memory_early();
         let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
@@ -207,6 +213,17 @@ fn command_config(config: &ServerConfig) -> Config {
     }
 }
 
+/// Returns the namespaces of the memory file and of the configuration.
+fn namespaces(config: &ServerConfig, kept: &PersistedMetadata, store: &Arc<Store>) -> Result<Namespaces, StartError> {
+    let namespaces = Namespaces::persisted_in(store, kept.databases);
+    for namespace in kept.configured(&config.namespaces)? {
+        namespaces
+            .set(store, &namespace)
+            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
+    }
+    Ok(namespaces)
+}
+
 /// Returns the memcached and Redis users: `known` if given, else the users in the configured files.
 fn users(
     config: &ServerConfig,
@@ -246,17 +263,6 @@ fn restore_persisted(commands: &command::shared::Shared, indexes: &[PersistedInd
     commands.scripts.libraries.persist_by(MetadataLog::of(&commands.store));
 }
 
-/// Returns the namespaces of the memory file and of the configuration.
-fn namespaces(config: &ServerConfig, store: &Arc<Store>, kept: &PersistedMetadata) -> Result<Namespaces, StartError> {
-    let namespaces = Namespaces::persisted_in(store, kept.databases);
-    for namespace in kept.configured(&config.namespaces)? {
-        namespaces
-            .set(store, &namespace)
-            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
-    }
-    Ok(namespaces)
-}
-
 /// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
 /// any.
 pub(crate) fn assemble_in(
@@ -274,7 +280,7 @@ pub(crate) fn assemble_in(
         store.set_eviction(Namespace::DEFAULT, false);
     }
     let kept = PersistedMetadata::read(&store);
-    let namespaces = namespaces(&config, &store, &kept)?;
+    let namespaces = namespaces(&config, &kept, &store)?;
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Arc::new(Channels::new(&watch, &budget, config.subscriber_backlog_bytes));
@@ -297,6 +303,7 @@ pub(crate) fn assemble_in(
         auth,
         auth_delay: AuthDelay::default(),
         sources: Arc::default(),
+        audit: AuditLog::new(config.audit.is_some()),
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),

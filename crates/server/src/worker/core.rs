@@ -6,6 +6,7 @@ use crate::buffers::{Buffers, CLASSES};
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::session::{Pause, Phase, SessionPlace, Table};
 use crate::shared::Shared;
+use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::clients::client_info::{CLIENT_TEXT_MAX, ClientInfo, ClientText};
 use command::clients::endpoint::Endpoint;
 use command::context::WorkerContext;
@@ -130,6 +131,9 @@ impl<B: Backend> Core<B> {
         session.is_unidentified = false;
         let names = session.stream.as_ref().and_then(|stream| self.io.proven_users(stream)).unwrap_or_default();
         let Some(user) = identify(&mut session.state, &names, &self.ctx.shared) else { return };
+        let peer = self.ctx.connection_table().peer(index);
+        let origin = AuditOrigin::Client(peer, session.state.protocol());
+        self.ctx.shared.audit.record(AuditEvent::Login, origin, &user, || "by certificate".to_owned());
         let user: ClientText = user.into_iter().take(CLIENT_TEXT_MAX).collect();
         self.ctx.connection_table().client_info(index, |client_info| client_info.user = user.clone());
     }

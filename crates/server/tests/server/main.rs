@@ -18,6 +18,7 @@ mod admin;
 mod admin_access;
 mod admin_namespaces;
 mod argon2id;
+mod audit;
 mod auth_delay;
 mod blocking;
 mod bystander;

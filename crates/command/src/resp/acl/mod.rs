@@ -31,10 +31,11 @@ use super::error::{ErrorReply, Line, shown};
 use super::help::other_subcommand;
 use super::key_specs::{key_specs, only_gets_fields, set_reads};
 use super::number::integer;
+use crate::clients::audit::AuditEvent;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::clients::endpoint::Protocol;
 use crate::config::PasswordHash;
-use crate::context::AuthWait;
+use crate::context::{AuthWait, audit_redis};
 use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::session::{OutsideWait, take_auth_wait};
@@ -449,8 +450,21 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::error(call.out, line.as_slice());
         return Ok(());
     }
+    audit_redis(call.ctx, AuditEvent::Acl, || shown_rules(name, &rules));
     call.out.push(reply::OK);
     disconnect_after_change(call, &before)
+}
+
+/// Returns the rules of `ACL SETUSER` for the audit log, without passwords and hashes.
+fn shown_rules(name: &[u8], rules: &[&[u8]]) -> String {
+    let mut text = format!("SETUSER {}", String::from_utf8_lossy(name));
+    for rule in rules {
+        let is_secret = matches!(rule, [b'>' | b'<' | b'#' | b'!' | b'$', ..]);
+        text.push(' ');
+        text.push_str(&String::from_utf8_lossy(if is_secret { &rule[..1] } else { rule }));
+        text.push_str(if is_secret { "(redacted)" } else { "" });
+    }
+    text
 }
 
 /// Lets another thread hash the passwords in `rules`, if they need Argon2id. The request is parked until that is done.
@@ -539,6 +553,8 @@ fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Ok(());
     }
     let removed = call.ctx.shared.users.remove(args);
+    let names = || removed.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join(" ");
+    audit_redis(call.ctx, AuditEvent::Acl, || format!("DELUSER {}", names()));
     call.int(removed.len() as i64);
     let ended = removed.iter().map(|name| &name[..]).collect();
     disconnect(call, &ended, &BTreeSet::new())
@@ -685,6 +701,7 @@ fn work_on_file(call: &mut Call<'_, '_>, work: fn(&Users) -> FileResult) -> Resu
 fn file_done(call: &mut Call<'_, '_>, done: FileResult) {
     match done {
         Ok(read) => {
+            audit_redis(call.ctx, AuditEvent::Acl, || if read.is_some() { "LOAD" } else { "SAVE" }.to_owned());
             if let Some(read) = read {
                 call.ctx.shared.users.adopt(read, false);
             }

@@ -104,6 +104,7 @@ pub fn folders(config: &ServerConfig) -> Folders {
         (None, _) => {}
     }
     config.acl_file.iter().chain(&config.file).for_each(|path| folders.change_beside(path));
+    config.audit.iter().for_each(|audit| folders.change_beside(&audit.path));
     config.auth_file.iter().for_each(|path| folders.read_beside(path));
     for place in &config.flash {
         folders.change_device(&place.path);
