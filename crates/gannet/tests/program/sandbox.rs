@@ -62,12 +62,7 @@ fn a_server_in_the_sandbox_serves_saves_and_reloads_and_refuses_nothing_of_its_o
     server.signal("HUP");
     server.wait_for("reloaded");
     let audited = || std::fs::read_to_string(folder.0.join("audit")).is_ok_and(|text| text.contains("\"acl\""));
-    (0..100).find(|_| {
-        audited() || {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            false
-        }
-    });
+    (0..2000).find(|_| audited() || pause());
     assert!(audited(), "the audit log is written in the sandbox");
     assert_eq!(metric(admin, "gannet_sandbox_parts"), 2, "this kernel has Landlock and seccomp");
     assert_eq!(metric(admin, "gannet_sandbox_refused_calls_total"), 0);
@@ -238,6 +233,17 @@ fn threads(pid: u32) -> BTreeMap<String, i32> {
     folder.filter_map(thread).collect()
 }
 
+/// The kinds of threads, by their names.
+#[cfg(target_arch = "x86_64")]
+const KINDS: [&str; 9] =
+    ["gannet", "worker-0", "worker-1", "acceptor", "background", "survey", "signals", "admin", "memory"];
+
+/// Waits for a moment. Returns false.
+fn pause() -> bool {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    false
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders() {
@@ -251,12 +257,13 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
         let mut tried = Vec::new();
         let waits = |thread| {
             (0..200).find_map(|_| {
-                Stopped::attach(thread).or_else(|| {
-                    std::thread::sleep(std::time::Duration::from_millis(5));
-                    None
-                })
+                let stopped = Stopped::attach(thread);
+                (stopped.is_some() || pause()).then_some(stopped).flatten()
             })
         };
+        // A thread sets its name when it begins to run.
+        let are_named = || KINDS.iter().all(|name| threads(server.pid()).contains_key(*name));
+        (0..1000).find(|_| are_named() || pause());
         for (name, thread) in threads(server.pid()) {
             let Some(stopped) = waits(thread) else { continue };
             let here = AT_FDCWD as u64;
@@ -307,8 +314,7 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
             }
             tried.push(name);
         }
-        for name in ["gannet", "worker-0", "worker-1", "acceptor", "background", "survey", "signals", "admin", "memory"]
-        {
+        for name in KINDS {
             assert!(tried.iter().any(|tried| tried == name), "{name} is not among {tried:?}");
         }
         assert!(redis(resp, "PING").starts_with("+PONG"), "the server goes on");
