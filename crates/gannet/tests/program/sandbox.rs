@@ -62,7 +62,7 @@ fn a_server_in_the_sandbox_serves_saves_and_reloads_and_refuses_nothing_of_its_o
     server.signal("HUP");
     server.wait_for("reloaded");
     let audited = || std::fs::read_to_string(folder.0.join("audit")).is_ok_and(|text| text.contains("\"acl\""));
-    (0..2000).find(|_| audited() || pause());
+    (0..2000).find(|_| audited() || short_pause());
     assert!(audited(), "the audit log is written in the sandbox");
     assert_eq!(metric(admin, "gannet_sandbox_parts"), 2, "this kernel has Landlock and seccomp");
     assert_eq!(metric(admin, "gannet_sandbox_refused_calls_total"), 0);
@@ -239,7 +239,7 @@ const KINDS: [&str; 9] =
     ["gannet", "worker-0", "worker-1", "acceptor", "background", "survey", "signals", "admin", "memory"];
 
 /// Waits for a moment. Returns false.
-fn pause() -> bool {
+fn short_pause() -> bool {
     std::thread::sleep(std::time::Duration::from_millis(5));
     false
 }
@@ -258,12 +258,12 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
         let waits = |thread| {
             (0..200).find_map(|_| {
                 let stopped = Stopped::attach(thread);
-                (stopped.is_some() || pause()).then_some(stopped).flatten()
+                (stopped.is_some() || short_pause()).then_some(stopped).flatten()
             })
         };
         // A thread sets its name when it begins to run.
         let are_named = || KINDS.iter().all(|name| threads(server.pid()).contains_key(*name));
-        (0..1000).find(|_| are_named() || pause());
+        (0..1000).find(|_| are_named() || short_pause());
         for (name, thread) in threads(server.pid()) {
             let Some(stopped) = waits(thread) else { continue };
             let here = AT_FDCWD as u64;
