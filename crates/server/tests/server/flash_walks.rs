@@ -123,7 +123,8 @@ fn scan_during_reads_and_writes_lists_every_item_that_stays() {
         walks
     });
     let stay: HashSet<_> = tiered.there(0..KEYS).intersection(&there).cloned().collect();
-    assert!(stay.len() as u64 > KEYS - 100, "{}", stay.len());
+    // The longer the walks take, the more items are pushed out meanwhile.
+    assert!(stay.len() as u64 > KEYS / 10 * 9, "{}", stay.len());
     for all in walks {
         assert_eq!(stay.difference(&all).count(), 0, "all of them stay, and are told");
     }
