@@ -14,7 +14,7 @@ import sys
 import time
 
 PORT = "26399"
-ROUNDS = 7
+ROUNDS = 5
 CONNECTIONS = "16"
 
 
