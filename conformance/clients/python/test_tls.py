@@ -1,30 +1,13 @@
 """Tests the published, unmodified pymemcache, redis-py and valkey-py over TLS."""
 
 import ssl
-import subprocess
-from pathlib import Path
 
 import pytest
 import redis
 import valkey
 from pymemcache.client.base import Client
 
-from server import Server
-
-CERTIFICATES = Path(__file__).resolve().parent.parent / "certificates"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run([str(CERTIFICATES), str(folder)], check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    with Server(resp=True, TLS=str(folder)) as running:
-        yield running
+from tls_server import folder, server
 
 
 def test_pymemcache_over_tls(server, folder):

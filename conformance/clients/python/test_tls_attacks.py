@@ -6,9 +6,7 @@ After each attack, a client that was connected before gets its reply at once, an
 import contextlib
 import socket
 import ssl
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from tlslite.api import HandshakeSettings, TLSConnection
@@ -17,26 +15,12 @@ from tlslite.errors import TLSError
 from tlslite.extensions import KeyShareEntry, SNIExtension, TLSExtension
 from tlslite.messages import ApplicationData, ClientHello, KeyUpdate
 
-from server import Server
+from tls_server import folder, server
 
-CERTIFICATES = Path(__file__).resolve().parent.parent / "certificates"
 # The time within which another client gets its reply, in seconds. A stalled worker takes longer.
 BYSTANDER_MAX = 1.0
 TIMEOUT = 20
 HANDSHAKE, ALERT = ContentType.handshake, ContentType.alert
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run([str(CERTIFICATES), str(folder)], check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    with Server(resp=True, TLS=str(folder)) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
