@@ -77,6 +77,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     shared.collect_minute(shared.now());
     shared.tracking.tidy();
     shared.auth_delay.log_failures(shared.now());
+    shared.users.log_refused_ops();
     sandbox::log_refused();
     crate::log::audit::write(shared);
 }

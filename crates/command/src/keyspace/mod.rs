@@ -3,7 +3,7 @@
 //! ```text
 //!   namespaces   terms and figures of each namespace       routes     key prefixes that select another namespace
 //!   metadata     persisted metadata of sets and indexes    indexes    secondary indexes of sets
-//!   databases    the namespace of each database of Redis
+//!   databases    the namespace of each database of Redis    op_quota    operations per second
 //!   prefixes     counters by key prefix                    delayed_flush   flushes at a later instant
 //! ```
 
@@ -15,6 +15,7 @@ pub mod libraries;
 pub mod metadata;
 pub mod namespace_config;
 pub mod namespaces;
+pub(crate) mod op_quota;
 pub mod prefixes;
 pub mod routes;
 pub mod scripts;

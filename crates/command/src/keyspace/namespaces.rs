@@ -25,6 +25,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::keyspace::op_quota::OpQuota;
 use crate::keyspace::routes::Routes;
 use base::clock::UnixMillis;
 use segment::{Namespace, Store, TermsError};
@@ -35,23 +36,13 @@ use crate::keyspace::namespace_config::NamespaceConfig;
 
 /// The name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// The length of a burst, in ns. A namespace may execute the operations that its quota allows for this length of time
-/// all at once.
-const BURST_NS: u64 = 100_000_000;
-
 /// The limits of one namespace, and their current use.
 #[derive(Debug, Default)]
 struct Usage {
     connections: AtomicU64,
     connections_max: AtomicU64,
     connections_refused: AtomicU64,
-    /// The mean interval between two operations, in ns. 0: unlimited.
-    interval_ns: AtomicU64,
-    /// The instant up to which executed operations have used the quota, in ns since the Unix epoch. Each operation
-    /// moves the instant forward by `interval_ns`. The instant may be ahead of the current time by at most the length
-    /// of a burst.
-    within_quota_at_ns: AtomicU64,
-    ops_refused: AtomicU64,
+    ops: OpQuota,
 }
 
 /// The use of a namespace's limits of connections and operations.
@@ -152,7 +143,7 @@ impl Namespaces {
         }
         let room = self.room(namespace);
         room.connections_max.store(config.connections_max, Relaxed);
-        room.interval_ns.store(1_000_000_000u64.checked_div(config.ops_max).unwrap_or(0), Relaxed);
+        room.ops.set(config.ops_max);
         let bit = 1 << config.number;
         self.guard(bit, config.ops_max > 0);
         named.retain(|other| other.number != config.number);
@@ -298,23 +289,13 @@ impl Namespaces {
     /// Takes one operation from a namespace's quota of operations per second, and returns true. If the quota is used
     /// up, counts a refused operation and returns false.
     pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
-        let room = self.room(namespace);
-        let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
-        let taken = room.within_quota_at_ns.fetch_update(Relaxed, Relaxed, |even_at_ns| {
-            let next = even_at_ns.max(now_ns) + interval_ns;
-            (next <= now_ns + BURST_NS.max(interval_ns)).then_some(next)
-        });
-        if taken.is_err() {
-            room.ops_refused.fetch_add(1, Relaxed);
-        }
-        taken.is_ok()
+        self.room(namespace).ops.take(now)
     }
 
     /// Uses up a namespace's quota of operations for the next `ms` milliseconds, so that all operations are refused
     /// during that time. An operator can use this to block the namespace's clients for a while. Tests use it too.
     pub fn use_up_quota(&self, namespace: Namespace, ms: u64) {
-        let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
-        self.room(namespace).within_quota_at_ns.fetch_max(until_ns, Relaxed);
+        self.room(namespace).ops.use_up(UnixMillis(UnixMillis::now().0 + ms));
     }
 
     /// Returns the use of a namespace's limits of connections and operations.
@@ -323,7 +304,7 @@ impl Namespaces {
         UsageStats {
             connections: room.connections.load(Relaxed),
             connections_refused: room.connections_refused.load(Relaxed),
-            ops_refused: room.ops_refused.load(Relaxed),
+            ops_refused: room.ops.refused(),
         }
     }
 }

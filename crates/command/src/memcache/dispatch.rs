@@ -181,7 +181,7 @@ fn refuse<'c>(call: &mut Call<'c, '_>, request: &Request<'c>, error: Error, cons
     call.refused(error, quiet, consumed)
 }
 
-/// Executes a request, unless clients are paused, the client's user lacks a right to it, or the quota of operations of
+/// Executes a request, unless clients are paused, the client's user lacks a right to it, or the quota of the user or of
 /// one of the request's namespaces is used up.
 #[cold]
 fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
@@ -197,6 +197,9 @@ fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: 
     let reached = guarded::switch_to_keys(call, &request);
     if !goes_on && !rights::permit(call, &request, reached) {
         return refuse(call, &request, Error::NoPermission, consumed);
+    }
+    if !goes_on && !rights::take_op(call, &request) {
+        return refuse(call, &request, Error::TooManyOpsOfUser, consumed);
     }
     if !goes_on && !guarded::take_quota(call, reached) {
         return refuse(call, &request, Error::TooManyOps, consumed);

@@ -1,5 +1,5 @@
 //! The rights of memcached clients: those of the users of `ACL`. A request needs the right to the Redis command that
-//! does the same, to its keys, and to their namespaces.
+//! does the same, to its keys, and to their namespaces. It takes one request of the user's quota.
 //!
 //! ```text
 //!   visit ──> did users ever change?  no: execute, nothing is checked
@@ -108,7 +108,7 @@ pub(super) fn refresh(call: &mut Call<'_, '_>) -> bool {
     if found.is_some() {
         call.session.user = found;
     }
-    let is_limited = call.session.user.as_ref().is_some_and(|user| !user.rights.is_all());
+    let is_limited = call.session.user.as_ref().is_some_and(|user| !user.rights.is_unrestricted());
     call.guarded = guards & !LIMITED != 0 || is_limited || auth::is_unauthenticated(call);
     true
 }
@@ -129,6 +129,15 @@ pub(super) fn permit(call: &mut Call<'_, '_>, request: &Request<'_>, reached: u3
     };
     log_refusal(call, &user, reason, object);
     false
+}
+
+/// Takes the request from the quota of requests per second of the client's user. Returns false if it is used up.
+#[cold]
+pub(super) fn take_op(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
+    let is_taken =
+        matches!(request, Request::Quit) || call.session.user.as_ref().is_none_or(|user| user.take_op(call.ctx.now));
+    call.counters().user_ops_refused.add(u64::from(!is_taken));
+    is_taken
 }
 
 /// Records an event of a memcached client in the audit log. `detail` must return no secret.

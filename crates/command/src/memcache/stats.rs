@@ -425,7 +425,8 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
         // These counters are reported under other names, or memcached's tools do not read them.
-        "items_stored" | "auth_cmds" | "auth_errors" | "auth_delayed" | "protocol_errors" | "yields" => {}
+        "items_stored" | "auth_cmds" | "auth_errors" | "auth_delayed" | "user_ops_refused" | "protocol_errors"
+        | "yields" => {}
         _ => lines.number(name, value),
     });
 }

@@ -83,6 +83,8 @@ counters! {
     auth_errors,
     /// Authentication attempts that were answered late, because of earlier failures from the same source.
     auth_delayed,
+    /// Requests that were refused because their user's quota of requests per second was used up.
+    user_ops_refused,
     /// Commands that were answered with a protocol error.
     protocol_errors,
     /// The number of times that a session yielded to other sessions before all its requests were executed.

@@ -93,14 +93,27 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         note_paused(call);
         return Err(SessionWait::Parked.into());
     }
-    // Commands of the group "connection" do not access keys, so they do not use the quota.
-    if call.ctx.has_op_quota(call.session.namespace)
-        && !call.session.is_counted
-        && call.session.done == 0
-        && entry.group != "connection"
-    {
+    if !call.session.is_counted && call.session.done == 0 {
+        take_quotas(call, entry)?;
+    }
+    Ok(())
+}
+
+/// Counts a request, unless it is a retry, in the quotas of operations per second of the user and of the namespace.
+/// Returns an error if one is used up.
+fn take_quotas(call: &mut Call<'_, '_>, entry: &'static catalog::CommandSpec) -> Result<(), ErrorReply> {
+    // A script is one request of its user.
+    if call.ctx.admission.user_changes != 0 && !call.session.in_script && !acl::is_always_allowed(entry) {
+        if let Err(fault) = acl::take_op(call) {
+            call.counters().user_ops_refused.add(1);
+            return Err(fault);
+        }
+        call.session.is_counted = true;
+    }
+    // Commands of the group "connection" do not access keys, so they do not use the namespace's quota.
+    if call.ctx.has_op_quota(call.session.namespace) && entry.group != "connection" {
         if !call.ctx.shared.namespaces.take_op(call.session.namespace, call.ctx.now) {
-            return Err(ErrorReply::TooManyOps.into());
+            return Err(ErrorReply::TooManyOps);
         }
         call.session.is_counted = true;
     }

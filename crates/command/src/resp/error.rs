@@ -84,6 +84,7 @@ pub(super) enum ErrorReply {
     DatabaseFull,
     /// The namespace's quota of operations per second is used up.
     TooManyOps,
+    TooManyOpsOfUser,
     /// `HELLO` requests a version of the protocol that is not supported.
     Version,
     /// `HELLO` requests a version that is not an integer.
@@ -472,6 +473,9 @@ impl ErrorReply {
             Self::OtherDatabase => "ERR cannot copy or move a record of a set to another database",
             Self::DatabaseFull => "ERR max number of clients of this database reached",
             Self::TooManyOps => "ERR too many operations a second for this database, try again later",
+            Self::TooManyOpsOfUser => {
+                "ERR too many requests a second for this user (rule ops= of ACL SETUSER), try again later"
+            }
             Self::Version => "NOPROTO unsupported protocol version",
             Self::VersionNotInteger => "ERR Protocol version is not an integer or out of range",
             Self::Offset => "ERR offset is out of range",

@@ -87,7 +87,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "acl",
         "no selectors, and no rules on a first argument (`+select|0`); a user's command rules are \
          listed in the order in which they were given; the numbers of users, passwords and rules are limited; \
-         `ns=NAME` and `allns` limit a user to namespaces",
+         `ns=NAME` and `allns` limit a user to namespaces, and `ops=N` to N requests per second",
     ),
     ("auth", "authenticates users of `ACL` and of `listen.auth_file`"),
     ("blmpop", "waits for at most 4096 keys"),

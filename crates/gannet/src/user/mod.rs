@@ -32,7 +32,7 @@ pub fn command() -> Command {
             .num_args(1..)
             .trailing_var_arg(true)
             .allow_hyphen_values(true)
-            .help("Rules as in ACL SETUSER: role:read|write|admin, '~KEYS', +COMMAND, ns=NAME, off")
+            .help("Rules as in ACL SETUSER: role:read|write|admin, '~KEYS', +COMMAND, ns=NAME, ops=N, off")
     };
     Command::new("user")
         .about("Edit the file of users and their rights; passwords are never arguments")

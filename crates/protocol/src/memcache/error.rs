@@ -89,11 +89,13 @@ pub enum Error {
     TooManyConnections,
     /// The namespace has reached its maximum number of operations per second.
     TooManyOps,
+    /// The client's user has used up its quota of requests per second.
+    TooManyOpsOfUser,
 }
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -137,6 +139,7 @@ impl Error {
         Self::TooManyLarge,
         Self::TooManyConnections,
         Self::TooManyOps,
+        Self::TooManyOpsOfUser,
     ];
 
     /// Returns the line that the client receives, including its end.
@@ -144,6 +147,9 @@ impl Error {
         match self {
             Self::UnknownCommand => b"ERROR\r\n",
             Self::TooManyOps => b"SERVER_ERROR too many operations a second for this namespace, try again later\r\n",
+            Self::TooManyOpsOfUser => {
+                b"SERVER_ERROR too many requests a second for this user (rule ops=), try again later\r\n"
+            }
             Self::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
             Self::DeleteUsage => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",

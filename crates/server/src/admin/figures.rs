@@ -458,6 +458,11 @@ fn authentication(list: &mut MetricList, shared: &Shared, totals: &CommandTotals
         "Authentication attempts answered late because of earlier failures from the same source.",
         totals.auth_delayed,
     );
+    list.total(
+        "gannet_user_ops_refused_total",
+        "Requests refused because their user's quota of requests per second was used up.",
+        totals.user_ops_refused,
+    );
     list.gauge(
         "gannet_auth_failure_sources",
         "Client addresses with failed authentication attempts in the last minute.",

@@ -1,10 +1,12 @@
-//! Limits that protect the server from many connections, and from clients that do nothing.
+//! Limits that protect the server from many connections, from clients that do nothing, and from users that send too
+//! many requests.
 
 use crate::common::redis::{Replies, both, request};
 use crate::common::{Client, start, wait_until};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -125,5 +127,96 @@ fn accepted_connections_are_probed_after_the_configured_time() {
     assert_eq!(sockopt::tcp_keepidle(&accepted).expect("an option"), Duration::from_secs(120));
     assert_eq!(sockopt::tcp_keepintvl(&accepted).expect("an option"), Duration::from_secs(40));
     assert_eq!(sockopt::tcp_keepcnt(&accepted).expect("an option"), 3);
+    running.stop();
+}
+
+/// The most requests that a quota allows in the time since `begun`, a burst and two roundings included.
+fn allowed(ops: f64, begun: Instant) -> usize {
+    (ops * (begun.elapsed().as_secs_f64() + 0.1)) as usize + 2
+}
+
+#[test]
+fn user_with_a_quota_is_refused_beyond_it_over_all_its_connections_and_others_are_not() {
+    const OPS: f64 = 50.0;
+    let running = start(ServerConfig { workers: 2, ..both() });
+    let [memcached, resp] = addresses(&running);
+    let mut admin = Replies::connect(resp);
+    let root = ["ACL SETUSER root on >root role:admin", "AUTH root root", "ACL SETUSER default off"];
+    for line in root.into_iter().chain(["SET k 1", "ACL SETUSER ann on >ann role:admin ops=50"]) {
+        assert_eq!(admin.text(line), "+OK", "{line}");
+    }
+    assert_eq!(
+        admin.text("ACL SETUSER ann ops=x"),
+        "-ERR Error in ACL SETUSER modifier 'ops=x': ops= needs the \
+        requests per second: a number up to 999999999, or 0 for no limit"
+    );
+    let begun = Instant::now();
+    let mut clients: Vec<Replies> = (0..4).map(|_| Replies::connect(resp)).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.text("AUTH ann ann"), "+OK"));
+    let mut text = Client::connect(memcached);
+    text.ask(b"set x 0 0 7\r\nann ann\r\n", b"STORED\r\n");
+    let refusal = "-ERR too many requests a second for this user (rule ops= of ACL SETUSER), try again later";
+    let (mut done, mut refused) = (0, 0);
+    let count = |reply: &str, done: &mut usize, refused: &mut u64| match reply {
+        "+PONG" | "$1 1" | ":1" => *done += 1,
+        _ => {
+            assert_eq!(reply, refusal);
+            *refused += 1;
+        }
+    };
+    for number in 0..400 {
+        for line in ["PING", "GET k", "EVAL return(redis.call('incrby','n',0)+1) 0"] {
+            count(&clients[number % 4].text(line), &mut done, &mut refused);
+        }
+    }
+    for _ in 0..100 {
+        text.send(b"get k\r\n");
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"END\r\n") && !reply.ends_with(b"later\r\n") {
+            let mut room = [0; 256];
+            let len = text.stream.read(&mut room).expect("a reply");
+            reply.extend_from_slice(&room[..len]);
+        }
+        match &reply[..] {
+            b"VALUE k 0 1\r\n1\r\nEND\r\n" => done += 1,
+            b"SERVER_ERROR too many requests a second for this user (rule ops=), try again later\r\n" => refused += 1,
+            other => panic!("{}", String::from_utf8_lossy(other)),
+        }
+    }
+    assert!((5..=allowed(OPS, begun)).contains(&done), "{done} in {:?}", begun.elapsed());
+    assert_eq!(running.shared().stats_since_reset().user_ops_refused, refused);
+    // A login is never refused, and others are not.
+    let mut other = Replies::connect(resp);
+    assert_eq!(other.text("AUTH root root"), "+OK");
+    (0..500).for_each(|_| assert_eq!(other.text("PING"), "+PONG"));
+    assert_eq!(clients[0].text("AUTH root root"), "+OK");
+    assert_eq!(clients[0].text("PING"), "+PONG");
+    assert!(other.text("ACL LIST").contains(" ops=50"));
+    assert_eq!(other.text("ACL SETUSER ann ops=0"), "+OK");
+    (0..200).for_each(|_| assert_eq!(clients[1].text("GET k"), "$1 1"));
+    (0..200).for_each(|_| text.ask(b"get k\r\n", b"VALUE k 0 1\r\n1\r\nEND\r\n"));
+    running.stop();
+}
+
+#[test]
+fn refused_request_of_a_transaction_aborts_it_and_a_queued_one_counts_once() {
+    let running = start(both());
+    let [_, resp] = addresses(&running);
+    let mut admin = Replies::connect(resp);
+    assert_eq!(admin.text("ACL SETUSER ann on >ann role:admin ops=60"), "+OK");
+    let mut client = Replies::connect(resp);
+    assert_eq!(client.text("AUTH ann ann"), "+OK");
+    // A burst has 6 requests: MULTI, 4 commands and EXEC.
+    for (line, reply) in [("MULTI", "+OK"), ("INCR a", "+QUEUED"), ("INCR a", "+QUEUED"), ("INCR a", "+QUEUED")] {
+        assert_eq!(client.text(line), reply);
+    }
+    assert_eq!(client.text("INCR a"), "+QUEUED");
+    assert!(client.text("EXEC").starts_with("*4"), "a queued request is not counted again");
+    assert_eq!(admin.text("ACL SETUSER ann ops=1"), "+OK");
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(client.text("MULTI"), "+OK");
+    assert!(client.text("INCR a").starts_with("-ERR too many requests a second for this user"));
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(client.text("EXEC").starts_with("-EXECABORT"));
     running.stop();
 }

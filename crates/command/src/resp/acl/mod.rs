@@ -149,12 +149,11 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
             None => return Err(Interrupt::Quit),
         },
     };
-    if user.rights.is_all() {
+    if user.rights.is_unrestricted() {
         call.session.all_rights_at = changes;
         return Ok(());
     }
-    // Every user may authenticate, reset the connection and close the connection.
-    if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
+    if is_always_allowed(entry) {
         return Ok(());
     }
     let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
@@ -163,6 +162,22 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     let Some(denied) = denied else { return Ok(()) };
     log_refusal(call, denied.reason, denied.object, user.name.clone());
     Err(denied.fault.into())
+}
+
+/// Returns true if every user may execute the command: to authenticate, to reset the connection and to close it.
+pub(super) fn is_always_allowed(entry: &CommandSpec) -> bool {
+    matches!(entry.name, "auth" | "hello" | "quit" | "reset")
+}
+
+/// Returns an error if the client's user has used up its quota of requests per second. Otherwise takes the request from
+/// the quota.
+pub(super) fn take_op(call: &Call<'_, '_>) -> Result<(), ErrorReply> {
+    let take = |user: &User| if user.take_op(call.ctx.now) { Ok(()) } else { Err(ErrorReply::TooManyOpsOfUser) };
+    match &call.session.user {
+        ClientUser::OfFile => Ok(()),
+        ClientUser::User(user) => take(user),
+        ClientUser::Default => call.ctx.shared.users.find(DEFAULT).map_or(Ok(()), |user| take(&user)),
+    }
 }
 
 /// Returns true if the client's user may read all keys.
@@ -402,7 +417,8 @@ fn reply_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
     let mut all = aside::long_reply(call);
     let out = &mut all;
     let namespaces = (!user.rights.all_namespaces()).then(|| user.rights.namespaces_text());
-    reply::map(out, version, 6 + u64::from(namespaces.is_some()));
+    let ops_max = user.rights.ops_max();
+    reply::map(out, version, 6 + u64::from(namespaces.is_some()) + u64::from(ops_max > 0));
     reply::bulk(out, b"flags");
     reply::set(out, version, user.flags().len() as u64);
     user.flags().iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
@@ -419,6 +435,10 @@ fn reply_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
     if let Some(text) = namespaces {
         reply::bulk(out, b"namespaces");
         reply::bulk(out, &text);
+    }
+    if ops_max > 0 {
+        reply::bulk(out, b"ops");
+        reply::int(out, ops_max as i64);
     }
     aside::send_reply(call, all)
 }

@@ -4,6 +4,8 @@
 //! ```text
 //!   role:read +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
 //!   └───────────── commands ──────────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
+//!
+//!   ops=1000  at most 1000 requests per second, over all connections of the user
 //! ```
 //! Each command and subcommand has a number. The rights contain one bit for each number. The rules for commands are
 //! also stored as text, because `ACL` lists them in that form.
@@ -14,6 +16,7 @@ use super::super::support::absent_of;
 use super::users::BLOCK_BYTES;
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use protocol::number::parse_u64;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -134,6 +137,8 @@ pub struct Rights {
     channels: Vec<Vec<u8>>,
     /// The names or numbers of the allowed namespaces. If empty, all namespaces are allowed.
     namespaces: Vec<String>,
+    /// The maximum number of requests per second. 0: unlimited.
+    ops_max: u64,
 }
 
 /// The reason why a rule is refused, in Redis's words.
@@ -142,6 +147,7 @@ pub type RuleError = &'static str;
 const SYNTAX: RuleError = "Syntax error";
 const UNKNOWN: RuleError = "Unknown command or category name in ACL";
 const UNKNOWN_ROLE: RuleError = "Unknown role: use role:read, role:write or role:admin";
+const OPS_NUMBER: RuleError = "ops= needs the requests per second: a number up to 999999999, or 0 for no limit";
 const KEY_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does \
                                     not have any effect. Try 'resetkeys' to start with an empty list of patterns";
 const CHANNEL_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid \
@@ -160,6 +166,7 @@ impl Rights {
             keys: Vec::new(),
             channels: Vec::new(),
             namespaces: Vec::new(),
+            ops_max: 0,
         }
     }
 
@@ -199,6 +206,17 @@ impl Rights {
 
     pub(super) fn reads_all_keys(&self) -> bool {
         self.keys.iter().any(|key| key.pattern == b"*" && key.may & READ != 0)
+    }
+
+    /// Returns true if everything is allowed, and the number of requests per second is unlimited, so that no request can
+    /// be refused.
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        self.ops_max == 0 && self.is_all()
+    }
+
+    /// Returns the maximum number of requests per second; 0 is no limit.
+    pub(crate) fn ops_max(&self) -> u64 {
+        self.ops_max
     }
 
     fn all_channels(&self) -> bool {
@@ -305,6 +323,7 @@ impl Rights {
             }
             [sign @ (b'+' | b'-'), name @ ..] => self.apply_command(name, *sign == b'+')?,
             [b'n' | b'N', b's' | b'S', b'=', name @ ..] => self.add_namespace(name)?,
+            [b'o' | b'O', b'p' | b'P', b's' | b'S', b'=', number @ ..] => self.ops_max = ops_number(number)?,
             _ => return Ok(None),
         }
         Ok(Some(()))
@@ -395,6 +414,11 @@ impl Rights {
     pub(super) fn namespaces_text(&self) -> Vec<u8> {
         self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
+}
+
+/// Parses a number of requests per second.
+fn ops_number(text: &[u8]) -> Result<u64, RuleError> {
+    parse_u64(text).filter(|number| *number < 1_000_000_000).ok_or(OPS_NUMBER)
 }
 
 /// Returns an error if matching the pattern may take too many steps.
@@ -508,6 +532,17 @@ mod tests {
         assert!(all.apply(b"ns=shop").is_ok() && !all.is_all());
         assert!(all.apply(b"allns").is_ok() && all.is_all() && all.namespaces_text().is_empty());
         assert!(all.apply(b"ns=").is_err() && all.apply(b"ns=a b").is_err());
+    }
+
+    #[test]
+    fn quota_of_requests_is_a_rule_that_the_last_one_sets() {
+        let mut some = rights(&["role:admin", "ops=5"]);
+        assert_eq!((some.ops_max(), some.is_all(), some.is_unrestricted()), (5, true, false));
+        for wrong in ["ops=", "ops=-1", "ops=1000000000", "ops=1k", "ops= 1"] {
+            assert_eq!(some.apply(wrong.as_bytes()), Err(OPS_NUMBER), "{wrong}");
+        }
+        some.apply(b"OPS=0").unwrap();
+        assert_eq!((some.ops_max(), some.is_unrestricted()), (0, true));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use super::rights::{Rights, RuleError, hex};
 use crate::clients::argon2id::{self, Argon2idHash};
 use crate::clients::auth::same_digest;
+use crate::keyspace::op_quota::OpQuota;
 use crate::memory::budget::{self, Budget, Grant};
 use base::clock::UnixMillis;
 use sha2::{Digest, Sha256};
@@ -60,6 +61,8 @@ pub struct User {
     digests: Vec<[u8; 32]>,
     hashes: Vec<Arc<Argon2idHash>>,
     pub(crate) rights: Rights,
+    /// The quota of requests per second, which all versions of the user share.
+    ops: Arc<OpQuota>,
     /// True once the server's users have another version of this user, or none.
     replaced: AtomicBool,
     /// The user's share of client memory, which is reserved when the user is added to the server's users. When the user
@@ -82,6 +85,7 @@ impl User {
             digests: Vec::new(),
             hashes: Vec::new(),
             rights: Rights::none(),
+            ops: Arc::default(),
             replaced: AtomicBool::new(false),
             held: None,
         }
@@ -90,7 +94,8 @@ impl User {
     /// Returns a copy that can be changed.
     pub(super) fn copy(&self) -> Self {
         let (digests, hashes, rights) = (self.digests.clone(), self.hashes.clone(), self.rights.clone());
-        Self { digests, hashes, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
+        let ops = Arc::clone(&self.ops);
+        Self { digests, hashes, rights, ops, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
     /// Returns true if the server's users have another version of this user, or none.
@@ -98,20 +103,27 @@ impl User {
         self.replaced.load(Acquire)
     }
 
+    /// Takes a request from the user's quota of requests per second. Returns false if it is used up.
+    #[inline]
+    pub(crate) fn take_op(&self, now: UnixMillis) -> bool {
+        self.rights.ops_max() == 0 || self.ops.take(now)
+    }
+
     /// Returns the memory that the user occupies, in bytes: the struct, the user's entry in the map, and all allocated
     /// blocks.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
-        let own = size_of::<Self>() + self.digests.len() * 32 + 2 * BLOCK_BYTES;
+        let own = size_of::<Self>() + size_of::<OpQuota>() + self.digests.len() * 32 + 3 * BLOCK_BYTES;
         let of_hash = |hash: &Arc<Argon2idHash>| size_of::<Argon2idHash>() + hash.text().len() + 3 * BLOCK_BYTES;
         let hashes: usize = self.hashes.iter().map(of_hash).sum();
         (name + own + hashes) as u64 + self.rights.cost()
     }
 
-    /// Reserves the client memory for the user.
+    /// Reserves the client memory for the user, and sets its quota. Called once all rules are applied.
     fn reserve_memory(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, RuleError> {
         self.rights.shrink();
         self.held = Some(budget.grant(budget::MemoryUse::Rules, self.cost()).ok_or(NO_MEMORY)?);
+        self.ops.set(self.rights.ops_max());
         Ok(Arc::new(self))
     }
 
@@ -129,7 +141,7 @@ impl User {
             (b"off", _) => self.is_on = false,
             (b"nopass", _) => self.remove_passwords(true),
             (b"resetpass", _) => self.remove_passwords(false),
-            (b"reset", _) => *self = Self::new(&self.name),
+            (b"reset", _) => *self = Self { ops: Arc::clone(&self.ops), ..Self::new(&self.name) },
             (b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors", _) => {}
             (_, [b'>', password @ ..]) => self.add(Sha256::digest(password).into())?,
             (_, [b'<', password @ ..]) => self.remove(&Sha256::digest(password).into())?,
@@ -260,6 +272,9 @@ impl User {
         put(self.rights.commands_text().as_bytes());
         if !self.rights.all_namespaces() {
             put(&self.rights.namespaces_text());
+        }
+        if self.rights.ops_max() > 0 {
+            put(format!("ops={}", self.rights.ops_max()).as_bytes());
         }
         line
     }
@@ -535,6 +550,21 @@ impl Users {
         let file = std::fs::File::open(path).map_err(FileError::Io)?;
         file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
         parse(&text, &self.budget)
+    }
+
+    /// Logs how many requests of each user were refused since the last call, because its quota was used up. A thread
+    /// that serves no clients calls it once a second.
+    pub fn log_refused_ops(&self) {
+        if self.changes() == 0 {
+            return;
+        }
+        for user in self.all().values().filter(|user| user.rights.ops_max() > 0) {
+            let refused = user.ops.take_unreported();
+            if refused > 0 {
+                let (name, ops_max) = (String::from_utf8_lossy(&user.name), user.rights.ops_max());
+                tracing::warn!("too many requests: user={name:?} ops={ops_max} refused={refused}");
+            }
+        }
     }
 
     /// Returns all users in the format of the file, if a command has changed them since the file was read or written.

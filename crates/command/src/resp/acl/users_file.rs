@@ -30,7 +30,7 @@ pub struct UserSummary {
     pub name: String,
     /// True if the user can log in.
     pub is_on: bool,
-    /// The role, or the rules for commands.
+    /// The role, or the rules for commands, and the quota of requests if there is one.
     pub commands: String,
     /// The patterns of keys.
     pub keys: String,
@@ -174,12 +174,13 @@ fn summary(user: &User) -> UserSummary {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let rights: &Rights = &user.rights;
     let commands = rights.commands_text();
+    let ops = if rights.ops_max() > 0 { format!(" ops={}", rights.ops_max()) } else { String::new() };
     UserSummary {
         name: text(&user.name),
         is_on: user.is_on,
         commands: match role_of(&commands) {
-            Some(role) if role != "role:admin" || rights.is_all() => role.to_owned(),
-            _ => commands,
+            Some(role) if role != "role:admin" || rights.is_all() => format!("{role}{ops}"),
+            _ => commands + &ops,
         },
         keys: text(&rights.keys_text()),
         channels: text(&rights.channels_text()),
