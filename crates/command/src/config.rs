@@ -75,8 +75,10 @@ pub struct Config {
     pub dump_command: bool,
     /// True if the `watch` command is enabled.
     pub watch_command: bool,
-    /// True if Redis clients on other hosts are refused while no users are configured.
+    /// True if Redis clients on other hosts must authenticate.
     pub protected: bool,
+    /// True if memcached clients on other hosts need not authenticate, unless the server requires it of all clients.
+    pub unprotected: bool,
     /// The names of the disabled Redis commands, in lower case.
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.

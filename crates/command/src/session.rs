@@ -274,10 +274,11 @@ impl SessionState {
     }
 
     /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need
-    /// not authenticate later either. `is_restricted`: the client may execute only a few commands (protected mode).
-    pub fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {
-        if let Self::Resp(state) = self {
-            state.introduce(is_admitted, is_restricted);
+    /// not authenticate later either. `is_distant`: protected mode covers the client, so it must authenticate.
+    pub fn introduce(&mut self, is_admitted: bool, is_distant: bool) {
+        match self {
+            Self::Memcache(state) => state.introduce(is_distant),
+            Self::Resp(state) => state.introduce(is_admitted, is_distant),
         }
     }
 }

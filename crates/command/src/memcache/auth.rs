@@ -1,5 +1,5 @@
-//! Authentication of memcached clients, if the user `default` needs a password, or there is a `listen.auth_file`. A
-//! client authenticates as a user of `ACL` or of that file, by a `set` whose value is `user secret`.
+//! Authentication of memcached clients, if the user `default` needs a password, if there is a `listen.auth_file`, or if
+//! the client is on another host and the listener is protected (no `listen.unprotected`). A client authenticates as a user of `ACL` or of that file, by a `set` whose value is `user secret`.
 //!
 //! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
 //! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection, so an
@@ -28,7 +28,7 @@ const SET_WORDS_MIN: usize = 5;
 /// Returns true if the client of this connection must still authenticate.
 #[inline]
 pub(super) fn is_unauthenticated(call: &Call<'_, '_>) -> bool {
-    !call.session.known && call.ctx.admission.requires_authentication
+    !call.session.known && (call.session.is_distant || call.ctx.admission.requires_authentication)
 }
 
 /// Returns true if the next bytes of the input are a request, which may be a login.
@@ -65,7 +65,9 @@ fn admit_one(call: &mut Call<'_, '_>) -> Step {
             reply::error(call.out, Error::Http);
             return Err(SessionWait::Close);
         }
-        return refuse_unauthenticated(call, Error::Unauthenticated, end + 1);
+        let is_open = !call.ctx.admission.requires_authentication;
+        let error = if is_open { Error::Protected } else { Error::Unauthenticated };
+        return refuse_unauthenticated(call, error, end + 1);
     };
     if len > UNAUTHENTICATED_BYTES_MAX {
         reply::error(call.out, Error::AuthFormat);
@@ -125,6 +127,8 @@ fn wait_after_failures(call: &mut Call<'_, '_>) -> Result<AuthWait, SessionWait>
 fn admitted_user(call: &Call<'_, '_>, name: &[u8], secret: &[u8]) -> Option<Option<Arc<User>>> {
     let shared = &call.ctx.shared;
     match shared.users.admits(name, secret) {
+        // On a protected listener, a user without a password proves nothing.
+        Some(user) if call.session.is_distant && user.no_password => None,
         Some(user) => Some(Some(user)),
         None => shared.auth.as_ref().filter(|auth| auth.admits(name, secret)).map(|_| None),
     }

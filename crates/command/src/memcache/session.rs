@@ -43,6 +43,9 @@ pub struct SessionState {
     pub(super) reload: Option<ReloadResult>,
     /// True if the client has authenticated.
     pub(super) known: bool,
+    /// True if the client must authenticate even if the server does not require it, because it is on another host
+    /// and connects to a protected listener.
+    pub(super) is_distant: bool,
     /// The user whose rights apply, once users have changed: that of the client's login, or `default`.
     /// `None` for a user of `listen.auth_file`.
     pub(super) user: Option<Arc<User>>,
@@ -54,7 +57,7 @@ pub struct SessionState {
 
 /// Returns true if the client still has to authenticate.
 pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
-    !session.known && shared.requires_authentication()
+    !session.known && (session.is_distant || shared.requires_authentication())
 }
 
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
@@ -77,6 +80,11 @@ impl SessionState {
     /// Creates the state of a new connection of a listener with this namespace.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }
+    }
+
+    /// Records whether the new client must authenticate even if the server does not require it.
+    pub(crate) fn introduce(&mut self, is_distant: bool) {
+        self.is_distant = is_distant;
     }
 
     /// Releases the connection's resources in the store and its registration as a watcher. The caller calls it once,

@@ -82,6 +82,7 @@ impl SessionState {
             HandoverConnection { skips_next: true, .. } => Answers::SkipNext,
             _ => Answers::All,
         };
+        self.update_restriction();
         self.is_restricted |= carried.is_restricted;
     }
 

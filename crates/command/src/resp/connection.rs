@@ -155,7 +155,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         return Err(SessionWait::Yield.into());
     }
     transaction::discard_all(call);
-    let (held_off, from) = (call.session.is_restricted, call.session.namespace);
+    let (is_distant, from) = (call.session.is_distant, call.session.namespace);
     let home = call.ctx.shared.namespaces.databases().namespace(call.session.numbers.home());
     if from != home {
         // The connection was accepted in this namespace, so it may return to the namespace even if the connection limit
@@ -168,7 +168,8 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
     let known = !call.ctx.shared.requires_authentication();
     *call.session = super::SessionState {
-        is_restricted: held_off,
+        is_restricted: is_distant,
+        is_distant,
         known,
         answers,
         ..super::SessionState::of(Namespace(call.session.numbers.home()))

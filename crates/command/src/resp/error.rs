@@ -482,9 +482,10 @@ impl ErrorReply {
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
             Self::Protected => {
-                "DENIED This server has no users, so clients on other hosts may only call PING, HELLO, AUTH and QUIT. \
-                 Configure users with --auth-file, or connect over loopback or a unix socket. If the network is \
-                 trusted, start the server with protected = false in [listen] of its configuration."
+                "DENIED The user default needs no password, so clients on other hosts may only call PING, HELLO, AUTH \
+                 and QUIT until they authenticate as another user. Add one with ACL SETUSER, --acl-file or \
+                 --auth-file, or connect over loopback or a unix socket. If the network is trusted, start the server \
+                 with protected = false in [listen] of its configuration."
             }
             Self::PauseMode => "ERR CLIENT PAUSE mode must be WRITE or ALL",
             Self::ClientId => "ERR Invalid client ID",

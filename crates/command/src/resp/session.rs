@@ -109,9 +109,11 @@ pub struct SessionState {
     pub(super) last_part: Option<&'static Subcommand>,
     /// The number of the last pause in which a request of the client had to wait (`CLIENT PAUSE`); 0 if there is none.
     pub(super) paused_in: u64,
-    /// True if the client may execute only a few commands, because it is on another host and the server does not
-    /// require authentication (protected mode).
+    /// True if the client may execute only a few commands, because it is on another host and has not authenticated as a
+    /// user who needs a password (protected mode).
     pub(super) is_restricted: bool,
+    /// True if the client is on another host and connects to a listener in protected mode.
+    pub(super) is_distant: bool,
     /// Messages for a subscriber, and the rest of a long reply that did not fit into the output.
     pub(super) aside: Option<Box<PendingOutput>>,
     /// Watched keys and queued commands.
@@ -259,9 +261,19 @@ impl SessionState {
         (full_name(self.last, self.last_part), memory)
     }
 
-    /// Records whether the new client need not authenticate, and whether it may execute only a few commands.
-    pub(crate) fn introduce(&mut self, is_admitted: bool, is_restricted: bool) {
-        (self.known, self.is_restricted) = (is_admitted, is_restricted);
+    /// Records whether the new client need not authenticate, and whether protected mode covers it.
+    pub(crate) fn introduce(&mut self, is_admitted: bool, is_distant: bool) {
+        (self.known, self.is_distant, self.is_restricted) = (is_admitted, is_distant, is_distant);
+    }
+
+    /// Restricts a client on another host, unless it has authenticated as a user who needs a password.
+    pub(super) fn update_restriction(&mut self) {
+        let has_proven = match &self.user {
+            ClientUser::Default => false,
+            ClientUser::OfFile => true,
+            ClientUser::User(user) => !user.no_password,
+        };
+        self.is_restricted = self.is_distant && !has_proven;
     }
 
     pub(in crate::resp) fn subscriber(&self) -> Option<&Subscriber> {

@@ -112,6 +112,7 @@ fn listener_that_other_hosts_could_use_without_a_password_is_refused() {
 #[test]
 fn listener_for_other_hosts_starts_with_users_in_protected_mode_or_if_the_operator_insists() {
     let users = TempFile::new("users", "alice:secret\n");
+    let rights = TempFile::new("rights", "user alice on >secret role:admin\n");
     for (args, note, reply) in [
         (&["--memcached", "0.0.0.0:0", "--unprotected"][..], "clients need no password", &b"END\r\n"[..]),
         (
@@ -119,12 +120,13 @@ fn listener_for_other_hosts_starts_with_users_in_protected_mode_or_if_the_operat
             "passwords are sent unencrypted",
             b"CLIENT_ERROR unauthenticated\r\n",
         ),
-        (&["--memcached", "[::ffff:127.0.0.1]:0"], "", b"END\r\n"),
         (
-            &["--memcached", "127.0.0.1:0", "--resp", "0.0.0.0:0"],
-            "Redis clients there may only authenticate",
-            b"$-1\r\n",
+            &["--memcached", "0.0.0.0:0", "--acl-file", rights.path()],
+            "memcached clients there must authenticate (listen.acl_file)",
+            b"END\r\n",
         ),
+        (&["--memcached", "[::ffff:127.0.0.1]:0"], "", b"END\r\n"),
+        (&["--memcached", "127.0.0.1:0", "--resp", "0.0.0.0:0"], "Redis clients there must authenticate", b"$-1\r\n"),
     ] {
         let mut serving = Serving::start(&[args, &["--memory", "16MiB", "--admin", "none"]].concat());
         let noted = serving.lines.iter().find(|line| line.contains("can be reached from other machines"));

@@ -69,6 +69,8 @@ pub enum Error {
     WatchDisabled,
     /// A request of a client that has not authenticated, on a server that requires it.
     Unauthenticated,
+    /// The client must authenticate, because it is on another host and the listener is protected.
+    Protected,
     /// The client's credentials are not a user name and a secret.
     AuthFormat,
     /// The client's credentials have no `\r\n` after them.
@@ -95,7 +97,7 @@ pub enum Error {
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -129,6 +131,7 @@ impl Error {
         Self::MgdumpDisabled,
         Self::WatchDisabled,
         Self::Unauthenticated,
+        Self::Protected,
         Self::AuthFormat,
         Self::AuthTermination,
         Self::AuthFailure,
@@ -185,6 +188,9 @@ impl Error {
             Self::WatchDisabled => b"CLIENT_ERROR watch commands not allowed\r\n",
             Self::NoPermission => b"CLIENT_ERROR no permission\r\n",
             Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
+            Self::Protected => {
+                b"CLIENT_ERROR unauthenticated: clients on other hosts must log in (listen.unprotected)\r\n"
+            }
             Self::AuthFormat => b"CLIENT_ERROR bad authentication token format\r\n",
             Self::AuthTermination => b"CLIENT_ERROR bad command line termination\r\n",
             Self::AuthFailure => b"CLIENT_ERROR authentication failure\r\n",

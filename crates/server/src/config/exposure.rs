@@ -4,8 +4,10 @@
 //!   listener ──> Local        Unix socket or loopback address                         served
 //!            ──> Certificates TLS, tls.client_auth = "required"                       served
 //!            ──> EncryptedUsers  TLS, listen.auth_file                                served
+//!            ──> EncryptedProtected  TLS, protected as below                          served
 //!            ──> Users        listen.auth_file                                        served, with a note
 //!            ──> Protected    Redis clients, listen.protected                         served, with a note
+//!            ──> Protected    memcached clients, listen.acl_file, not listen.unprotected   served, with a note
 //!            ──> Open         Redis clients with protected = false                    served, with a note
 //!            └─> Open         memcached clients        served only with listen.unprotected, and a note
 //! ```
@@ -28,8 +30,10 @@ pub enum Exposure {
     EncryptedUsers,
     /// Every client must authenticate as a user of `listen.auth_file`.
     Users,
-    /// Redis clients on other machines may do nothing but authenticate (`listen.protected`).
+    /// Clients on other machines may do nothing but authenticate (`listen.protected`, or no `listen.unprotected`).
     Protected,
+    /// The same, over TLS.
+    EncryptedProtected,
     /// Clients on other machines may execute every command.
     Open,
 }
@@ -43,13 +47,18 @@ pub fn is_local(ip: IpAddr) -> bool {
 /// Returns the exposure of a listener for `protocol` on `address`.
 pub fn exposure(settings: &Settings, protocol: Protocol, address: &ListenAddress) -> Exposure {
     let is_tls = matches!(address, ListenAddress::Tls(_));
+    let is_protected = match protocol {
+        Protocol::Resp => settings.protected,
+        Protocol::Memcache => settings.acl_file.0.is_some() && !settings.unprotected,
+    };
     match (address.ip(), protocol) {
         (None, _) => Exposure::Local,
         (Some(address), _) if is_local(address.ip()) => Exposure::Local,
         _ if is_tls && settings.tls_client_auth == ClientAuth::Required => Exposure::Certificates,
         _ if is_tls && settings.auth_file.0.is_some() => Exposure::EncryptedUsers,
         _ if settings.auth_file.0.is_some() => Exposure::Users,
-        (_, Protocol::Resp) if settings.protected => Exposure::Protected,
+        _ if is_tls && is_protected => Exposure::EncryptedProtected,
+        _ if is_protected => Exposure::Protected,
         _ => Exposure::Open,
     }
 }
@@ -65,10 +74,13 @@ impl Exposure {
     /// none.
     pub fn risk(self, protocol: Protocol) -> Option<&'static str> {
         match (self, protocol) {
-            (Self::Local | Self::Certificates | Self::EncryptedUsers, _) => None,
+            (Self::Local | Self::Certificates | Self::EncryptedUsers | Self::EncryptedProtected, _) => None,
             (Self::Users, _) => Some("passwords are sent unencrypted"),
-            (Self::Protected, _) => {
-                Some("Redis clients there may only authenticate (listen.protected), with unencrypted passwords")
+            (Self::Protected, Protocol::Resp) => {
+                Some("Redis clients there must authenticate (listen.protected), with unencrypted passwords")
+            }
+            (Self::Protected, Protocol::Memcache) => {
+                Some("memcached clients there must authenticate (listen.acl_file), with unencrypted passwords")
             }
             (Self::Open, Protocol::Memcache) => Some("clients need no password"),
             (Self::Open, Protocol::Resp) => Some("clients need no password unless the default user has one"),
@@ -99,6 +111,9 @@ mod tests {
             assert_eq!(of(protocol, "tls:0.0.0.0:1", &users), (Exposure::EncryptedUsers, false));
         }
         assert_eq!(of(Protocol::Memcache, "0.0.0.0:1", &required), (Exposure::Open, true));
+        let acl = [("listen.acl_file", "/etc/acl")];
+        assert_eq!(of(Protocol::Memcache, "tls:0.0.0.0:1", &acl), (Exposure::EncryptedProtected, false));
+        assert_eq!(of(Protocol::Resp, "tls:0.0.0.0:1", &[]), (Exposure::EncryptedProtected, false));
         for values in [&[][..], &[("tls.client_auth", "optional")]] {
             assert_eq!(of(Protocol::Memcache, "tls:0.0.0.0:1", values), (Exposure::Open, true));
         }
@@ -107,12 +122,13 @@ mod tests {
     #[test]
     fn only_an_open_memcached_listener_is_refused() {
         let (users, trusting) = (("listen.auth_file", "/etc/users"), ("listen.protected", "false"));
+        let acl = ("listen.acl_file", "/etc/acl");
         for (protocol, values, expected) in [
             (Protocol::Memcache, &[][..], (Exposure::Open, true)),
             (Protocol::Memcache, &[("listen.unprotected", "true")], (Exposure::Open, false)),
             (Protocol::Memcache, &[users], (Exposure::Users, false)),
-            // The users of an ACL file are users of the Redis protocol.
-            (Protocol::Memcache, &[("listen.acl_file", "/etc/acl")], (Exposure::Open, true)),
+            (Protocol::Memcache, &[acl], (Exposure::Protected, false)),
+            (Protocol::Memcache, &[acl, ("listen.unprotected", "true")], (Exposure::Open, false)),
             (Protocol::Resp, &[], (Exposure::Protected, false)),
             (Protocol::Resp, &[users, trusting], (Exposure::Users, false)),
             (Protocol::Resp, &[trusting], (Exposure::Open, false)),

@@ -110,6 +110,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         dump_command: settings.dump,
         watch_command: settings.watch,
         protected: settings.protected,
+        unprotected: settings.unprotected,
         disabled: settings.disabled.0.clone(),
         debug_command: settings.debug,
         key_events: settings.keyspace_events,
@@ -258,8 +259,8 @@ impl<'a> Planner<'a> {
                 "cannot listen on {address}{space}: other machines can reach it, and {} clients need no password",
                 protocol.name()
             );
-            let remedy = "set listen.auth_file (--auth-file FILE), listen on a loopback address such as 127.0.0.1, or \
-                          pass --unprotected (listen.unprotected = true)";
+            let remedy = "set listen.auth_file (--auth-file FILE) or listen.acl_file (--acl-file FILE), listen on a \
+                          loopback address such as 127.0.0.1, or pass --unprotected (listen.unprotected = true)";
             self.fault(listener.path, what, remedy.to_owned());
         } else if let Some(risk) = exposure.risk(protocol) {
             self.notes
@@ -574,8 +575,8 @@ mod tests {
         assert_eq!(
             text,
             "default: listen.memcached: cannot listen on 0.0.0.0:11211: other machines can reach it, and memcached \
-             clients need no password; set listen.auth_file (--auth-file FILE), listen on a loopback address such as \
-             127.0.0.1, or pass --unprotected (listen.unprotected = true)"
+             clients need no password; set listen.auth_file (--auth-file FILE) or listen.acl_file (--acl-file FILE), \
+             listen on a loopback address such as 127.0.0.1, or pass --unprotected (listen.unprotected = true)"
         );
         let notes = |values: &[(&str, &str)]| with(values, &host()).unwrap().notes.join("\n");
         assert!(notes(&[("listen.memcached", "0.0.0.0:1"), ("listen.auth_file", "/x")]).contains("unencrypted"));

@@ -112,9 +112,9 @@ pub static SETTINGS: [Setting; 66] = [
         range: None,
         reload: Reload::Restart,
         help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Connections to \
-               tls: and an address use TLS, which needs tls.cert. Without an auth_file every client that can \
-               connect may execute every command. So an address that other hosts can reach needs an auth_file, \
-               certificates of clients (tls.client_auth = \"required\"), or unprotected.",
+               tls: and an address use TLS, which needs tls.cert. Without users every client that can connect \
+               may execute every command. So an address that other hosts can reach needs an auth_file, an \
+               acl_file, certificates of clients (tls.client_auth = \"required\"), or unprotected.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -189,7 +189,7 @@ pub static SETTINGS: [Setting; 66] = [
     },
     Setting {
         path: "listen.acl_file",
-        flag: None,
+        flag: Some("acl-file"),
         default: &["none"],
         range: None,
         reload: Reload::Restart,
@@ -214,8 +214,9 @@ pub static SETTINGS: [Setting; 66] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "If there is no auth_file, Redis clients on other hosts may only use PING, HELLO, AUTH and QUIT, \
-               and other commands reply with an error that says so. Set false only on a trusted network.",
+        help: "Redis clients on other hosts may only use PING, HELLO, AUTH and QUIT until they have \
+               authenticated as a user who needs a password, or by a certificate. Set false only on a trusted \
+               network.",
         value: |s| &mut s.protected,
     },
     Setting {
@@ -224,9 +225,9 @@ pub static SETTINGS: [Setting; 66] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "Allow memcached clients on other hosts without a password. If false, the server refuses to start \
-               with a memcached address other than loopback or unix: and no auth_file. Set true only on a \
-               trusted network.",
+        help: "Allow memcached clients on other hosts without a password, unless all clients need one. If false, \
+               such clients must authenticate, and the server refuses to start with a memcached address other \
+               than loopback or unix: and neither auth_file nor acl_file. Set true only on a trusted network.",
         value: |s| &mut s.unprotected,
     },
     Setting {

@@ -126,8 +126,10 @@ pub struct ServerConfig {
     pub dump_command: bool,
     /// True if the `watch` command is enabled.
     pub watch_command: bool,
-    /// True if Redis clients from other hosts are refused while no users are configured.
+    /// True if Redis clients on other hosts must authenticate.
     pub protected: bool,
+    /// True if memcached clients on other hosts need not authenticate, unless the server requires it of all clients.
+    pub unprotected: bool,
     /// The Redis commands that are disabled, in lower case.
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.
@@ -194,6 +196,7 @@ impl Default for ServerConfig {
             dump_command: true,
             watch_command: true,
             protected: true,
+            unprotected: false,
             disabled: Vec::new(),
             debug_command: false,
             key_events: KeyEvents::default(),

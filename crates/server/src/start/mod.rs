@@ -208,6 +208,7 @@ fn command_config(config: &ServerConfig) -> Config {
         dump_command: config.dump_command,
         watch_command: config.watch_command,
         protected: config.protected,
+        unprotected: config.unprotected,
         disabled: config.disabled.clone(),
         debug_command: config.debug_command,
     }

@@ -8,7 +8,7 @@ use crate::session::{Pause, Phase, SessionPlace, Table};
 use crate::shared::Shared;
 use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::clients::client_info::{CLIENT_TEXT_MAX, ClientInfo, ClientText};
-use command::clients::endpoint::Endpoint;
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::context::WorkerContext;
 use command::session::identify;
 use command::visit::clock::{CachedClock, Ticks};
@@ -105,23 +105,28 @@ impl<B: Backend> Core<B> {
         self.ctx.pace.is_over(self.ctx.op_begun)
     }
 
-    /// Adds the client info of a Redis client to the connection table. Restricts a client on another host if protected
-    /// mode applies.
+    /// Adds the client info of a Redis client to the connection table. A client of either protocol on another host must
+    /// authenticate if its listener is protected.
     pub(super) fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
-        let client_info = ClientInfo {
-            id: shared.clients.next(),
-            local: session.stream.as_ref().and_then(B::local),
-            since_secs: self.ctx.now.secs(),
-            database: endpoint.namespace.0,
-            ..ClientInfo::default()
-        };
-        self.ctx.connection_table().set_client_info(index, client_info);
+        if endpoint.protocol == Protocol::Resp {
+            let client_info = ClientInfo {
+                id: shared.clients.next(),
+                local: session.stream.as_ref().and_then(B::local),
+                since_secs: self.ctx.now.secs(),
+                database: endpoint.namespace.0,
+                ..ClientInfo::default()
+            };
+            self.ctx.connection_table().set_client_info(index, client_info);
+        }
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
         let is_open = !shared.requires_authentication();
         let has_certificate = endpoint.is_tls && self.shared.requires_certificates();
-        let is_restricted = is_open && distant && shared.config.protected && !has_certificate;
-        session.state.introduce(is_open, is_restricted);
+        let is_protected = match endpoint.protocol {
+            Protocol::Memcache => !shared.config.unprotected,
+            Protocol::Resp => shared.config.protected,
+        };
+        session.state.introduce(is_open, distant && is_protected && !has_certificate);
     }
 
     /// Authenticates a client whose certificate names a user.

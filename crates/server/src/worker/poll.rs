@@ -88,9 +88,7 @@ fn admit<B: Backend>(core: &mut Core<B>, arrival: ReceivedConnection<B::Stream>)
         if endpoint.protocol == Protocol::Memcache && carried.is_none() {
             report_connection(&mut core.ctx, index, None);
         }
-        if endpoint.protocol == Protocol::Resp {
-            core.introduce(index, peer, endpoint);
-        }
+        core.introduce(index, peer, endpoint);
         match carried {
             // The connection is counted once it is restored.
             Some(carried) => core.taken_over.push((index, carried)),

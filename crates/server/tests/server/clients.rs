@@ -420,19 +420,67 @@ fn remote_clients_are_denied_in_protected_mode_without_users() {
         println!("this machine has no address but loopback: not tried");
         return;
     };
-    let listen = |protected| ServerConfig { resp: vec![ListenAddr::Tcp((ip, 0).into())], protected, ..both() };
-    let running = start(listen(true));
+    let both_sides = vec![ListenAddr::Tcp((ip, 0).into()), ListenAddr::Tcp(([127, 0, 0, 1], 0).into())];
+    let running = start(ServerConfig { resp: both_sides, ..both() });
     let mut client = resp(&running);
     for words in [&[&b"GET"[..], b"k"][..], &[b"CONFIG", b"GET", b"*"], &[b"RESET"], &[b"SUBSCRIBE", b"c"]] {
-        assert!(client.ask(words).starts_with(b"-DENIED This server has no users"), "{words:?}");
+        assert!(client.ask(words).starts_with(b"-DENIED The user default needs no password"), "{words:?}");
     }
     assert_eq!(client.ask(&[b"PING"]), b"+PONG\r\n");
     assert!(client.ask(&[b"HELLO", b"3"]).starts_with(b"%7"));
     assert!(client.ask(&[b"GET", b"k"]).starts_with(b"-DENIED"));
     assert_eq!(client.ask(&[b"QUIT"]), b"+OK\r\n");
+    // A login counts if it needs a password, until it is reset.
+    let local = running.listeners().filter_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    let mut local = Replies::connect(local.last().expect("two addresses"));
+    assert_eq!(local.text("ACL SETUSER ann on >ann ~* &* +@all"), "+OK");
+    let mut client = resp(&running);
+    let denied = |client: &mut Replies| client.text("GET k").starts_with("-DENIED");
+    assert!(client.text("AUTH default x") == "+OK" && denied(&mut client), "default needs no password");
+    assert_eq!((client.text("AUTH ann ann"), client.text("GET k")), ("+OK".to_owned(), "$-1".to_owned()));
+    assert!(client.text("RESET") == "+RESET" && denied(&mut client), "the login is gone");
+    // So must a client that connected while `default` needed a password.
+    assert_eq!(local.text("CONFIG SET requirepass secret"), "+OK");
+    let mut client = resp(&running);
+    assert!(client.text("GET k").starts_with("-NOAUTH"));
+    assert_eq!((local.text("AUTH ann ann"), local.text("ACL SETUSER default nopass")), ("+OK".into(), "+OK".into()));
+    assert!(denied(&mut client));
     running.stop();
-    let running = start(listen(false));
+    let trusting = vec![ListenAddr::Tcp((ip, 0).into())];
+    let running = start(ServerConfig { resp: trusting, protected: false, ..both() });
     assert_eq!(resp(&running).ask(&[b"GET", b"k"]), b"$-1\r\n");
+    running.stop();
+}
+
+#[test]
+fn remote_memcached_clients_must_log_in_unless_the_listener_is_unprotected() {
+    let Some(ip) = other_address() else {
+        println!("this machine has no address but loopback: not tried");
+        return;
+    };
+    let listen = |unprotected| ServerConfig { memcached: vec![ListenAddr::Tcp((ip, 0).into())], unprotected, ..both() };
+    let running = start(listen(false));
+    let mut local = resp(&running);
+    assert_eq!(local.text("ACL SETUSER ann on >ann ~* &* +@all"), "+OK");
+    let mut client = Client::connect(tcp(&running));
+    let refusal = b"CLIENT_ERROR unauthenticated: clients on other hosts must log in (listen.unprotected)\r\n";
+    for request in [&b"get k\r\n"[..], b"mg k v\r\n", b"stats\r\n", b"flush_all\r\n", b"mn\r\n"] {
+        client.ask(request, refusal);
+    }
+    client.ask(b"set x 0 0 9\r\ndefault x\r\n", b"CLIENT_ERROR authentication failure\r\n");
+    client.ask(b"get k\r\n", refusal);
+    client.ask(b"set x 0 0 7\r\nann ann\r\n", b"STORED\r\n");
+    client.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
+    // A pipeline behind a login that fails is refused too.
+    let mut other = Client::connect(tcp(&running));
+    other.send(b"get k\r\nset x 0 0 5\r\nann x\r\nget k\r\n");
+    other.expect(&[&refusal[..], b"CLIENT_ERROR authentication failure\r\n", refusal].concat());
+    running.stop();
+    let running = start(listen(true));
+    Client::connect(tcp(&running)).ask(b"get k\r\n", b"END\r\n");
     running.stop();
 }
 

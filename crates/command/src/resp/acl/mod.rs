@@ -293,6 +293,7 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     };
     call.session.user = user;
     (call.session.known, call.session.all_rights_at) = (true, 0);
+    call.session.update_restriction();
     call.session.seen_changes = call.ctx.admission.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);

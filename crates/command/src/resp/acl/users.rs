@@ -56,7 +56,7 @@ pub(super) const NO_MEMORY: RuleError =
 pub struct User {
     pub(crate) name: Vec<u8>,
     pub(super) is_on: bool,
-    pub(super) no_password: bool,
+    pub(crate) no_password: bool,
     /// The SHA-256 digests of passwords.
     digests: Vec<[u8; 32]>,
     hashes: Vec<Arc<Argon2idHash>>,
