@@ -44,10 +44,33 @@ pub trait Host: Send + Sync {
     /// Reads the certificates again, in a thread that serves no clients. Sets the result when it is done: the errors of
     /// broken files, which change nothing.
     fn reload_certificates(&self) -> ReloadResult;
+
+    /// Changes settings of TLS and reads the certificates again, in a thread that serves no clients. Sets the result
+    /// when it is done: an error changes nothing.
+    fn change_tls(&self, changes: Vec<TlsChange>) -> ReloadResult;
 }
 
 /// The result of a reload of certificates, once there is one.
 pub type ReloadResult = Arc<OnceLock<Result<(), String>>>;
+
+/// A change of a setting of TLS while the server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsChange {
+    /// The file of the first certificate.
+    CertFile(String),
+    /// The file of its key.
+    KeyFile(String),
+    /// The file of the CAs of client certificates; empty for none.
+    CaFile(String),
+    /// The need of clients for a certificate: `yes`, `optional` or `no`.
+    AuthClients(&'static str),
+    /// The part of a client's certificate that names its user: `CN`, `URI` or `off`.
+    ClientsUser(&'static str),
+    /// The allowed versions, as in [`TlsState::protocols`].
+    Protocols(&'static str),
+    /// True if clients can resume sessions.
+    Resumes(bool),
+}
 
 /// A certificate in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -277,7 +277,7 @@ impl SessionState {
     /// not authenticate later either. `is_distant`: protected mode covers the client, so it must authenticate.
     pub fn introduce(&mut self, is_admitted: bool, is_distant: bool) {
         match self {
-            Self::Memcache(state) => state.introduce(is_distant),
+            Self::Memcache(state) => state.is_distant = is_distant,
             Self::Resp(state) => state.introduce(is_admitted, is_distant),
         }
     }

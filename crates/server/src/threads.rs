@@ -3,7 +3,7 @@
 //! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
 use crate::start::encryption;
-use command::host::{FlashFigures, Host, Job, ReloadResult, TlsState};
+use command::host::{FlashFigures, Host, Job, ReloadResult, TlsChange, TlsState};
 use io::waker::Waker;
 use std::collections::VecDeque;
 use std::sync::atomic::{
@@ -218,6 +218,17 @@ impl Host for Threads {
             waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             let reloaded = tls.map_or_else(|| Err("TLS is not enabled".to_owned()), |tls| encryption::reload_now(&tls));
             let _ = set.set(reloaded);
+        }));
+        result
+    }
+
+    fn change_tls(&self, changes: Vec<TlsChange>) -> ReloadResult {
+        let result = ReloadResult::default();
+        let (tls, set) = (self.tls.clone(), Arc::clone(&result));
+        self.run_aside(Box::new(move || {
+            let changed =
+                tls.map_or_else(|| Err("TLS is not enabled".to_owned()), |tls| encryption::change_now(&tls, &changes));
+            let _ = set.set(changed);
         }));
         result
     }

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::names::{self, CertificateNames};
 use crate::settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, suites};
@@ -88,6 +88,9 @@ impl Loaded {
             faults.push(fault);
             (WebPkiClientVerifier::no_client_auth(), None, Vec::new())
         });
+        if faults.is_empty() && !settings.ciphers.is_empty() {
+            faults.extend(unusable_suites(&provider, settings, &certified));
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -123,6 +126,31 @@ impl Loaded {
     pub fn first_to_expire(&self) -> Option<&CertificateFacts> {
         self.certificates.iter().min_by_key(|facts| facts.not_after)
     }
+}
+
+/// Returns a fault if no cipher suite of the settings can be used with the key of any certificate. Suites of TLS 1.3
+/// fit each key; those of TLS 1.2 name the kind of the key.
+fn unusable_suites(
+    provider: &CryptoProvider,
+    settings: &TlsSettings,
+    certified: &[(Vec<String>, Arc<CertifiedKey>)],
+) -> Option<SettingError> {
+    let versions = settings.versions.protocols();
+    let allowed = provider.cipher_suites.iter().filter(|suite| versions.contains(&suite.version()));
+    let fits = |suite: &SupportedCipherSuite| match suite {
+        SupportedCipherSuite::Tls12(suite) => {
+            certified.iter().any(|(_, key)| key.key.choose_scheme(suite.sign).is_some())
+        }
+        SupportedCipherSuite::Tls13(_) => true,
+    };
+    let mut allowed = allowed.peekable();
+    // That no suite belongs to an allowed version is another fault.
+    if allowed.peek().is_none() || allowed.any(fits) {
+        return None;
+    }
+    let what = "no allowed cipher suite fits the key of a certificate: ECDHE-RSA suites need an RSA key, and \
+                ECDHE-ECDSA suites an ECDSA or Ed25519 key";
+    Some(SettingError::new("ciphers", what, "add the suites for the key, or leave the list empty"))
 }
 
 /// Creates the keys of session tickets. The library replaces them every six hours.
@@ -177,6 +205,23 @@ fn read_file(setting: &'static str, path: &Path) -> Result<Vec<u8>, SettingError
     Ok(bytes)
 }
 
+/// Returns the fault of a file that is not valid PEM.
+fn broken_pem(setting: &'static str, path: &Path, error: &pem::Error, what: &str) -> SettingError {
+    let shown = path.display();
+    match error {
+        pem::Error::MissingSectionEnd { .. } => SettingError::new(
+            setting,
+            format!("{shown} ends before the line END of its last section: the file is not whole"),
+            "copy the whole file",
+        ),
+        _ => SettingError::new(
+            setting,
+            format!("{shown} is not valid PEM ({error})"),
+            format!("export the {what} again as PEM"),
+        ),
+    }
+}
+
 /// Returns the certificates in a PEM file.
 fn certificates(
     setting: &'static str,
@@ -185,9 +230,7 @@ fn certificates(
 ) -> Result<Vec<CertificateDer<'static>>, SettingError> {
     let shown = path.display();
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(bytes).collect();
-    let found = found.map_err(|error| {
-        SettingError::new(setting, format!("{shown} is not valid PEM ({error})"), "export the certificate again as PEM")
-    })?;
+    let found = found.map_err(|error| broken_pem(setting, path, &error, "certificate"))?;
     if found.is_empty() {
         let remedy = if bytes.first() == Some(&0x30) {
             format!("convert it to PEM: openssl x509 -inform der -in {shown} -out FILE")
@@ -241,7 +284,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SettingError> {
             format!("{shown} contains no key"),
             "name a PEM file with a line BEGIN PRIVATE KEY",
         ),
-        error => SettingError::new("key", format!("{shown} is not valid PEM ({error})"), "export the key again as PEM"),
+        error => broken_pem("key", path, &error, "key"),
     })
 }
 

@@ -224,15 +224,16 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
-    /// Returns the names of users in the client's certificate: all candidates, in their order.
-    pub(crate) fn users(&self, from: UserFrom) -> Vec<String> {
-        let certificate = self.tls.as_ref().and_then(|tls| tls.peer_certificates()).and_then(|chain| chain.first());
-        let Some(names) = certificate.and_then(|der| names::read(der)) else { return Vec::new() };
-        match from {
+    /// Returns the names of users in the client's certificate: all candidates, in their order. Returns `None` if the
+    /// client has no certificate.
+    pub(crate) fn users(&self, from: UserFrom) -> Option<Vec<String>> {
+        let certificate = self.tls.as_ref()?.peer_certificates()?.first()?;
+        let names = names::read(certificate)?;
+        Some(match from {
             UserFrom::None => Vec::new(),
             UserFrom::CommonName => names.common_names,
             UserFrom::SanUri => names.uris,
-        }
+        })
     }
 
     /// Returns the number of bytes to receive next if the owner has `room`: enough for the record that has begun, and

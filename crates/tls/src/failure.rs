@@ -100,7 +100,9 @@ impl HandshakeFailure {
             ),
             Error::AlertReceived(alert) => of_alert(*alert),
             Error::PeerIncompatible(
-                PeerIncompatible::Tls12NotOffered
+                // Clients of TLS 1.1 and older do not send this extension, and the library checks it first.
+                PeerIncompatible::SignatureAlgorithmsExtensionRequired
+                | PeerIncompatible::Tls12NotOffered
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
                 | PeerIncompatible::Tls13RequiredForQuic
                 | PeerIncompatible::SupportedVersionsExtensionRequired,
@@ -127,6 +129,12 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "no CA of tls.client_ca has signed its certificate; add the CA, or issue another certificate".to_owned()
+        }
+        // The library of certificates is not a public dependency of the library of TLS: its errors have no type here.
+        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+            "its certificate has X.509 version 1; issue one of version 3, which any extension makes it: openssl req \
+             -addext extendedKeyUsage=clientAuth, and openssl x509 -copy_extensions copy"
+                .to_owned()
         }
         CertificateError::Revoked => "its certificate is revoked; issue a new one".to_owned(),
         other => format!("its certificate cannot be used ({other}); issue one for client authentication"),

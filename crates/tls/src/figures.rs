@@ -23,6 +23,10 @@ pub struct Figures {
     pub waited: AtomicU64,
     /// Steps of handshakes, and many records without data in sequence, that were postponed to a later iteration.
     pub postponed: AtomicU64,
+    /// Connections that were closed after their handshake, because of what the peer sent, or for want of memory.
+    pub broken: AtomicU64,
+    /// Clients whose certificates name no user of the server.
+    pub unknown_users: AtomicU64,
     /// Connections that ended without a close_notify.
     pub truncated: AtomicU64,
     /// Reloads of the certificates that succeeded.

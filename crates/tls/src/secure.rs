@@ -134,13 +134,14 @@ impl<B: Backend> Secure<B> {
         }
     }
 
-    /// Returns the names of users in the certificate of the stream's client: all candidates, in their order.
+    /// Returns the names of users in the certificate of the stream's client: all candidates, in their order. Returns
+    /// `None` if the client has no certificate, or if certificates name no users.
     fn proven(&self, stream: &SecureStream<B::Stream>) -> Option<Vec<String>> {
         let from = self.tls.as_ref()?.current().settings.user_from;
         if from == UserFrom::None {
             return None;
         }
-        Some(stream.tls.as_ref()?.borrow().users(from))
+        stream.tls.as_ref()?.borrow().users(from)
     }
 
     fn known(&mut self, token: Token) -> Option<&mut Known> {
@@ -256,10 +257,14 @@ impl<B: Backend> Secure<B> {
         }
     }
 
-    /// Counts and logs a failed handshake.
+    /// Counts and logs the failure of a handshake, or of a connection that is open.
     fn fail(tls: &Tls, stream: &B::Stream, connection: &mut Connection, failure: &HandshakeFailure) {
-        if !std::mem::replace(&mut connection.has_failed, true) {
-            tls.fail(B::peer(stream), failure);
+        if std::mem::replace(&mut connection.has_failed, true) {
+            return;
+        }
+        match connection.stage {
+            Stage::Open => tls.broke(B::peer(stream), failure),
+            _ => tls.fail(B::peer(stream), failure),
         }
     }
 
@@ -456,8 +461,8 @@ impl<B: Backend> Secure<B> {
                 if was_handshaking {
                     // The handshake may have ended in front of the error. The connection was not counted as open.
                     connection.stage = Stage::Handshake;
-                    Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
                 }
+                Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
                 self.end_failed(stream, connection);
                 ReceiveStep::Opened { bytes: 0, is_empty: true }
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConfig;
 
 use crate::certificates::Loaded;
-use crate::failure::HandshakeFailure;
+use crate::failure::{FailureKind, HandshakeFailure};
 use crate::figures::Figures;
 use crate::settings::{ClientAuth, SettingError, TlsSettings};
 
@@ -40,12 +40,51 @@ pub enum Reloaded {
     Kept(Vec<SettingError>),
 }
 
-/// The time between two log lines about failed handshakes.
+/// The time between two log lines about connections.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// A function that logs a failed handshake: the peer, the failure, and the number of failures since the last call that
-/// were not logged.
-type FailureLog = Box<dyn Fn(Option<std::net::SocketAddr>, &HandshakeFailure, u64) + Send + Sync>;
+/// An event that is logged, unless another one was logged within the last second.
+#[derive(Clone, Copy, Debug)]
+pub enum LogEvent<'e> {
+    /// A handshake has failed.
+    Failed(&'e HandshakeFailure),
+    /// A connection was closed after its handshake, because of what its peer sent, or for want of memory.
+    Broken(&'e HandshakeFailure),
+    /// The certificate of a client names none of the server's users. These are the names.
+    UnknownUser(&'e [String]),
+}
+
+impl LogEvent<'_> {
+    /// The number of kinds of events.
+    const KINDS: usize = FailureKind::ALL.len() + 2;
+
+    /// Returns the number of the event's kind.
+    const fn kind(self) -> usize {
+        match self {
+            Self::Failed(failure) => failure.kind as usize,
+            Self::Broken(_) => FailureKind::ALL.len(),
+            Self::UnknownUser(_) => FailureKind::ALL.len() + 1,
+        }
+    }
+
+    /// Returns the name of a kind: that of a failed handshake in metrics, or of another event.
+    fn kind_name(kind: usize) -> &'static str {
+        FailureKind::ALL
+            .get(kind)
+            .map_or_else(|| if kind == FailureKind::ALL.len() { "broken" } else { "unknown_user" }, |kind| kind.name())
+    }
+}
+
+/// A function that logs an event: the peer, the event, and the number of events since the last call that were not
+/// logged, by kind.
+pub type EventLog = Box<dyn Fn(Option<std::net::SocketAddr>, LogEvent<'_>, &[(&'static str, u64)]) + Send + Sync>;
+
+/// The instant of the last line in the log, and the number of events since then, by kind.
+#[derive(Debug, Default)]
+struct Logged {
+    at: Option<Instant>,
+    since: [u64; LogEvent::KINDS],
+}
 
 /// The state of TLS that all reactors of a server share.
 pub struct Tls {
@@ -56,8 +95,8 @@ pub struct Tls {
     handshakes_max: AtomicU64,
     pub(crate) reactors: u64,
     pub(crate) memory: Arc<dyn MemoryBound>,
-    log: FailureLog,
-    logged: Mutex<(Option<Instant>, u64)>,
+    log: EventLog,
+    logged: Mutex<Logged>,
     /// Counters for metrics.
     pub figures: Figures,
 }
@@ -87,7 +126,7 @@ fn file_states(settings: &TlsSettings) -> Vec<(PathBuf, Option<FileState>)> {
 
 impl Tls {
     /// Reads the files of `settings`. `reactors` is the number of reactors that share the limits, `memory` the bound on
-    /// the memory of connections, and `log` is called about failed handshakes, at most once a second.
+    /// the memory of connections, and `log` is called about failures of connections, at most once a second.
     ///
     /// # Errors
     /// All faults of the settings and files.
@@ -96,7 +135,7 @@ impl Tls {
         limits: HandshakeLimits,
         reactors: usize,
         memory: Arc<dyn MemoryBound>,
-        log: FailureLog,
+        log: EventLog,
     ) -> Result<Self, Vec<SettingError>> {
         let files = file_states(settings);
         let loaded = Loaded::read(settings, None)?;
@@ -177,19 +216,37 @@ impl Tls {
         }
     }
 
-    /// Counts a failed handshake, and logs it unless another one was logged within the last second.
+    /// Counts a failed handshake, and logs it unless another event was logged within the last second.
     pub(crate) fn fail(&self, peer: Option<std::net::SocketAddr>, failure: &HandshakeFailure) {
         self.figures.fail(failure.kind);
-        let suppressed = {
+        self.note(peer, LogEvent::Failed(failure));
+    }
+
+    /// Counts a connection that is closed after its handshake because of `failure`, and logs it likewise.
+    pub(crate) fn broke(&self, peer: Option<std::net::SocketAddr>, failure: &HandshakeFailure) {
+        self.figures.broken.fetch_add(1, Relaxed);
+        self.note(peer, LogEvent::Broken(failure));
+    }
+
+    /// Counts a client whose certificate names no user of the server, and logs it likewise.
+    pub fn unknown_user(&self, peer: Option<std::net::SocketAddr>, names: &[String]) {
+        self.figures.unknown_users.fetch_add(1, Relaxed);
+        self.note(peer, LogEvent::UnknownUser(names));
+    }
+
+    fn note(&self, peer: Option<std::net::SocketAddr>, event: LogEvent<'_>) {
+        let since = {
             let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
-            if logged.0.is_some_and(|at| now.saturating_duration_since(at) < LOG_EVERY) {
-                logged.1 += 1;
+            if logged.at.is_some_and(|at| now.saturating_duration_since(at) < LOG_EVERY) {
+                logged.since[event.kind()] += 1;
                 return;
             }
-            logged.0 = Some(now);
-            std::mem::take(&mut logged.1)
+            logged.at = Some(now);
+            std::mem::take(&mut logged.since)
         };
-        (self.log)(peer, failure, suppressed);
+        let named = since.iter().enumerate().map(|(kind, count)| (LogEvent::kind_name(kind), *count));
+        let named: Vec<_> = named.filter(|(_, count)| *count > 0).collect();
+        (self.log)(peer, event, &named);
     }
 }

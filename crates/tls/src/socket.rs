@@ -58,8 +58,10 @@ impl SecureSocket {
         matches!(error, Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))
     }
 
-    /// Sends bytes without TLS, to a peer that does not use it.
+    /// Sends bytes without TLS, to a peer that does not use it. First reads what the peer has sent: closing over unread
+    /// bytes would reset the connection, and could lose the answer.
     pub fn write_plain(&mut self, bytes: &[u8]) {
+        let _ = self.socket.read(&mut [0; 8192]);
         let _ = self.socket.write(bytes);
     }
 

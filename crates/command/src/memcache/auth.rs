@@ -1,5 +1,6 @@
 //! Authentication of memcached clients, if the user `default` needs a password, if there is a `listen.auth_file`, or if
-//! the client is on another host and the listener is protected (no `listen.unprotected`). A client authenticates as a user of `ACL` or of that file, by a `set` whose value is `user secret`.
+//! the client is on another host and the listener is protected (no `listen.unprotected`). A client authenticates as a
+//! user of `ACL` or of that file, by a `set` whose value is `user secret`.
 //!
 //! The key, flags and expiry of that `set` are ignored. Any other request gets an error, and the connection stays open.
 //! If a line or the value is longer than [`UNAUTHENTICATED_BYTES_MAX`], the server closes the connection, so an

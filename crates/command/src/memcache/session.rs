@@ -45,7 +45,7 @@ pub struct SessionState {
     pub(super) known: bool,
     /// True if the client must authenticate even if the server does not require it, because it is on another host
     /// and connects to a protected listener.
-    pub(super) is_distant: bool,
+    pub(crate) is_distant: bool,
     /// The user whose rights apply, once users have changed: that of the client's login, or `default`.
     /// `None` for a user of `listen.auth_file`.
     pub(super) user: Option<Arc<User>>,
@@ -80,11 +80,6 @@ impl SessionState {
     /// Creates the state of a new connection of a listener with this namespace.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }
-    }
-
-    /// Records whether the new client must authenticate even if the server does not require it.
-    pub(crate) fn introduce(&mut self, is_distant: bool) {
-        self.is_distant = is_distant;
     }
 
     /// Releases the connection's resources in the store and its registration as a watcher. The caller calls it once,

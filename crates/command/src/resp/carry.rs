@@ -8,7 +8,7 @@ use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
-use crate::resp::session::{DatabaseNumbers, SessionState, is_auth_delayed, tracking_of};
+use crate::resp::session::{DatabaseNumbers, SessionState, is_auth_delayed, tracking_of, update_restriction};
 use crate::resp::settle;
 use crate::resp::state::Answers;
 use crate::resp::state::long::Long;
@@ -82,7 +82,7 @@ impl SessionState {
             HandoverConnection { skips_next: true, .. } => Answers::SkipNext,
             _ => Answers::All,
         };
-        self.update_restriction();
+        update_restriction(self);
         self.is_restricted |= carried.is_restricted;
     }
 

@@ -6,11 +6,14 @@ use super::config::{KNOWN, slow_entries_max};
 use super::error::{ErrorReply, word};
 use super::number::integer;
 use super::secrets::shown_line;
+use super::session::OutsideWait;
 use crate::clients::audit::AuditEvent;
 use crate::context::audit_redis;
+use crate::host::TlsChange;
 use crate::push::notify::KeyEvents;
-use crate::resp::call::{Call, Run};
+use crate::resp::call::{Call, Interrupt, Run};
 use crate::shared::Shared;
+use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 use segment::ResizeError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +47,8 @@ enum Change {
     Eviction(bool),
     /// The password of the default user. Empty for none.
     Password(Vec<u8>),
+    /// A setting of TLS.
+    Tls(TlsChange),
     /// No change: the setting already has this value, or the value has no effect.
     None,
 }
@@ -117,6 +122,48 @@ fn policy(value: &[u8], now: &str, is_tiered: bool) -> Result<Change, String> {
     }
 }
 
+/// Parses one of several words, and returns it in the form of `words`.
+fn one_of(value: &[u8], words: &[&'static str]) -> Result<&'static str, String> {
+    let found = words.iter().find(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    found.copied().ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+}
+
+/// Parses a value of `tls-protocols`: a list of versions.
+fn protocols(value: &[u8]) -> Result<&'static str, String> {
+    let text = String::from_utf8_lossy(value).to_ascii_uppercase();
+    let mut versions: Vec<&str> = text.split_whitespace().collect();
+    versions.sort_unstable();
+    versions.dedup();
+    match versions[..] {
+        // As in Redis, an empty list stands for the default.
+        [] | ["TLSV1.2", "TLSV1.3"] => Ok("TLSv1.2 TLSv1.3"),
+        ["TLSV1.2"] => Ok("TLSv1.2"),
+        ["TLSV1.3"] => Ok("TLSv1.3"),
+        _ => Err("the versions are TLSv1.2 and TLSv1.3; older ones are not secure".to_owned()),
+    }
+}
+
+/// Parses the new value of a setting of TLS. A file that is named again is read again.
+fn tls(name: &str, now: &str, value: &[u8]) -> Result<Change, String> {
+    let file = || {
+        let path = String::from_utf8(value.to_vec()).map_err(|_| "the name of the file is not UTF-8".to_owned())?;
+        let is_name = !path.is_empty() && !path.contains('\0');
+        if is_name { Ok(path) } else { Err("argument must be the name of a file".to_owned()) }
+    };
+    let change = match name {
+        "tls-cert-file" => TlsChange::CertFile(file()?),
+        "tls-key-file" => TlsChange::KeyFile(file()?),
+        "tls-ca-cert-file" if value.is_empty() => TlsChange::CaFile(String::new()),
+        "tls-ca-cert-file" => TlsChange::CaFile(file()?),
+        "tls-auth-clients" => TlsChange::AuthClients(one_of(value, &["no", "yes", "optional"])?),
+        "tls-auth-clients-user" => TlsChange::ClientsUser(one_of(value, &["off", "CN", "URI"])?),
+        "tls-protocols" => TlsChange::Protocols(protocols(value)?),
+        "tls-session-caching" => TlsChange::Resumes(one_of(value, &["yes", "no"])? == "yes"),
+        _ => return unchanged(now, value),
+    };
+    Ok(Change::Tls(change))
+}
+
 /// Returns no change if the setting, which cannot be changed, already has this value. Scripts may set it.
 fn unchanged(now: &str, value: &[u8]) -> Result<Change, String> {
     let is_switch = ["yes", "no"].contains(&now);
@@ -162,6 +209,10 @@ impl Change {
                 Err("the passwords are in the file of listen.auth_file; change them there".to_owned())
             }
             "requirepass" => Ok(Self::Password(value.to_vec())),
+            _ if name.starts_with("tls-") && shared.host.tls().is_some() => tls(name, now, value),
+            _ if name.starts_with("tls-") && unchanged(now, value).is_err() => {
+                Err("no listener uses TLS: start the server with one, such as --resp tls:127.0.0.1:6380".to_owned())
+            }
             _ => unchanged(now, value),
         }
     }
@@ -190,7 +241,8 @@ impl Change {
                 let worked = std::mem::take(worked);
                 return acl::set_default_password(call, password, worked).map_err(str::to_owned);
             }
-            Self::None => {}
+            // These changes were applied together, before all others.
+            Self::Tls(_) | Self::None => {}
         }
         Ok(())
     }
@@ -231,6 +283,9 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             Err(why) => return refuse(call, name, &why),
         }
     }
+    if let Err(why) = change_tls(call, &changes)? {
+        return refuse(call, "tls-cert-file", &why);
+    }
     let password = changes.iter().find_map(|(_, change)| change.password());
     let mut worked = password.map_or(Ok(WorkedPasswords::new()), |new| acl::hash_default_password(call, new))?;
     // The changes that can still fail are applied first. The memory limit is the first of them, and the other one only
@@ -247,6 +302,28 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.ctx.push.watch.watched = call.ctx.shared.watch.watched();
     call.out.push(reply::OK);
     Ok(())
+}
+
+/// Applies the changes of settings of TLS together, in another thread, because it reads files. The request is parked
+/// until that is done. Returns the fault if they cannot be applied; then nothing has changed.
+fn change_tls(call: &mut Call<'_, '_>, changes: &[(&str, Change)]) -> Result<Result<(), String>, Interrupt> {
+    let wanted = changes.iter().filter_map(|(_, change)| match change {
+        Change::Tls(change) => Some(change.clone()),
+        _ => None,
+    });
+    let wanted: Vec<TlsChange> = wanted.collect();
+    if wanted.is_empty() {
+        return Ok(Ok(()));
+    }
+    let result = match call.session.outside.take().map(|outside| *outside) {
+        Some(OutsideWait::Certificates(result)) => result,
+        _ => call.ctx.shared.host.change_tls(wanted),
+    };
+    if let Some(done) = result.get() {
+        return Ok(done.clone());
+    }
+    call.session.outside = Some(Box::new(OutsideWait::Certificates(result)));
+    Err(SessionWait::Parked.into())
 }
 
 fn refuse(call: &mut Call<'_, '_>, name: &str, why: &str) -> Run {

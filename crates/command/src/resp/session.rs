@@ -3,6 +3,7 @@
 use crate::clients::client_info::ClientMemory;
 use crate::context::AuthWait;
 use crate::context::WorkerContext;
+use crate::host::ReloadResult;
 use crate::lookup::large::LargeSet;
 use crate::push::outbox::{MessageCheck, Publishing, Subscriber};
 use crate::resp::acl::{ClientUser, FileWork, PasswordWork, Users};
@@ -110,7 +111,7 @@ pub struct SessionState {
     /// The number of the last pause in which a request of the client had to wait (`CLIENT PAUSE`); 0 if there is none.
     pub(super) paused_in: u64,
     /// True if the client may execute only a few commands, because it is on another host and has not authenticated as a
-    /// user who needs a password (protected mode).
+    /// user with a password (protected mode).
     pub(super) is_restricted: bool,
     /// True if the client is on another host and connects to a listener in protected mode.
     pub(super) is_distant: bool,
@@ -146,6 +147,8 @@ pub(super) enum OutsideWait {
     Passwords(PasswordWork),
     /// The delay of an authentication attempt, or the check of its password.
     Auth(AuthWait),
+    /// Files of certificates that another thread reads.
+    Certificates(ReloadResult),
 }
 
 /// Removes and returns the wait of the client's authentication attempt.
@@ -210,6 +213,16 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
     true
 }
 
+/// Restricts a client on another host, unless it has authenticated as a user with a password.
+pub(super) fn update_restriction(session: &mut SessionState) {
+    let has_proven = match &session.user {
+        ClientUser::Default => false,
+        ClientUser::OfFile => true,
+        ClientUser::User(user) => !user.no_password,
+    };
+    session.is_restricted = session.is_distant && !has_proven;
+}
+
 impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
@@ -264,16 +277,6 @@ impl SessionState {
     /// Records whether the new client need not authenticate, and whether protected mode covers it.
     pub(crate) fn introduce(&mut self, is_admitted: bool, is_distant: bool) {
         (self.known, self.is_distant, self.is_restricted) = (is_admitted, is_distant, is_distant);
-    }
-
-    /// Restricts a client on another host, unless it has authenticated as a user who needs a password.
-    pub(super) fn update_restriction(&mut self) {
-        let has_proven = match &self.user {
-            ClientUser::Default => false,
-            ClientUser::OfFile => true,
-            ClientUser::User(user) => !user.no_password,
-        };
-        self.is_restricted = self.is_distant && !has_proven;
     }
 
     pub(in crate::resp) fn subscriber(&self) -> Option<&Subscriber> {

@@ -449,6 +449,8 @@ impl Reloader {
             tracing::error!("nothing was reloaded");
             return;
         }
+        let mut wanted = wanted;
+        let is_tls_replaced = live::tls(&running.0, &mut wanted, &shared);
         for change in live::changes(&running.0, &wanted) {
             let (before, after) = (change.before, change.after);
             match change.reload {
@@ -462,7 +464,10 @@ impl Reloader {
         live::take(&mut running, &wanted, &origins);
         self.log.set_level(running.0.log_level);
         live::apply(&running.0, &shared);
-        live::tls(&running.0, &shared);
-        tracing::info!("reloaded");
+        if is_tls_replaced {
+            tracing::info!("reloaded");
+        } else {
+            tracing::error!("reloaded, except for [tls], whose earlier settings and certificates stay in use");
+        }
     }
 }

@@ -21,7 +21,7 @@ fn called(name: &str) -> DistinguishedName {
 
 /// Returns a directory with certificates: `ca.pem`, and `server`, `expired` and `client`, each as `.pem` with its
 /// `.key`.
-fn certified(name: &str) -> Folder {
+pub fn certified(name: &str) -> Folder {
     let folder = Folder::new(name);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -39,6 +39,7 @@ mod restart_together;
 mod sandbox;
 mod secrets;
 mod signals;
+mod tls;
 mod top;
 mod upgrade;
 mod upgrade_flash;

@@ -134,7 +134,7 @@ impl ObservedServer {
             (Err(error), None) if error.kind() == ErrorKind::ConnectionReset && self.speaks_tls() => {
                 Err(Failure::wanted())
             }
-            (Err(_), None) => Ok(None),
+            (Err(error), None) => failure(&error).cloned().map_or(Ok(None), Err),
         }
     }
 
@@ -168,6 +168,11 @@ fn failure(error: &std::io::Error) -> Option<&Failure> {
     Failure::in_error(error).filter(|failure| failure.name != "tls-closed")
 }
 
+/// Returns an error if `line` is the reply of a Gannet server to a client without TLS.
+fn wants_tls(line: &str) -> std::io::Result<()> {
+    if line.contains("this port uses TLS") { Err(std::io::Error::other(Failure::wanted())) } else { Ok(()) }
+}
+
 /// Sends `request` and reads the whole reply; `None` if it is of another kind.
 fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> std::io::Result<Option<String>> {
     stream.write_all(request)?;
@@ -190,11 +195,13 @@ fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> std::
                 if text[line_from..].starts_with("ERROR") {
                     return Ok(None);
                 }
+                wants_tls(&text[line_from..])?;
             }
             Ok(Some(text))
         }
         Account::Info => {
             reader.read_line(&mut text)?;
+            wants_tls(&text)?;
             let Some(bytes) = text.strip_prefix('$').and_then(|digits| digits.trim().parse::<u64>().ok()) else {
                 return Ok(None);
             };

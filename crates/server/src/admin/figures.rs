@@ -376,6 +376,10 @@ fn encryption(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_tls_handshakes_waited_total", help, of(&figures.waited));
     let help = "Steps of handshakes that were postponed to serve requests first.";
     list.total("gannet_tls_handshakes_postponed_total", help, of(&figures.postponed));
+    let help = "Connections closed after their TLS handshake, because of what the peer sent, or for want of memory.";
+    list.total("gannet_tls_broken_total", help, of(&figures.broken));
+    let help = "Clients whose certificates name no enabled user (tls.user_from).";
+    list.total("gannet_tls_unknown_users_total", help, of(&figures.unknown_users));
     let help = "Connections that ended without a close_notify.";
     list.total("gannet_tls_truncated_total", help, of(&figures.truncated));
     let help = "Reloads of certificates, by result; after a failed one the earlier certificates stay in use.";

@@ -39,9 +39,7 @@ pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
 /// Copies the settings of `wanted` that a running server can apply, and their origins, into `running`.
 pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Origins) {
     for setting in SETTINGS.iter().filter(|setting| setting.reload == Reload::Live) {
-        let entries = setting.view(wanted, |value| value.entries());
-        let texts: Vec<&str> = entries.iter().map(String::as_str).collect();
-        setting.set(&mut running.0, &texts).expect("a value that was read once is read again");
+        copy(setting, wanted, &mut running.0);
         match origins.get(setting.path) {
             Some(origin) => running.1.insert(setting.path, origin.clone()),
             None => running.1.remove(setting.path),
@@ -155,12 +153,24 @@ fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     prefix::check(&all, &numbers).err().map(|(_, wrong)| wrong)
 }
 
-/// Reads the certificates of a running server again, with the settings `wanted`. Called for each reload, also if no
-/// setting has changed. A listener cannot begin or end to use TLS.
-pub fn tls(wanted: &Settings, shared: &Shared) {
-    if wanted.uses_tls() {
-        crate::start::encryption::reload(shared, &wanted.tls(), wanted.tls_limits());
+/// Reads the certificates of a running server again, with the settings of `wanted`. Called for each reload, also if no
+/// setting has changed. A listener cannot begin or end to use TLS. Returns false if a file or setting cannot be used:
+/// then all settings of `[tls]` in `wanted` become those of `running`, which stay in use.
+pub fn tls(running: &Settings, wanted: &mut Settings, shared: &Shared) -> bool {
+    if !wanted.uses_tls() || crate::start::encryption::reload(shared, &wanted.tls(), wanted.tls_limits()) {
+        return true;
     }
+    for setting in SETTINGS.iter().filter(|setting| setting.path.starts_with("tls.")) {
+        copy(setting, running, wanted);
+    }
+    false
+}
+
+/// Copies the value of one setting.
+fn copy(setting: &'static super::table::Setting, from: &Settings, to: &mut Settings) {
+    let entries = setting.view(from, |value| value.entries());
+    let texts: Vec<&str> = entries.iter().map(String::as_str).collect();
+    setting.set(to, &texts).expect("a value that was read once is read again");
 }
 
 /// Applies the live settings to the threads of a running server, except the log level, which the log applies itself.

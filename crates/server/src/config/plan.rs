@@ -58,16 +58,14 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
-    if !planner.faults.is_empty() {
-        return Err(planner.faults);
-    }
+    let notes = planner.finish()?;
     let resolved = resolve_auto(settings, (memory, workers, maxconns), &namespaces.0);
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
         config_file: None,
         endpoints: [tls_endpoints(settings), namespaces.1].concat(),
-        tls: settings.uses_tls().then(|| TlsConfig { settings: settings.tls(), limits: settings.tls_limits() }),
+        tls: tls(settings),
         namespaces: namespaces.0,
         admin: admin_addr(settings),
         memory_bytes: memory.0,
@@ -119,7 +117,11 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         flash_reset: false,
         client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
     };
-    Ok(Plan { server, resolved, files, notes: planner.notes })
+    Ok(Plan { server, resolved, files, notes })
+}
+
+fn tls(settings: &Settings) -> Option<TlsConfig> {
+    settings.uses_tls().then(|| TlsConfig { settings: settings.tls(), limits: settings.tls_limits() })
 }
 
 fn audit(settings: &Settings) -> Option<AuditConfig> {
@@ -211,6 +213,11 @@ impl<'a> Planner<'a> {
         let mut planner = Self { origins, host, faults: Vec::new(), notes: Vec::new() };
         planner.addresses(settings);
         planner
+    }
+
+    /// Returns the notes, or the faults if there are some.
+    fn finish(self) -> Result<Vec<String>, Vec<ConfigFault>> {
+        if self.faults.is_empty() { Ok(self.notes) } else { Err(self.faults) }
     }
 
     fn fault(&mut self, path: &'static str, what: String, remedy: String) {

@@ -215,7 +215,7 @@ pub static SETTINGS: [Setting; 66] = [
         range: None,
         reload: Reload::Restart,
         help: "Redis clients on other hosts may only use PING, HELLO, AUTH and QUIT until they have \
-               authenticated as a user who needs a password, or by a certificate. Set false only on a trusted \
+               authenticated as a user with a password, or by a certificate. Set false only on a trusted \
                network.",
         value: |s| &mut s.protected,
     },

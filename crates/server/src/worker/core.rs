@@ -134,10 +134,21 @@ impl<B: Backend> Core<B> {
     pub(super) fn identify(&mut self, index: u32) {
         let session = self.sessions.at(index);
         session.is_unidentified = false;
-        let names = session.stream.as_ref().and_then(|stream| self.io.proven_users(stream)).unwrap_or_default();
-        let Some(user) = identify(&mut session.state, &names, &self.ctx.shared) else { return };
+        let Some(names) = session.stream.as_ref().and_then(|stream| self.io.proven_users(stream)) else { return };
+        let user = identify(&mut session.state, &names, &self.ctx.shared);
         let peer = self.ctx.connection_table().peer(index);
         let origin = AuditOrigin::Client(peer, session.state.protocol());
+        let Some(user) = user else {
+            if let Some(tls) = self.shared.tls() {
+                tls.unknown_user(peer, &names);
+            }
+            let name = names.join(" ");
+            self.ctx
+                .shared
+                .audit
+                .record(AuditEvent::LoginFailed, origin, name.as_bytes(), || "by certificate".to_owned());
+            return;
+        };
         self.ctx.shared.audit.record(AuditEvent::Login, origin, &user, || "by certificate".to_owned());
         let user: ClientText = user.into_iter().take(CLIENT_TEXT_MAX).collect();
         self.ctx.connection_table().client_info(index, |client_info| client_info.user = user.clone());

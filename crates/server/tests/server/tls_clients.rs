@@ -1,7 +1,7 @@
 //! Clients with TLS over real sockets.
 
 use crate::certificate_files::{Ca, Folder, client, client_names, replace, settings};
-use crate::common::redis::{reply_len, request};
+use crate::common::redis::{both, reply_len, request, resp};
 use crate::common::{Client, config, io, pattern, set, start, value, wait_until};
 use command::clients::endpoint::{Endpoint, Protocol};
 use gannet_server::admin::Bound;
@@ -218,6 +218,67 @@ fn state_of_tls_has_the_names_of_redis_and_of_memcached() {
     }
     let mut plain = Client::connect(addr(&running, Protocol::Memcache, false));
     plain.ask(b"refresh_certs x\r\n", reply.as_bytes());
+}
+
+#[test]
+fn config_set_changes_tls_together_or_not_at_all() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    let files = settings(&folder, &ca);
+    let running = start(four(files.clone(), io()));
+    let there = addr(&running, Protocol::Resp, true);
+    let mut redis = connect(there, &client(&ca.pem, None));
+    let serial = || {
+        let mut one = connect(there, &client(&ca.pem, None));
+        ask(&mut one, "PING");
+        one.stream.conn.peer_certificates().unwrap()[0].to_vec()
+    };
+    let before = serial();
+    let new = ca.issue_files(&folder, "new", &["localhost"]);
+    let (chain, key) = (new.chain.display(), new.key.display());
+    let refused = ask(&mut redis, &format!("CONFIG SET tls-cert-file {chain}"));
+    assert!(
+        refused.contains("CONFIG SET failed") && refused.contains("is not the key of the certificate"),
+        "{refused}"
+    );
+    assert!(
+        ask(&mut redis, &format!("CONFIG SET tls-cert-file {chain} tls-key-file /none")).contains("cannot read /none")
+    );
+    assert!(serial() == before, "nothing has changed");
+    assert_eq!(ask(&mut redis, &format!("CONFIG SET tls-cert-file {chain} tls-key-file {key}")), "+OK\r\n");
+    assert!(serial() != before && ask(&mut redis, "CONFIG GET tls-key-file").contains(&key.to_string()));
+    // The same names: the files are read again, as after a renewal.
+    replace(&files.certificates[0].chain, &new.chain);
+    replace(&files.certificates[0].key, &new.key);
+    for line in ["MULTI", &format!("CONFIG SET tls-cert-file {chain}"), "PING"] {
+        ask(&mut redis, line);
+    }
+    assert_eq!(ask(&mut redis, "EXEC"), "*2\r\n+OK\r\n+PONG\r\n");
+    assert!(serial() == before);
+    assert!(ask(&mut redis, "CONFIG SET tls-auth-clients yes").contains("tls.client_ca"));
+    let cas = folder.write("clients.crt", &ca.pem);
+    let set = format!("CONFIG SET tls-auth-clients YES tls-ca-cert-file {} tls-protocols tlsv1.3", cas.display());
+    assert_eq!(ask(&mut redis, &set), "+OK\r\n");
+    assert!(ask(&mut redis, "CONFIG GET tls-protocols").ends_with("\r\nTLSv1.3\r\n"));
+    let mut stranger = connect(there, &client(&ca.pem, None));
+    assert!(stranger.stream.write_all(b"PING\r\n").and_then(|()| stranger.stream.read_exact(&mut [0; 7])).is_err());
+    let own = client(&ca.pem, Some(ca.issue(&[], |params| client_names(params, "bob", &[]))));
+    assert_eq!(ask(&mut connect(there, &own), "PING"), "+PONG\r\n");
+    assert_eq!(ask(&mut redis, "CONFIG SET tls-auth-clients no tls-session-caching no"), "+OK\r\n");
+    assert_eq!(ask(&mut connect(there, &client(&ca.pem, None)), "PING"), "+PONG\r\n");
+    for (change, error) in [
+        ("tls-protocols TLSv1.1", "older ones are not secure"),
+        ("tls-auth-clients maybe", "must be one of the following: no, yes, optional"),
+        ("tls-port 1", "immutable"),
+        ("tls-cert-file x maxmemory nonsense", "must be a memory value"),
+    ] {
+        let reply = ask(&mut redis, &format!("CONFIG SET {change}"));
+        assert!(reply.contains(error), "{change}: {reply}");
+    }
+    running.stop();
+    let plain = start(both());
+    assert!(resp(&plain).text("CONFIG SET tls-cert-file x").contains("no listener uses TLS"));
+    assert_eq!(resp(&plain).text("CONFIG SET tls-replication no"), "+OK");
+    plain.stop();
 }
 
 #[test]

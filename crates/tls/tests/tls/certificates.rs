@@ -99,7 +99,17 @@ fn each_broken_file_has_one_line_with_the_remedy() {
     let no_certificate = TlsSettings { certificates: Vec::new(), ..good.clone() };
     let no_ca = TlsSettings { client_auth: ClientAuth::Required, ..good.clone() };
     let cipher = TlsSettings { ciphers: vec!["RC4".to_owned()], ..good.clone() };
+    // The test's certificates have ECDSA keys.
+    let rsa_only = TlsSettings { ciphers: vec!["ECDHE-RSA-AES128-GCM-SHA256".to_owned()], ..good.clone() };
+    let cut = |path: &std::path::Path, name: &str| {
+        let text = std::fs::read_to_string(path).unwrap();
+        folder.write(name, &text[..text.len() - 40])
+    };
+    let (cut_chain, cut_key) = (cut(&files.chain, "cut.crt"), cut(&files.key, "cut.key"));
     for (settings, parts) in [
+        (rsa_only, ["tls.ciphers: no allowed cipher suite fits the key", "leave the list empty"]),
+        (with(&cut_chain, &files.key), ["tls.cert: ", "the file is not whole; copy the whole file"]),
+        (with(&files.chain, &cut_key), ["tls.key: ", "the file is not whole; copy the whole file"]),
         (with(&folder.file("missing"), &files.key), ["tls.cert: cannot read", "name a file that exists"]),
         (with(&empty, &files.key), ["contains no certificate", "BEGIN CERTIFICATE"]),
         (with(&der, &files.key), ["contains no certificate", "openssl x509 -inform der"]),

@@ -196,7 +196,7 @@ fn client_certificates_are_verified_and_name_users() {
         let mut anonymous = world.connect(&client(&ca.pem, None), "localhost");
         if client_auth == ClientAuth::Optional {
             echo(&mut world, &mut anonymous, b"x");
-            assert_eq!(world.users, [Vec::<String>::new()]);
+            assert!(world.users.is_empty(), "without a certificate there are no names");
         } else {
             world.run(&mut [&mut anonymous], |_, clients| clients[0].error.is_some());
             assert_eq!(world.failures.lock().unwrap()[0].kind, FailureKind::NoCertificate);

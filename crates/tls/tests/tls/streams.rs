@@ -232,4 +232,5 @@ fn broken_record_ends_the_connection_with_an_alert() {
     one.wire.send(&[9; 15]);
     world.run(&mut [&mut one], |_, clients| clients[0].error.is_some());
     assert_eq!(one.error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
+    assert_eq!((world.tls.figures.broken.load(Relaxed), world.tls.figures.failed_total()), (1, 0));
 }

@@ -1,6 +1,8 @@
 //! An echo server on [`Secure`] over a simulated network, and its clients.
 
-use gannet_tls::{HandshakeFailure, HandshakeLimits, MemoryBound, Secure, SecureStream, Tls, TlsSettings};
+use gannet_tls::{
+    EventLog, HandshakeFailure, HandshakeLimits, LogEvent, MemoryBound, Secure, SecureStream, Tls, TlsSettings,
+};
 use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
 use io::{Backend, IoEvent, Received, Sent, Token};
 use rustls::ClientConnection;
@@ -74,7 +76,11 @@ impl World {
         let failures: Arc<Mutex<Vec<HandshakeFailure>>> = Arc::default();
         let log = Arc::clone(&failures);
         let bound = Arc::clone(&memory) as Arc<dyn MemoryBound>;
-        let log = Box::new(move |_, failure: &HandshakeFailure, _| log.lock().unwrap().push(failure.clone()));
+        let log: EventLog = Box::new(move |_, event, _| {
+            if let LogEvent::Failed(failure) = event {
+                log.lock().unwrap().push(failure.clone());
+            }
+        });
         let tls = Arc::new(Tls::new(settings, limits, 1, bound, log).unwrap());
         let sim = Sim::new(seed, faults, Arc::new(AtomicU64::new(0)), 64);
         let dialler = sim.dialler();

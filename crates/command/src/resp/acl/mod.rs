@@ -38,7 +38,7 @@ use crate::config::PasswordHash;
 use crate::context::{AuthWait, audit_redis};
 use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::session::{OutsideWait, take_auth_wait};
+use crate::resp::session::{OutsideWait, take_auth_wait, update_restriction};
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
@@ -293,7 +293,7 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
     };
     call.session.user = user;
     (call.session.known, call.session.all_rights_at) = (true, 0);
-    call.session.update_restriction();
+    update_restriction(call.session);
     call.session.seen_changes = call.ctx.admission.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
     call.with_client_info(|client_info| client_info.user = user);

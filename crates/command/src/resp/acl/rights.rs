@@ -208,8 +208,8 @@ impl Rights {
         self.keys.iter().any(|key| key.pattern == b"*" && key.may & READ != 0)
     }
 
-    /// Returns true if everything is allowed, and the number of requests per second is unlimited, so that no request can
-    /// be refused.
+    /// Returns true if everything is allowed, and the number of requests per second is unlimited, so that no request
+    /// can be refused.
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.ops_max == 0 && self.is_all()
     }
