@@ -22,9 +22,10 @@ pub trait Host: Send + Sync {
     /// Executes a job in a thread that serves no clients, after the earlier jobs. If the server stops first, drops it.
     fn run_aside(&self, job: Job);
 
-    /// Executes a job that hashes a password, in a thread of its own, one job at a time. Urgent jobs come first. If the
-    /// server stops first, drops it. Returns false, and drops the job, if it is not urgent and too many jobs wait.
-    fn hash_aside(&self, job: Job, is_urgent: bool) -> bool;
+    /// Executes a job that hashes a password, in a thread of its own, one job at a time. `source` is the number of the
+    /// client's source; jobs of operators have none and come first. If the server stops first, drops the job. Returns
+    /// false, and drops the job, if too many jobs wait, in all or of its source.
+    fn hash_aside(&self, job: Job, source: Option<u128>) -> bool;
 
     /// Requests a graceful stop. Does not wait for the stop, so that a command may call it.
     fn request_stop(&self);

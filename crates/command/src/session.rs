@@ -48,6 +48,15 @@ pub fn needs_login(session: &SessionState, shared: &Shared) -> bool {
     }
 }
 
+/// Returns true if users have changed so that the connection must be closed: its user was removed, or it receives
+/// events, or waits in a command, and must authenticate now. All others are refused at their next request.
+pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
+    match session {
+        SessionState::Memcache(state) => memcache::has_lost_user(state, shared),
+        SessionState::Resp(state) => resp::has_lost_user(state, shared),
+    }
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.
@@ -273,8 +282,8 @@ impl SessionState {
         }
     }
 
-    /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so the client need
-    /// not authenticate later either. `is_distant`: protected mode covers the client, so it must authenticate.
+    /// Records the rights of a new connection. `is_admitted`: the server requires no authentication, so a Redis client
+    /// need not authenticate later either. `is_distant`: protected mode covers the client, so it must authenticate.
     pub fn introduce(&mut self, is_admitted: bool, is_distant: bool) {
         match self {
             Self::Memcache(state) => state.is_distant = is_distant,

@@ -279,9 +279,15 @@ impl Shared {
 
     /// Reloads the users files, if any are configured. If a file cannot be loaded, its previous users remain.
     pub fn reload_users(&self) {
-        self.audit.record(AuditEvent::UsersReload, AuditOrigin::Server, b"", String::new);
+        let audit = |path: &std::path::Path, is_read: bool| {
+            let result = if is_read { "was read" } else { "was refused; the previous users remain" };
+            let detail = || format!("{} {result}", path.display());
+            self.audit.record(AuditEvent::UsersReload, AuditOrigin::Server, b"", detail);
+        };
         if let Some(path) = &self.config.acl_file {
-            match self.users.load() {
+            let loaded = self.users.load();
+            audit(path, loaded.is_ok());
+            match loaded {
                 Ok(()) => tracing::info!("users were read from {}", path.display()),
                 Err(error) => {
                     tracing::error!("cannot load users from {}: {error}; the previous users remain", path.display())
@@ -289,7 +295,9 @@ impl Shared {
             }
         }
         let Some(auth) = &self.auth else { return };
-        match auth.reload() {
+        let loaded = auth.reload();
+        audit(auth.path(), loaded.is_ok());
+        match loaded {
             Ok(()) => tracing::info!("users were read from {}", auth.path().display()),
             Err(error) => {
                 tracing::error!("cannot load users from {}: {error}; the previous users remain", auth.path().display())

@@ -28,10 +28,11 @@ pub struct Threads {
     pub(crate) background: OnceLock<Thread>,
     /// The survey thread, once it runs, and the jobs that it executes.
     pub(crate) survey: OnceLock<Thread>,
-    jobs: Jobs,
+    jobs: Jobs<Job>,
     /// The thread that hashes passwords, once it runs, and its jobs.
     pub(crate) passwords: OnceLock<Thread>,
-    hashes: Jobs,
+    /// The jobs that hash passwords, with the sources of their clients.
+    hashes: Jobs<(Job, Option<u128>)>,
     /// The tier that evicted items are written to.
     pub flash: Option<Arc<flash::Flash>>,
     /// The certificates and figures of TLS.
@@ -43,18 +44,25 @@ pub struct Threads {
 /// The maximum number of logins that wait for the thread that hashes passwords. With the parameters of new hashes, the
 /// last one waits for about a second.
 const HASHES_MAX: usize = 64;
+/// The maximum number of these of one source, so that the attempts of one do not keep the logins of others waiting.
+const HASHES_OF_SOURCE_MAX: usize = 2;
 
 /// Jobs that were not begun yet. Each connection has at most one.
-#[derive(Default)]
-struct Jobs(Mutex<VecDeque<Job>>);
+struct Jobs<J>(Mutex<VecDeque<J>>);
 
-impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Job>> {
+impl<J> Jobs<J> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<J>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Jobs {
+impl<J> Default for Jobs<J> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<J> std::fmt::Debug for Jobs<J> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("(jobs)")
     }
@@ -110,7 +118,7 @@ impl Threads {
 
     /// Removes and returns the first job that hashes a password.
     pub fn next_hash(&self) -> Option<Job> {
-        self.hashes.lock().pop_front()
+        self.hashes.lock().pop_front().map(|(job, _)| job)
     }
 
     /// Prepares a handover while clients are served as usual. From now on no worker begins an in-place receive, because
@@ -172,12 +180,14 @@ impl Host for Threads {
         }
     }
 
-    fn hash_aside(&self, job: Job, is_urgent: bool) -> bool {
+    fn hash_aside(&self, job: Job, source: Option<u128>) -> bool {
         let mut hashes = self.hashes.lock();
-        if is_urgent {
-            hashes.push_front(job);
-        } else if hashes.len() < HASHES_MAX {
-            hashes.push_back(job);
+        if source.is_none() {
+            hashes.push_front((job, source));
+        } else if hashes.len() < HASHES_MAX
+            && hashes.iter().filter(|(_, of)| *of == source).count() < HASHES_OF_SOURCE_MAX
+        {
+            hashes.push_back((job, source));
         } else {
             return false;
         }

@@ -22,7 +22,7 @@ const LOGINS_MAX: usize = 256;
 const FAILED_LOGINS_MAX: usize = 64;
 /// The maximum length of a record's user and of its detail, in bytes.
 const USER_BYTES_MAX: usize = 64;
-const DETAIL_BYTES_MAX: usize = 512;
+const DETAIL_BYTES_MAX: usize = 4096;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +120,12 @@ impl AuditLog {
         }
         let user = String::from_utf8_lossy(&user[..user.len().min(USER_BYTES_MAX)]).into_owned();
         let mut detail = detail();
-        let end = (0..=DETAIL_BYTES_MAX.min(detail.len())).rev().find(|end| detail.is_char_boundary(*end));
-        detail.truncate(end.unwrap_or(0));
+        if detail.len() > DETAIL_BYTES_MAX {
+            let end = (0..=DETAIL_BYTES_MAX).rev().find(|end| detail.is_char_boundary(*end)).unwrap_or(0);
+            let cut = detail.len() - end;
+            detail.truncate(end);
+            detail.push_str(&format!(" [{cut} more bytes]"));
+        }
         let record = AuditRecord { at: UnixMillis::now(), event, origin, user, detail };
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let AuditQueue { records, logins, failed_logins, dropped } = &mut *queue;
@@ -147,9 +151,11 @@ impl AuditLog {
         (queue.records, queue.dropped)
     }
 
-    /// Counts records that could not be written.
-    pub fn note_unwritten(&self, records: u64) {
+    /// Counts `records` that could not be written, and `earlier` ones that were dropped before and that the file does
+    /// not report yet. The next record that is written reports them.
+    pub fn note_unwritten(&self, records: u64, earlier: u64) {
         self.dropped.fetch_add(records, Relaxed);
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).dropped += records + earlier;
     }
 
     /// Returns the number of records that were dropped or could not be written since the start.

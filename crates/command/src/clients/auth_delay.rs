@@ -16,7 +16,6 @@
 //! failure is the oldest. A report lists [`REPORTS_MAX`] sources.
 
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
-use crate::clients::endpoint::Protocol;
 use crate::clients::source::ClientSource;
 use base::clock::UnixMillis;
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +32,8 @@ const FREE_FAILURES: u32 = 3;
 const DELAY_MIN_MS: u64 = 10;
 /// The longest delay, in ms.
 const DELAY_MAX_MS: u64 = 2000;
+/// The name of the admin port's protocol in the log.
+const ADMIN: &str = "HTTP";
 /// The time in ms after a source's last failure at which its failures are forgotten.
 const FORGET_MS: u64 = 60_000;
 
@@ -48,7 +49,7 @@ struct SourceFailures {
     unreported: u64,
     /// The user and the protocol of the last failure.
     user: ClientText,
-    protocol: Protocol,
+    protocol: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +63,17 @@ struct FailureTable {
 }
 
 impl FailureTable {
+    /// Returns the delay of the next attempt of a source, in ms, and the instant of its last failure. Returns `None` if
+    /// it has no delay.
+    fn delay(&self, source: ClientSource, now: UnixMillis) -> Option<(u64, UnixMillis)> {
+        let known = self.by_source.get(&source)?;
+        if known.failures < FREE_FAILURES || now.ms_since(known.last) >= FORGET_MS {
+            return None;
+        }
+        let doubled = (known.failures - FREE_FAILURES).min(DELAY_MAX_MS.ilog2());
+        Some(((DELAY_MIN_MS << doubled).min(DELAY_MAX_MS), known.last))
+    }
+
     fn remove(&mut self, source: ClientSource) {
         if let Some(removed) = self.by_source.remove(&source) {
             self.by_number.remove(&removed.number);
@@ -85,7 +97,7 @@ impl FailureTable {
             number,
             unreported: 0,
             user: ClientText::new(),
-            protocol: Protocol::Resp,
+            protocol: ADMIN,
         });
         self.by_number.remove(&entry.number);
         self.by_number.insert(number, source);
@@ -105,7 +117,7 @@ struct FailureReport {
     failures: u64,
     /// The user and the protocol of the last attempt.
     user: ClientText,
-    protocol: Protocol,
+    protocol: &'static str,
 }
 
 /// The sources of failed authentication attempts.
@@ -132,20 +144,30 @@ impl AuthDelay {
             return None;
         }
         let mut table = self.table();
-        let known = table.by_source.get(&source)?;
-        if known.failures < FREE_FAILURES || now.ms_since(known.last) >= FORGET_MS {
-            return None;
-        }
-        let doubled = (known.failures - FREE_FAILURES).min(DELAY_MAX_MS.ilog2());
+        let (delay_ms, _) = table.delay(source, now)?;
         table.count(source, now);
-        Some((DELAY_MIN_MS << doubled).min(DELAY_MAX_MS))
+        Some(delay_ms)
+    }
+
+    /// Returns the time in ms until which attempts of a source are refused that cannot wait: the delay since the last
+    /// failure. Returns 0 if an attempt may be made now.
+    pub fn refused_ms(&self, source: ClientSource, now: UnixMillis) -> u64 {
+        if self.sources() == 0 {
+            return 0;
+        }
+        self.table().delay(source, now).map_or(0, |(delay_ms, last)| delay_ms.saturating_sub(now.ms_since(last)))
+    }
+
+    /// Records a failed attempt at the admin port, which is not delayed but refused ([`AuthDelay::refused_ms`]).
+    pub fn fail_admin(&self, source: ClientSource, user: &[u8], now: UnixMillis) {
+        self.fail(source, (user, ADMIN), false, now);
     }
 
     /// Records a failed attempt. `is_counted`: [`AuthDelay::begin`] has already counted it, because it was delayed.
     pub(crate) fn fail(
         &self,
         source: ClientSource,
-        (user, protocol): (&[u8], Protocol),
+        (user, protocol): (&[u8], &'static str),
         is_counted: bool,
         now: UnixMillis,
     ) {
@@ -162,7 +184,7 @@ impl AuthDelay {
     }
 
     /// Forgets the failures of a source, because an attempt has succeeded.
-    pub(crate) fn succeed(&self, source: ClientSource) {
+    pub fn succeed(&self, source: ClientSource) {
         if self.sources() > 0 {
             // The entry remains until its failures are reported.
             if let Some(entry) = self.table().by_source.get_mut(&source) {
@@ -205,9 +227,7 @@ impl AuthDelay {
         for FailureReport { source, failures, user, protocol } in reports {
             let user = String::from_utf8_lossy(&user);
             tracing::warn!(
-                "authentication failed: user={:?} source={source} protocol={} failures={failures}",
-                user,
-                protocol.name()
+                "authentication failed: user={user:?} source={source} protocol={protocol} failures={failures}"
             );
         }
         if replaced > 0 {
@@ -227,7 +247,7 @@ mod tests {
     /// Makes a failed attempt at `now`. Returns its delay.
     fn attempt(delay: &AuthDelay, source: ClientSource, now: u64) -> u64 {
         let begun = delay.begin(source, UnixMillis(now));
-        delay.fail(source, (b"ann", Protocol::Resp), begun.is_some(), UnixMillis(now));
+        delay.fail(source, (b"ann", "Redis"), begun.is_some(), UnixMillis(now));
         begun.unwrap_or(0)
     }
 
@@ -283,7 +303,21 @@ mod tests {
         delay.succeed(one);
         let (reports, _) = delay.take_reports(UnixMillis(1));
         let user = b"ann".iter().copied().collect();
-        assert_eq!(reports, [FailureReport { source: one, failures: 5, user, protocol: Protocol::Resp }]);
+        assert_eq!(reports, [FailureReport { source: one, failures: 5, user, protocol: "Redis" }]);
         assert_eq!((delay.take_reports(UnixMillis(1)).0.len(), delay.sources()), (0, 0));
+    }
+
+    #[test]
+    fn attempts_that_cannot_wait_are_refused_for_the_delay_since_the_last_failure() {
+        let (delay, one) = (AuthDelay::default(), source("127.0.0.1:5"));
+        for failures in 0..4 {
+            assert!(failures > 2 || delay.refused_ms(one, UnixMillis(1000)) == 0, "the first three are free");
+            delay.fail_admin(one, b"ann", UnixMillis(1000));
+        }
+        assert_eq!([1000, 1019, 1020].map(|now| delay.refused_ms(one, UnixMillis(now))), [20, 1, 0]);
+        (0..20).for_each(|_| delay.fail_admin(one, b"ann", UnixMillis(2000)));
+        assert_eq!(delay.refused_ms(one, UnixMillis(2000)), DELAY_MAX_MS);
+        let (reports, _) = delay.take_reports(UnixMillis(2000));
+        assert_eq!((reports[0].failures, reports[0].protocol), (24, "HTTP"));
     }
 }

@@ -21,6 +21,11 @@ impl ClientSource {
     /// The first bits of an IPv4 address that is mapped to IPv6.
     const MAPPED: u128 = 0xffff << 32;
 
+    /// Returns a number that only this source has.
+    pub(crate) const fn number(self) -> u128 {
+        self.0
+    }
+
     /// Returns the source of a client with the address `peer`, or of a Unix socket.
     pub fn of(peer: Option<SocketAddr>) -> Self {
         match peer.map(|peer| peer.ip().to_canonical()) {

@@ -78,7 +78,7 @@ impl AuthWait {
             done.store(true, Release);
             shared.mark_messages(worker, connection);
         };
-        if ctx.shared.host.hash_aside(Box::new(job), false) {
+        if ctx.shared.host.hash_aside(Box::new(job), Some(source(ctx).number())) {
             self.check = Some(is_done);
         } else {
             let until = UnixMillis(ctx.now.0 + QUEUE_RETRY_MS);
@@ -96,7 +96,7 @@ impl AuthWait {
         if is_admitted {
             ctx.shared.auth_delay.succeed(source);
         } else {
-            ctx.shared.auth_delay.fail(source, (user, protocol), self.was_delayed, ctx.now);
+            ctx.shared.auth_delay.fail(source, (user, protocol.name()), self.was_delayed, ctx.now);
         }
     }
 

@@ -38,7 +38,7 @@ use protocol::memcache::reply;
 pub use dispatch::serve;
 pub(crate) use run::{head_key, head_set_key};
 pub use session::SessionState;
-pub(crate) use session::{identify, needs_login};
+pub(crate) use session::{has_lost_user, identify, needs_login};
 pub use watch::report_connection;
 
 /// The version that the server reports to clients: the version of memcached whose protocol it implements, then its own.

@@ -60,6 +60,14 @@ pub(crate) fn needs_login(session: &SessionState, shared: &Shared) -> bool {
     !session.known && (session.is_distant || shared.requires_authentication())
 }
 
+/// Returns true if the client's user was removed, or if the client is a watcher and must authenticate now.
+pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
+    match &session.user {
+        Some(user) if session.known => user.is_replaced() && !shared.users.has(&user.name),
+        _ => session.watches() && needs_login(session, shared),
+    }
+}
+
 /// Authenticates the client as the user `name`, without a password. Returns false if there is no such user, or if it
 /// is disabled.
 pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared) -> bool {

@@ -148,6 +148,11 @@ impl Budget {
         self.bytes_max.load(Relaxed)
     }
 
+    /// Returns the bound of a kind, in bytes.
+    pub(crate) fn bytes_max_of(&self, kind: MemoryUse) -> u64 {
+        self.bytes_max() / kind.part()
+    }
+
     /// Returns the number of used bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Acquire)
@@ -179,7 +184,7 @@ impl Budget {
     pub fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();
         let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
-        let fits = kind.part() == 1 || within(self.used_by(kind), bytes_max / kind.part()).is_some();
+        let fits = kind.part() == 1 || within(self.used_by(kind), self.bytes_max_of(kind)).is_some();
         let reserved = match fits {
             true => self.used.fetch_update(AcqRel, Acquire, |used| within(used, bytes_max)).ok(),
             false => None,

@@ -3,7 +3,7 @@
 use super::acl::ClientUser;
 use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
-use crate::handover::{HandoverConnection, HandoverUser};
+use crate::handover::HandoverConnection;
 use crate::push::outbox::Subscriber;
 use crate::resp::call::Call;
 use crate::resp::functions::FUNCTIONS;
@@ -64,8 +64,8 @@ impl SessionState {
         })
     }
 
-    /// Adopts the state of a connection that was handed over. If its user no longer exists, the client must
-    /// authenticate again.
+    /// Adopts the state of a connection that was handed over. If it has no user, or its user no longer exists, the
+    /// client must authenticate if the server requires it.
     pub(crate) fn resume_as(&mut self, carried: &HandoverConnection, shared: &Shared) {
         if carried.namespace != self.namespace {
             shared.namespaces.count_in(carried.namespace);
@@ -74,8 +74,7 @@ impl SessionState {
             self.numbers = DatabaseNumbers::new(carried.namespace.0, self.numbers.home());
         }
         self.user = ClientUser::of(&carried.user, &shared.users);
-        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != HandoverUser::Anonymous;
-        self.known = carried.known && !is_gone;
+        self.known = carried.known && !matches!(self.user, ClientUser::Default);
         self.version = if carried.is_resp3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = match carried {
             HandoverConnection { wants_none: true, .. } => Answers::None,

@@ -168,9 +168,9 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
     let known = !call.ctx.shared.requires_authentication();
     *call.session = super::SessionState {
+        known,
         is_restricted: is_distant,
         is_distant,
-        known,
         answers,
         ..super::SessionState::of(Namespace(call.session.numbers.home()))
     };

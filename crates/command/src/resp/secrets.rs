@@ -109,6 +109,8 @@ enum State {
     SettingValue { is_secret: bool },
     /// The version or an option of `HELLO`.
     HelloOption,
+    /// The word that follows the option `SETNAME` of `HELLO`.
+    HelloName,
     /// One of `left` words that follow the option `AUTH` of `HELLO`.
     HelloSecret { left: u8 },
     /// One of `left` arguments of `MIGRATE` before its options.
@@ -191,7 +193,11 @@ impl State {
             }
             Self::SettingValue { is_secret } => (is_secret, Self::Setting),
             Self::HelloOption if is("auth") => (false, Self::HelloSecret { left: 2 }),
-            Self::HelloOption => (false, Self::HelloOption),
+            Self::HelloOption if is("setname") => (false, Self::HelloName),
+            Self::HelloOption if arg.iter().all(u8::is_ascii_digit) => (false, Self::HelloOption),
+            // A mistyped option: a password may follow.
+            Self::HelloOption => (false, Self::Secret),
+            Self::HelloName => (false, Self::HelloOption),
             Self::HelloSecret { left: 2.. } => (true, Self::HelloSecret { left: 1 }),
             Self::HelloSecret { .. } => (true, Self::HelloOption),
             Self::MigratePlace { left: 2.. } => (false, self.one_less()),
@@ -265,6 +271,7 @@ mod tests {
             "HELLO 2 auth S1",
             "hello auth S1 S2",
             "hello 3 auth S1 S2 auth S3 S4",
+            "hello 3 setname auth authx S1 S2",
             "acl setuser S1 S2 S3",
             "ACL SetUser S1",
             "acl getuser bob",

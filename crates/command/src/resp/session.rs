@@ -213,6 +213,21 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
     true
 }
 
+/// Returns true if the client's user was removed, or if the client receives messages, or waits in a command, and must
+/// authenticate now.
+pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
+    match &session.user {
+        ClientUser::OfFile => false,
+        ClientUser::User(user) => user.is_replaced() && !shared.users.has(&user.name),
+        ClientUser::Default => {
+            let receives = session.subscriber().is_some()
+                || Long::command_of(&session.long).is_some()
+                || tracking_of(session).is_some();
+            receives && needs_login(session, shared)
+        }
+    }
+}
+
 /// Restricts a client on another host, unless it has authenticated as a user with a password.
 pub(super) fn update_restriction(session: &mut SessionState) {
     let has_proven = match &session.user {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
+use command::clients::audit::{AuditEvent, AuditOrigin};
 use command::clients::endpoint::Protocol;
 use command::keyspace::namespaces::DEFAULT_NAME;
 use io::listen::ListenAddr;
@@ -454,7 +455,11 @@ impl Reloader {
         for change in live::changes(&running.0, &wanted) {
             let (before, after) = (change.before, change.after);
             match change.reload {
-                Reload::Live => tracing::info!("{}: changed from {before} to {after}", change.path),
+                Reload::Live => {
+                    let detail = || format!("reload: {} from {before} to {after}", change.path);
+                    shared.audit.record(AuditEvent::Config, AuditOrigin::Server, b"", detail);
+                    tracing::info!("{}: changed from {before} to {after}", change.path);
+                }
                 Reload::Restart => tracing::warn!("{}: still {before}; {after} needs a restart", change.path),
             }
         }

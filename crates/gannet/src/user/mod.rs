@@ -188,7 +188,8 @@ fn table(users: &[UserSummary]) -> String {
     let mut rows = vec![["USER", "RIGHTS", "NAMESPACES", "KEYS", "PASSWORD"].map(str::to_owned)];
     for user in users {
         let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
-        let name = if user.is_on { user.name.clone() } else { format!("{} (off)", user.name) };
+        let name = user.name.escape_debug();
+        let name = if user.is_on { name.to_string() } else { format!("{name} (off)") };
         let keys = if user.keys == "~*" { "all".to_owned() } else { or_none(&user.keys) };
         let namespaces = user.namespaces.replace("ns=", "");
         rows.push([name, user.commands.clone(), namespaces, keys, user.passwords.to_owned()]);

@@ -35,7 +35,7 @@ fn password_is_in_no_argument_and_no_file_and_comments_remain() {
         after.starts_with("# our people\nuser old on nopass ~* +@all\nuser ann on $argon2id$v=19$m=19456"),
         "{after}"
     );
-    assert!(after.contains("-@dangerous -del") && !after.contains("s3cret"), "{after}");
+    assert!(after.contains("-@dangerous -function -del") && !after.contains("s3cret"), "{after}");
     let mode = std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o640, "others cannot read the hashes");
     let generated = user(&[&["add"], &at[..], &["--generate", "gen", "role:read", "~*", "ns=shop"]].concat(), "");
@@ -48,11 +48,14 @@ fn password_is_in_no_argument_and_no_file_and_comments_remain() {
     assert_eq!(
         lines,
         [
-            "USER        RIGHTS                                              NAMESPACES  KEYS    PASSWORD",
-            "old         +@all                                               all         all     none needed",
-            "ann         -@all +@read +@write +@connection -@dangerous -del  all         ~app:*  argon2id",
-            "gen         role:read                                           shop        all     argon2id",
-            "cert (off)  -@all                                               all         none    certificate only",
+            "USER        RIGHTS                                                        NAMESPACES  KEYS    PASSWORD",
+            "old         +@all                                                         all         all     none needed",
+            "ann         -@all +@read +@write +@connection -@dangerous -function -del  all         ~app:*  argon2id",
+            "gen         role:read                                                     shop        all     argon2id",
+            concat!(
+                "cert (off)  -@all                                                         ",
+                "all         none    certificate only"
+            ),
         ]
     );
     assert_eq!(user(&[&["rights"], &at[..], &["ann", "role:read", "resetkeys"]].concat(), "").0, 0);

@@ -14,6 +14,7 @@ use crate::config::value::Auto;
 use crate::config::{Origin, text};
 use crate::shared::Shared;
 use command::clients::audit::{AuditEvent, AuditOrigin};
+use command::clients::source::ClientSource;
 use command::metrics::{SlowRequest, Totals, Window};
 
 const INDEX: &str = "\
@@ -123,9 +124,10 @@ impl Pages {
         query: &str,
         body: Option<&str>,
         credentials: Option<&Credentials>,
+        source: ClientSource,
     ) -> Response {
         let user = credentials.map_or(&b""[..], Credentials::name);
-        if let Err(refused) = users::permit(credentials, &self.shared) {
+        if let Err(refused) = users::permit(credentials, source, &self.shared) {
             if credentials.is_some() {
                 let detail = || format!("status {}", refused.status);
                 self.shared.audit.record(AuditEvent::LoginFailed, AuditOrigin::Admin, user, detail);

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, ParsedHttp, Response, parse};
 use super::page::Pages;
+use command::clients::source::ClientSource;
 use tls::{SecureSocket, Tls};
 
 /// The maximum number of simultaneous admin connections.
@@ -25,6 +26,7 @@ struct Connection {
     stream: SecureSocket,
     /// True if the peer is on this machine.
     local: bool,
+    source: ClientSource,
     deadline: Instant,
     state: AdminState,
 }
@@ -121,6 +123,7 @@ impl Server {
                 self.connections.push(Connection {
                     stream,
                     local: peer.ip().to_canonical().is_loopback(),
+                    source: ClientSource::of(Some(peer)),
                     deadline: now + DEADLINE,
                     state,
                 });
@@ -169,7 +172,7 @@ impl Connection {
                             if delete || body.is_some() =>
                         {
                             let response = if self.local {
-                                pages.change(&path, &query, body.as_deref(), credentials.as_ref())
+                                pages.change(&path, &query, body.as_deref(), credentials.as_ref(), self.source)
                             } else {
                                 Response::text(403, "only this machine may change anything here\n")
                             };

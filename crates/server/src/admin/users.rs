@@ -2,7 +2,9 @@
 //!
 //! Invariant: no log line and no `Debug` text contains a password.
 
+use base::clock::UnixMillis;
 use base64::prelude::{BASE64_STANDARD, Engine};
+use command::clients::source::ClientSource;
 use command::resp::acl::{OperatorCheck, check_operator, requires_operator};
 
 use super::http::Response;
@@ -42,24 +44,34 @@ impl Credentials {
     }
 }
 
-/// Checks that the user of a request may change settings. If the server has no users, everyone may.
+/// Checks that the user of a request from `source` may change settings. If the server has no users, everyone may. After
+/// failed attempts, further ones are refused for a time that grows, without a look at the password: the thread of the
+/// admin port has other requests to answer.
 ///
 /// # Errors
 /// If the request is refused: the response.
-pub fn permit(credentials: Option<&Credentials>, shared: &Shared) -> Result<(), Response> {
+pub fn permit(credentials: Option<&Credentials>, source: ClientSource, shared: &Shared) -> Result<(), Response> {
     if !requires_operator(shared) {
         return Ok(());
     }
     let Some(Credentials { name, password }) = credentials else {
         return Err(Response::text(401, "changes need a user of this server; try: curl --user NAME ...\n"));
     };
+    let (delay, now) = (&shared.auth_delay, UnixMillis::now());
+    let refused_ms = delay.refused_ms(source, now);
+    if refused_ms > 0 {
+        return Err(Response::text(429, format!("too many failed logins; try again in {refused_ms} ms\n")));
+    }
     match check_operator(shared, name, password) {
-        OperatorCheck::Admitted => Ok(()),
+        OperatorCheck::Admitted => {
+            delay.succeed(source);
+            Ok(())
+        }
         OperatorCheck::Denied => {
             Err(Response::text(403, "this user may not change settings; allow +@admin, in all namespaces\n"))
         }
         OperatorCheck::Unknown => {
-            tracing::warn!("a change at the admin port was refused: the user or the password is wrong");
+            delay.fail_admin(source, name, now);
             Err(Response::text(401, "the user or the password is wrong\n"))
         }
     }

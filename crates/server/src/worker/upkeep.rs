@@ -15,7 +15,7 @@ use command::clients::client_info::ClientMemory;
 use command::clients::connection_table::ConnectionState;
 use command::memcache::report_connection;
 use command::push::watch::CloseReason;
-use command::session::{SessionState, needs_login};
+use command::session::{SessionState, has_lost_user, needs_login};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -151,6 +151,10 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             core.ctx.counters().login_timeouts.add(1);
             let line = session.state.protocol().login_timeout();
             output::refuse(core, core.sweep_at as u32, line);
+            continue;
+        }
+        if core.ctx.shared.users.changes() > 0 && has_lost_user(&session.state, &core.ctx.shared) {
+            output::kill(core, core.sweep_at as u32);
             continue;
         }
         let counters = core.ctx.counters();

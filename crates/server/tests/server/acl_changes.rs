@@ -2,6 +2,7 @@
 
 use crate::common::redis::{Redis, both, reply_len, request, resp_addr, words};
 use crate::common::{Client, start};
+use gannet_server::start::ServerConfig;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -112,5 +113,102 @@ fn changed_rights_reach_queued_waiting_and_monitoring_clients_as_in_redis() {
         differences.extend(changed.map(|(ours, theirs)| format!("{scenario}\nours:   {ours}\ntheirs: {theirs}")));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+    running.stop();
+}
+
+/// Waits until the server has closed the client's connection.
+fn expect_closed(actor: &mut Actor, what: &str) {
+    let end = std::time::Instant::now() + Duration::from_secs(10);
+    while actor.next() != "closed" {
+        assert!(std::time::Instant::now() < end, "{what}");
+    }
+}
+
+/// As in Redis, clients of RESP stay; memcached clients must authenticate, and watchers send no request.
+#[test]
+fn watcher_is_closed_once_the_server_requires_authentication() {
+    for change in ["CONFIG SET requirepass secret", "ACL SETUSER default >secret", "ACL SETUSER default off"] {
+        let running = start(both());
+        let mut admin = crate::common::redis::resp(&running);
+        let mut watcher = Client::connect(crate::common::tcp(&running));
+        watcher.ask(b"watch mutations\r\n", b"OK\r\n");
+        assert_eq!(admin.text(change), "+OK");
+        watcher.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        watcher.read_to_end();
+        running.stop();
+    }
+}
+
+/// A reload of the file and other changes that no client has called end the clients of removed users too.
+#[test]
+fn clients_of_a_user_that_a_reload_removes_are_closed_whatever_they_wait_for() {
+    let path = std::env::temp_dir().join(format!("gannet-acl-removed-{}", std::process::id()));
+    let root = "user root on >root ~* &* +@all\nuser default off\n";
+    std::fs::write(&path, format!("{root}user ann on >ann ~* &* +@all\n")).unwrap();
+    let running = start(ServerConfig { acl_file: Some(path.clone()), ..both() });
+    let addr = resp_addr(&running);
+    let passive = ["PING", "SUBSCRIBE c", "BLPOP list 0", "BLMOVE a b LEFT LEFT 0", "MONITOR"].map(|line| {
+        let mut actor = Actor { client: Client::connect(addr), held: Vec::new() };
+        assert_eq!(actor.ask("AUTH ann ann"), "+OK\\r\\n");
+        actor.client.send(&request(&words(line)));
+        (line, actor)
+    });
+    let mut watcher = Client::connect(crate::common::tcp(&running));
+    watcher.ask(b"set x 0 0 7\r\nann ann\r\nwatch mutations\r\n", b"STORED\r\nOK\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    std::fs::write(&path, root).unwrap();
+    running.shared().reload_users();
+    for (line, mut actor) in passive {
+        expect_closed(&mut actor, line);
+    }
+    watcher.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    watcher.read_to_end();
+    std::fs::remove_file(&path).unwrap();
+    running.stop();
+}
+
+#[test]
+fn user_of_a_namespace_is_not_told_of_keys_of_another_by_tracking() {
+    let running = start(both());
+    let mut admin = crate::common::redis::resp(&running);
+    assert_eq!(admin.text("ACL SETUSER ann on >ann ~* &* +@all ns=5"), "+OK");
+    let mut ann = crate::common::redis::resp(&running);
+    assert_eq!(ann.text("AUTH ann ann"), "+OK");
+    assert!(ann.text("HELLO 3").starts_with('%'));
+    for line in ["CLIENT TRACKING ON BCAST", "CLIENT TRACKING ON", "GET k"] {
+        assert!(ann.text(line).starts_with("-NOPERM"), "{line}");
+    }
+    assert_eq!((ann.text("SELECT 5"), ann.text("CLIENT TRACKING ON BCAST")), ("+OK".to_owned(), "+OK".to_owned()));
+    running.stop();
+}
+
+/// A user that may write keys must not change what other users execute.
+#[test]
+fn role_write_cannot_change_functions_scripts_users_or_settings() {
+    let running = start(both());
+    let mut admin = crate::common::redis::resp(&running);
+    assert_eq!(admin.text("ACL SETUSER ann on >ann ~* &* role:write"), "+OK");
+    let mut ann = crate::common::redis::resp(&running);
+    assert_eq!(ann.text("AUTH ann ann"), "+OK");
+    for line in [
+        "FUNCTION LOAD #!lua",
+        "FUNCTION DELETE x",
+        "FUNCTION FLUSH",
+        "FUNCTION RESTORE x",
+        "SCRIPT FLUSH",
+        "EVAL return(1) 0",
+        "CONFIG SET timeout 1",
+        "ACL LIST",
+        "DEBUG SLEEP 0",
+        "FLUSHALL",
+        "SWAPDB 0 1",
+        "CLIENT KILL ID 1",
+        "CLIENT PAUSE 1",
+        "MONITOR",
+    ] {
+        let reply = ann.text(line);
+        assert!(reply.starts_with("-NOPERM"), "{line}: {reply}");
+    }
+    assert_eq!(ann.text("SET k v"), "+OK");
     running.stop();
 }

@@ -165,7 +165,17 @@ fn by(pair: &str) -> Vec<String> {
 }
 
 /// Sends a harmless change, and returns the status of the response.
+/// Returns the status of a change, once no delay after failed attempts refuses it.
 fn change(fixture: &Fixture, headers: &[String]) -> u16 {
+    loop {
+        match change_at_once(fixture, headers) {
+            429 => std::thread::sleep(std::time::Duration::from_millis(5)),
+            status => return status,
+        }
+    }
+}
+
+fn change_at_once(fixture: &Fixture, headers: &[String]) -> u16 {
     let answer = ask(fixture.admin, "PUT /config HTTP/1.1", headers, "[limits]\nmaxconns = 7\n");
     let challenge = "WWW-Authenticate: Basic realm=\"gannet\", charset=\"UTF-8\"";
     assert_eq!(answer.head.lines().any(|line| line == challenge), answer.status == 401, "{}", answer.head);
@@ -213,6 +223,24 @@ fn changes_need_a_user_of_the_password_file() {
     std::fs::write(&users.0, "bob:other\n").expect("the file");
     fixture.running.shared().reload_users();
     assert_eq!((change(&fixture, &by("alice:open:sesame")), change(&fixture, &by("bob:other"))), (401, 200));
+    fixture.running.stop();
+}
+
+#[test]
+fn failed_attempts_at_the_admin_port_refuse_further_ones_for_a_time_that_grows() {
+    let users = OwnFile::new("guesses", "alice:sesame\n");
+    let fixture = fixture(ServerConfig { auth_file: Some(users.0.clone()), ..config() }, "127.0.0.1");
+    let begun = std::time::Instant::now();
+    let checked = || {
+        let statuses = (0..200).map(|_| change_at_once(&fixture, &by("alice:x")));
+        statuses.filter(|status| *status == 401).count()
+    };
+    let count = checked();
+    // Three are free. The delays of 10, 20, 40 ... ms double, so that t ms have at most log2(t / 10) + 1 attempts.
+    let most = 3 + (begun.elapsed().as_millis() / 10 + 1).ilog2() as usize + 1;
+    assert!((3..=most).contains(&count), "{count} of at most {most}");
+    assert_eq!(change(&fixture, &by("alice:sesame")), 200);
+    assert_eq!(change_at_once(&fixture, &by("alice:x")), 401, "a success ends the delay");
     fixture.running.stop();
 }
 

@@ -169,3 +169,24 @@ fn transaction_refuses_a_login_that_needs_a_check() {
         assert_eq!(guarded.login("ann", "right"), "+OK", "now the password is known");
     }
 }
+
+/// A hash takes some tenths of a second. Behind those of sixty attempts, a login would wait for half a minute.
+#[test]
+fn attempts_of_one_address_do_not_keep_the_login_of_another_waiting() {
+    let guarded = Guarded::start("many", &format!("user ann on {LONG} +@all ~*\n"));
+    let failed = || guarded.running.shared().stats_since_reset().auth_errors;
+    let attempt = request(&[b"AUTH", b"ann", b"wrong"]);
+    let attackers: Vec<_> = (0..60)
+        .map(|_| {
+            let mut client = crate::limits::connect_from([127, 0, 9, 9], resp_addr(&guarded.running));
+            client.send(&attempt);
+            client
+        })
+        .collect();
+    wait_until("the first check", || failed() > 0);
+    let before = failed();
+    assert_eq!(guarded.login("ann", "right"), "+OK");
+    let meanwhile = failed() - before;
+    assert!(meanwhile <= 5, "{meanwhile} attempts of another address were checked first");
+    drop(attackers);
+}

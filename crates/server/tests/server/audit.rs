@@ -10,7 +10,10 @@ fn audit_log_has_each_change_with_its_user_and_no_secret() {
     let path = std::env::temp_dir().join(name);
     let _ = std::fs::remove_file(&path);
     let audit = Some(AuditConfig { path: path.clone(), bytes_max: 1 << 20, files_max: 2 });
-    let running = start(ServerConfig { audit, flush_command: true, debug_command: true, ..both() });
+    let users = path.with_extension("users");
+    std::fs::write(&users, "user default on nopass ~* &* +@all\n").unwrap();
+    let acl_file = Some(users.clone());
+    let running = start(ServerConfig { audit, acl_file, flush_command: true, debug_command: true, ..both() });
     let mut admin = resp(&running);
     for line in [
         "ACL SETUSER ann on >s3cret-1 <s3cret-1 >s3cret-2 ~* +@all",
@@ -33,6 +36,8 @@ fn audit_log_has_each_change_with_its_user_and_no_secret() {
     memcached.ask(b"set x 0 0 12\r\nann s3cret-2\r\n", b"STORED\r\n");
     memcached.ask(b"flush_all\r\n", b"OK\r\n");
     running.shared().reload_users();
+    std::fs::write(&users, "nonsense\n").unwrap();
+    running.shared().reload_users();
     running.stop();
     let text = std::fs::read_to_string(&path).expect("the log");
     assert!(!text.contains("s3cret"), "{text}");
@@ -48,6 +53,8 @@ fn audit_log_has_each_change_with_its_user_and_no_secret() {
             [field("event"), field("user"), field("protocol"), field("detail")].join("|")
         })
         .collect();
+    let results = ["was read", "was refused; the previous users remain"];
+    let reloads = results.map(|result| format!("users_reload|||{} {result}", users.display()));
     let expected = [
         "acl|default|Redis|SETUSER ann on >(redacted) <(redacted) >(redacted) ~* +@all",
         "acl|default|Redis|SETUSER gone",
@@ -64,10 +71,12 @@ fn audit_log_has_each_change_with_its_user_and_no_secret() {
         "login_failed|ann|memcached|",
         "login|ann|memcached|",
         "flush|ann|memcached|flush_all 0",
-        "users_reload|||",
+        &reloads[0],
+        &reloads[1],
     ];
     assert_eq!(events, expected);
     std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&users).unwrap();
 }
 
 #[test]

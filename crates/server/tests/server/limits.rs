@@ -19,7 +19,7 @@ fn addresses(running: &Running) -> [SocketAddr; 2] {
 }
 
 /// Connects from another loopback address.
-fn connect_from(source: [u8; 4], to: SocketAddr) -> Client {
+pub fn connect_from(source: [u8; 4], to: SocketAddr) -> Client {
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&fd, &SocketAddr::from((source, 0))).expect("a loopback address");
     connect(&fd, &to).expect("connects");

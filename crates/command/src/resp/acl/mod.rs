@@ -211,6 +211,8 @@ fn denied_namespace(
     let there = match entry.name {
         // If the namespace does not exist, the command itself refuses it.
         "select" => namespaces.find(first?)?,
+        // Invalidations name the keys of the database.
+        "client" if first?.eq_ignore_ascii_case(b"tracking") => call.session.namespace,
         "flushall" | "swapdb" => return Some(Denied::namespace("all")),
         name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => call.session.namespace,
         _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => call.session.namespace,
@@ -478,9 +480,12 @@ fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Returns the rules of `ACL SETUSER` for the audit log, without passwords and hashes.
 fn shown_rules(name: &[u8], rules: &[&[u8]]) -> String {
-    let mut text = format!("SETUSER {}", String::from_utf8_lossy(name));
+    // A rule in the place of a forgotten name may be a password.
+    let is_secret = |rule: &[u8]| matches!(rule, [b'>' | b'<' | b'#' | b'!' | b'$', ..]);
+    let name = if is_secret(name) { "(redacted)".into() } else { String::from_utf8_lossy(name) };
+    let mut text = format!("SETUSER {name}");
     for rule in rules {
-        let is_secret = matches!(rule, [b'>' | b'<' | b'#' | b'!' | b'$', ..]);
+        let is_secret = is_secret(rule);
         text.push(' ');
         text.push_str(&String::from_utf8_lossy(if is_secret { &rule[..1] } else { rule }));
         text.push_str(if is_secret { "(redacted)" } else { "" });
@@ -513,7 +518,7 @@ fn hash_passwords(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) -> Resu
         drop(result);
         shared.host.wake_worker(worker);
     });
-    call.ctx.shared.host.hash_aside(job, true);
+    call.ctx.shared.host.hash_aside(job, None);
     Err(SessionWait::Parked.into())
 }
 

@@ -59,7 +59,7 @@ fn compute_hashes(shared: &Shared, name: &[u8], password: &[u8]) -> bool {
         hashes.iter().for_each(|hash| _ = hash.verify(&password));
         let _ = done.send(());
     };
-    shared.host.hash_aside(Box::new(job), true) && result.recv_timeout(CHECK_TIME_MAX).is_ok()
+    shared.host.hash_aside(Box::new(job), None) && result.recv_timeout(CHECK_TIME_MAX).is_ok()
 }
 
 /// Checks a user as far as that is possible without Argon2id.

@@ -13,7 +13,7 @@
 use super::super::catalog::{COMMANDS, CommandSpec, find};
 use super::super::subcommands::{SUBCOMMANDS, find_subcommand};
 use super::super::support::absent_of;
-use super::users::BLOCK_BYTES;
+use super::users::{BLOCK_BYTES, is_plain};
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use protocol::number::parse_u64;
@@ -59,7 +59,8 @@ pub(super) const CATEGORIES: [&str; 21] = [
 /// lesser one loses the greater one. Only the administrator's includes keys, channels and namespaces.
 const ROLES: [(&str, &[&str]); 3] = [
     ("read", &["-@all", "+@read", "+@connection", "-@dangerous"]),
-    ("write", &["-@all", "+@read", "+@write", "+@connection", "-@dangerous"]),
+    // Functions that a user loads run with the rights of each user that calls them.
+    ("write", &["-@all", "+@read", "+@write", "+@connection", "-@dangerous", "-function"]),
     ("admin", &["+@all", "allkeys", "allchannels", "allns"]),
 ];
 
@@ -426,11 +427,10 @@ fn bounded(pattern: &[u8]) -> Result<(), RuleError> {
     if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
-/// Returns an error if the pattern contains a space, a line end or a zero byte. Rules are stored as words of a line,
-/// which cannot contain these bytes.
+/// Returns an error if the pattern contains white space or a zero byte. Rules are stored as words of a line, which
+/// cannot contain these bytes.
 fn plain(pattern: &[u8]) -> Result<(), RuleError> {
-    let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
-    if is_plain { Ok(()) } else { Err("Syntax error") }
+    if pattern.iter().all(|byte| is_plain(*byte)) { Ok(()) } else { Err("Syntax error") }
 }
 
 /// Returns bytes as text in hexadecimal digits.
@@ -488,7 +488,7 @@ mod tests {
         let mut some = rights(&["~a:*", "role:write", "+lpush"]);
         let allowed = |some: &Rights| ["get", "set", "flushdb", "ping", "config|set"].map(|name| may(some, name));
         assert_eq!(allowed(&some), [true, true, false, true, false]);
-        assert_eq!(some.commands_text(), "-@all +@read +@write +@connection -@dangerous +lpush");
+        assert_eq!(some.commands_text(), "-@all +@read +@write +@connection -@dangerous -function +lpush");
         some.apply(b"ROLE:read").unwrap();
         assert_eq!(allowed(&some), [true, false, false, true, false]);
         assert_eq!(some.commands_text(), "-@all +@read +@connection -@dangerous");
@@ -548,7 +548,19 @@ mod tests {
     #[test]
     fn a_rule_that_is_none_changes_nothing() {
         let mut some = rights(&["~a", "+get"]);
-        for rule in ["+nosuch", "+@nosuch", "+client|nosuch", "%~x", "%RR~x", "%X~x", "~a b", "&a b"] {
+        for rule in [
+            "+nosuch",
+            "+@nosuch",
+            "+client|nosuch",
+            "%~x",
+            "%RR~x",
+            "%X~x",
+            "~a b",
+            "&a b",
+            "~a\tb",
+            "&\x0c",
+            "ns=a\tb",
+        ] {
             assert!(some.apply(rule.as_bytes()).is_err(), "{rule}");
         }
         assert_eq!(some.apply(b"nonsense"), Ok(None));

@@ -37,7 +37,7 @@ const LOG_OBJECT_BYTES_MAX: usize = 1024;
 /// log entry.
 const LOG_SAME_MS: u64 = 60_000;
 /// The maximum size of a file of users, in bytes.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The approximate overhead of each allocated block of memory, in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
 /// The name of the user whose rights a client has before it authenticates.
@@ -119,12 +119,17 @@ impl User {
         (name + own + hashes) as u64 + self.rights.cost()
     }
 
-    /// Reserves the client memory for the user, and sets its quota. Called once all rules are applied.
+    /// Completes a user whose rules are all applied: reserves its client memory, and sets its quota.
     fn reserve_memory(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, RuleError> {
         self.rights.shrink();
-        self.held = Some(budget.grant(budget::MemoryUse::Rules, self.cost()).ok_or(NO_MEMORY)?);
+        let held = budget.grant(budget::MemoryUse::Rules, self.cost()).ok_or(NO_MEMORY)?;
+        Ok(self.complete(held))
+    }
+
+    fn complete(mut self, held: Grant) -> Arc<Self> {
+        self.held = Some(held);
         self.ops.set(self.rights.ops_max());
-        Ok(Arc::new(self))
+        Arc::new(self)
     }
 
     fn default_user(is_open: bool) -> Self {
@@ -363,6 +368,10 @@ pub enum FileError {
     Io(std::io::Error),
     /// The server stopped before the file was read or written.
     Stopped,
+    /// The file is longer than [`FILE_BYTES_MAX`], or the users would be.
+    TooLong,
+    /// The users need more client memory than there is for users.
+    NoMemory,
     /// The number of the malformed line, counted from 1, and the reason. The line's text is not reported, because it
     /// may contain a password.
     Line(usize, String),
@@ -372,6 +381,10 @@ impl std::fmt::Display for FileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stopped => write!(f, "the server stops"),
+            Self::TooLong => {
+                write!(f, "a file of users has at most {} MiB; remove users or rules", FILE_BYTES_MAX >> 20)
+            }
+            Self::NoMemory => write!(f, "{NO_MEMORY}"),
             Self::None => write!(f, "no file of users is configured: set listen.acl_file"),
             Self::Io(error) => write!(f, "the file cannot be read or written ({error})"),
             Self::Line(line, why) => write!(f, "line {line}: {why}"),
@@ -393,7 +406,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Creates the default user and the users in `lines`, which have the format of the file. Does not read the file at
+    /// Creates the default user and the users in `lines`, which [`Users::lines`] returned. Does not read the file at
     /// `path`.
     ///
     /// # Errors
@@ -405,7 +418,7 @@ impl Users {
         lines: &[u8],
     ) -> Result<Self, FileError> {
         let users = Self::alone(path, is_open, budget);
-        users.adopt(parse(lines, &users.budget)?, false);
+        users.adopt(parse_own(lines, &users.budget)?, false);
         Ok(users)
     }
 
@@ -454,18 +467,18 @@ impl Users {
         self.all().get(name).cloned()
     }
 
-    /// Returns the Argon2id hashes against which the password of a refused login must be checked. If the user has none,
-    /// returns another user's, if there is one, so that the time does not reveal which users exist.
+    /// Returns the Argon2id hashes against which the password of a refused login must be checked. Returns as many as
+    /// the user with the most has, others' after the user's own, so that the time does not reveal which users exist.
     pub(crate) fn hashes_to_check(&self, name: &[u8], password: &[u8]) -> Vec<Arc<Argon2idHash>> {
         if password.len() > argon2id::PASSWORD_BYTES_MAX {
             return Vec::new();
         }
         let all = self.all();
-        let own = all.get(name).map_or_else(Vec::new, |user| user.hashes.clone());
-        if !own.is_empty() {
-            return own;
-        }
-        all.values().find_map(|user| user.hashes.first()).into_iter().cloned().collect()
+        let most = all.values().map(|user| user.hashes.len()).max().unwrap_or(0);
+        let own = all.get(name).into_iter().flat_map(|user| &user.hashes);
+        let others = all.values().filter(|user| user.name != name).flat_map(|user| &user.hashes);
+        // A user with fewer hashes than the most implies another user with more.
+        own.chain(others).take(most).cloned().collect()
     }
 
     /// Returns the user with this name, if the password is right. Returns `None` if that is unknown until the password
@@ -548,7 +561,10 @@ impl Users {
         let path = self.path.as_ref().ok_or(FileError::None)?;
         let mut text = Vec::new();
         let file = std::fs::File::open(path).map_err(FileError::Io)?;
-        file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(FileError::Io)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(FileError::TooLong);
+        }
         parse(&text, &self.budget)
     }
 
@@ -582,7 +598,7 @@ impl Users {
     /// # Errors
     /// If the lines are malformed.
     pub fn restore(&self, lines: &[u8]) -> Result<(), FileError> {
-        self.adopt(parse(lines, &self.budget)?, true);
+        self.adopt(parse_own(lines, &self.budget)?, true);
         Ok(())
     }
 
@@ -607,13 +623,17 @@ impl Users {
     pub(super) fn save(&self) -> Result<(), FileError> {
         use std::os::unix::fs::OpenOptionsExt;
         let path = self.path.as_ref().ok_or(FileError::None)?;
+        let lines = self.lines();
+        if lines.len() as u64 > FILE_BYTES_MAX {
+            return Err(FileError::TooLong);
+        }
+        // The target of a symbolic link is replaced, not the link.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.clone());
         let beside = path.with_extension(format!("{}.tmp", std::process::id()));
         let write = || -> std::io::Result<()> {
             let mut file =
                 std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&beside)?;
-            for user in self.all().values() {
-                file.write_all(&[&user.line()[..], b"\n"].concat())?;
-            }
+            file.write_all(&self.lines())?;
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
@@ -717,14 +737,22 @@ impl PasswordRules {
     }
 }
 
+/// Returns true if `byte` can be in a name or a rule. In a file, white space is between them.
+pub(super) fn is_plain(byte: u8) -> bool {
+    byte != 0 && !byte.is_ascii_whitespace()
+}
+
 /// Returns true if `name` can be a user's name.
 pub(super) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
+    !name.is_empty() && name.iter().all(|byte| is_plain(*byte))
 }
 
 /// Parses a line of a file. Returns `None` if it is empty or a comment.
 pub(super) fn parse_line(line: &[u8]) -> Result<Option<User>, String> {
-    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    parse_words(line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()))
+}
+
+fn parse_words<'l>(mut words: impl Iterator<Item = &'l [u8]>) -> Result<Option<User>, String> {
     match words.next() {
         None | Some([b'#', ..]) => return Ok(None),
         Some(b"user") => {}
@@ -739,12 +767,44 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Option<User>, String> {
 }
 
 /// Parses the users of a file: lines of the form `user NAME rule ...`, empty lines, and comments that begin with `#`.
+///
+/// While the present users remain, both share the memory for users. The limit applies to each of them alone, so that a
+/// server can load what it has saved.
 fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
-    let mut users = ByName::new();
+    let users = parse_lines(text, parse_line)?;
+    let bytes: u64 = users.values().map(User::cost).sum();
+    if bytes > budget.bytes_max_of(budget::MemoryUse::Rules) {
+        return Err(FileError::NoMemory);
+    }
+    Ok(complete_all(users, budget))
+}
+
+/// Parses lines that [`Users::lines`] returned in this process, or in the one that handed over. Between their words is
+/// one space. They are never refused for their memory: they were within the limit when they were added, and without its
+/// users a server cannot go on.
+fn parse_own(lines: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
+    let one = |line: &[u8]| parse_words(line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()));
+    Ok(complete_all(parse_lines(lines, one)?, budget))
+}
+
+fn complete_all(users: BTreeMap<Vec<u8>, User>, budget: &Arc<Budget>) -> ByName {
+    let complete = |(name, user): (Vec<u8>, User)| {
+        let mut held = Grant::none(budget, budget::MemoryUse::Rules);
+        held.force(user.cost());
+        (name, user.complete(held))
+    };
+    users.into_iter().map(complete).collect()
+}
+
+fn parse_lines(
+    text: &[u8],
+    parse_line: impl Fn(&[u8]) -> Result<Option<User>, String>,
+) -> Result<BTreeMap<Vec<u8>, User>, FileError> {
+    let mut users = BTreeMap::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let wrong = |why: &str| FileError::Line(number + 1, why.to_owned());
-        let Some(user) = parse_line(line).map_err(|why| wrong(&why))? else { continue };
-        let user = user.reserve_memory(budget).map_err(wrong)?;
+        let Some(mut user) = parse_line(line).map_err(|why| wrong(&why))? else { continue };
+        user.rights.shrink();
         if users.insert(user.name.clone(), user).is_some() {
             return Err(wrong("the user is listed twice"));
         }
@@ -843,6 +903,51 @@ mod tests {
             assert!(matches!(error, FileError::Line(at, _) if at == line), "{text:?}: {error}");
         }
         assert_eq!(lines(&users), before, "the earlier users remain");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn names_and_rules_with_white_space_are_refused_because_a_file_is_split_there() {
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
+        for byte in (0..=255u8).filter(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+            assert!(!is_name(&[b'a', byte]), "{byte}");
+            for rule in [b"~a", b"&a", b"ns"] {
+                let rule = if rule == b"ns" { b"ns=a".to_vec() } else { rule.to_vec() };
+                let hostile = [&rule[..], &[byte], b"nopass"].concat();
+                assert_eq!(users.set(b"ann", &[&hostile], Vec::new()).map_err(|(at, _)| at), Err(0), "{byte}");
+            }
+        }
+        // All others are saved and read again as they are.
+        let odd: Vec<u8> = (1..=255u8).filter(|byte| !byte.is_ascii_whitespace()).collect();
+        users.set(&odd[..40], &[b"on", &[b"~", &odd[..]].concat()], Vec::new()).unwrap();
+        let again = Users::from_lines(None, true, &Budget::new(0, None), &users.lines()).unwrap();
+        assert_eq!(again.lines(), users.lines());
+    }
+
+    #[test]
+    fn users_of_any_admitted_size_are_saved_loaded_and_handed_over_and_longer_files_are_refused_whole() {
+        let path = std::env::temp_dir().join(format!("gannet-acl-long-{}", std::process::id()));
+        std::fs::write(&path, "user default on nopass ~* +@all\n").unwrap();
+        let budget = Budget::new(0, Some(4 << 20));
+        let users = Users::new(Some(&path), true, &budget).unwrap();
+        let patterns: Vec<Vec<u8>> = (0..900).map(|number| format!("~{number:0200}").into_bytes()).collect();
+        let rules: Vec<&[u8]> = patterns.iter().map(|pattern| &pattern[..]).collect();
+        let added = (0..9).take_while(|number| users.set(&[b'a' + number], &rules, Vec::new()).is_ok()).count();
+        assert!((2..8).contains(&added), "{added} users fill the memory for users");
+        users.save().unwrap();
+        for _ in 0..3 {
+            users.load().expect("what it has saved");
+        }
+        assert!(budget.used() <= budget.bytes_max() / 2, "the earlier users are released");
+        let small = Budget::new(0, Some(1 << 20));
+        let lines = users.lines();
+        assert_eq!(Users::from_lines(None, true, &small, &lines).expect("handed over").lines(), lines);
+        let refused = Users::new(Some(&path), true, &small).unwrap_err();
+        assert!(matches!(refused, FileError::NoMemory), "{refused}");
+        // The part of a longer file would be another set of rights.
+        let long = [&b"#".repeat(FILE_BYTES_MAX as usize - 30)[..], b"\nuser eve on +@all -@dangerous -set\n"].concat();
+        std::fs::write(&path, long).unwrap();
+        assert!(matches!(users.load(), Err(FileError::TooLong)) && users.lines() == lines);
         std::fs::remove_file(&path).unwrap();
     }
 
