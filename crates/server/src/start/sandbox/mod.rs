@@ -82,8 +82,8 @@ pub(crate) fn log_refused() {
         tracing::warn!(
             number,
             name = calls::name_of(number),
-            "the sandbox refused a system call; the metric gannet_sandbox_refused_calls counts them. Please report it, \
-             and pass --no-sandbox if something does not work"
+            "the sandbox refused a system call; the metric gannet_sandbox_refused_calls_total counts them. Please \
+             report it, and pass --no-sandbox if something does not work"
         );
     }
 }
