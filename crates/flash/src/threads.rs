@@ -21,16 +21,18 @@ pub struct Threads {
     flash: Arc<Flash>,
     handles: Vec<(JoinHandle<()>, Arc<Mutex<Flight>>)>,
     refused: Option<Unavailable>,
+    begin: fn(),
 }
 
 impl Flash {
     /// Starts the device threads. `bells` are the wakers of handles whose threads submit their own reads to io_uring,
-    /// if the devices and the kernel support that. A bell is rung when its handle has completed reads to collect.
+    /// if the devices and the kernel support that. A bell is rung when its handle has completed reads to collect. Each
+    /// thread first calls `begin`.
     ///
     /// # Errors
     /// If a thread cannot be created.
-    pub fn spawn(self: &Arc<Self>, bells: &[Waker]) -> std::io::Result<Threads> {
-        let mut threads = Threads { flash: Arc::clone(self), handles: Vec::new(), refused: None };
+    pub fn spawn(self: &Arc<Self>, bells: &[Waker], begin: fn()) -> std::io::Result<Threads> {
+        let mut threads = Threads { flash: Arc::clone(self), handles: Vec::new(), refused: None, begin };
         let devices = self.queues.len();
         let has_rings = threads.open_rings(bells);
         for device in 0..devices {
@@ -85,9 +87,12 @@ impl Threads {
     }
 
     fn spawn(&mut self, device: usize, name: String, run: fn(&Flash, usize, &mut Scratch)) -> std::io::Result<()> {
-        let (flash, mut scratch) = (Arc::clone(&self.flash), self.flash.scratch_of(device));
+        let (flash, mut scratch, begin) = (Arc::clone(&self.flash), self.flash.scratch_of(device), self.begin);
         let flight = Arc::clone(&scratch.flight);
-        let handle = Builder::new().name(name).spawn(move || run(&flash, device, &mut scratch))?;
+        let handle = Builder::new().name(name).spawn(move || {
+            begin();
+            run(&flash, device, &mut scratch);
+        })?;
         self.handles.push((handle, flight));
         Ok(())
     }

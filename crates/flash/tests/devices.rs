@@ -172,7 +172,7 @@ fn hung_device_is_abandoned_and_the_other_device_continues() {
     let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
     let (on_slow, on_fast) = (on(0..8), on(8..16));
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
-    let threads = flash.spawn(&[]).expect("threads");
+    let threads = flash.spawn(&[], || {}).expect("threads");
     gate.close(true);
     // Requests more reads than the device has threads. The remaining reads wait in its queue.
     let readers = Flash::readers(2) as u64;
@@ -216,7 +216,7 @@ fn hung_read_by_a_per_thread_handle_abandons_only_that_device() {
     let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
     let (on_slow, on_fast) = (on(0..8), on(8..16));
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
-    let threads = flash.spawn(&[Waker::new().expect("a bell")]).expect("threads");
+    let threads = flash.spawn(&[Waker::new().expect("a bell")], || {}).expect("threads");
     if let Some(refused) = threads.refused() {
         // Threads do the reads here, which the test above covers.
         return assert!(!refused.remedy.is_empty(), "{refused}");
@@ -253,7 +253,7 @@ fn a_lanes_own_thread_reads_files_and_hears_of_each_item() {
     let bell = Waker::new().expect("a bell");
     let heard = bell.clone();
     flash.wake_by(Box::new(move |_| heard.wake()));
-    let threads = flash.spawn(std::slice::from_ref(&bell)).expect("threads");
+    let threads = flash.spawn(std::slice::from_ref(&bell), || {}).expect("threads");
     let (mut asked, mut there) = (0, 0);
     while there < taken.len() {
         // Submits as many reads as the ring accepts now. The next round submits more.

@@ -15,6 +15,7 @@ use crate::reactor;
 use crate::shared::Shared;
 use crate::start::config::{StartError, endpoints};
 use crate::start::opened::LoadedUsers;
+use crate::start::sandbox::{self, Role};
 use crate::survey;
 use crate::threads::hash_passwords;
 use command::clients::endpoint::{Endpoint, Protocol};
@@ -118,10 +119,10 @@ impl Running {
     fn spawn_background(&mut self, mut background: segment::Background) -> Result<(), StartError> {
         let (shared, populator) = (Arc::clone(&self.shared), background.leave_populating());
         let body = move || crate::background::populate(&shared, populator, &Clock::machine());
-        self.memory = Some(std::thread::Builder::new().name("memory".to_owned()).spawn(body)?);
+        self.memory = Some(sandbox::spawn("memory", Role::Helper, body)?);
         let shared = Arc::clone(&self.shared);
         let body = move || crate::background::run(&shared, background, &shared.clock());
-        let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
+        let thread = sandbox::spawn("background", Role::Helper, body)?;
         let _ = self.shared.threads.background.set(thread.thread().clone());
         self.background = Some(thread);
         self.spawn_checkpoints()?;
@@ -134,7 +135,7 @@ impl Running {
         if let Some((every, checkpointer)) = asked {
             let shared = Arc::clone(&self.shared);
             let body = move || crate::checkpoint::run(&shared, checkpointer, every, &shared.clock());
-            self.checkpoints = Some(std::thread::Builder::new().name("checkpoint".to_owned()).spawn(body)?);
+            self.checkpoints = Some(sandbox::spawn("checkpoint", Role::Helper, body)?);
         }
         Ok(())
     }
@@ -146,7 +147,7 @@ impl Running {
             let Some(rebuilder) = self.shared.store.rebuilder() else { break };
             let shared = Arc::clone(&self.shared);
             let body = move || crate::background::rebuild(&shared, rebuilder, &shared.clock());
-            self.rebuilders.push(std::thread::Builder::new().name(format!("rebuild-{number}")).spawn(body)?);
+            self.rebuilders.push(sandbox::spawn(format!("rebuild-{number}"), Role::Helper, body)?);
         }
         Ok(())
     }
@@ -167,7 +168,7 @@ impl Running {
             IoChoice::Epoll => Vec::new(),
             _ => self.shared.threads.workers.iter().map(|worker| worker.waker.clone()).collect(),
         };
-        let threads = flash.spawn(&bells)?;
+        let threads = flash.spawn(&bells, || sandbox::narrow(Role::Helper))?;
         if let Some(refused) = threads.refused() {
             tracing::info!("threads read flash, not io_uring: {refused}");
         }
@@ -178,7 +179,7 @@ impl Running {
     /// Starts a thread that works for the workers.
     fn spawn_helper(&self, name: &str, body: fn(&Shared)) -> Result<JoinHandle<()>, StartError> {
         let shared = Arc::clone(&self.shared);
-        Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))?)
+        Ok(sandbox::spawn(name, Role::Helper, move || body(&shared))?)
     }
 
     /// Starts the thread that enters the stored records into the secondary indexes while the server serves.
@@ -187,7 +188,7 @@ impl Running {
             let shared = Arc::clone(&self.shared);
             let mut handle = shared.store.handle().expect("handles_max counts it");
             let body = move || insert_persisted(&shared, &mut handle, &shared.clock());
-            self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
+            self.indexes = Some(sandbox::spawn("indexes", Role::Helper, body)?);
         }
         Ok(())
     }
@@ -220,12 +221,10 @@ impl Running {
                 {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
-                if let Err(error) = crate::start::sandbox::narrow_worker() {
-                    tracing::warn!(worker = number, %error, "the worker has only the restrictions of all threads");
-                }
+                sandbox::narrow(Role::Worker);
                 opened.run(number, shared, handle, intake, clock, sessions_max)
             };
-            self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
+            self.workers.push(sandbox::spawn(format!("worker-{number}"), Role::NewWorker, body)?);
         }
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
@@ -245,8 +244,7 @@ impl Running {
             reserve,
             refusal_logged: None,
         };
-        let builder = std::thread::Builder::new().name("acceptor".to_owned());
-        self.acceptor = Some(builder.spawn(move || acceptor.run())?);
+        self.acceptor = Some(sandbox::spawn("acceptor", Role::Helper, move || acceptor.run())?);
         Ok(ready)
     }
 

@@ -26,7 +26,7 @@ use server::handover::Names;
 use server::log::Log;
 use server::place::{self, Requirements};
 use server::shared::Shared;
-use server::start::sandbox;
+use server::start::sandbox::{self, Role};
 use server::start::{Running, Server, StartError};
 use tls::ClientAuth;
 
@@ -181,6 +181,8 @@ pub fn host(mut hosted: Hosted) -> Result<(), Failure> {
 /// Runs the server with a started log.
 fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
     let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade, writes: _ } = hosted;
+    // Later the sandbox creates no sockets.
+    notify::open();
     let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("cannot open {} files: {error}; raise `ulimit -n`", plan.files)]))?;
@@ -206,12 +208,13 @@ fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
     let shared = Arc::new(Mutex::new(Arc::clone(served.running.shared())));
     let reloader =
         Reloader { read, settings: Arc::clone(&settings), log: Arc::clone(log), shared: Arc::clone(&shared) };
-    let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
+    let listener = sandbox::spawn("signals", Role::Helper, move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("cannot create a thread: {error}")]))?;
     let tell = |running: &Running, admin| {
         announce(&plan, running, admin);
         up(running);
         notify::ready();
+        sandbox::narrow(Role::Main { may_resume: running.shared().store.file().is_some() });
     };
     let ended = upgrade::serve(served, &plan.server, &settings, &shared, tell);
     handle.close();

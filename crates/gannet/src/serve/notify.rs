@@ -6,12 +6,21 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The environment variable with the path of the socket, or `@` and the name of an abstract socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// The time limit for a service manager that does not read its socket.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Creates the socket, if there is a service manager. In a sandbox, the process can create none once it serves.
+pub fn open() {
+    if std::env::var_os(SOCKET).is_some_and(|name| !name.is_empty()) {
+        // The first report logs the error.
+        let _ = socket();
+    }
+}
 
 /// Reports that clients can connect, and that this process is the main process of the service.
 pub fn ready() {
@@ -38,9 +47,18 @@ fn notify(state: &str) {
 }
 
 fn send(name: &OsStr, state: &str) -> Result<()> {
-    let socket = UnixDatagram::unbound()?;
+    let socket = socket()?;
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.send_to_addr(state.as_bytes(), &address(name)?).map(drop)
+}
+
+/// Returns the socket, which is created by the first call.
+fn socket() -> Result<&'static UnixDatagram> {
+    static OPENED: OnceLock<UnixDatagram> = OnceLock::new();
+    match OPENED.get() {
+        Some(socket) => Ok(socket),
+        None => UnixDatagram::unbound().map(|socket| OPENED.get_or_init(|| socket)),
+    }
 }
 
 fn address(name: &OsStr) -> Result<SocketAddr> {

@@ -221,6 +221,85 @@ mod inject {
     }
 }
 
+/// A system call: a name for the test, its number and its arguments.
+#[cfg(target_arch = "x86_64")]
+type TriedCall = (&'static str, i64, [u64; 6]);
+
+/// The signal and network calls that no thread of a server may make once it serves.
+#[cfg(target_arch = "x86_64")]
+fn refused_to_all() -> Vec<TriedCall> {
+    use nix::libc::*;
+    let call = |what, number, args: &[c_int]| {
+        let mut all = [0; 6];
+        args.iter().zip(&mut all).for_each(|(arg, place)| *place = *arg as u64);
+        (what, number, all)
+    };
+    vec![
+        call("a TCP socket", SYS_socket, &[AF_INET, SOCK_STREAM, 0]),
+        call("an MPTCP socket", SYS_socket, &[AF_INET, SOCK_STREAM, IPPROTO_MPTCP]),
+        call("a UDP socket", SYS_socket, &[AF_INET6, SOCK_DGRAM, 0]),
+        call("a raw socket", SYS_socket, &[AF_INET, SOCK_RAW, IPPROTO_ICMP]),
+        call("a Unix socket", SYS_socket, &[AF_UNIX, SOCK_STREAM, 0]),
+        call("a packet socket", SYS_socket, &[AF_PACKET, SOCK_RAW, 0]),
+        call("a connection", SYS_connect, &[-1]),
+        call("an address", SYS_bind, &[-1]),
+        // A listener that is shut down for reading can connect.
+        call("the shutdown of a listener", SYS_shutdown, &[-1, SHUT_RD]),
+        call("the shutdown of both directions", SYS_shutdown, &[-1, SHUT_RDWR]),
+        call("a signal 0 to another process", SYS_kill, &[1, 0]),
+        call("a signal to a thread of another process", SYS_tgkill, &[1, 1, SIGTERM]),
+        call("a signal to a thread", SYS_tkill, &[1, SIGTERM]),
+        call("a descriptor of another process", SYS_pidfd_open, &[1, 0]),
+        call("a signal by a descriptor", SYS_pidfd_send_signal, &[-1, SIGTERM]),
+        call("the owner of a descriptor's signals", SYS_fcntl, &[0, F_SETOWN, 1]),
+        call("a descriptor's signal", SYS_fcntl, &[0, 10, SIGTERM]),
+        call("the priority of another process", SYS_setpriority, &[PRIO_PROCESS as c_int, 1, 19]),
+        call("the priority of all processes", SYS_setpriority, &[PRIO_USER as c_int, 0, 19]),
+        call("the CPUs of another process", SYS_sched_setaffinity, &[1, 8, 0]),
+        call("the scheduler", SYS_sched_setscheduler, &[0, SCHED_BATCH, 0]),
+        call("a mode by a path", SYS_chmod, &[0, 0o777]),
+        call("a mode by a folder", SYS_fchmodat, &[-1, 0, 0o777]),
+        call("a mode with flags", SYS_fchmodat2, &[-1, 0, 0o777]),
+        call("the bit for the owner's rights", SYS_fchmod, &[-1, 0o4755]),
+        call("an owner by a path", SYS_chown, &[0, 0, 0]),
+        call("an owner", SYS_fchown, &[-1, 0, 0]),
+        call("an owner by a folder", SYS_fchownat, &[-1, 0, 0, 0]),
+        call("an attribute by a path", SYS_setxattr, &[0]),
+        call("an attribute", SYS_fsetxattr, &[-1]),
+    ]
+}
+
+/// The calls that are refused to all threads but those whose names are given.
+#[cfg(target_arch = "x86_64")]
+fn refused_except() -> Vec<(TriedCall, &'static [&'static str])> {
+    use nix::libc::*;
+    let (none, fast) = (u64::MAX, MSG_FASTOPEN as u64);
+    // A resumed server starts its workers from its main thread.
+    let workers: &[&str] = &["gannet", "worker-0", "worker-1"];
+    vec![
+        (("a ring", SYS_io_uring_setup, [1, 0, 0, 0, 0, 0]), &["gannet"]),
+        (("the end of a process", SYS_pidfd_send_signal, [none, SIGKILL as u64, 0, 0, 0, 0]), &["gannet"]),
+        (("a mode", SYS_fchmod, [none, 0o600, 0, 0, 0, 0]), &["gannet", "admin"]),
+        (("a connection by sendto", SYS_sendto, [none, 0, 0, fast, 0, 0]), workers),
+        (("a connection by sendmsg", SYS_sendmsg, [none, 0, fast, 0, 0, 0]), workers),
+        (("a connection by sendmmsg", SYS_sendmmsg, [none, 0, 0, fast, 0, 0]), workers),
+    ]
+}
+
+/// Waits until each thread is narrowed: it has the two filters of the process, that of its role, and workers one more.
+#[cfg(target_arch = "x86_64")]
+fn wait_until_narrowed(pid: u32) {
+    let filters = |thread| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    let count = |name: &str| 3 + u64::from(name.starts_with("worker-"));
+    let wide = || threads(pid).into_iter().find(|(name, thread)| filters(*thread) != Some(count(name)));
+    (0..1000).find(|_| wide().is_none() || short_pause());
+    assert_eq!(wide(), None, "a thread has only the filters of the process");
+}
+
 /// Returns the threads of a process, by their names.
 #[cfg(target_arch = "x86_64")]
 fn threads(pid: u32) -> BTreeMap<String, i32> {
@@ -264,6 +343,7 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
         // A thread sets its name when it begins to run.
         let are_named = || KINDS.iter().all(|name| threads(server.pid()).contains_key(*name));
         (0..1000).find(|_| are_named() || short_pause());
+        wait_until_narrowed(server.pid());
         for (name, thread) in threads(server.pid()) {
             let Some(stopped) = waits(thread) else { continue };
             let here = AT_FDCWD as u64;
@@ -289,6 +369,13 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
             ] {
                 assert_eq!(stopped.call(number, args), Outcome::Refused, "{name}: {what}");
             }
+            for (what, number, args) in refused_to_all() {
+                assert_eq!(stopped.call(number, args), Outcome::Refused, "{name}: {what}");
+            }
+            for ((what, number, args), except) in refused_except() {
+                let is_refused = stopped.call(number, args) == Outcome::Refused;
+                assert_ne!(is_refused, except.contains(&&name[..]), "{name}: {what}");
+            }
             for path in OUTSIDE {
                 let path = stopped.text(path);
                 let opened = stopped.call(SYS_openat, [here, path, O_RDONLY as u64, 0, 0, 0]);
@@ -303,8 +390,7 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
             if name.starts_with("worker-") {
                 let users = stopped.text(&folder.0.join("users").display().to_string());
                 for (what, number, args) in [
-                    ("a socket", SYS_socket, [AF_INET as u64, SOCK_STREAM as u64, 0, 0, 0, 0]),
-                    ("a ring", SYS_io_uring_setup, [1, 0, 0, 0, 0, 0]),
+                    ("a socket pair", SYS_socketpair, [AF_UNIX as u64, SOCK_STREAM as u64, 0, 0, 0, 0]),
                     ("a write to a file", SYS_openat, [here, users, O_WRONLY as u64, 0, 0, 0]),
                     ("a new file", SYS_openat, [here, users, O_CREAT as u64, 0, 0, 0]),
                     ("the removal of a file", SYS_unlinkat, [here, users, 0, 0, 0, 0]),
@@ -331,4 +417,21 @@ fn every_thread_is_refused_programs_debuggers_bpf_and_files_outside_its_folders(
         assert!(server.ended().success());
         std::fs::remove_dir_all(&folder.0).expect("the folder");
     }
+}
+
+/// The main thread of a server that no process can take over from never starts it again.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn main_thread_keeps_nothing_of_the_start_if_the_server_cannot_resume() {
+    use inject::{Outcome, Stopped};
+    let mut server = Serving::start(&["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB"]);
+    server.is_refused = true;
+    wait_until_narrowed(server.pid());
+    let stopped = Stopped::attach(threads(server.pid())["gannet"]).expect("the main thread waits");
+    for (what, number, args) in refused_to_all().into_iter().chain(refused_except().into_iter().map(|(call, _)| call)) {
+        assert_eq!(stopped.call(number, args), Outcome::Refused, "{what}");
+    }
+    drop(stopped);
+    server.signal("TERM");
+    assert!(server.ended().success());
 }

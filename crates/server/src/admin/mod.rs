@@ -30,6 +30,7 @@ use std::thread::JoinHandle;
 use crate::config::Settings;
 use crate::config::file::Origins;
 use crate::shared::Shared;
+use crate::start::sandbox::{self, Role};
 
 /// The settings that the server runs with, and the origin of each setting. `/config` shows them, and a reload replaces
 /// them.
@@ -82,7 +83,7 @@ impl Bound {
         let is_tls = settings.lock().unwrap_or_else(PoisonError::into_inner).0.admin.is_tls();
         let tls = shared.tls().filter(|_| is_tls).cloned();
         let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings), tls);
-        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || server.run())?;
+        let thread = sandbox::spawn("admin", Role::Admin, move || server.run())?;
         Ok(Admin { addr: self.addr, stop: Some(ours), thread: Some(thread) })
     }
 }

@@ -18,6 +18,7 @@ use super::wire::{
 };
 use crate::admin::Bound;
 use crate::shared::Shared;
+use crate::start::sandbox::{self, Role};
 
 /// The time limit for the new process to become ready after the offer. Clients are served meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
@@ -87,7 +88,7 @@ impl Giver {
             successor: Arc::clone(&successor),
             waker: waker.clone(),
         };
-        let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || waiting.run())?;
+        let thread = sandbox::spawn("upgrade", Role::Helper, move || waiting.run())?;
         Ok(Self { successor, waker, thread: Some(thread) })
     }
 

@@ -1,12 +1,14 @@
 //! The sandbox: what the process may still do if an attacker executes code in it.
 //!
 //! ```text
-//!   gannet serve: settings, files to open ──> enter ──> threads start ──> workers narrow themselves
-//!                                              │                              │
-//!     no new privileges                        │                              └─ no sockets, no new threads, files
-//!     Landlock: files below the named folders, │                                 only for reading
-//!       and no connections to TCP ports        │
-//!     seccomp: the system calls of a server    ┘      refused call ──> SIGSYS ──> counted, EPERM ──> one log line
+//!   settings, files to open ──> enter ──> sockets, rings ──> threads start ──> main thread waits
+//!                                │                            │                 │
+//!     no new privileges          │         no new sockets,  <─┤ narrow          │ narrow: keeps what a resumed
+//!     Landlock: named folders,   │         rings and modes    │                 └ server needs, if another process
+//!       no TCP connections       │     worker: no threads,  <─┘                   can take over from it
+//!     seccomp: calls of a server ┘     files only for reading
+//!
+//!   refused call ──> SIGSYS ──> counted, EPERM ──> one log line
 //! ```
 //!
 //! All restrictions are inherited by the threads that start later and cannot be removed. They need no privileges. A
@@ -14,20 +16,24 @@
 //!
 //! Invariants:
 //! - The process creates no process: `execve` and `clone` without `CLONE_THREAD` are refused. No memory becomes
-//!   executable.
+//!   executable. It sends no signals to other processes, except as below.
 //! - A file can be opened only below the folders of [`Folders`]. They follow from the settings at the start, so a
-//!   reload that names a file in another folder fails, and says that a restart is needed.
+//!   reload that names a file in another folder fails, and says that a restart is needed. The same holds for a folder
+//!   that was replaced.
+//! - All sockets are created before the server serves. After that, no thread creates one, and none connects.
 //! - io_uring executes its operations without seccomp. So each ring admits only the operations that its owner uses
-//!   ([`io::uring`]), and none of them opens or changes files, and no ring can be created after the start.
+//!   ([`io::uring`]), and none of them opens or changes files. All rings are created before the server serves.
+//! - The main thread of a server that another process can take over is the exception: it may create rings, and kill
+//!   processes of its user, because it ends a new process that hangs, and then starts its own threads again.
 
 mod calls;
 mod files;
 
 use crate::start::ServerConfig;
-pub(crate) use calls::narrow_worker;
 pub use files::Folders;
 use landlock::RulesetStatus;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
 
 /// True if the files of this process are restricted, at least in part.
 static RESTRICTS_FILES: AtomicBool = AtomicBool::new(false);
@@ -64,8 +70,56 @@ pub fn enter(folders: &Folders) -> Vec<String> {
     files.into_iter().chain(calls).map(|note| format!("sandbox: {note}")).collect()
 }
 
-/// Returns the end of a message about a file that could not be read, if the sandbox may be the reason.
-pub(crate) fn hint(message: &str) -> &'static str {
+/// The part of a thread in the server, from which its system calls follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The main thread once the server serves.
+    Main {
+        /// True if it must be able to start the server again after a failed takeover.
+        may_resume: bool,
+    },
+    /// A thread that executes what clients send, before it has chosen its CPU.
+    NewWorker,
+    /// A thread that executes what clients send. It was a [`Role::NewWorker`].
+    Worker,
+    /// The thread of the admin port.
+    Admin,
+    /// Any other thread.
+    Helper,
+}
+
+/// Takes from this thread, and those that it creates later, the system calls that its role does not need. Without a
+/// sandbox, does nothing.
+pub fn narrow(role: Role) {
+    if let Err(error) = calls::narrow(role) {
+        tracing::warn!(?role, %error, "the thread has only the restrictions of the start");
+    }
+}
+
+/// Starts a thread that has only the system calls of its role from its first instruction: a thread that has narrowed
+/// itself creates it.
+///
+/// # Errors
+/// If a thread cannot be created.
+pub fn spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    role: Role,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
+    let thread = Builder::new().name(name.into());
+    if !RESTRICTS_CALLS.load(Relaxed) {
+        return thread.spawn(body);
+    }
+    let create = || {
+        narrow(role);
+        thread.spawn(body)
+    };
+    let created = std::thread::scope(|scope| Builder::new().spawn_scoped(scope, create).map(ScopedJoinHandle::join));
+    created?.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Returns the end of a message about a file that cannot be read or written, if the sandbox may be the reason.
+pub fn hint(message: &str) -> &'static str {
     if RESTRICTS_FILES.load(Relaxed) && message.contains("Permission denied") {
         "; if no setting named its folder at the start, the sandbox forbids it: restart the server"
     } else {
