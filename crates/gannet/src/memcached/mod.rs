@@ -81,6 +81,7 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
         discards: leftover::discards,
         upgrade: None,
         writes: process.written(),
+        has_core_files: process.core_files,
     };
     let ended = self::host(hosted);
     process.end();

@@ -72,7 +72,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let read = Box::new(move || chosen_again(&matches, &placed));
     let (describe, discards) = (remedy::start_error, |_: &StartError| None);
     let up = Box::new(|_: &Running| {});
-    host(Hosted { plan, origins, read, up, bind_code: 1, describe, discards, upgrade, writes: Vec::new() })
+    host(Hosted {
+        plan,
+        origins,
+        read,
+        up,
+        bind_code: 1,
+        describe,
+        discards,
+        upgrade,
+        writes: Vec::new(),
+        has_core_files: false,
+    })
 }
 
 /// Returns the settings from the arguments and the configuration file, read again by a running server. `placed` is its
@@ -155,6 +166,8 @@ pub struct Hosted {
     pub upgrade: Option<Upgrade>,
     /// The files that `up` writes.
     pub writes: Vec<PathBuf>,
+    /// True if the kernel is to write a core file when the process crashes.
+    pub has_core_files: bool,
 }
 
 /// Runs the server until a signal or a client ends it, or another process takes over. If it fails, the reasons are
@@ -163,6 +176,9 @@ pub fn host(mut hosted: Hosted) -> Result<(), Failure> {
     if !hosted.plan.resolved.no_sandbox {
         let mut folders = sandbox::folders(&hosted.plan.server);
         hosted.writes.iter().for_each(|path| folders.change_beside(path));
+        if hosted.has_core_files {
+            folders.core_files();
+        }
         // Before the first thread starts.
         hosted.plan.notes.extend(sandbox::enter(&folders));
     } else {
@@ -180,7 +196,7 @@ pub fn host(mut hosted: Hosted) -> Result<(), Failure> {
 
 /// Runs the server with a started log.
 fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
-    let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade, writes: _ } = hosted;
+    let Hosted { mut plan, origins, read, up, bind_code, describe, discards, upgrade, .. } = hosted;
     // Later the sandbox creates no sockets.
     notify::open();
     let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;

@@ -37,6 +37,7 @@ mod restart_power;
 mod restart_power_flash;
 mod restart_together;
 mod sandbox;
+mod sandbox_files;
 mod secrets;
 mod signals;
 mod tls;
