@@ -49,6 +49,9 @@ pub trait Host: Send + Sync {
     /// Changes settings of TLS and reads the certificates again, in a thread that serves no clients. Sets the result
     /// when it is done: an error changes nothing.
     fn change_tls(&self, changes: Vec<TlsChange>) -> ReloadResult;
+
+    /// Returns the end of a message about a file that cannot be read or written, if the sandbox may be the reason.
+    fn sandbox_hint(&self, message: &str) -> &'static str;
 }
 
 /// The result of a reload of certificates, once there is one.

@@ -30,6 +30,7 @@ use crate::resp::acl::Users;
 use crate::visit::clock::{Clock, Origin};
 use base::clock::UnixMillis;
 use segment::{Namespace, ResizeError, Store, StoreStats};
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -279,28 +280,24 @@ impl Shared {
 
     /// Reloads the users files, if any are configured. If a file cannot be loaded, its previous users remain.
     pub fn reload_users(&self) {
-        let audit = |path: &std::path::Path, is_read: bool| {
-            let result = if is_read { "was read" } else { "was refused; the previous users remain" };
-            let detail = || format!("{} {result}", path.display());
-            self.audit.record(AuditEvent::UsersReload, AuditOrigin::Server, b"", detail);
-        };
         if let Some(path) = &self.config.acl_file {
-            let loaded = self.users.load();
-            audit(path, loaded.is_ok());
-            match loaded {
-                Ok(()) => tracing::info!("users were read from {}", path.display()),
-                Err(error) => {
-                    tracing::error!("cannot load users from {}: {error}; the previous users remain", path.display())
-                }
-            }
+            self.note_users_read(path, self.users.load());
         }
-        let Some(auth) = &self.auth else { return };
-        let loaded = auth.reload();
-        audit(auth.path(), loaded.is_ok());
+        if let Some(auth) = &self.auth {
+            self.note_users_read(auth.path(), auth.reload());
+        }
+    }
+
+    /// Records the result of a reload in the audit log and in the log.
+    fn note_users_read(&self, path: &Path, loaded: Result<(), impl std::fmt::Display>) {
+        let path = path.display();
+        let result = if loaded.is_ok() { "was read" } else { "was refused; the previous users remain" };
+        self.audit.record(AuditEvent::UsersReload, AuditOrigin::Server, b"", || format!("{path} {result}"));
         match loaded {
-            Ok(()) => tracing::info!("users were read from {}", auth.path().display()),
+            Ok(()) => tracing::info!("users were read from {path}"),
             Err(error) => {
-                tracing::error!("cannot load users from {}: {error}; the previous users remain", auth.path().display())
+                let line = format!("cannot load users from {path}: {error}; the previous users remain");
+                tracing::error!("{line}{}", self.host.sandbox_hint(&line));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Commands access the switches as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
 
-use crate::start::encryption;
+use crate::start::{encryption, sandbox};
 use command::host::{FlashFigures, Host, Job, ReloadResult, TlsChange, TlsState};
 use io::waker::Waker;
 use std::collections::VecDeque;
@@ -230,6 +230,10 @@ impl Host for Threads {
             let _ = set.set(reloaded);
         }));
         result
+    }
+
+    fn sandbox_hint(&self, message: &str) -> &'static str {
+        sandbox::hint(message)
     }
 
     fn change_tls(&self, changes: Vec<TlsChange>) -> ReloadResult {

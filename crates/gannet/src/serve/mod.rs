@@ -456,7 +456,8 @@ impl Reloader {
             Ok(wanted) => wanted,
             Err(faults) => {
                 for fault in faults {
-                    tracing::error!("reload: {fault}");
+                    let line = fault.to_string();
+                    tracing::error!("reload: {line}{}", sandbox::hint(&line));
                 }
                 tracing::error!("nothing was reloaded");
                 return;

@@ -110,6 +110,39 @@ fn mounted_secret_that_is_replaced_within_its_folder_is_read_again() {
     assert!(!server.lines.iter().any(|line| line.contains("earlier certificates")), "{:#?}", server.lines);
 }
 
+#[test]
+fn errors_name_the_sandbox_after_a_folder_was_replaced() {
+    let folder = Folder::new("sandbox-replaced");
+    let at = |path: &str| folder.path().join(path).display().to_string();
+    let text = format!("[listen]\nacl_file = {:?}\n[log]\naudit = {:?}\n", at("users/users"), at("logs/audit"));
+    let create = || {
+        for name in ["settings", "users", "logs"] {
+            std::fs::create_dir(at(name)).expect("a new folder");
+        }
+        std::fs::write(at("settings/settings.toml"), &text).expect("written");
+        std::fs::write(at("users/users"), USERS).expect("written");
+    };
+    create();
+    let (mut server, resp) = start(|name| at(&format!("settings/{name}")), &[]);
+    for name in ["settings", "users", "logs"] {
+        std::fs::remove_dir_all(at(name)).expect("removed");
+    }
+    create();
+    for line in ["ACL LOAD", "ACL SAVE"] {
+        let reply = redis(resp, line);
+        assert!(reply.starts_with("-ERR") && reply.contains("the sandbox forbids"), "{line}: {reply}");
+    }
+    server.signal("HUP");
+    for begin in ["cannot load users from ", "reload: ", "records of the audit log"] {
+        let is_logged = |line: &String| line.contains(begin) && line.contains("the sandbox forbids");
+        while !server.lines.iter().any(is_logged) {
+            server.wait_for("the sandbox forbids");
+        }
+    }
+    server.signal("TERM");
+    assert!(server.ended().success());
+}
+
 /// `gannet memcached -r` requests core files, which the kernel writes with the rights of the process.
 #[test]
 fn core_file_is_written_if_it_was_requested() {

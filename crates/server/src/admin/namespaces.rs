@@ -21,6 +21,7 @@ use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{ConfigFault, Settings};
 use crate::shared::Shared;
+use crate::start::sandbox;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// Returns the settings of all named namespaces, including their numbers, as `[[namespace]]` tables in the format of
@@ -171,7 +172,7 @@ fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
         file.sync_all()?;
         std::fs::rename(&new, path)
     };
-    put().map_err(|error| error.to_string())
+    put().map_err(|error| error.to_string()).map_err(|line| format!("{line}{}", sandbox::hint(&line)))
 }
 
 fn refuse(faults: &[ConfigFault]) -> Refused {

@@ -733,6 +733,10 @@ fn file_done(call: &mut Call<'_, '_>, done: FileResult) {
             }
             call.out.push(reply::OK);
         }
-        Err(error) => reply::error(call.out, format!("ERR {error}").as_bytes()),
+        Err(error) => {
+            let line = format!("ERR {error}");
+            let hint = call.ctx.shared.host.sandbox_hint(&line);
+            reply::error(call.out, format!("{line}{hint}").as_bytes());
+        }
     }
 }

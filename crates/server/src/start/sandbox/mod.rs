@@ -121,7 +121,8 @@ pub fn spawn<T: Send + 'static>(
 /// Returns the end of a message about a file that cannot be read or written, if the sandbox may be the reason.
 pub fn hint(message: &str) -> &'static str {
     if RESTRICTS_FILES.load(Relaxed) && message.contains("Permission denied") {
-        "; if no setting named its folder at the start, the sandbox forbids it: restart the server"
+        "; the sandbox forbids files in folders that no setting named at the start, or that were replaced since: \
+         restart the server"
     } else {
         ""
     }
