@@ -162,12 +162,18 @@ fn process_key() -> &'static [u8; 32] {
 }
 
 /// Fills `bytes` with random bytes from the kernel.
+///
+/// # Panics
+/// If a filter of the host refuses the system call. Then no password can be stored safely.
 fn fill_with_random(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();
-        // The kernel fails only if a filter refuses the system call, or a signal interrupts it.
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags).unwrap_or_default();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the kernel refuses random bytes ({error}): allow the system call getrandom"),
+        }
     }
 }
 

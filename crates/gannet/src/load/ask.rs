@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::ArgMatches;
-use link::tls::{TlsClient, TlsSettings as Tls};
+use link::Address;
+use link::tls::{Maker, TlsClient, TlsSettings as Tls};
 use load::engine::{Config, Load, Sampler, Wait};
 use load::result::{Arrivals, Machine, RunResult};
 use load::schedule::SendPlan;
@@ -282,6 +283,17 @@ pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Ve
 pub fn secured(settings: Option<&Tls>) -> Result<Option<TlsClient>, Vec<String>> {
     let client = settings.map(TlsClient::new).transpose();
     client.map_err(|errors| errors.into_iter().map(|error| WorkloadFault::from(error).to_string()).collect())
+}
+
+/// Returns the TLS of connections to `address`, if a flag requests it.
+///
+/// # Errors
+/// A usage error for each wrong flag and file.
+pub fn tls_maker(matches: &ArgMatches, address: &str) -> Result<Option<Maker>, Failure> {
+    let mut settings = None;
+    tls_flags(matches, &mut settings).map_err(Failure::Usage)?;
+    let client = secured(settings.as_ref()).map_err(Failure::Usage)?;
+    Ok(client.map(|client| client.maker(&[Address::Tcp(address.to_owned())], 1)))
 }
 
 /// Reads `--pin`. Without `--threads`, there is a thread for each CPU in the list. If the sampler has no separate CPU,

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use base::units::TimeSpan;
 use clap::{Arg, ArgMatches, Command};
-use link::Address;
 use link::tls::Maker;
 
 use crate::load::{args, ask};
@@ -39,14 +38,6 @@ pub fn command() -> Command {
     args::tls(top)
 }
 
-/// Returns the TLS of the connections to the server's admin port, if a flag requests it.
-fn maker(matches: &ArgMatches, addr: SocketAddr) -> Result<Option<Maker>, Failure> {
-    let mut settings = None;
-    ask::tls_flags(matches, &mut settings).map_err(Failure::Usage)?;
-    let client = ask::secured(settings.as_ref()).map_err(Failure::Usage)?;
-    Ok(client.map(|client| client.maker(&[Address::Tcp(addr.to_string())], 1)))
-}
-
 /// Runs the subcommand.
 ///
 /// # Errors
@@ -58,7 +49,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Failure::Usage(vec![line])
     })?;
     let interval = interval(text("interval"))?;
-    let tls = maker(matches, addr)?;
+    let tls = ask::tls_maker(matches, &addr.to_string())?;
     let mut top = Top { addr, tls, order: RowOrder::Rate, history: VecDeque::new() };
     if matches.get_flag("once") || !std::io::stdout().is_terminal() {
         let failed = |why: String| Failure::Failed(vec![why]);

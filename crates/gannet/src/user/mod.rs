@@ -10,6 +10,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use command::resp::acl::users_file::{NewPassword, UserError, UserSummary, UsersFile};
 
+use crate::load::{args, ask};
 use crate::{Failure, print};
 use password::PasswordSource;
 use users_file::{Edit, read, read_or_create};
@@ -79,15 +80,16 @@ fn file() -> Arg {
 }
 
 fn with_server(command: Command) -> Command {
-    command
+    let command = command
         .arg(file())
         .arg(
             Arg::new(SERVER)
                 .long(SERVER)
                 .value_name("ADDR")
-                .help("Make the server at this address of this host read the file (ACL LOAD)"),
+                .help("Make the server at this address read the file (ACL LOAD); of another host with TLS only"),
         )
-        .arg(Arg::new(AS).long(AS).value_name("NAME").requires(SERVER).help("Log in at the server as this user"))
+        .arg(Arg::new(AS).long(AS).value_name("NAME").requires(SERVER).help("Log in at the server as this user"));
+    args::tls(command)
 }
 
 fn with_password(command: Command) -> Command {
@@ -127,6 +129,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "add" | "passwd" => Some(source.new_password(name)?),
         _ => None,
     };
+    let tls = match matches.get_one::<String>(SERVER) {
+        Some(addr) => ask::tls_maker(matches, addr)?,
+        None => None,
+    };
     let login = match matches.get_one::<String>(AS) {
         Some(admin) => Some((admin.as_str(), source.password(&format!("Password of {admin} at the server: "))?)),
         None => None,
@@ -143,7 +149,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.get_one::<String>(SERVER) {
         Some(addr) => {
             let login = login.as_ref().map(|(admin, secret)| (*admin, secret.as_str()));
-            server::load(addr, login)?;
+            server::load(addr, tls.as_ref(), login)?;
             eprintln!("gannet: {addr} has read the file");
         }
         None => eprintln!(

@@ -1,6 +1,7 @@
 //! Tests of `gannet user`, which edits the file of users.
 
 use crate::common::{Serving, TempFile, gannet, run};
+use crate::load_tls::certified;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -104,15 +105,22 @@ fn server_reads_the_file_at_once_and_the_user_logs_in() {
     assert_eq!(user(&root, "top\n").0, 0);
     let config = TempFile::new("users.toml", &format!("[listen]\nacl_file = \"{}\"\n", file.path()));
     let free = "127.0.0.1:0";
-    let mut serving =
-        Serving::start(&["--memcached", free, "--resp", free, "--admin", "none", "--memory", "64MiB", config.path()]);
+    let folder = certified("users");
+    let [ca, cert, key] = ["ca.pem", "server.pem", "server.key"].map(|name| folder.file(name));
+    let listen = ["--memcached", free, "--resp", free, "--resp", "tls:127.0.0.1:0", "--admin", "none"];
+    let files = ["--memory", "64MiB", "--tls-cert", &cert, "--tls-key", &key, config.path()];
+    let mut serving = Serving::start(&[&listen[..], &files[..]].concat());
     let redis = serving.addr_behind("Redis clients connect to ").to_string();
+    let secured = serving.addr_behind("Redis clients connect to ").to_string();
     let server = ["--server", &redis, "--as", "root", "--password-stdin"];
     let add = [&["add"], &at[..], &server, &["ann", "role:read", "~*"]].concat();
     let (code, _, err) = user(&add, "ann's own\nwrong\n");
     assert!(code == 1 && err.contains("WRONGPASS") && err.contains("the file is written"), "{err}");
     let passwd = [&["passwd"], &at[..], &server, &["ann"]].concat();
     let (code, _, err) = user(&passwd, "ann's\ntop\n");
+    assert!(code == 0 && err.contains("has read the file"), "{err}");
+    let over_tls = ["--server", &secured, "--as", "root", "--password-stdin", "--tls-ca", &ca];
+    let (code, _, err) = user(&[&["passwd"], &at[..], &over_tls, &["ann"]].concat(), "ann's\ntop\n");
     assert!(code == 0 && err.contains("has read the file"), "{err}");
     let mut client = TcpStream::connect(&redis).unwrap();
     client.write_all(b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$5\r\nann's\r\nGET k\r\nSET k v\r\n").unwrap();
