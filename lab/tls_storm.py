@@ -2,11 +2,11 @@
 
     python3 lab/tls_storm.py target/release/gannet
 
-A server with one worker has a CPU of its own. `gannet load` sends half of what its 16 connections reach in a closed loop,
-at random instants, and measures from the instant at which a request was due. In every other run a second `gannet load`
-closes and opens 500 connections a second, each with a full handshake. On a machine with two CPUs it shares the
-generator's, which comes first by its scheduling policy, so that what is measured is the server. A round is two runs, in
-changing order.
+A server with one worker has a CPU of its own. `gannet load` sends half of what its 16 connections reach in a closed
+loop, at random instants, and measures from the instant at which a request was due. In every other run a second
+`gannet load` closes and opens 500 connections a second, each with a full handshake. On a machine with two CPUs it
+shares the generator's, which comes first by its scheduling policy, so that what is measured is the server. A round is
+two runs, in changing order.
 """
 
 import json
@@ -90,7 +90,8 @@ def main() -> None:
             time.sleep(1)
             bench = Bench(binary, folder)
             rate = int(bench.closed() / 2)
-            print(f"{rate} requests a second\n\n| round | without, us | with, us | ratio | opened/s | stolen |\n|---|---|---|---|---|---|")
+            print(f"{rate} requests a second\n")
+            print("| round | without, us | with, us | ratio | opened/s | stolen |\n|---|---|---|---|---|---|")
             ratios, stolen = [], []
             for number in range(ROUNDS):
                 order = [False, True] if number % 2 == 0 else [True, False]
