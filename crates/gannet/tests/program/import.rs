@@ -187,13 +187,32 @@ fn assert_equal(outcome: &ImportOutcome) {
     assert_eq!((verified.differ(), verified.missing), (0, 0), "{}", outcome.text());
 }
 
+/// Stores hashes some of whose fields expire, which Redis 7.0 does not have.
+fn fill_fields(server: &mut Connection) {
+    for (key, fields) in [("fields:few", 5), ("fields:many", 4000)] {
+        for n in 0..fields {
+            ask::<()>(server, &["HSET", key, &format!("f{n}"), &n.to_string()]);
+        }
+        ask::<Vec<i64>>(server, &["HPEXPIREAT", key, "4102444800123", "FIELDS", "2", "f1", "f3"]);
+        ask::<Vec<i64>>(server, &["HPEXPIRE", key, "1", "FIELDS", "1", "f4"]);
+    }
+}
+
 #[test]
 fn imported_data_equals_the_source_after_a_cut_over_under_writers() {
-    for diskless in ["yes", "no"] {
+    for (program, diskless) in [("redis", "yes"), ("redis", "no"), ("valkey", "yes")] {
         let folder = Folder::new("import");
-        let Some(source) = redis(&folder, &["--repl-diskless-sync", diskless]) else { return };
+        let args = ["--repl-diskless-sync", diskless];
+        let source = match program {
+            "redis" => redis(&folder, &args),
+            _ => Peer::valkey_in(&folder, &[&args[..], &["--repl-diskless-sync-delay", "0"]].concat()),
+        };
+        let Some(source) = source else { return };
         let address = source.place("redis");
         fill(&mut connect(&address));
+        if program == "valkey" {
+            fill_fields(&mut connect(&address));
+        }
         let (_serving, to) = serving();
         let writer = Writer::start(&address);
         let mut importing = Importing::begin(&folder, &address, &to, &["--cut-over", "--verify", "all"]);
@@ -205,7 +224,8 @@ fn imported_data_equals_the_source_after_a_cut_over_under_writers() {
         let (code, outcome) = importing.ended();
         assert_equal(&outcome);
         assert_eq!((code, outcome.full_syncs), (Some(0), 1), "{}", outcome.text());
-        assert!(outcome.counts.keys > 2000 && outcome.counts.commands > 100, "{}", outcome.text());
+        // The writers remove some keys before the snapshot.
+        assert!(outcome.counts.keys > 1000 && outcome.counts.commands > 100, "{}", outcome.text());
         assert_eq!(outcome.counts.functions, 1);
         assert_eq!(ask::<u64>(&mut target, &["GET", "w:counter"]), rounds);
         assert_eq!(ask::<u64>(&mut target, &["FCALL", "f", "0"]), 7);
@@ -218,6 +238,14 @@ fn imported_data_equals_the_source_after_a_cut_over_under_writers() {
                     .map(|reply| reply.split("entries-read").next().map(str::to_owned));
                 assert_eq!(ours, theirs, "{words:?}");
             }
+        }
+        for key in ["fields:few", "fields:many"] {
+            let [ours, theirs] = [&mut target, &mut from].map(|server| {
+                let fields = ["HPEXPIRETIME", key, "FIELDS", "4", "f0", "f1", "f3", "f4"];
+                let times = (program == "valkey").then(|| ask::<Vec<i64>>(server, &fields));
+                (times, ask::<u64>(server, &["HLEN", key]))
+            });
+            assert_eq!(ours, theirs, "{program}: {key}");
         }
         ask::<()>(&mut target, &["SELECT", "6"]);
         assert_eq!(ask::<u64>(&mut target, &["GET", "w:script"]), rounds);

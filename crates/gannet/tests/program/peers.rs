@@ -117,6 +117,18 @@ impl Peer {
         Self::redis(&[&["--dir", folder.path().to_str().unwrap()], more].concat())
     }
 
+    /// Starts Valkey's server, whose binary `VALKEY_BIN` names, with its files in `folder`.
+    pub fn valkey_in(folder: &Folder, more: &[&str]) -> Option<Self> {
+        let Ok(binary) = std::env::var("VALKEY_BIN") else {
+            println!("SKIPPED: VALKEY_BIN is not set; set it to the path of valkey-server to run this part");
+            return None;
+        };
+        let port = free_port();
+        let (text, dir) = (port.to_string(), folder.path().to_str().unwrap());
+        let args = ["--port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir];
+        Self::start_at(port, &binary, &[&args[..], more].concat())
+    }
+
     /// Starts redis-server on `port`. The server has loaded its file when this returns.
     pub fn redis_at(port: u16, more: &[&str]) -> Option<Self> {
         let text = port.to_string();

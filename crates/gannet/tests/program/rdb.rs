@@ -24,18 +24,6 @@ fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> T {
     command.arg(&words[1..]).query(connection).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// Starts Valkey's server, whose binary `VALKEY_BIN` names.
-fn valkey(folder: &Folder) -> Option<Peer> {
-    let Some(binary) = std::env::var_os("VALKEY_BIN") else {
-        println!("SKIPPED: VALKEY_BIN is not set; set it to the path of valkey-server to run this part of the test");
-        return None;
-    };
-    let port = crate::common::free_port().to_string();
-    let folder = folder.path().to_str().unwrap();
-    let args = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--enable-debug-command", "yes"];
-    Peer::start_at(port.parse().unwrap(), binary.to_str().unwrap(), &args)
-}
-
 /// Stores keys of all types that the server encodes in different ways.
 fn fill(server: &mut Connection) {
     for (key, value) in
@@ -311,7 +299,7 @@ fn files_and_payloads_of_real_servers_are_decoded_and_those_encoded_here_are_res
     let folders = [Folder::new("rdb-redis"), Folder::new("rdb-valkey")];
     let more = ["--enable-debug-command", "yes", "--maxmemory-policy", "allkeys-lfu"];
     let Some(redis) = Peer::redis_in(&folders[0], &more) else { return };
-    let valkey = valkey(&folders[1]);
+    let valkey = Peer::valkey_in(&folders[1], &["--enable-debug-command", "yes"]);
     let mut server = connect(&redis);
     let mut targets = vec![connect(&redis)];
     targets.extend(valkey.as_ref().map(connect));
