@@ -459,7 +459,7 @@ impl Reloader {
                     let line = fault.to_string();
                     tracing::error!("reload: {line}{}", sandbox::hint(&line));
                 }
-                tracing::error!("nothing was reloaded");
+                tracing::error!("no setting was reloaded");
                 return;
             }
         };
@@ -467,7 +467,7 @@ impl Reloader {
         if let Err(wrong) = live::resize(&running.0, &wanted, &shared) {
             let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
             tracing::error!("reload: {}", ConfigFault::new(origin, "store.memory", wrong));
-            tracing::error!("nothing was reloaded");
+            tracing::error!("no setting was reloaded");
             return;
         }
         let mut wanted = wanted;

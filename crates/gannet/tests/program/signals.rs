@@ -146,7 +146,7 @@ fn reload_applies_live_settings_and_names_those_that_need_a_restart() {
     serving.signal("HUP");
     let line = serving.wait_for("reload: ");
     assert!(line.contains("reload.toml:2: log.level"), "{line}");
-    serving.wait_for("nothing was reloaded");
+    serving.wait_for("no setting was reloaded");
     assert!(page(admin, "/config").contains("idle_timeout = \"1s\""));
     serving.signal("TERM");
     assert!(serving.ended().success());

@@ -128,6 +128,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
     let idle_ns = live.idle_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let stall_ns = live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
     let login_ns = live.login_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
+    let checks_users = core.ctx.shared.users.changes() > 0 || core.ctx.shared.requires_authentication();
     let wanted = core.waiting.iter().any(|list| !list.is_empty());
     for _ in 0..count {
         core.sweep_at = (core.sweep_at + 1) % core.sessions.used_high();
@@ -153,7 +154,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             output::refuse(core, core.sweep_at as u32, line);
             continue;
         }
-        if core.ctx.shared.users.changes() > 0 && has_lost_user(&session.state, &core.ctx.shared) {
+        if checks_users && has_lost_user(&session.state, &core.ctx.shared) {
             output::kill(core, core.sweep_at as u32);
             continue;
         }

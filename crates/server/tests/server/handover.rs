@@ -353,6 +353,38 @@ fn acl_users_survive_handover_with_rights_and_connections() {
     running.stop();
 }
 
+/// Clients that never authenticated must do so at a new process that requires it, also those that only receive.
+#[test]
+fn clients_without_a_user_must_authenticate_if_the_next_process_requires_it() {
+    let users = std::env::temp_dir().join(format!("gannet-handover-users-{}", std::process::id()));
+    std::fs::write(&users, "ann:right\n").expect("written");
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let (memcached, resp) = (tcp(&running), addr_of(&running, 1));
+    let [mut plain, mut queues, mut waits, mut hears] = [(); 4].map(|()| Client::connect(resp));
+    plain.ask(b"PING\r\n", b"+PONG\r\n");
+    queues.ask(b"MULTI\r\nSET k v\r\n", b"+OK\r\n+QUEUED\r\n");
+    hears.ask(b"SUBSCRIBE c\r\n", b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    waits.send(b"BLPOP list 0\r\n");
+    let mut text = Client::connect(memcached);
+    text.ask(b"get k\r\n", b"END\r\n");
+    let next = ServerConfig { auth_file: Some(users.clone()), ..config };
+    let successor = successor_of(&running, &next);
+    // Another process reads the files of users, as here.
+    let running = go_on(successor, HandoverState { known: None, ..handover_state_of(running) });
+    plain.ask(b"GET k\r\n", b"-NOAUTH Authentication required.\r\n");
+    queues.send(b"EXEC\r\n");
+    let refused = line(&mut queues);
+    assert!(refused.contains("Authentication required"), "{refused}");
+    text.ask(b"get k\r\n", b"CLIENT_ERROR unauthenticated\r\n");
+    waits.expect(b"-NOAUTH Authentication required.\r\n");
+    hears.stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a socket");
+    assert!(hears.read_to_end().is_empty(), "closed, without a message");
+    plain.ask(b"AUTH ann right\r\nGET k\r\n", b"+OK\r\n$-1\r\n");
+    running.stop();
+    std::fs::remove_file(users).expect("it is there");
+}
+
 /// A server that resumes after a failed takeover must not read the files of users again: it would exit if a file were
 /// invalid.
 #[test]
