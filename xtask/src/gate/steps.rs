@@ -23,6 +23,10 @@ pub const KEPT: &str = "xtask/src/gate/steps.toml";
 /// The option by which callgrind counts only the instructions of this function and of the functions that it calls.
 const COUNTED: &str = "--toggle-collect=*worker_iteration*";
 
+/// Makes the C library copy without `rep movsb`. Callgrind counts an instruction for each byte of it, and the library
+/// uses it or not as the distance between source and target is, which differs from run to run.
+const COPIES: &str = "glibc.cpu.x86_rep_movsb_threshold=1099511627776:glibc.cpu.x86_rep_stosb_threshold=1099511627776";
+
 /// The cargo command that builds the program, beside the server with the features that the server has without it.
 const BUILD: [&str; 7] = ["build", "--release", "--quiet", "--package", "gannet", "--package", "long_commands"];
 
@@ -53,7 +57,7 @@ impl Program {
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut command = Command::new("valgrind");
         command.args(callgrind::options(&folder)).arg(COUNTED).arg(target_folder(root).join("release/long_commands"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env("GLIBC_TUNABLES", COPIES).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("valgrind: {error}"))?;
         let input = child.stdin.take();
         let output = child.stdout.take().ok_or("the program's output is not a pipe")?;
