@@ -167,13 +167,18 @@ fn connection_lines(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
         let mut client = Client::connect(addr);
         let port = client.stream.local_addr().unwrap().port().to_string();
         client.ask(b"get a\r\n", b"END\r\n");
-        // The connection that has waited for memcached's start may be reported late.
-        let mut opened = watcher.next();
-        while lines.is_empty() && field(&opened, "rport") != port {
-            opened = watcher.next();
-        }
+        // The connection that has waited for memcached's start may be reported late. Lookups have no port.
+        let mut next = || {
+            loop {
+                let line = watcher.next();
+                if ["", port.as_str()].contains(&field(&line, "rport")) {
+                    return line;
+                }
+            }
+        };
+        let opened = next();
         assert_eq!((field(&opened, "type"), field(&opened, "rport")), ("conn_new", port.as_str()));
-        let lookup = watcher.next();
+        let lookup = next();
         assert_eq!(field(&lookup, "cfd"), field(&opened, "cfd"), "a connection has one number");
         match end {
             "quit" => client.send(b"quit\r\n"),
@@ -181,7 +186,8 @@ fn connection_lines(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
             _ => {}
         }
         drop(client);
-        lines.extend([opened, watcher.next()]);
+        let closed = next();
+        lines.extend([opened, closed]);
     }
     lines
 }
