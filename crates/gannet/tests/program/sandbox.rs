@@ -32,7 +32,7 @@ fn metric(admin: SocketAddr, name: &str) -> u64 {
 }
 
 /// Sends a Redis request as a line, and returns what is received first.
-fn redis(addr: SocketAddr, line: &str) -> String {
+pub fn redis(addr: SocketAddr, line: &str) -> String {
     let mut stream = connect(addr);
     stream.write_all(format!("{line}\r\n").as_bytes()).expect("sends");
     let mut room = [0; 4096];

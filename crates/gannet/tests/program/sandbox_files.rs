@@ -1,23 +1,14 @@
 //! Tests of the files of a server in the sandbox: links, folders that are replaced, and core files.
 
-use crate::common::{Serving, connect};
+use crate::common::Serving;
 use crate::load_tls::certified;
 use crate::peers::Folder;
-use std::io::{Read, Write};
+use crate::sandbox::redis;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Sends a Redis request as a line, and returns what is received first.
-fn redis(addr: SocketAddr, line: &str) -> String {
-    let mut stream = connect(addr);
-    stream.write_all(format!("{line}\r\n").as_bytes()).expect("sends");
-    let mut room = [0; 4096];
-    let bytes = stream.read(&mut room).expect("a reply");
-    String::from_utf8_lossy(&room[..bytes]).into_owned()
-}
 
 /// Waits until `is_so`, at most 10 seconds. Returns the last value.
 fn wait_until(is_so: impl Fn() -> bool) -> bool {

@@ -154,7 +154,7 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             output::refuse(core, core.sweep_at as u32, line);
             continue;
         }
-        if checks_users && has_lost_user(&session.state, &core.ctx.shared) {
+        if checks_users && session.phase == Phase::Open && has_lost_user(&session.state, &core.ctx.shared) {
             output::kill(core, core.sweep_at as u32);
             continue;
         }
