@@ -131,8 +131,9 @@ fn report_cases(ours: &Counts, kept: &BTreeMap<String, u64>, peer: Option<&Count
         }
     }
     for case in &failed {
-        eprintln!(
-            "{}: {} instructions, but {} are stored. If the change is intended, explain it in the commit and run \
+        // In the form of a failed test, so that the summary of all tests repeats it.
+        println!(
+            "test {} ... FAILED\n{} instructions, but {} are stored. If the change is intended, explain it in the commit and run \
              `make bench-gate ARGS=--keep`.",
             case.name,
             ours[case.name],
@@ -156,13 +157,14 @@ fn report_steps(root: &Path, options: &GateOptions, prices: &[steps::Price]) -> 
         println!("| {command} | {unit} | {instructions} | {was} |");
     }
     let strayed = steps::strayed(prices, &kept);
-    if !strayed.is_empty() {
-        eprintln!(
-            "the cost of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If the \
-             change is intended, explain it in the commit and run `make bench-gate ARGS=--keep`.",
-            steps::KEPT,
-            TOLERANCE * 100.0,
-            strayed.join("; ")
+    for command in &strayed {
+        let now = prices.iter().find(|price| price.command == *command);
+        println!(
+            "test {command} ... FAILED\n{} instructions per unit, but {} are stored in {}. If the change is intended, \
+             explain it in the commit and run `make bench-gate ARGS=--keep`.",
+            now.map_or("no".into(), |price| price.instructions.to_string()),
+            kept.get(command).map_or("none".into(), u64::to_string),
+            steps::KEPT
         );
     }
     Ok((prices.len().max(kept.len()), strayed.len()))

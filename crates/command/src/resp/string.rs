@@ -395,12 +395,14 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Appends the value of `item` to `to`. If a piece of the value is lost, leaves `to` empty.
+/// Appends the value of `item` to `to`, or nothing if a piece of the value is lost.
 pub(super) fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
-    if let Some(item) = item
-        && !guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
-    {
-        to.clear();
+    let Some(item) = item else { return };
+    let start = to.len();
+    to.reserve(item.value_len() as usize);
+    let range = 0..item.value_len();
+    if !guard.pieces().copy_range(key, item.value, range, &mut |bytes| to.extend_from_slice(bytes)) {
+        to.truncate(start);
     }
 }
 

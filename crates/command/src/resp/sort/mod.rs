@@ -185,7 +185,8 @@ impl<'c> Sort<'c> {
 
     /// Returns the place of an element in the order.
     fn place(&self, lookup: &mut Lookup<'_>, element: &[u8]) -> Result<Vec<u8>, Interrupt> {
-        let mut weight = Vec::new();
+        // In the order of texts, the prefix puts an element with an empty text behind those without a text.
+        let mut weight = if self.order == SortOrder::Texts { b"+".to_vec() } else { Vec::new() };
         let found = match &self.options.by {
             Some(by) if self.order != SortOrder::Unsorted && by.has_star() => lookup.find(by, element, &mut weight)?,
             _ => {
@@ -195,9 +196,8 @@ impl<'c> Sort<'c> {
         };
         Ok(match self.order {
             SortOrder::Unsorted => Vec::new(),
-            // An element without a text is the first.
-            SortOrder::Texts if !found => Vec::new(),
-            SortOrder::Texts => [b"+", &weight[..]].concat(),
+            SortOrder::Texts if found => weight,
+            SortOrder::Texts => Vec::new(),
             SortOrder::Numbers => {
                 let number = if found { number(&weight)? } else { 0.0 };
                 [&order_of(number).to_be_bytes()[..], element].concat()
