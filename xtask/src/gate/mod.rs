@@ -133,8 +133,8 @@ fn report_cases(ours: &Counts, kept: &BTreeMap<String, u64>, peer: Option<&Count
     for case in &failed {
         // In the form of a failed test, so that the summary of all tests repeats it.
         println!(
-            "test {} ... FAILED\n{} instructions, but {} are stored. If the change is intended, explain it in the commit and run \
-             `make bench-gate ARGS=--keep`.",
+            "test {} ... FAILED\n{} instructions, but {} are stored. If the change is intended, explain it in the \
+             commit and run `make bench-gate ARGS=--keep`.",
             case.name,
             ours[case.name],
             kept.get(case.name).map_or("none".into(), u64::to_string)
