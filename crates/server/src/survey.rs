@@ -31,7 +31,7 @@ pub(crate) fn run(shared: &Shared) {
     let mut found = shared.survey.latest();
     found.system_bytes = system_bytes().unwrap_or(0);
     let mut before = (Instant::now(), shared.info_counts());
-    let mut rounds = 0;
+    let (mut rounds, mut used_bytes) = (0, 0);
     let mut due = Instant::now();
     let mut files_due = Instant::now() + FILES_STEP;
     while !shared.threads.stop.workers_ended() {
@@ -45,6 +45,10 @@ pub(crate) fn run(shared: &Shared) {
             before = now;
             survey_once(shared, rounds, &mut found);
             rounds += 1;
+            if shared.budget.has_settled(used_bytes) {
+                io::allocation::trim();
+            }
+            used_bytes = shared.budget.used();
             due = Instant::now() + CENSUS_STEP;
         }
         while let Some(job) = shared.threads.next_job() {

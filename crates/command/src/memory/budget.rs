@@ -36,6 +36,8 @@ pub const MEMORY_PART: u64 = 8;
 
 /// The minimum decrease of used bytes after which freed memory is returned to the kernel, in bytes.
 const FALLEN_BYTES_MIN: u64 = 2 << 20;
+/// The minimum decrease after which freed memory is returned once clients use no more and no less, in bytes.
+const SETTLED_BYTES_MIN: u64 = 128 << 10;
 
 /// The purposes of client memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,17 @@ impl Budget {
             self.peak.store(used, Relaxed);
         }
         fallen
+    }
+
+    /// Returns true if the number of used bytes is still `used_before`, and lies below its peak by at least 128 KiB: the
+    /// last part of a fall that [`Budget::has_freed_much`] does not report.
+    pub fn has_settled(&self, used_before: u64) -> bool {
+        let used = self.used();
+        let settled = used == used_before && self.peak.load(Relaxed).saturating_sub(used) >= SETTLED_BYTES_MIN;
+        if settled {
+            self.peak.store(used, Relaxed);
+        }
+        settled
     }
 
     fn falls_to(&self, used: u64) -> bool {
@@ -447,6 +460,8 @@ mod tests {
         let one = budget.grant(MemoryUse::Queued, 3 << 20);
         drop(one);
         assert!(!budget.has_freed_much() && !budget.woken.load(Relaxed), "a small fall is none");
+        assert!(!budget.has_settled(1), "the number of used bytes has changed");
+        assert!(budget.has_settled(0) && !budget.has_settled(0), "the last part of a fall is reported once");
     }
 
     #[test]

@@ -339,7 +339,7 @@ fn errors_and_expiries_of_restore_are_those_of_redis() {
         (&[b"new", b"0", text, b"FREQ", b"1", b"IDLETIME", b"1"], "GET new"),
         (&[b"new", b"0", text, b"odd"], "GET new"),
         (&[b"new", b"0", text, b"idletime", b"5"], "GET new"),
-        (&[b"new", b"5", text, b"replace", b"freq", b"5"], "STRLEN new"),
+        (&[b"new", b"100000", text, b"replace", b"freq", b"5"], "STRLEN new"),
         (&[b"s", b"100000", text, b"REPLACE"], "TTL s"),
         (&[b"s", b"1", text, b"REPLACE", b"ABSTTL"], "EXISTS s"),
         (&[b"h", b"0", fields], "HLEN h"),
