@@ -224,8 +224,8 @@ impl Budget {
         fallen
     }
 
-    /// Returns true if the number of used bytes is still `used_before`, and lies below its peak by at least 128 KiB: the
-    /// last part of a fall that [`Budget::has_freed_much`] does not report.
+    /// Returns true if the number of used bytes is still `used_before`, and below its peak by at least 128 KiB. This is
+    /// the last part of a fall, which [`Budget::has_freed_much`] does not report.
     pub fn has_settled(&self, used_before: u64) -> bool {
         let used = self.used();
         let settled = used == used_before && self.peak.load(Relaxed).saturating_sub(used) >= SETTLED_BYTES_MIN;
