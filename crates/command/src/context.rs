@@ -177,6 +177,8 @@ pub struct WorkerContext {
     pub(crate) scripts: WorkerScripts,
     /// The deadlines of clients that wait in blocking commands.
     pub deadlines: Deadlines,
+    /// The output for the replies to commands of gRPC calls.
+    pub(crate) calls_out: Option<Box<OutBuffer>>,
     /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -210,6 +212,7 @@ impl WorkerContext {
             spares: RetiredTransactions::default(),
             scripts: WorkerScripts::default(),
             deadlines: Deadlines::default(),
+            calls_out: None,
             scratch: Cell::default(),
         }
     }
@@ -218,6 +221,20 @@ impl WorkerContext {
     #[inline]
     pub(crate) fn scratch(&self, guard: &Guard<'_>) -> Scratch<'_> {
         Scratch::take(&self.scratch, guard.sizes().piece_bytes_max())
+    }
+
+    /// Records the times of operations whose replies have been sent now.
+    pub fn record_sent(&self, ops: &[OpTimes]) {
+        let now = self.clock.ticks();
+        let recorder = &self.shared.workers[self.worker].recorder;
+        for op in ops {
+            let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
+            let parts_ns = parts.map(|(from, to)| self.clock.ns_between(from, to));
+            recorder.record_in(op.namespace, op.count, parts_ns);
+            if recorder.record(op.command, op.count, parts_ns) {
+                recorder.record_slow(op.command, self.slow_lines.of(op.begun), parts_ns);
+            }
+        }
     }
 
     /// Returns this worker's counters.

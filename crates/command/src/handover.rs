@@ -190,7 +190,7 @@ impl HandoverConnection {
         let holdings = self.holdings();
         let parts = [&self.input, &self.output, queue, &holdings];
         let head = json!({
-            "resp": self.endpoint.protocol == Protocol::Resp,
+            "resp": self.endpoint.protocol != Protocol::Memcache,
             "home": self.endpoint.namespace.0,
             "namespace": self.namespace.0,
             "known": self.known,

@@ -24,7 +24,8 @@
 //!   host, config       the services and settings that commands need from the server
 //!   shared, context    the state of all workers, and the state of one worker
 //!   lookup             lookups in groups, long values, values on flash, for both protocols
-//!   memcache, resp     the two protocols' commands
+//!   memcache, resp     the commands of memcached and Redis
+//!   grpc               the calls of gRPC, by Redis commands
 //!   session, handover  the state of one connection, and its form during a handover to another process
 //! ```
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod clients;
 pub mod config;
 pub mod context;
 pub(crate) mod glob;
+pub mod grpc;
 pub mod handover;
 pub mod host;
 pub mod keyspace;

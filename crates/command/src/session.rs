@@ -6,7 +6,7 @@ use crate::lookup::large::LargeSet;
 use crate::push::outbox::{MessageCheck, Subscriber};
 use crate::shared::Shared;
 use crate::visit::clock::Ticks;
-use crate::{memcache, resp};
+use crate::{grpc, memcache, resp};
 use segment::{Guard, Namespace, Store};
 
 use crate::clients::client_info::ClientMemory;
@@ -20,6 +20,8 @@ pub enum SessionState {
     Memcache(memcache::SessionState),
     /// A Redis client.
     Resp(resp::SessionState),
+    /// A gRPC client.
+    Grpc(Box<grpc::GrpcSession>),
 }
 
 /// Prepares a session for messages that another client has redirected to it, if there are any. `connection` is the
@@ -36,6 +38,7 @@ pub fn identify(session: &mut SessionState, names: &[String], shared: &Shared) -
     let is_user = |name: &&[u8]| match session {
         SessionState::Memcache(state) => memcache::identify(state, name, shared),
         SessionState::Resp(state) => resp::identify(state, name, shared),
+        SessionState::Grpc(state) => resp::identify(state.redis_mut(), name, shared),
     };
     names.iter().map(String::as_bytes).find(is_user).map(<[u8]>::to_vec)
 }
@@ -45,6 +48,7 @@ pub fn needs_login(session: &SessionState, shared: &Shared) -> bool {
     match session {
         SessionState::Memcache(state) => memcache::needs_login(state, shared),
         SessionState::Resp(state) => resp::needs_login(state, shared),
+        SessionState::Grpc(state) => resp::needs_login(state.redis(), shared),
     }
 }
 
@@ -54,6 +58,7 @@ pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     match session {
         SessionState::Memcache(state) => memcache::has_lost_user(state, shared),
         SessionState::Resp(state) => resp::has_lost_user(state, shared),
+        SessionState::Grpc(state) => resp::has_lost_user(state.redis(), shared),
     }
 }
 
@@ -71,6 +76,7 @@ impl SessionState {
                 }
             },
             Self::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
+            Self::Grpc(_) => return None,
         };
         Some(PrefetchedHead::read(guard, &guard.key(namespace, bytes), consumed))
     }
@@ -80,6 +86,7 @@ impl SessionState {
         match endpoint.protocol {
             Protocol::Memcache => Self::Memcache(memcache::SessionState::of(endpoint.namespace)),
             Protocol::Resp => Self::Resp(resp::SessionState::of(endpoint.namespace)),
+            Protocol::Grpc => Self::Grpc(Box::new(grpc::GrpcSession::of(endpoint.namespace))),
         }
     }
 
@@ -88,6 +95,7 @@ impl SessionState {
         match self {
             Self::Memcache(_) => Protocol::Memcache,
             Self::Resp(_) => Protocol::Resp,
+            Self::Grpc(_) => Protocol::Grpc,
         }
     }
 
@@ -97,6 +105,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.listener_namespace(),
             Self::Resp(state) => state.namespace,
+            Self::Grpc(state) => state.redis().namespace,
         }
     }
 
@@ -109,6 +118,7 @@ impl SessionState {
                 true
             }
             Self::Resp(state) => resp::release(state, guard, ctx),
+            Self::Grpc(state) => state.release(guard, ctx),
         }
     }
 
@@ -118,13 +128,15 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.to_handover(input),
             Self::Resp(state) => state.to_handover(input),
+            // The client connects again: the state of HTTP/2 does not move.
+            Self::Grpc(_) => None,
         }
     }
 
     /// Removes and returns the connection's subscriptions.
     pub fn take_subscriber(&mut self) -> Option<Subscriber> {
         match self {
-            Self::Memcache(_) => None,
+            Self::Memcache(_) | Self::Grpc(_) => None,
             Self::Resp(state) => state.take_subscriber(),
         }
     }
@@ -134,6 +146,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.restore(carried, ctx),
             Self::Resp(state) => state.restore(carried, guard, ctx),
+            Self::Grpc(_) => false,
         }
     }
 
@@ -142,6 +155,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.resume_as(carried, shared),
             Self::Resp(state) => state.resume_as(carried, shared),
+            Self::Grpc(_) => {}
         }
     }
 
@@ -151,6 +165,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.large(),
             Self::Resp(state) => state.large(),
+            Self::Grpc(_) => None,
         }
     }
 
@@ -158,6 +173,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.large_mut(),
             Self::Resp(state) => state.large_mut(),
+            Self::Grpc(_) => None,
         }
     }
 
@@ -166,6 +182,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.is_long(),
             Self::Resp(state) => state.is_long(),
+            Self::Grpc(state) => state.redis().is_long(),
         }
     }
 
@@ -209,6 +226,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.large().is_some(),
             Self::Resp(state) => state.is_taking_in(),
+            Self::Grpc(_) => false,
         }
     }
 
@@ -217,6 +235,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.large().is_some(),
             Self::Resp(state) => state.is_receiving(),
+            Self::Grpc(state) => state.is_serving(),
         }
     }
 
@@ -226,6 +245,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.watches() || state.auth_wait.is_some(),
             Self::Resp(state) => resp::waits_in_command(state) || resp::is_auth_delayed(state),
+            Self::Grpc(state) => resp::is_auth_delayed(state.redis()),
         }
     }
 
@@ -234,13 +254,14 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.has_messages(),
             Self::Resp(state) => state.has_messages(),
+            Self::Grpc(_) => false,
         }
     }
 
     /// Decides whether queued push messages may be sent. Users may have changed since the last call.
     pub fn check_messages(&mut self, shared: &Shared) -> MessageCheck {
         match self {
-            Self::Memcache(_) => MessageCheck::Send,
+            Self::Memcache(_) | Self::Grpc(_) => MessageCheck::Send,
             Self::Resp(state) => state.check_messages(&shared.users),
         }
     }
@@ -251,12 +272,17 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.take_messages(into),
             Self::Resp(state) => state.take_messages(into),
+            Self::Grpc(_) => 0,
         }
     }
 
     /// Returns true if a reply is only partly written. No other bytes may be written before the rest of that reply.
     pub fn is_replying(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_replying())
+        match self {
+            Self::Memcache(_) => false,
+            Self::Resp(state) => state.is_replying(),
+            Self::Grpc(state) => state.has_work(),
+        }
     }
 
     /// Returns the instant since which a reply is held outside the store for the client, and the reply's length in
@@ -265,6 +291,7 @@ impl SessionState {
         match self {
             Self::Memcache(_) => None,
             Self::Resp(state) => state.reply_held(),
+            Self::Grpc(state) => state.reply_held(),
         }
     }
 
@@ -279,6 +306,7 @@ impl SessionState {
         match self {
             Self::Memcache(_) => None,
             Self::Resp(state) => Some(state.activity()),
+            Self::Grpc(state) => Some(state.redis().activity()),
         }
     }
 
@@ -288,6 +316,7 @@ impl SessionState {
         match self {
             Self::Memcache(state) => state.is_distant = is_distant,
             Self::Resp(state) => state.introduce(is_admitted, is_distant),
+            Self::Grpc(state) => state.redis_mut().introduce(is_admitted, is_distant),
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Modules: `memcache` and `resp` each have a parser (`request.rs`), writers of replies (`reply.rs`) and the client's
 //! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits;
-//! `http` recognises HTTP, which closes a connection.
+//! `http` recognises HTTP, which closes a connection. `grpc` has HTTP/2, gRPC and Protocol Buffers.
 //!
 //! # Example
 //! ```
@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod grpc;
 pub mod http;
 pub mod memcache;
 pub mod number;

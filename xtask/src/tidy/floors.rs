@@ -56,7 +56,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
 /// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
 /// their functions and no command uses the table.
-const COMMAND: [&[&str]; 9] = [
+const COMMAND: [&[&str]; 12] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
@@ -74,6 +74,9 @@ const COMMAND: [&[&str]; 9] = [
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
+    &["grpc::plan"],
+    &["grpc::calls", "grpc::execution"],
+    &["grpc::session", "grpc"],
     &["memcache::dispatch", "resp::dispatch", "resp::functions", "resp::carry", "session"],
 ];
 

@@ -9,7 +9,16 @@ pub enum Protocol {
     Memcache,
     /// The Redis protocol, versions 2 and 3.
     Resp,
+    /// gRPC over HTTP/2.
+    Grpc,
 }
+
+/// The frames by which a server that serves no call ends a connection: empty `SETTINGS`, and `GOAWAY` for no stream
+/// with the error `ENHANCE_YOUR_CALM`. Source: RFC 9113, 3.4, 6.5 and 6.8.
+const GRPC_REFUSAL: &[u8] = &[
+    0, 0, 0, 4, 0, 0, 0, 0, 0, // SETTINGS
+    0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, // GOAWAY
+];
 
 impl Protocol {
     /// Returns the protocol's name in logs and metrics.
@@ -17,6 +26,7 @@ impl Protocol {
         match self {
             Self::Memcache => "memcached",
             Self::Resp => "Redis",
+            Self::Grpc => "gRPC",
         }
     }
 
@@ -25,6 +35,7 @@ impl Protocol {
         match self {
             Self::Memcache => b"ERROR Too many open connections\r\n",
             Self::Resp => b"-ERR max number of clients reached\r\n",
+            Self::Grpc => GRPC_REFUSAL,
         }
     }
 
@@ -33,6 +44,7 @@ impl Protocol {
         match self {
             Self::Memcache => b"ERROR Too many open connections from this address (limits.maxconns_per_source)\r\n",
             Self::Resp => b"-ERR max number of clients reached for this address (limits.maxconns_per_source)\r\n",
+            Self::Grpc => GRPC_REFUSAL,
         }
     }
 
@@ -41,6 +53,7 @@ impl Protocol {
         match self {
             Self::Memcache => b"CLIENT_ERROR no authentication in time (limits.login_timeout)\r\n",
             Self::Resp => b"-NOAUTH no authentication in time (limits.login_timeout)\r\n",
+            Self::Grpc => GRPC_REFUSAL,
         }
     }
 
@@ -49,6 +62,7 @@ impl Protocol {
         match self {
             Self::Memcache => b"SERVER_ERROR this port uses TLS; connect with TLS, or to a port without it\r\n",
             Self::Resp => b"-ERR this port uses TLS; connect with TLS, or to a port without it\r\n",
+            Self::Grpc => GRPC_REFUSAL,
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct Namespaces {
     notes: Option<MetadataLog>,
     rooms: [Usage; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
+    /// The number of calls of [`Namespaces::set`] and [`Namespaces::unset`].
+    changes: AtomicU64,
     /// A bit for each namespace with a quota of operations per second, and the bit [`ROUTED`].
     guards: AtomicU32,
     routes: Mutex<Arc<Routes>>,
@@ -150,6 +152,7 @@ impl Namespaces {
         named.push(config.clone());
         named.sort_by_key(|config| config.number);
         self.route(&named);
+        self.changes.fetch_add(1, Release);
         Ok(())
     }
 
@@ -193,6 +196,7 @@ impl Namespaces {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("terms without limits are never refused");
         self.lock().retain(|config| config.number != namespace.0);
+        self.changes.fetch_add(1, Release);
         if let Some(notes) = &self.notes {
             let _ = notes.namespace_removed(namespace.0);
         }
@@ -228,6 +232,11 @@ impl Namespaces {
         self.databases.0.store(databases.packed(), SeqCst);
         self.swaps.fetch_add(1, SeqCst);
         self.guard(SWAPPED, true);
+    }
+
+    /// Returns how often a name or terms were set or removed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
     }
 
     /// Returns the namespaces that have a name, in the order of their numbers.

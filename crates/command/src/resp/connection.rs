@@ -4,10 +4,11 @@ use super::REDIS_VERSION;
 use super::catalog::lower;
 use super::error::ErrorReply;
 use crate::clients::client_info::ClientInfo;
+use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
-use crate::resp::session::DatabaseNumbers;
+use crate::resp::session::{DatabaseNumbers, SessionState};
 use crate::resp::state::Answers;
 use crate::resp::transaction;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
@@ -58,7 +59,7 @@ pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             return Err(ErrorReply::DatabaseFull.into());
         }
         namespaces.leave(from);
-        move_to(call, to);
+        move_to(call.session, call.ctx, to);
     }
     call.out.push(reply::OK);
     Ok(())
@@ -162,7 +163,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         // was reached meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
-        move_to(call, home);
+        move_to(call.session, call.ctx, home);
     }
     // If the reply to this request is to be skipped, it is.
     let answers = if call.session.answers == Answers::SkipNext { Answers::SkipNext } else { Answers::All };
@@ -201,9 +202,26 @@ pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Er
 }
 
 /// Sets the namespace in which the connection's later requests access keys.
-fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
-    let database = call.ctx.shared.namespaces.databases().database(namespace);
-    call.session.namespace = namespace;
-    call.session.numbers = DatabaseNumbers::new(database, call.session.numbers.home());
-    call.with_client_info(|client_info| client_info.database = database);
+fn move_to(session: &mut SessionState, ctx: &WorkerContext, namespace: Namespace) {
+    let database = ctx.shared.namespaces.databases().database(namespace);
+    session.namespace = namespace;
+    session.numbers = DatabaseNumbers::new(database, session.numbers.home());
+    ctx.connection_table().client_info(ctx.push.watch.connection, |client_info| client_info.database = database);
+}
+
+/// Moves the connection of a client of another protocol to a namespace, or to that of its listener. Returns false if
+/// the namespace has its maximum number of connections.
+pub(crate) fn enter_namespace(session: &mut SessionState, ctx: &WorkerContext, to: Option<Namespace>) -> bool {
+    let namespaces = &ctx.shared.namespaces;
+    let from = session.namespace;
+    let to = to.unwrap_or_else(|| namespaces.databases().namespace(session.numbers.home()));
+    if to == from {
+        return true;
+    }
+    if !namespaces.enter(to) {
+        return false;
+    }
+    namespaces.leave(from);
+    move_to(session, ctx, to);
+    true
 }

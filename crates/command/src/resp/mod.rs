@@ -95,6 +95,7 @@ mod walk;
 
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use blocking::waits_in_command;
+pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
 pub use records::index::{insert_persisted, recreate_persisted};

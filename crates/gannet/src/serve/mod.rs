@@ -108,7 +108,7 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
 /// on the default ports of memcached and Redis.
 fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
     let (mut settings, origins) = args::settings(matches)?;
-    if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
+    if ["listen.memcached", "listen.resp", "listen.grpc"].iter().all(|path| !origins.contains_key(*path)) {
         settings.listen_on_default_ports();
     }
     Ok((settings, origins))
@@ -396,6 +396,7 @@ fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::tim
 fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     let session = match protocol {
         Protocol::Memcache => r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'",
+        Protocol::Grpc => return "docs/grpc.md has a first session".to_owned(),
         Protocol::Resp => r"printf 'set k hello ex 60\r\nget k\r\nquit\r\n'",
     };
     match addr {

@@ -48,7 +48,7 @@ pub fn is_local(ip: IpAddr) -> bool {
 pub fn exposure(settings: &Settings, protocol: Protocol, address: &ListenAddress) -> Exposure {
     let is_tls = matches!(address, ListenAddress::Tls(_));
     let is_protected = match protocol {
-        Protocol::Resp => settings.protected,
+        Protocol::Resp | Protocol::Grpc => settings.protected,
         Protocol::Memcache => settings.acl_file.0.is_some() && !settings.unprotected,
     };
     match (address.ip(), protocol) {
@@ -79,11 +79,16 @@ impl Exposure {
             (Self::Protected, Protocol::Resp) => {
                 Some("Redis clients there must authenticate (listen.protected), with unencrypted passwords")
             }
+            (Self::Protected, Protocol::Grpc) => {
+                Some("gRPC clients there must authenticate (listen.protected), with unencrypted tokens")
+            }
             (Self::Protected, Protocol::Memcache) => {
                 Some("memcached clients there must authenticate (listen.acl_file), with unencrypted passwords")
             }
             (Self::Open, Protocol::Memcache) => Some("clients need no password"),
-            (Self::Open, Protocol::Resp) => Some("clients need no password unless the default user has one"),
+            (Self::Open, Protocol::Resp | Protocol::Grpc) => {
+                Some("clients need no password unless the default user has one")
+            }
         }
     }
 }

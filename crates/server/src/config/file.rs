@@ -323,7 +323,7 @@ mod tests {
             ("[listen]\nmemcached = [\n  \"127.0.0.1:1\",\n  \"10.0.0.1\"]\n", 2, "not an address", "10.0.0.1:11211"),
             ("[listen]\nmemcached = [1]\n", 2, "not text", "quotes"),
             ("[listen]\nmemcached = 1\n", 2, "list of texts", "[\"127.0.0.1:11211\"]"),
-            ("[listen]\ngrpc = [\"127.0.0.1:7000\"]\n", 2, "does not have", "remove"),
+            ("[listen]\nudp = [\"127.0.0.1:7000\"]\n", 2, "does not have", "remove"),
             ("[threads]\nio = \"urin\"\n", 2, "unknown word", "\"uring\""),
             ("[threads]\npin = \"atuo\"\n", 2, "not a CPU number", "0-3,8"),
             ("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", 3, "duplicate key", "keep one"),

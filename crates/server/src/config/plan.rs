@@ -55,6 +55,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
     planner.sizes(settings, memory);
     planner.places(settings);
+    check_grpc(&mut planner, settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
@@ -64,7 +65,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
         config_file: None,
-        endpoints: [tls_endpoints(settings), namespaces.1].concat(),
+        endpoints: [own_endpoints(settings), namespaces.1].concat(),
         tls: tls(settings),
         namespaces: namespaces.0,
         admin: admin_addr(settings),
@@ -159,18 +160,32 @@ fn plain_addrs(addresses: &[ListenAddress], settings: &Settings) -> Vec<ListenAd
     addresses.iter().filter(|address| !is_tls(address)).map(|address| listen_addr(address, settings)).collect()
 }
 
-/// Returns the listeners with TLS in the default namespace.
-fn tls_endpoints(settings: &Settings) -> Vec<(Endpoint, ListenAddr)> {
+/// Returns the listeners in the default namespace with TLS, and those for gRPC clients.
+fn own_endpoints(settings: &Settings) -> Vec<(Endpoint, ListenAddr)> {
     let of = |protocol: Protocol, addresses: &[ListenAddress]| {
         let addresses = addresses.iter().filter(|address| is_tls(address));
         let endpoint = Endpoint::from(protocol).over_tls();
         addresses.map(|address| (endpoint, listen_addr(address, settings))).collect::<Vec<_>>()
     };
-    [of(Protocol::Memcache, &settings.memcached), of(Protocol::Resp, &settings.resp)].concat()
+    let grpc = settings.grpc.iter().filter(|address| !is_tls(address));
+    let grpc = grpc.map(|address| (Endpoint::from(Protocol::Grpc), listen_addr(address, settings))).collect();
+    [of(Protocol::Memcache, &settings.memcached), of(Protocol::Resp, &settings.resp), grpc].concat()
 }
 
 fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
     settings.admin.ip()
+}
+
+/// Refuses gRPC listeners with TLS.
+fn check_grpc(planner: &mut Planner<'_>, settings: &Settings) {
+    for address in settings.grpc.iter().filter(|address| is_tls(address)) {
+        let what = format!("gRPC clients cannot use TLS, which {address} demands");
+        planner.fault(
+            "listen.grpc",
+            what,
+            "remove tls: and listen on a loopback address, behind a proxy with TLS".to_owned(),
+        );
+    }
 }
 
 /// A listener of the settings.
@@ -188,6 +203,7 @@ fn listeners(settings: &Settings) -> Vec<Listener<'_>> {
     let main = [
         ("listen.memcached", Protocol::Memcache, &settings.memcached),
         ("listen.resp", Protocol::Resp, &settings.resp),
+        ("listen.grpc", Protocol::Grpc, &settings.grpc),
     ];
     let main = main.into_iter().map(|(path, protocol, addresses)| (path, None, protocol, addresses));
     let others = settings.namespaces.iter().flat_map(|namespace| {
@@ -437,7 +453,8 @@ impl<'a> Planner<'a> {
     /// Returns the number of connections, and the number of file descriptors that the whole process needs.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
         let others = settings.namespaces.iter().map(|namespace| namespace.memcached.len() + namespace.resp.len());
-        let listeners = (settings.memcached.len() + settings.resp.len() + others.sum::<usize>()) as u64;
+        let listeners =
+            (settings.memcached.len() + settings.resp.len() + settings.grpc.len() + others.sum::<usize>()) as u64;
         let fixed = files_fixed(workers, listeners);
         let room = connections_room(self.host, workers, listeners);
         let Some(maxconns) = settings.maxconns.explicit() else {

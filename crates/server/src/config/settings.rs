@@ -20,6 +20,7 @@ use tls::{CertificateFiles, ClientAuth, HandshakeLimits, TlsSettings, UserFrom, 
 pub struct Settings {
     pub memcached: Vec<ListenAddress>,
     pub resp: Vec<ListenAddress>,
+    pub grpc: Vec<ListenAddress>,
     pub admin: AdminAddress,
     pub admin_hosts: HostNames,
     pub unix_mode: UnixMode,
@@ -91,7 +92,7 @@ impl Settings {
     /// Returns true if a listener or the admin port uses TLS.
     pub fn uses_tls(&self) -> bool {
         let others = self.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
-        let mut all = self.memcached.iter().chain(&self.resp).chain(others);
+        let mut all = self.memcached.iter().chain(&self.resp).chain(&self.grpc).chain(others);
         self.admin.is_tls() || all.any(|address| matches!(address, ListenAddress::Tls(_)))
     }
 
@@ -132,6 +133,7 @@ impl Settings {
     const BLANK: Self = Self {
         memcached: Vec::new(),
         resp: Vec::new(),
+        grpc: Vec::new(),
         admin: AdminAddress::None,
         admin_hosts: HostNames(Vec::new()),
         unix_mode: UnixMode(0),

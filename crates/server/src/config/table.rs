@@ -104,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 66] = [
+pub static SETTINGS: [Setting; 67] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -126,6 +126,16 @@ pub static SETTINGS: [Setting; 66] = [
         help: "Addresses for Redis clients, as with memcached. Both protocols serve the same keys. If no \
                listener is named at all, gannet serve listens on 127.0.0.1:6379 for Redis clients.",
         value: |s| &mut s.resp,
+    },
+    Setting {
+        path: "listen.grpc",
+        flag: Some("grpc"),
+        default: &[],
+        range: None,
+        reload: Reload::Restart,
+        help: "Addresses for gRPC clients (HTTP/2 without TLS), as with memcached. Their caches are namespaces, and \
+               their items those of the other protocols; docs/grpc.md has the calls.",
+        value: |s| &mut s.grpc,
     },
     Setting {
         path: "listen.admin",
@@ -766,8 +776,7 @@ pub static SETTINGS: [Setting; 66] = [
 ];
 
 /// Names that scripts may use but that this build does not support: flag, path in the file, and description.
-pub const ABSENT: [(&str, &str, &str); 3] = [
-    ("grpc", "listen.grpc", "the gRPC service"),
+pub const ABSENT: [(&str, &str, &str); 2] = [
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];

@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use command::context::WorkerContext;
 use command::session::{PrefetchedHead, SessionState};
 use command::visit::progress::{Progress, SessionWait};
-use command::{memcache, resp};
+use command::{grpc, memcache, resp};
 use io::{Backend, Received};
 use segment::Guard;
 
@@ -229,6 +229,7 @@ pub(super) fn serve<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>, queue
         let mut progress = match &mut session.state {
             SessionState::Memcache(state) => memcache::serve(guard, input, heads[number], out, state, &mut core.ctx),
             SessionState::Resp(state) => resp::serve(guard, input, heads[number], out, state, &mut core.ctx),
+            SessionState::Grpc(state) => grpc::serve(guard, input, out, state, &mut core.ctx),
         };
         if let Some(input) = &mut session.input {
             if progress.consumed > 0 {

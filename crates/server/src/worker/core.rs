@@ -109,7 +109,7 @@ impl<B: Backend> Core<B> {
     /// authenticate if its listener is protected.
     pub(super) fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
-        if endpoint.protocol == Protocol::Resp {
+        if endpoint.protocol != Protocol::Memcache {
             let client_info = ClientInfo {
                 id: shared.clients.next(),
                 local: session.stream.as_ref().and_then(B::local),
@@ -124,7 +124,7 @@ impl<B: Backend> Core<B> {
         let has_certificate = endpoint.is_tls && self.shared.requires_certificates();
         let is_protected = match endpoint.protocol {
             Protocol::Memcache => !shared.config.unprotected,
-            Protocol::Resp => shared.config.protected,
+            Protocol::Resp | Protocol::Grpc => shared.config.protected,
         };
         session.state.introduce(is_open, distant && is_protected && !has_certificate);
     }

@@ -80,7 +80,8 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
     let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..core.sessions.used_high() as u32 {
         let Some(session) = core.sessions.peek_mut(index) else { continue };
-        if session.stream.as_ref().is_some_and(|stream| !B::is_movable(stream)) {
+        let is_grpc = session.state.protocol() == Protocol::Grpc;
+        if is_grpc || session.stream.as_ref().is_some_and(|stream| !B::is_movable(stream)) {
             drain(core, index);
             continue;
         }
@@ -112,7 +113,7 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
     }
 }
 
-/// Closes a connection whose state of TLS cannot move, once it is between two requests.
+/// Closes a connection whose state of TLS or HTTP/2 cannot move, once it is between two requests.
 fn drain<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
     let rests = session.phase == Phase::Open && session.place == SessionPlace::Idle && session.out.is_none();

@@ -265,5 +265,7 @@ const fn error(protocol: Protocol) -> &'static [u8] {
         Protocol::Resp => {
             b"-ERR cannot read request: memory for incomplete requests is used up; send requests whole\r\n"
         }
+        // The connection ends without a frame, which the client reports as unavailable.
+        Protocol::Grpc => b"",
     }
 }

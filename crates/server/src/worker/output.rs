@@ -126,17 +126,7 @@ fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
     let Some(mut out) = core.sessions.at(index).out.take() else {
         return;
     };
-    let clock = &core.ctx.clock;
-    let now = clock.ticks();
-    let recorder = &core.ctx.shared.workers[core.ctx.worker].recorder;
-    for op in out.ops() {
-        let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
-        let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
-        recorder.record_in(op.namespace, op.count, parts_ns);
-        if recorder.record(op.command, op.count, parts_ns) {
-            recorder.record_slow(op.command, core.ctx.slow_lines.of(op.begun), parts_ns);
-        }
-    }
+    core.ctx.record_sent(out.ops());
     empty(core, &mut out);
     core.buffers.put_out(out);
 }

@@ -33,6 +33,7 @@ mod flash;
 mod flash_commands;
 mod flash_query;
 mod flash_walks;
+mod grpc;
 mod handover;
 mod hot_keys;
 mod info;

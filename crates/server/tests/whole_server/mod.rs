@@ -332,6 +332,7 @@ fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
         0..=24 => {
             let Client { end, protocol, .. } = &world.clients[client];
             let request = match protocol {
+                Protocol::Grpc => unreachable!("the world has no gRPC clients"),
                 Protocol::Resp => {
                     world.reached.resp += 1;
                     choices.resp_request()?

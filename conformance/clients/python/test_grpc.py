@@ -1,0 +1,200 @@
+"""Tests the published, unmodified Momento client, and the published stubs of its protocol, through gRPC."""
+
+import datetime
+
+import grpc
+import pytest
+import redis
+from momento import CacheClient, Configurations, CredentialProvider
+from momento.responses import CacheGet, CacheSet, CacheSetIfNotExists, CreateCache
+from momento_wire_types.generated import cacheclient_pb2 as wire
+from momento_wire_types.generated import cacheclient_pb2_grpc, controlclient_pb2, controlclient_pb2_grpc
+
+from server import Server, free_port
+
+MINUTE = datetime.timedelta(minutes=1)
+CACHE = "default"
+
+
+@pytest.fixture(scope="module")
+def server():
+    port = free_port()
+    with Server(resp=True, GRPC_PORT=str(port)) as running:
+        running.grpc_port = port
+        yield running
+
+
+@pytest.fixture
+def plain(server):
+    with redis.Redis("127.0.0.1", server.resp_port, socket_timeout=20) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def client(server, plain):
+    credentials = CredentialProvider.for_momento_local("127.0.0.1", server.grpc_port)
+    with CacheClient(Configurations.Laptop.latest(), credentials, MINUTE) as client:
+        yield client
+
+
+class Stub:
+    """The published stub; each call has the metadata of the cache."""
+
+    def __init__(self, channel, kind, cache=CACHE):
+        self.kind, self.cache = kind(channel), cache
+
+    def __getattr__(self, name):
+        call = getattr(self.kind, name)
+        return lambda request: call(request, timeout=20, metadata=[("cache", self.cache)])
+
+
+@pytest.fixture
+def stub(server, plain):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        yield Stub(channel, cacheclient_pb2_grpc.ScsStub)
+
+
+def test_items_are_set_read_and_deleted(client, plain):
+    assert isinstance(client.set(CACHE, "k", "v"), CacheSet.Success)
+    hit = client.get(CACHE, "k")
+    assert isinstance(hit, CacheGet.Hit) and hit.value_string == "v"
+    assert plain.get("k") == b"v" and 0 < plain.pttl("k") <= 60_000
+    client.delete(CACHE, "k")
+    assert isinstance(client.get(CACHE, "k"), CacheGet.Miss)
+    assert [client.increment(CACHE, "i", by).value for by in (5, -7)] == [5, -2]
+    stored = [type(client.set_if_not_exists(CACHE, "n", value)) for value in "ab"]
+    assert stored == [CacheSetIfNotExists.Stored, CacheSetIfNotExists.NotStored]
+
+
+def test_values_of_all_lengths_come_back(client):
+    for length in (0, 1, 8_191, 8_192, 65_535, 65_536, 1_000_000):
+        value = bytes(at % 251 for at in range(length))
+        assert isinstance(client.set(CACHE, "long", value), CacheSet.Success), length
+        assert client.get(CACHE, "long").value_bytes == value, length
+
+
+def test_collections_are_those_of_redis(client, plain):
+    client.list_concatenate_back(CACHE, "l", ["b", "c"])
+    client.list_concatenate_front(CACHE, "l", ["y", "a"])
+    assert plain.lrange("l", 0, -1) == [b"y", b"a", b"b", b"c"]
+    assert client.list_pop_front(CACHE, "l").value_string == "y"
+    assert client.list_fetch(CACHE, "l").value_list_string == ["a", "b", "c"]
+    client.list_push_back(CACHE, "l", "d", truncate_front_to_size=2)
+    assert plain.lrange("l", 0, -1) == [b"c", b"d"]
+    client.dictionary_set_fields(CACHE, "d", {"a": "1", "b": "2"})
+    assert plain.hgetall("d") == {b"a": b"1", b"b": b"2"}
+    assert client.dictionary_increment(CACHE, "d", "a", 41).value == 42
+    client.set_add_elements(CACHE, "s", {"a", "b"})
+    client.set_remove_elements(CACHE, "s", {"a"})
+    assert plain.smembers("s") == {b"b"}
+    client.sorted_set_put_elements(CACHE, "z", {"a": 1.5, "b": 2.5, "c": -1.0})
+    assert plain.zrange("z", 0, -1, withscores=True) == [(b"c", -1.0), (b"a", 1.5), (b"b", 2.5)]
+    assert client.sorted_set_fetch_by_score(CACHE, "z", min_score=0.0).value_list_string == [("a", 1.5), ("b", 2.5)]
+    assert client.sorted_set_get_rank(CACHE, "z", "b").rank == 2
+
+
+def test_a_change_sets_the_time_to_live_only_if_it_creates_or_refreshes(stub, plain):
+    def add(ttl, refresh):
+        stub.SetUnion(wire._SetUnionRequest(set_name=b"s", elements=[b"a"], ttl_milliseconds=ttl, refresh_ttl=refresh))
+        return plain.pttl("s")
+
+    assert 50_000 < add(60_000, False) <= 60_000
+    assert 50_000 < add(5_000, False) <= 60_000
+    assert 0 < add(5_000, True) <= 5_000
+
+
+def test_caches_are_created_listed_flushed_and_deleted(client):
+    assert isinstance(client.get("absent", "k"), CacheGet.Error)
+    assert isinstance(client.create_cache("one"), CreateCache.Success)
+    assert isinstance(client.create_cache("one"), CreateCache.CacheAlreadyExists)
+    client.set("one", "k", "v")
+    assert isinstance(client.get(CACHE, "k"), CacheGet.Miss)
+    assert sorted(cache.name for cache in client.list_caches().caches) == ["default", "one"]
+    client.flush_cache("one")
+    assert isinstance(client.get("one", "k"), CacheGet.Miss)
+    client.delete_cache("one")
+    assert isinstance(client.get("one", "k"), CacheGet.Error)
+
+
+def test_conditions_of_sets(stub):
+    def store(value, **condition):
+        request = wire._SetIfRequest(cache_key=b"k", cache_body=value, ttl_milliseconds=60_000, **condition)
+        return stub.SetIf(request).WhichOneof("result") == "stored"
+
+    from momento_wire_types.generated import common_pb2 as common
+
+    assert not store(b"a", present=common.Present())
+    assert not store(b"a", equal=common.Equal(value_to_check=b"x"))
+    assert store(b"a", absent=common.Absent())
+    assert not store(b"b", absent=common.Absent())
+    assert store(b"b", present_and_not_equal=common.PresentAndNotEqual(value_to_check=b"x"))
+    assert store(b"c", absent_or_equal=common.AbsentOrEqual(value_to_check=b"b"))
+    assert not store(b"d", not_equal=common.NotEqual(value_to_check=b"c"))
+    found = stub.GetWithHash(wire._GetWithHashRequest(cache_key=b"k")).found
+    assert found.value == b"c"
+    request = wire._SetIfHashRequest(
+        cache_key=b"k", cache_body=b"e", ttl_milliseconds=60_000,
+        present_and_hash_equal=common.PresentAndHashEqual(hash_to_check=found.hash))
+    stored = stub.SetIfHash(request)
+    assert stored.stored.new_hash != found.hash
+    assert stub.SetIfHash(request).WhichOneof("result") == "not_stored"
+
+
+def test_every_other_call_of_the_stub(stub, plain):
+    items = [wire._SetRequest(cache_key=b"k%d" % at, cache_body=b"%d" % at, ttl_milliseconds=60_000) for at in range(3)]
+    assert [reply.result for reply in stub.SetBatch(wire._SetBatchRequest(items=items))] == [wire.Ok] * 3
+    wanted = [wire._GetRequest(cache_key=key) for key in (b"k2", b"none", b"k0")]
+    replies = list(stub.GetBatch(wire._GetBatchRequest(items=wanted)))
+    values = [(reply.result, reply.cache_body) for reply in replies]
+    assert values == [(wire.Hit, b"2"), (wire.Miss, b""), (wire.Hit, b"0")]
+    assert list(stub.KeysExist(wire._KeysExistRequest(cache_keys=[b"k0", b"none"])).exists) == [True, False]
+
+    def ttl(**change):
+        return stub.UpdateTtl(wire._UpdateTtlRequest(cache_key=b"k0", **change)).WhichOneof("result")
+
+    assert ttl(increase_to_milliseconds=30_000) == "not_set" and ttl(increase_to_milliseconds=90_000) == "set"
+    assert ttl(decrease_to_milliseconds=20_000) == "set" and ttl(overwrite_to_milliseconds=10_000) == "set"
+    assert 0 < stub.ItemGetTtl(wire._ItemGetTtlRequest(cache_key=b"k0")).found.remaining_ttl_millis <= 10_000
+    assert stub.ItemGetType(wire._ItemGetTypeRequest(cache_key=b"k0")).found.item_type == 0
+    plain.rpush("l", *"abcdef")
+    erase = wire._ListEraseRequest(list_name=b"l", some=wire._ListEraseRequest._ListRanges(
+        ranges=[wire._ListRange(begin_index=1, count=2), wire._ListRange(begin_index=5, count=9)]))
+    assert stub.ListErase(erase).found.list_length == 3 and plain.lrange("l", 0, -1) == [b"a", b"d", b"e"]
+    retain = wire._ListRetainRequest(list_name=b"l", inclusive_start=-2, ttl_milliseconds=60_000)
+    assert stub.ListRetain(retain).found.list_length == 2 and plain.lrange("l", 0, -1) == [b"d", b"e"]
+    remove = wire._ListRemoveRequest(list_name=b"l", all_elements_with_value=b"d")
+    assert stub.ListRemove(remove).found.list_length == 1
+    plain.sadd("s", *"abc")
+    difference = wire._SetDifferenceRequest(
+        set_name=b"s", minuend=wire._SetDifferenceRequest._Minuend(elements=[b"c", b"x"]))
+    assert stub.SetDifference(difference).WhichOneof("set") == "found" and plain.smembers("s") == {b"x"}
+    assert list(stub.SetContains(wire._SetContainsRequest(set_name=b"s", elements=[b"x", b"a"])).found.contains) == [
+        True, False]
+    assert list(stub.SetPop(wire._SetPopRequest(set_name=b"s", count=5)).found.elements) == [b"x"]
+    plain.zadd("z1", {"a": 1, "b": 2})
+    plain.zadd("z2", {"b": 10})
+    source = wire._SortedSetUnionStoreRequest._Source
+    union = wire._SortedSetUnionStoreRequest(
+        set_name=b"z", sources=[source(set_name=b"z1", weight=1), source(set_name=b"z2", weight=0.5)],
+        ttl_milliseconds=60_000)
+    assert stub.SortedSetUnionStore(union).length == 2
+    assert plain.zrange("z", 0, -1, withscores=True) == [(b"a", 1.0), (b"b", 7.0)]
+    between = wire._SortedSetLengthByScoreRequest(set_name=b"z", exclusive_min=1, inclusive_max=7)
+    assert stub.SortedSetLengthByScore(between).found.length == 1
+
+
+def test_errors_have_the_status_of_the_protocol(server, stub, plain):
+    plain.rpush("list", "a")
+    for request, code in [
+        (wire._GetRequest(cache_key=b"list"), grpc.StatusCode.FAILED_PRECONDITION),
+        (wire._GetRequest(cache_key=b""), grpc.StatusCode.INVALID_ARGUMENT),
+    ]:
+        with pytest.raises(grpc.RpcError) as raised:
+            stub.Get(request)
+        assert raised.value.code() == code
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        control = Stub(channel, controlclient_pb2_grpc.ScsControlStub)
+        with pytest.raises(grpc.RpcError) as raised:
+            control.CreateSigningKey(controlclient_pb2._CreateSigningKeyRequest(ttl_minutes=1))
+        assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -1,0 +1,113 @@
+//! The fields that many requests have, and the replies that many calls make.
+
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, reply};
+use protocol::grpc::protobuf::Message;
+use protocol::resp::client::Value;
+
+/// The number of `CacheResult` for a value that exists.
+pub(super) const HIT: u64 = 2;
+/// The number of `CacheResult` for a value that does not exist.
+pub(super) const MISS: u64 = 3;
+/// The number of `CacheResult` for a success.
+pub(super) const OK: u64 = 1;
+
+/// Returns the key in the field 1.
+pub(super) fn key<'b>(message: Message<'b>) -> Result<&'b [u8], CallError> {
+    match message.bytes(1) {
+        b"" => Err(CallError::invalid("the key is empty; name a key of at least one byte")),
+        key => Ok(key),
+    }
+}
+
+/// Returns the time to live in a field, in ms, as text. A time to live of 0 is refused.
+pub(super) fn ttl_ms(message: Message<'_>, number: u32) -> Result<String, CallError> {
+    match message.uint(number) {
+        0 => Err(CallError::invalid("the time to live is 0 ms; give at least 1 ms")),
+        ttl_ms => Ok(ttl_ms.min(i64::MAX as u64 / 2).to_string()),
+    }
+}
+
+/// The time to live that a change of a collection sets.
+pub(super) struct CollectionTtl {
+    ttl_ms: String,
+    /// True if the change of an existing collection sets it too.
+    refreshes: bool,
+}
+
+impl CollectionTtl {
+    /// Reads the time to live in ms from one field, and from another whether it is set again.
+    pub(super) fn of(message: Message<'_>, ttl: u32, refresh: u32) -> Result<Self, CallError> {
+        Ok(Self { ttl_ms: ttl_ms(message, ttl)?, refreshes: message.uint(refresh) != 0 })
+    }
+}
+
+/// Returns the plan of a change of a collection. `next` gets the replies to `commands`.
+pub(super) fn change(
+    key: &[u8],
+    ttl: &CollectionTtl,
+    mut commands: Commands,
+    next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static,
+) -> CallPlan {
+    let expire = Commands::one(&[b"PEXPIRE", key, ttl.ttl_ms.as_bytes()]);
+    if ttl.refreshes {
+        commands.append(&expire);
+        return CallPlan::transaction(&commands, next);
+    }
+    let decide = move |replies: &[Value<'_>]| {
+        let mut all = Commands::default();
+        all.append(&commands);
+        if replies[0] == Value::Int(0) {
+            all.append(&expire);
+        }
+        Ok(Flow::Execute(all))
+    };
+    CallPlan::watched(key, &Commands::one(&[b"EXISTS", key]), decide, next)
+}
+
+/// Returns the reply of a call whose only field, 1, is the number of a collection's elements (1 found, 2 missing). A
+/// collection without elements does not exist.
+pub(super) fn length_reply(length: i64) -> Next {
+    reply(|out| {
+        match length {
+            0 => out.message(2, |_| {}),
+            length => out.message(1, |found| {
+                found.int(1, length);
+            }),
+        };
+    })
+}
+
+/// Returns the reply with all `items` of a collection (1 found: 1 items, 2 missing). A collection without elements does
+/// not exist.
+pub(super) fn items_reply<'b>(items: impl ExactSizeIterator<Item = Value<'b>>) -> Next {
+    if items.len() == 0 {
+        return missing();
+    }
+    reply(|out| {
+        out.message(1, |found| {
+            items.for_each(|item| {
+                found.item(1, item.text().unwrap_or_default());
+            });
+        });
+    })
+}
+
+/// Returns the reply that the collection does not exist (2 missing).
+pub(super) fn missing() -> Next {
+    reply(|out| {
+        out.message(2, |_| {});
+    })
+}
+
+/// Returns an empty message.
+pub(super) fn done() -> Next {
+    reply(|_| {})
+}
+
+/// Returns the plan of a call that deletes a whole collection. `length` is a command that replies with an error if the
+/// item is of another type.
+pub(super) fn delete_whole(key: &[u8], length: &'static [u8]) -> CallPlan {
+    let deletion = Commands::one(&[b"DEL", key]).request;
+    let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(Commands { request: deletion.clone(), count: 1 }));
+    CallPlan::watched(key, &Commands::one(&[length, key]), decide, |_| done())
+}

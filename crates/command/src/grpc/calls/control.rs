@@ -1,0 +1,103 @@
+//! Calls on caches, which are namespaces, and calls that say whether the server serves.
+
+use super::common;
+use crate::grpc::plan::{CallError, CallPlan, Commands, Next, reply};
+use crate::keyspace::namespace_config::{NAME_BYTES_MAX, NamespaceConfig};
+use crate::keyspace::namespaces::{DEFAULT_NAME, Namespaces};
+use crate::shared::Shared;
+use protocol::grpc::Status;
+use protocol::grpc::protobuf::Message;
+use segment::Namespace;
+use std::sync::Arc;
+
+/// Returns the plan of a call that needs the right to change settings. The command reads a setting, and is refused to
+/// users without that right.
+fn privileged(run: impl Fn() -> Next + Send + 'static) -> CallPlan {
+    CallPlan::one(&[b"CONFIG", b"GET", b"maxmemory"], move |_| run())
+}
+
+/// Returns the name in the field 1.
+fn name(message: Message<'_>) -> Result<String, CallError> {
+    let name = String::from_utf8_lossy(message.bytes(1)).into_owned();
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.parse::<i64>().is_ok() || !name.bytes().all(is_valid) {
+        let text = "the name of a cache has 1 to 63 letters, digits, '-', '_' and '.', and is not only a number";
+        return Err(CallError::invalid(text));
+    }
+    Ok(name)
+}
+
+/// Returns the error for a cache that does not exist.
+fn not_found(name: &str) -> CallError {
+    CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
+}
+
+/// Decodes 1 name.
+pub(super) fn create_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let (name, shared) = (name(message)?, Arc::clone(shared));
+    Ok(privileged(move || {
+        if shared.namespaces.find(name.as_bytes()).is_some() {
+            return Err(CallError::new(Status::AlreadyExists, format!("the cache {name} exists already")));
+        }
+        let named = shared.namespaces.named();
+        let is_free =
+            |number: &Namespace| *number != Namespace::DEFAULT && named.iter().all(|of| of.number != number.0);
+        let Some(number) = Namespaces::numbers().find(is_free) else {
+            let text = format!("all {} caches exist; delete one first", Namespace::MAX);
+            return Err(CallError::new(Status::ResourceExhausted, text));
+        };
+        let evicts = !shared.store.keeps(Namespace::DEFAULT);
+        let config = NamespaceConfig { name: name.clone(), ..NamespaceConfig::plain(number.0, evicts) };
+        let set = shared.namespaces.set(&shared.store, &config);
+        set.map_err(|error| CallError::new(Status::ResourceExhausted, format!("cannot create {name}: {error}")))?;
+        shared.host.wake_background();
+        common::done()
+    }))
+}
+
+/// Decodes 1 name. The items of the cache are deleted too.
+pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let (name, shared) = (name(message)?, Arc::clone(shared));
+    if name == DEFAULT_NAME {
+        return Err(CallError::invalid("the default cache cannot be deleted; flush it"));
+    }
+    let cache = shared.namespaces.find(name.as_bytes()).ok_or_else(|| not_found(&name))?;
+    let mut commands = Commands::one(&[b"CONFIG", b"GET", b"maxmemory"]);
+    commands.add(&[b"FLUSHDB"]);
+    let plan = CallPlan::new(commands, move |_| {
+        shared.namespaces.unset(&shared.store, cache, !shared.store.keeps(Namespace::DEFAULT));
+        shared.host.wake_background();
+        common::done()
+    });
+    Ok(plan.within(cache))
+}
+
+/// Decodes 1 name.
+pub(super) fn flush_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let name = name(message)?;
+    let cache = shared.namespaces.find(name.as_bytes()).ok_or_else(|| not_found(&name))?;
+    Ok(CallPlan::one(&[b"FLUSHDB"], |_| common::done()).within(cache))
+}
+
+/// Replies 1 caches (1 name), all in one reply.
+pub(super) fn list_caches(_: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let shared = Arc::clone(shared);
+    Ok(CallPlan::one(&[b"PING"], move |_| {
+        let mut names: Vec<String> = shared.namespaces.named().into_iter().map(|config| config.name).collect();
+        if !names.iter().any(|name| name == DEFAULT_NAME) {
+            names.insert(0, DEFAULT_NAME.to_owned());
+        }
+        reply(|out| {
+            for name in &names {
+                out.message(1, |cache| {
+                    cache.bytes(1, name.as_bytes());
+                });
+            }
+        })
+    }))
+}
+
+/// Replies an empty message.
+pub(super) fn ping(_: Message<'_>) -> Result<CallPlan, CallError> {
+    Ok(CallPlan::new(Commands::default(), |_| common::done()))
+}

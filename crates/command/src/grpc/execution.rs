@@ -1,0 +1,171 @@
+//! Executes the Redis commands of a call, over one or more visits.
+//!
+//! ```text
+//!   commands ──> resp::serve(the connection's Redis session) ──> output of the worker ──> replies of this call
+//!                     └── must wait: the visit ends, and the next one continues at the first byte not consumed
+//! ```
+//!
+//! The Redis session belongs to the connection, and executes one call at a time. Its replies go to an output of the
+//! worker that is emptied after each step, so that the session never waits for a reader.
+//!
+//! Invariant: the commands of a call that has begun are executed to their end, even if the client leaves. Only then are
+//! its locks and watched keys released.
+
+use super::plan::{CallError, CallPlan, Commands, Flow, error_of};
+use crate::context::WorkerContext;
+use crate::memory::budget::{Grant, MemoryUse};
+use crate::resp;
+use crate::visit::out::{OUT_BYTES, OutBuffer};
+use crate::visit::progress::SessionWait;
+use protocol::grpc::Status;
+use protocol::resp::client::{ParsedValue, Value, value};
+use segment::{Guard, Namespace};
+
+/// A call in execution.
+pub(super) struct Execution {
+    plan: CallPlan,
+    /// The commands that precede those of the call, until they are executed: authentication.
+    preamble: Option<Commands>,
+    /// The namespace of the commands, until the session has entered it; `None` within for that of the listener.
+    namespace: Option<Option<Namespace>>,
+    /// The number of bytes of the commands that are consumed.
+    at: usize,
+    replies: Vec<u8>,
+    /// The share of client memory of the commands and replies.
+    grant: Grant,
+    /// True if client memory was used up, so that the replies are discarded.
+    is_cut: bool,
+}
+
+impl Execution {
+    /// Creates the execution of a plan. `preamble` precedes its commands.
+    ///
+    /// # Errors
+    /// If client memory is used up.
+    pub(super) fn new(
+        plan: CallPlan,
+        preamble: Commands,
+        namespace: Option<Namespace>,
+        ctx: &WorkerContext,
+    ) -> Result<Self, CallError> {
+        let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+        if !grant.resize(plan.commands.request.capacity() as u64) {
+            return Err(no_memory());
+        }
+        let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
+        Ok(Self { plan, preamble, namespace: Some(namespace), at: 0, replies: Vec::new(), grant, is_cut: false })
+    }
+
+    /// Continues the call. Returns the messages of its reply, or its error.
+    ///
+    /// # Errors
+    /// The reason why the visit must end; the caller then calls this function again in a later visit.
+    pub(super) fn advance(
+        &mut self,
+        guard: &mut Guard<'_>,
+        session: &mut resp::SessionState,
+        ctx: &mut WorkerContext,
+    ) -> Result<Result<Vec<u8>, CallError>, SessionWait> {
+        loop {
+            if self.preamble.is_none()
+                && let Some(namespace) = self.namespace.take()
+                && !resp::enter_namespace(session, ctx, namespace)
+            {
+                let text = "the cache has its maximum number of connections (maxconns of its namespace)";
+                return Ok(Err(CallError::new(Status::ResourceExhausted, text)));
+            }
+            if let Err(error) = self.execute(guard, session, ctx)? {
+                return Ok(Err(error));
+            }
+            match self.next() {
+                Ok(Flow::Execute(commands)) => {
+                    (self.plan.commands, self.at) = (commands, 0);
+                    self.replies.clear();
+                }
+                Ok(Flow::Reply(messages)) => return Ok(Ok(messages)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    /// Executes the commands to their end.
+    fn execute(
+        &mut self,
+        guard: &mut Guard<'_>,
+        session: &mut resp::SessionState,
+        ctx: &mut WorkerContext,
+    ) -> Result<Result<(), CallError>, SessionWait> {
+        let mut out = ctx.calls_out.take().unwrap_or_else(|| Box::new(OutBuffer::new(vec![0; OUT_BYTES].into())));
+        let ended = loop {
+            let commands = self.preamble.as_ref().unwrap_or(&self.plan.commands);
+            let progress = resp::serve(guard, &commands.request[self.at..], None, &mut out, session, ctx);
+            self.at += progress.consumed;
+            let is_done = self.at == commands.request.len();
+            self.collect(&mut out, ctx);
+            match progress.state {
+                SessionWait::NeedInput { .. } if is_done => break Ok(Ok(())),
+                SessionWait::OutputFull { want } if want > out.capacity() => {
+                    out = Box::new(OutBuffer::new(vec![0; want].into()));
+                }
+                SessionWait::OutputFull { .. } => {}
+                SessionWait::NeedInput { .. } | SessionWait::Close => {
+                    break Ok(Err(CallError::new(Status::Internal, "the commands of the call were not executed")));
+                }
+                wait => break Err(wait),
+            }
+        };
+        ctx.calls_out = Some(out).filter(|out| out.capacity() == OUT_BYTES);
+        ended
+    }
+
+    /// Moves the output's bytes to the replies.
+    fn collect(&mut self, out: &mut OutBuffer, ctx: &WorkerContext) {
+        if out.unsent() > 0 {
+            let unsent = out.take_unsent(&ctx.shared.store);
+            let bytes = self.plan.commands.request.capacity() + self.replies.len() + unsent.len();
+            self.is_cut |= !self.grant.resize(bytes as u64);
+            if !self.is_cut {
+                self.replies.extend_from_slice(&unsent);
+            }
+        }
+        ctx.record_sent(out.ops());
+        out.clear(|pinned| ctx.unpin(pinned));
+    }
+
+    /// Passes the replies to the plan.
+    fn next(&mut self) -> Result<Flow, CallError> {
+        if self.is_cut {
+            return Err(no_memory());
+        }
+        let (mut values, mut rest) = (Vec::with_capacity(self.plan.commands.count), &self.replies[..]);
+        while !rest.is_empty() {
+            let ParsedValue::Value { value, consumed } = value(rest) else { return Err(CallError::unexpected()) };
+            check(&value)?;
+            values.push(value);
+            rest = &rest[consumed..];
+        }
+        if self.preamble.take().is_some() {
+            return Ok(Flow::Execute(std::mem::take(&mut self.plan.commands)));
+        }
+        if values.len() != self.plan.commands.count {
+            return Err(CallError::unexpected());
+        }
+        (self.plan.next)(&values)
+    }
+}
+
+fn no_memory() -> CallError {
+    CallError::new(Status::ResourceExhausted, "client memory is used up (limits.client_memory); call again later")
+}
+
+/// Returns the error of a reply, or of a command within a transaction.
+fn check(value: &Value<'_>) -> Result<(), CallError> {
+    match value {
+        Value::Error(text) => Err(error_of(text)),
+        Value::Array(items) => items.into_iter().try_for_each(|item| match item {
+            Value::Error(text) => Err(error_of(text)),
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,230 @@
+//! The plan of a call: the Redis commands that it executes, and the message that it makes of their replies.
+//!
+//! ```text
+//!   CallPlan { commands, next }
+//!     commands ── executed ──> replies ──> next(replies) ──┬─> Flow::Execute: further commands
+//!         ^                                                │
+//!         └────────────────────────────────────────────────┤
+//!                                                          └─> Flow::Reply: the messages of the call's reply
+//! ```
+//!
+//! A call therefore has the rights, limits, events and metrics of its commands, on the same items. A call that must not
+//! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
+//! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
+
+use protocol::grpc::Status;
+use protocol::grpc::protobuf::{Encoder, MalformedMessage};
+use protocol::resp::client::Value;
+use segment::Namespace;
+
+/// The maximum number of times that a call starts over because other clients change its key.
+const TRIES_MAX: usize = 1_000;
+
+/// The maximum number of bytes beside a word in a request: its length and the ends of two lines.
+const WORD_BYTES: usize = 25;
+
+/// The error of a call.
+#[derive(Debug)]
+pub(super) struct CallError {
+    pub(super) status: Status,
+    pub(super) text: String,
+}
+
+impl CallError {
+    pub(super) fn new(status: Status, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    pub(super) fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Status::InvalidArgument, text)
+    }
+
+    /// Returns the error of a command whose reply is of a type that it never has.
+    pub(super) fn unexpected() -> Self {
+        Self::new(Status::Internal, "a command replied with another type than expected")
+    }
+}
+
+impl From<MalformedMessage> for CallError {
+    fn from(malformed: MalformedMessage) -> Self {
+        Self::invalid(malformed.to_string())
+    }
+}
+
+/// Redis commands, as their client sends them.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    pub(super) request: Vec<u8>,
+    /// The number of commands, which is the number of their replies.
+    pub(super) count: usize,
+}
+
+impl Commands {
+    pub(super) fn one(words: &[&[u8]]) -> Self {
+        let mut commands = Self::default();
+        commands.add(words);
+        commands
+    }
+
+    /// Adds a command with its words.
+    pub(super) fn add(&mut self, words: &[&[u8]]) {
+        self.add_words(words, std::iter::empty());
+    }
+
+    /// Adds a command with its first words and `more` words.
+    pub(super) fn add_words<'w>(&mut self, words: &[&'w [u8]], more: impl Iterator<Item = &'w [u8]> + Clone) {
+        let count = words.len() + more.clone().count();
+        let bytes: usize = words.iter().copied().chain(more.clone()).map(|word| word.len() + WORD_BYTES).sum();
+        self.request.reserve_exact(bytes + WORD_BYTES);
+        self.request.extend_from_slice(format!("*{count}\r\n").as_bytes());
+        for word in words.iter().copied().chain(more) {
+            self.request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.request.extend_from_slice(word);
+            self.request.extend_from_slice(b"\r\n");
+        }
+        self.count += 1;
+    }
+
+    /// Adds all commands of `other`.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.request.extend_from_slice(&other.request);
+        self.count += other.count;
+    }
+}
+
+/// The next step of a call after the replies of its commands.
+pub(super) enum Flow {
+    /// The call executes these commands.
+    Execute(Commands),
+    /// The call is done. The messages, each with its prefix, are its reply.
+    Reply(Vec<u8>),
+}
+
+/// The result of a step.
+pub(super) type Next = Result<Flow, CallError>;
+
+/// The function that continues a call with the replies of its commands.
+type Continue = Box<dyn FnMut(&[Value<'_>]) -> Next + Send>;
+
+/// A call that is decoded and not complete.
+pub(super) struct CallPlan {
+    pub(super) commands: Commands,
+    pub(super) next: Continue,
+    /// The namespace of the commands, if it is not the cache that the request's headers name.
+    pub(super) namespace: Option<Namespace>,
+}
+
+impl CallPlan {
+    /// Creates the plan of a call that executes commands one after another. `next` gets a reply for each.
+    pub(super) fn new(commands: Commands, next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static) -> Self {
+        Self { commands, next: Box::new(next), namespace: None }
+    }
+
+    /// Returns the plan with another namespace for its commands.
+    pub(super) fn within(self, namespace: Namespace) -> Self {
+        Self { namespace: Some(namespace), ..self }
+    }
+
+    /// Creates the plan of a call that executes one command.
+    pub(super) fn one(words: &[&[u8]], mut next: impl FnMut(Value<'_>) -> Next + Send + 'static) -> Self {
+        Self::new(Commands::one(words), move |replies| next(replies[0]))
+    }
+
+    /// Creates the plan of a call that executes commands in a transaction. `next` gets a reply for each.
+    pub(super) fn transaction(
+        commands: &Commands,
+        mut next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static,
+    ) -> Self {
+        Self::new(in_transaction(commands), move |replies| next(&results(replies).ok_or_else(CallError::unexpected)?))
+    }
+
+    /// Creates the plan of a call that executes `probe`, decides by its replies, and executes what was decided unless
+    /// `key` has changed since. `decide` returns the reply, or the commands of the transaction; `next` gets their
+    /// replies.
+    pub(super) fn watched(
+        key: &[u8],
+        probe: &Commands,
+        mut decide: impl FnMut(&[Value<'_>]) -> Next + Send + 'static,
+        mut next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static,
+    ) -> Self {
+        let mut first = Commands::one(&[b"WATCH", key]);
+        first.append(probe);
+        let again = (first.request.clone(), first.count);
+        let (mut is_probed, mut tries) = (true, 0);
+        Self::new(first, move |replies| {
+            if std::mem::take(&mut is_probed) {
+                return match decide(&replies[1..])? {
+                    Flow::Execute(commands) => Ok(Flow::Execute(in_transaction(&commands))),
+                    reply => Ok(reply),
+                };
+            }
+            if let Some(results) = results(replies) {
+                return next(&results);
+            }
+            (is_probed, tries) = (true, tries + 1);
+            if tries == TRIES_MAX {
+                return Err(CallError::new(Status::Aborted, "other clients change the key all the time; call again"));
+            }
+            Ok(Flow::Execute(Commands { request: again.0.clone(), count: again.1 }))
+        })
+    }
+}
+
+fn in_transaction(commands: &Commands) -> Commands {
+    let mut all = Commands::one(&[b"MULTI"]);
+    all.append(commands);
+    all.add(&[b"EXEC"]);
+    all
+}
+
+/// Returns the replies of a transaction; `None` if it was not executed, because a watched key had changed.
+fn results<'b>(replies: &[Value<'b>]) -> Option<Vec<Value<'b>>> {
+    match replies.last() {
+        Some(Value::Array(items)) => Some(items.collect()),
+        _ => None,
+    }
+}
+
+/// Returns the reply of a call with one message.
+pub(super) fn reply(write: impl FnOnce(&mut Encoder)) -> Next {
+    let mut messages = Vec::new();
+    add_message(&mut messages, write);
+    Ok(Flow::Reply(messages))
+}
+
+/// Appends a message with its prefix.
+pub(super) fn add_message(messages: &mut Vec<u8>, write: impl FnOnce(&mut Encoder)) {
+    let mut encoder = Encoder::new();
+    write(&mut encoder);
+    let message = encoder.as_slice();
+    messages.push(0);
+    messages.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    messages.extend_from_slice(message);
+}
+
+/// Returns the integer of a reply.
+pub(super) fn integer(value: Value<'_>) -> Result<i64, CallError> {
+    match value {
+        Value::Int(number) => Ok(number),
+        _ => Err(CallError::unexpected()),
+    }
+}
+
+/// Returns the error of a call for the error reply of a command.
+pub(super) fn error_of(reply: &[u8]) -> CallError {
+    let code = reply.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let status = match code {
+        b"WRONGTYPE" => Status::FailedPrecondition,
+        b"OOM" | b"MAXOPS" => Status::ResourceExhausted,
+        b"NOAUTH" | b"WRONGPASS" => Status::Unauthenticated,
+        b"NOPERM" => Status::PermissionDenied,
+        b"BUSY" | b"LOADING" | b"DENIED" => Status::Unavailable,
+        _ if reply.starts_with(b"ERR value is not") || reply.starts_with(b"ERR hash value is not") => {
+            Status::FailedPrecondition
+        }
+        _ if reply.starts_with(b"ERR string exceeds") => Status::ResourceExhausted,
+        _ if reply.starts_with(b"ERR increment") => Status::InvalidArgument,
+        _ => Status::Unknown,
+    };
+    CallError::new(status, String::from_utf8_lossy(reply))
+}

@@ -1,0 +1,279 @@
+//! The encoding of Protocol Buffers: reads fields of a message in place, and writes messages.
+//!
+//! ```text
+//!   message   [ tag | value ] [ tag | value ] ...        tag = number << 3 | type, as a varint
+//!   type 0    varint: 7 bits a byte, the lowest first    uint64, int64, bool, enum; sint32 as zigzag
+//!   type 1, 5 8 or 4 bytes, little endian                double, float
+//!   type 2    length as a varint, then the bytes         bytes, string, a message, packed numbers
+//! ```
+//!
+//! A reader names fields by their numbers, so a schema is the table of numbers in the documentation of a call. A field
+//! that a message lacks has the value 0, or is empty. A field of another type than the expected one counts as unknown.
+//! Source: the encoding chapter of the Protocol Buffers documentation.
+
+use std::fmt;
+
+/// The reason why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedMessage {
+    /// The offset of the field that is malformed, in bytes.
+    pub at: usize,
+}
+
+impl fmt::Display for MalformedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the message is not valid Protocol Buffers at byte {}", self.at)
+    }
+}
+
+/// The value of a field, by its type on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wire<'b> {
+    Varint(u64),
+    Fixed64([u8; 8]),
+    Bytes(&'b [u8]),
+    Fixed32([u8; 4]),
+}
+
+/// A message whose fields have been checked. Fields within nested messages are checked when those are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'b>(&'b [u8]);
+
+impl<'b> Message<'b> {
+    /// Checks the fields of a message.
+    ///
+    /// # Errors
+    /// If a field is cut off, has an unknown type or the number 0.
+    pub fn parse(bytes: &'b [u8]) -> Result<Self, MalformedMessage> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = bytes.len() - rest.len();
+            (_, _, rest) = field(rest).ok_or(MalformedMessage { at })?;
+        }
+        Ok(Self(bytes))
+    }
+
+    fn fields(self, number: u32) -> impl Iterator<Item = Wire<'b>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            loop {
+                let (found, value, after) = field(rest)?;
+                rest = after;
+                if found == number {
+                    return Some(value);
+                }
+            }
+        })
+    }
+
+    /// Returns the last bytes or string of this number; `None` if there is none.
+    pub fn try_bytes(self, number: u32) -> Option<&'b [u8]> {
+        self.all(number).last()
+    }
+
+    /// Returns the last bytes or string of this number, or no bytes.
+    pub fn bytes(self, number: u32) -> &'b [u8] {
+        self.try_bytes(number).unwrap_or_default()
+    }
+
+    /// Returns all bytes, strings or messages of this number, in order.
+    pub fn all(self, number: u32) -> impl Iterator<Item = &'b [u8]> {
+        self.fields(number).filter_map(|value| match value {
+            Wire::Bytes(bytes) => Some(bytes),
+            _ => None,
+        })
+    }
+
+    /// Returns the last nested message of this number; `None` if there is none.
+    ///
+    /// # Errors
+    /// If its fields are malformed.
+    pub fn message(self, number: u32) -> Result<Option<Message<'b>>, MalformedMessage> {
+        self.try_bytes(number).map(Self::parse).transpose()
+    }
+
+    /// Returns the last unsigned number (uint, bool, enum); `None` if there is none.
+    pub fn try_uint(self, number: u32) -> Option<u64> {
+        let varint = |value| if let Wire::Varint(varint) = value { Some(varint) } else { None };
+        self.fields(number).filter_map(varint).last()
+    }
+
+    /// Returns the last unsigned number (uint, bool, enum), or 0.
+    pub fn uint(self, number: u32) -> u64 {
+        self.try_uint(number).unwrap_or(0)
+    }
+
+    /// Returns the last number of type int64 or int32, or 0.
+    pub fn int(self, number: u32) -> i64 {
+        self.uint(number).cast_signed()
+    }
+
+    /// Returns the last number of type sint64 or sint32; `None` if there is none.
+    pub fn try_sint(self, number: u32) -> Option<i64> {
+        self.try_uint(number).map(|zigzag| (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+
+    /// Returns the last double; `None` if there is none.
+    pub fn try_double(self, number: u32) -> Option<f64> {
+        let double = |value| if let Wire::Fixed64(bytes) = value { Some(f64::from_le_bytes(bytes)) } else { None };
+        self.fields(number).filter_map(double).last()
+    }
+
+    /// Returns the last float; `None` if there is none.
+    pub fn try_float(self, number: u32) -> Option<f32> {
+        let float = |value| if let Wire::Fixed32(bytes) = value { Some(f32::from_le_bytes(bytes)) } else { None };
+        self.fields(number).filter_map(float).last()
+    }
+}
+
+/// Reads the first field: its number, its value and the bytes behind it.
+fn field(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
+    let (tag, rest) = varint(bytes)?;
+    let number = u32::try_from(tag >> 3).ok().filter(|number| (1..1 << 29).contains(number))?;
+    let (value, rest) = match tag & 7 {
+        0 => varint(rest).map(|(value, rest)| (Wire::Varint(value), rest))?,
+        1 => rest.split_first_chunk().map(|(bytes, rest)| (Wire::Fixed64(*bytes), rest))?,
+        2 => {
+            let (len, rest) = varint(rest)?;
+            rest.split_at_checked(usize::try_from(len).ok()?).map(|(bytes, rest)| (Wire::Bytes(bytes), rest))?
+        }
+        5 => rest.split_first_chunk().map(|(bytes, rest)| (Wire::Fixed32(*bytes), rest))?,
+        _ => return None,
+    };
+    Some((number, value, rest))
+}
+
+/// Reads a varint of at most 10 bytes, and returns the bytes behind it.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    for (at, byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[at + 1..]));
+        }
+    }
+    None
+}
+
+/// A writer of one message. Fields with the value 0 and empty bytes are left out, as in proto3.
+#[derive(Debug, Default)]
+pub struct Encoder(Vec<u8>);
+
+impl Encoder {
+    /// Creates a writer of an empty message.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// Adds an unsigned number, a bool or an enum.
+    pub fn uint(&mut self, number: u32, value: u64) -> &mut Self {
+        if value != 0 {
+            self.varint(u64::from(number) << 3);
+            self.varint(value);
+        }
+        self
+    }
+
+    /// Adds a number of type int64 or int32.
+    pub fn int(&mut self, number: u32, value: i64) -> &mut Self {
+        self.uint(number, value.cast_unsigned())
+    }
+
+    /// Adds a double.
+    pub fn double(&mut self, number: u32, value: f64) -> &mut Self {
+        if value.to_bits() != 0 {
+            self.varint(u64::from(number) << 3 | 1);
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
+        self
+    }
+
+    /// Adds bytes or a string.
+    pub fn bytes(&mut self, number: u32, value: &[u8]) -> &mut Self {
+        if value.is_empty() { self } else { self.item(number, value) }
+    }
+
+    /// Adds an item of a repeated field of bytes, strings or messages, also if it is empty.
+    pub fn item(&mut self, number: u32, value: &[u8]) -> &mut Self {
+        self.varint(u64::from(number) << 3 | 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    /// Adds a nested message, also if it is empty.
+    pub fn message(&mut self, number: u32, write: impl FnOnce(&mut Self)) -> &mut Self {
+        let mut nested = Self::new();
+        write(&mut nested);
+        self.item(number, &nested.0)
+    }
+
+    /// Adds a repeated field of type bool, packed.
+    pub fn packed_bools(&mut self, number: u32, values: impl Iterator<Item = bool>) -> &mut Self {
+        let values: Vec<u8> = values.map(u8::from).collect();
+        self.bytes(number, &values)
+    }
+
+    /// Returns the message.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_all_types_are_read_as_they_were_written() {
+        let mut encoder = Encoder::new();
+        encoder.bytes(1, b"key").uint(2, 300).int(3, -1).double(4, 1.5).item(5, b"").item(5, b"b");
+        encoder.message(6, |nested| {
+            nested.uint(1, 7);
+        });
+        encoder.packed_bools(7, [true, false].into_iter());
+        let message = Message::parse(encoder.as_slice()).expect("a message");
+        assert_eq!((message.bytes(1), message.uint(2), message.int(3)), (&b"key"[..], 300, -1));
+        assert_eq!((message.try_double(4), message.try_double(1)), (Some(1.5), None));
+        assert_eq!(message.all(5).collect::<Vec<_>>(), [&b""[..], b"b"]);
+        assert_eq!(message.message(6).expect("a nested message").map(|nested| nested.uint(1)), Some(7));
+        assert_eq!((message.bytes(7), message.uint(99)), (&[1, 0][..], 0));
+    }
+
+    #[test]
+    fn numbers_of_the_encodings_documentation_are_read() {
+        // Examples of the documentation: 150 as a varint, and the zigzag forms of 0, -1, 1, -2 and the extremes.
+        assert_eq!(Message::parse(&[0x08, 0x96, 0x01]).map(|message| message.uint(1)), Ok(150));
+        for (bytes, number) in [(&[8, 0][..], 0), (&[8, 1], -1), (&[8, 2], 1), (&[8, 3], -2)] {
+            assert_eq!(Message::parse(bytes).map(|message| message.try_sint(1)), Ok(Some(number)));
+        }
+        let least = [8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(Message::parse(&least).map(|message| message.try_sint(1)), Ok(Some(i64::MIN)));
+    }
+
+    #[test]
+    fn cut_messages_and_unknown_types_are_refused_with_the_place() {
+        let mut encoder = Encoder::new();
+        encoder.uint(1, 1).bytes(2, b"value").double(3, 2.5);
+        let whole = encoder.as_slice();
+        let ends = [0, 2, 9, 18];
+        for len in 0..=whole.len() {
+            assert_eq!(Message::parse(&whole[..len]).is_ok(), ends.contains(&len), "{len}");
+        }
+        assert_eq!(Message::parse(&[8, 1, 0x0b]), Err(MalformedMessage { at: 2 }), "type 3, a group");
+        assert!(Message::parse(&[0, 1]).is_err(), "the number 0");
+        assert!(
+            Message::parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err(),
+            "2^64 bytes"
+        );
+        assert!(Message::parse(&[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
+    }
+}

@@ -1,0 +1,426 @@
+//! Tests of the gRPC service with hand-made frames: cuts, windows, floods and errors. The published clients are tested
+//! by `conformance/clients/python/test_grpc.py`.
+
+use crate::common::redis::{Replies, addr, both};
+use crate::common::{Client, start};
+use command::clients::endpoint::{Endpoint, Protocol};
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use protocol::grpc::http2::hpack;
+use protocol::grpc::protobuf::{Encoder, Message};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+fn config() -> ServerConfig {
+    let grpc = (Endpoint::from(Protocol::Grpc), ListenAddr::Tcp(([127, 0, 0, 1], 0).into()));
+    ServerConfig { endpoints: vec![grpc], item_bytes_max: 16 << 20, ..both() }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend_from_slice(&[kind, flags]);
+    bytes.extend_from_slice(&stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn headers(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    let fixed = [(":method", "POST"), (":scheme", "http"), (":path", path), ("content-type", "application/grpc")];
+    for (name, value) in fixed.iter().chain(more) {
+        hpack::encode(name.as_bytes(), value.as_bytes(), &mut block);
+    }
+    block
+}
+
+/// Returns a message with its prefix.
+fn prefixed(write: impl FnOnce(&mut Encoder)) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    write(&mut encoder);
+    let mut bytes = vec![0];
+    bytes.extend_from_slice(&(encoder.as_slice().len() as u32).to_be_bytes());
+    bytes.extend_from_slice(encoder.as_slice());
+    bytes
+}
+
+fn key(name: &str) -> Vec<u8> {
+    prefixed(|out| {
+        out.bytes(1, name.as_bytes());
+    })
+}
+
+fn item(name: &str, value: &[u8]) -> Vec<u8> {
+    prefixed(|out| {
+        out.bytes(1, name.as_bytes()).bytes(2, value).uint(3, 60_000);
+    })
+}
+
+/// Returns the frames of a call.
+fn call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
+    let mut bytes = frame(HEADERS, 4, stream, &headers(path, &[]));
+    let mut parts = message.chunks(16_384).peekable();
+    while let Some(part) = parts.next() {
+        bytes.extend_from_slice(&frame(DATA, u8::from(parts.peek().is_none()), stream, part));
+    }
+    bytes
+}
+
+const GET: &str = "/cache_client.Scs/Get";
+const SET: &str = "/cache_client.Scs/Set";
+
+/// The reply to a call.
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    status: String,
+    text: String,
+    data: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the value of a hit.
+    fn value(&self) -> Option<Vec<u8>> {
+        let message = Message::parse(self.data.get(5..)?).ok()?;
+        (message.uint(1) == 2).then(|| message.bytes(2).to_vec())
+    }
+}
+
+/// A client with one connection.
+struct Grpc {
+    client: Client,
+    decoder: hpack::HeaderDecoder,
+}
+
+impl Grpc {
+    fn connect(running: &Running) -> Self {
+        let mut client = Client::connect(addr(running, Protocol::Grpc));
+        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.send(&frame(SETTINGS, 0, 0, &[]));
+        // As much as a client may receive.
+        client.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        Self { client, decoder: hpack::HeaderDecoder::default() }
+    }
+
+    /// Returns the next frame: its type, flags, stream and payload; `None` at the end of the connection.
+    fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.client.stream.read_exact(&mut head).ok()?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.client.stream.read_exact(&mut payload).ok()?;
+        Some((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+    }
+
+    /// Returns the next frame of a type.
+    fn wait_for(&mut self, kind: u8) -> Vec<u8> {
+        loop {
+            let (of, _, _, payload) = self.frame().expect("a frame before the end");
+            if of == kind {
+                return payload;
+            }
+        }
+    }
+
+    /// Reads the replies to calls, and opens the windows of their streams.
+    fn answers(&mut self, streams: &[u32]) -> Vec<Answer> {
+        let mut answers: Vec<Answer> = streams.iter().map(|_| Answer::default()).collect();
+        let mut left = streams.len();
+        while left > 0 {
+            let (kind, flags, stream, payload) = self.frame().expect("a frame before the replies are complete");
+            let Some(place) = streams.iter().position(|of| *of == stream) else { continue };
+            match kind {
+                HEADERS => {
+                    let mut fields = hpack::Fields::default();
+                    self.decoder.decode(&payload, 1 << 20, &mut fields).expect("valid headers");
+                    let text = |name: &[u8]| String::from_utf8_lossy(fields.get(name).unwrap_or_default()).into_owned();
+                    if fields.get(b"grpc-status").is_some() {
+                        (answers[place].status, answers[place].text) = (text(b"grpc-status"), text(b"grpc-message"));
+                    }
+                }
+                DATA => {
+                    answers[place].data.extend_from_slice(&payload);
+                    if !payload.is_empty() {
+                        let more = (payload.len() as u32).to_be_bytes();
+                        self.client.send(&frame(WINDOW_UPDATE, 0, stream, &more));
+                    }
+                }
+                RST_STREAM => answers[place].status = format!("reset {payload:?}"),
+                _ => continue,
+            }
+            left -= usize::from(flags & 1 != 0 && kind != SETTINGS || kind == RST_STREAM);
+        }
+        answers
+    }
+
+    fn answer(&mut self, stream: u32, path: &str, message: &[u8]) -> Answer {
+        self.client.send(&call(stream, path, message));
+        self.answers(&[stream]).remove(0)
+    }
+}
+
+#[test]
+fn frames_in_parts_of_one_byte_are_served_as_whole_ones() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let bytes = [call(1, SET, &item("k", b"value")), call(3, GET, &key("k"))].concat();
+    for byte in bytes {
+        grpc.client.send(&[byte]);
+    }
+    let answers = grpc.answers(&[1, 3]);
+    assert_eq!((answers[0].status.as_str(), answers[1].value()), ("0", Some(b"value".to_vec())));
+    running.stop();
+}
+
+#[test]
+fn values_are_those_of_redis_clients_and_errors_have_their_status() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!(grpc.answer(1, SET, &item("shared", b"from gRPC")).status, "0");
+    assert_eq!(redis.text("GET shared"), "$9 from gRPC");
+    redis.text("LPUSH list a");
+    let answer = grpc.answer(3, GET, &key("list"));
+    assert_eq!((answer.status.as_str(), answer.text.starts_with("WRONGTYPE")), ("9", true), "{answer:?}");
+    for (path, message, status) in [
+        ("/cache_client.Scs/None", key("k"), "12"),
+        (GET, key(""), "3"),
+        (GET, vec![0, 0, 0, 0, 2, 0x0a, 9], "3"),
+        (GET, vec![1, 0, 0, 0, 0], "12"),
+        (GET, vec![0, 0, 0, 0, 9, 1], "13"),
+        (GET, [key("a"), key("b")].concat(), "12"),
+        (
+            SET,
+            prefixed(|out| {
+                out.bytes(1, b"k").bytes(2, b"v");
+            }),
+            "3",
+        ),
+    ] {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(5);
+        let stream = NEXT.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+        let answer = grpc.answer(stream, path, &message);
+        assert_eq!(answer.status, status, "{path} {message:?} {answer:?}");
+    }
+    assert_eq!(grpc.answer(101, GET, &key("shared")).value(), Some(b"from gRPC".to_vec()));
+    running.stop();
+}
+
+#[test]
+fn a_value_of_10_megabytes_passes_a_window_of_64_kib_beside_small_calls() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let value: Vec<u8> = (0..10_000_000u32).map(|at| (at / 7) as u8).collect();
+    // The server's windows are 1 MiB, so a sender that ignores them must be refused; this one waits for each update.
+    let message = item("big", &value);
+    grpc.client.send(&frame(HEADERS, 4, 1, &headers(SET, &[])));
+    let (mut at, mut connection, mut stream) = (0, 1usize << 20, 1usize << 20);
+    while at < message.len() {
+        let len = (message.len() - at).min(16_384);
+        while len > connection.min(stream) {
+            let (kind, _, of, payload) = grpc.frame().expect("an update");
+            if kind == WINDOW_UPDATE {
+                let more = u32::from_be_bytes(payload.try_into().expect("4 bytes")) as usize;
+                if of == 0 { connection += more } else { stream += more }
+            }
+        }
+        grpc.client.send(&frame(DATA, u8::from(at + len == message.len()), 1, &message[at..at + len]));
+        (at, connection, stream) = (at + len, connection - len, stream - len);
+    }
+    assert_eq!(grpc.answers(&[1])[0].status, "0");
+    let mut other = Grpc::connect(&running);
+    other.client.send(&call(1, GET, &key("big")));
+    other.client.send(&call(3, SET, &item("small", b"v")));
+    other.client.send(&call(5, GET, &key("small")));
+    // The small reply does not wait for the long one, of which only a window is sent so far.
+    let mut early = 0;
+    loop {
+        let (kind, flags, stream, payload) = other.frame().expect("a frame");
+        early += if (kind, stream) == (DATA, 1) { payload.len() } else { 0 };
+        if (kind, stream) == (HEADERS, 5) && flags & 1 != 0 {
+            break;
+        }
+    }
+    assert!(early <= 65_535, "{early}");
+    other.client.send(&frame(WINDOW_UPDATE, 0, 1, &(early.max(1) as u32).to_be_bytes()));
+    let rest = other.answers(&[1]).remove(0);
+    // A prefix, the field of the result, and that of the value with its length.
+    assert_eq!(rest.data.len() + early, 5 + 2 + 1 + 4 + value.len());
+    running.stop();
+}
+
+#[test]
+fn more_streams_than_allowed_are_refused_and_the_others_served() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut bytes = Vec::new();
+    for number in 0..150u32 {
+        bytes.extend_from_slice(&frame(HEADERS, 4, 2 * number + 1, &headers(GET, &[])));
+    }
+    for number in 0..150u32 {
+        bytes.extend_from_slice(&frame(DATA, 1, 2 * number + 1, &key("none")));
+    }
+    grpc.client.send(&bytes);
+    let streams: Vec<u32> = (0..150).map(|number| 2 * number + 1).collect();
+    let answers = grpc.answers(&streams);
+    let refused = answers.iter().filter(|answer| answer.status == "reset [0, 0, 0, 7]").count();
+    assert_eq!((refused, answers.iter().filter(|answer| answer.status == "0").count()), (50, 100));
+    running.stop();
+}
+
+/// Sends until the server closes the connection, and returns the error of its `GOAWAY`.
+fn flood(running: &Running, mut next: impl FnMut(u32) -> Vec<u8>) -> u32 {
+    let mut grpc = Grpc::connect(running);
+    let mut reader = Grpc {
+        client: Client { stream: grpc.client.stream.try_clone().expect("a socket") },
+        decoder: hpack::HeaderDecoder::default(),
+    };
+    let code = std::thread::spawn(move || {
+        let payload = reader.wait_for(GOAWAY);
+        u32::from_be_bytes(payload[4..8].try_into().expect("a code"))
+    });
+    for number in 0..200_000 {
+        if code.is_finished() || grpc.client.stream.write_all(&next(number)).is_err() {
+            break;
+        }
+    }
+    code.join().expect("the server ends the flood with GOAWAY")
+}
+
+#[test]
+fn floods_end_the_connection_and_do_not_delay_a_bystander() {
+    const ENHANCE_YOUR_CALM: u32 = 11;
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    let rapid_reset = |number: u32| {
+        let stream = 2 * number + 1;
+        [frame(HEADERS, 4, stream, &headers(GET, &[])), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
+    };
+    assert_eq!(flood(&running, rapid_reset), ENHANCE_YOUR_CALM, "rapid reset");
+    assert_eq!(flood(&running, |_| frame(PING, 0, 0, &[0; 8])), ENHANCE_YOUR_CALM, "pings");
+    assert_eq!(flood(&running, |_| frame(SETTINGS, 0, 0, &[])), ENHANCE_YOUR_CALM, "settings");
+    assert_eq!(flood(&running, |_| frame(2, 0, 1, &[0, 0, 0, 0, 1])), ENHANCE_YOUR_CALM, "priorities");
+    let empty_data = |number| match number {
+        0 => frame(HEADERS, 4, 1, &headers(GET, &[])),
+        _ => frame(DATA, 0, 1, &[]),
+    };
+    assert_eq!(flood(&running, empty_data), ENHANCE_YOUR_CALM, "empty data");
+    let continuations = |number| match number {
+        0 => frame(HEADERS, 0, 1, &headers(GET, &[])),
+        _ => frame(CONTINUATION, 0, 1, &[]),
+    };
+    assert_eq!(flood(&running, continuations), ENHANCE_YOUR_CALM, "continuations");
+    let begun = Instant::now();
+    assert_eq!(redis.text("PING"), "+PONG");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    running.stop();
+}
+
+#[test]
+fn violations_of_the_protocol_end_the_connection_with_their_code() {
+    let running = start(config());
+    let bomb = {
+        // An entry of 4,000 bytes that the block then repeats 12,000 times.
+        let mut block = vec![0x40, 1, b'a', 127, 0xa1, 30];
+        block.extend_from_slice(&[b'x'; 4_000]);
+        block.extend_from_slice(&[0x80 | 62; 12_000]);
+        block
+    };
+    for (name, bytes, code) in [
+        ("a frame above the maximum", frame(PING, 0, 0, &vec![0; 16_385]), 6),
+        ("an even stream", frame(HEADERS, 4, 2, &headers(GET, &[])), 1),
+        ("data of an idle stream", frame(DATA, 0, 9, b"x"), 1),
+        ("a continuation without headers", frame(CONTINUATION, 4, 1, &[]), 1),
+        ("a malformed block", frame(HEADERS, 4, 1, &[0xff; 40]), 9),
+        ("a ping of 7 bytes", frame(PING, 0, 0, &[0; 7]), 6),
+        ("a window of 0", frame(WINDOW_UPDATE, 0, 0, &[0; 4]), 1),
+        ("a promise", frame(5, 4, 1, &[0; 4]), 1),
+    ] {
+        let mut grpc = Grpc::connect(&running);
+        grpc.client.send(&bytes);
+        let payload = grpc.wait_for(GOAWAY);
+        assert_eq!(payload[4..8], [0, 0, 0, code], "{name}");
+    }
+    let mut grpc = Grpc::connect(&running);
+    grpc.client.send(&frame(HEADERS, 5, 1, &bomb));
+    assert_eq!(grpc.answers(&[1])[0].status, "8", "a bomb of headers is refused, and the connection goes on");
+    assert_eq!(grpc.answer(3, SET, &item("k", b"v")).status, "0");
+    running.stop();
+}
+
+#[test]
+fn a_deadline_that_is_past_executes_nothing_and_a_malformed_one_is_refused() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    for (stream, timeout, status) in [(1, "1n", "4"), (3, "x", "3"), (5, "10S", "0")] {
+        let mut bytes = frame(HEADERS, 4, stream, &headers(SET, &[("grpc-timeout", timeout)]));
+        bytes.extend_from_slice(&frame(DATA, 1, stream, &item(timeout, b"v")));
+        grpc.client.send(&bytes);
+        assert_eq!(grpc.answers(&[stream])[0].status, status, "{timeout}");
+    }
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!((redis.text("EXISTS 1n x"), redis.text("EXISTS 10S")), (":0".into(), ":1".into()));
+    running.stop();
+}
+
+#[test]
+fn clients_without_a_token_are_refused_once_users_have_passwords() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!(redis.text("ACL SETUSER reader on >secret ~r:* +@read"), "+OK");
+    assert_eq!(redis.text("CONFIG SET requirepass hidden"), "+OK");
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, GET, &key("r:1")).status, "16");
+    let mut stream = 1;
+    for (token, name, status) in [
+        ("hidden", "any", "0"),
+        ("reader:secret", "r:1", "0"),
+        ("reader:secret", "other", "7"),
+        ("reader:wrong", "r:1", "16"),
+        ("hidden", "any", "0"),
+    ] {
+        stream += 2;
+        let mut bytes = frame(HEADERS, 4, stream, &headers(GET, &[("authorization", token)]));
+        bytes.extend_from_slice(&frame(DATA, 1, stream, &key(name)));
+        grpc.client.send(&bytes);
+        assert_eq!(grpc.answers(&[stream])[0].status, status, "{token} {name}");
+    }
+    running.stop();
+}
+
+#[test]
+fn a_cache_that_was_deleted_and_created_again_is_never_another_one() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut stream = 1;
+    let mut ask = |path: &str, cache: &str, message: &[u8]| {
+        let mut bytes = frame(HEADERS, 4, stream, &headers(path, &[("cache", cache)]));
+        bytes.extend_from_slice(&frame(DATA, 1, stream, message));
+        grpc.client.send(&bytes);
+        let answer = grpc.answers(&[stream]).remove(0);
+        stream += 2;
+        answer
+    };
+    let control = |name: &str| format!("/control_client.ScsControl/{name}");
+    assert_eq!(ask(GET, "one", &key("k")).status, "5", "it does not exist");
+    for name in ["one", "two"] {
+        assert_eq!(ask(&control("CreateCache"), "", &key(name)).status, "0");
+        assert_eq!(ask(SET, name, &item("k", name.as_bytes())).status, "0");
+    }
+    assert_eq!(ask(&control("CreateCache"), "", &key("one")).status, "6");
+    assert_eq!(ask(GET, "one", &key("k")).value(), Some(b"one".to_vec()));
+    assert_eq!(ask(&control("DeleteCache"), "", &key("one")).status, "0");
+    assert_eq!(ask(GET, "one", &key("k")).status, "5");
+    assert_eq!(ask(GET, "two", &key("k")).value(), Some(b"two".to_vec()));
+    assert_eq!(ask(&control("FlushCache"), "", &key("two")).status, "0");
+    assert_eq!(ask(GET, "two", &key("k")).value(), None);
+    assert_eq!(ask(&control("CreateCache"), "", &key("one")).status, "0");
+    assert_eq!(ask(GET, "one", &key("k")).value(), None, "its items were deleted with it");
+    running.stop();
+}
