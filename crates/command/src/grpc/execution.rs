@@ -49,14 +49,14 @@ impl Execution {
         ctx: &WorkerContext,
     ) -> Result<Self, CallError> {
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
-        if !grant.resize(plan.commands.request.capacity() as u64) {
+        if !grant.resize(plan.held_bytes + plan.commands.request.capacity() as u64) {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
         Ok(Self { plan, preamble, namespace: Some(namespace), at: 0, replies: Vec::new(), grant, is_cut: false })
     }
 
-    /// Continues the call. Returns the messages of its reply, or its error.
+    /// Continues the call. Returns the messages of its reply with their share of client memory, or its error.
     ///
     /// # Errors
     /// The reason why the visit must end; the caller then calls this function again in a later visit.
@@ -65,7 +65,7 @@ impl Execution {
         guard: &mut Guard<'_>,
         session: &mut resp::SessionState,
         ctx: &mut WorkerContext,
-    ) -> Result<Result<Vec<u8>, CallError>, SessionWait> {
+    ) -> Result<Result<(Vec<u8>, Grant), CallError>, SessionWait> {
         loop {
             if self.preamble.is_none()
                 && let Some(namespace) = self.namespace.take()
@@ -79,10 +79,21 @@ impl Execution {
             }
             match self.next() {
                 Ok(Flow::Execute(commands)) => {
+                    self.replies = Vec::new();
+                    if !self.grant.resize(self.plan.held_bytes + commands.request.capacity() as u64) {
+                        return Ok(Err(no_memory()));
+                    }
                     (self.plan.commands, self.at) = (commands, 0);
-                    self.replies.clear();
                 }
-                Ok(Flow::Reply(messages)) => return Ok(Ok(messages)),
+                Ok(Flow::Reply(messages)) => {
+                    let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+                    (self.replies, self.plan.commands) = (Vec::new(), Commands::default());
+                    self.grant.shrink(0);
+                    return Ok(match grant.resize(messages.capacity() as u64) {
+                        true => Ok((messages, grant)),
+                        false => Err(no_memory()),
+                    });
+                }
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -123,7 +134,7 @@ impl Execution {
         if out.unsent() > 0 {
             let unsent = out.take_unsent(&ctx.shared.store);
             let bytes = self.plan.commands.request.capacity() + self.replies.len() + unsent.len();
-            self.is_cut |= !self.grant.resize(bytes as u64);
+            self.is_cut |= !self.grant.resize(self.plan.held_bytes + bytes as u64);
             if !self.is_cut {
                 self.replies.extend_from_slice(&unsent);
             }

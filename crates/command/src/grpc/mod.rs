@@ -65,6 +65,7 @@ pub fn serve(
         if session.is_ending {
             break SessionWait::Close;
         }
+        session.relax(ctx.now.secs());
         if write_replies(session, out) {
             continue;
         }
@@ -204,7 +205,7 @@ fn complete(stream: u32, session: &mut GrpcSession) {
     let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
     let request = session.receiving.swap_remove(place);
     if request.decode.is_none() {
-        return session.replies.push_back(Reply { stream, result: None, sent: None });
+        return session.replies.push_back(Reply { stream, result: None, held: None, sent: None });
     }
     match prefix(&request.message) {
         Prefix::Message(length) if length == request.message.len() => session.waiting.push_back(request),
@@ -250,7 +251,11 @@ fn execute(guard: &mut Guard<'_>, session: &mut GrpcSession, ctx: &mut WorkerCon
             if matches!(&result, Err(error) if error.status == Status::Unauthenticated) {
                 session.forget_token();
             }
-            session.replies.push_back(Reply { stream, result: Some(result), sent: None });
+            let (result, held) = match result {
+                Ok((messages, grant)) => (Ok(messages), Some((grant, ctx.clock.ticks()))),
+                Err(error) => (Err(error), None),
+            };
+            session.replies.push_back(Reply { stream, result: Some(result), held, sent: None });
             Ok(true)
         }
         Err(state) => {

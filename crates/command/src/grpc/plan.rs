@@ -112,17 +112,24 @@ pub(super) struct CallPlan {
     pub(super) next: Continue,
     /// The namespace of the commands, if it is not the cache that the request's headers name.
     pub(super) namespace: Option<Namespace>,
+    /// The memory that `next` holds, in bytes: commands that wait for a condition.
+    pub(super) held_bytes: u64,
 }
 
 impl CallPlan {
     /// Creates the plan of a call that executes commands one after another. `next` gets a reply for each.
     pub(super) fn new(commands: Commands, next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static) -> Self {
-        Self { commands, next: Box::new(next), namespace: None }
+        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0 }
     }
 
     /// Returns the plan with another namespace for its commands.
     pub(super) fn within(self, namespace: Namespace) -> Self {
         Self { namespace: Some(namespace), ..self }
+    }
+
+    /// Returns the plan with the memory that its functions hold.
+    pub(super) fn holding(self, bytes: usize) -> Self {
+        Self { held_bytes: bytes as u64, ..self }
     }
 
     /// Creates the plan of a call that executes one command.

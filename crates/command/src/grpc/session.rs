@@ -35,6 +35,8 @@ pub(super) struct Reply {
     pub(super) stream: u32,
     /// The messages with their prefixes, or the error. `None` is the reply to a request of HTTP.
     pub(super) result: Option<Result<Vec<u8>, CallError>>,
+    /// The share of client memory of the messages, and the instant at which they were complete.
+    pub(super) held: Option<(Grant, Ticks)>,
     /// The number of bytes of the messages that are written; `None` if the headers are not.
     pub(super) sent: Option<usize>,
 }
@@ -60,6 +62,8 @@ pub struct GrpcSession {
     seen_namespaces: u64,
     /// The token of the user that the Redis session has; empty if it has authenticated none.
     token: Box<[u8]>,
+    /// The second in which the counters of idle frames were last relaxed.
+    pub(super) relaxed_secs: u64,
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
 }
@@ -67,7 +71,7 @@ pub struct GrpcSession {
 impl Reply {
     /// Creates the reply with an error.
     pub(super) fn error(stream: u32, error: CallError) -> Self {
-        Self { stream, result: Some(Err(error)), sent: None }
+        Self { stream, result: Some(Err(error)), held: None, sent: None }
     }
 }
 
@@ -84,6 +88,7 @@ impl GrpcSession {
             cache: None,
             seen_namespaces: 0,
             token: Box::default(),
+            relaxed_secs: 0,
             is_ending: false,
         }
     }
@@ -109,7 +114,9 @@ impl GrpcSession {
 
     /// Returns the instant since which a reply waits for its client, and the length of such replies in bytes.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
-        None
+        let bytes = self.replies.iter().filter_map(|reply| reply.held.as_ref()).map(|(grant, _)| grant.bytes()).sum();
+        let oldest = self.replies.iter().filter_map(|reply| reply.held.as_ref()).map(|(_, since)| *since).next();
+        oldest.map(|since| (since, bytes))
     }
 
     /// Releases the locks of the call in execution. Returns false if the caller must call this function again in a
@@ -168,6 +175,16 @@ impl GrpcSession {
                 (self.cache, self.seen_namespaces) = (Some((cache.into(), found)), changes);
                 Ok(Some(found))
             }
+        }
+    }
+
+    /// Permits the client further idle frames once a second.
+    pub(super) fn relax(&mut self, now_secs: u64) {
+        if self.relaxed_secs != now_secs
+            && let Some(http) = &mut self.http
+        {
+            http.relax();
+            self.relaxed_secs = now_secs;
         }
     }
 

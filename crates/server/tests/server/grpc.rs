@@ -395,6 +395,30 @@ fn clients_without_a_token_are_refused_once_users_have_passwords() {
 }
 
 #[test]
+fn replies_to_a_client_that_does_not_read_count_as_client_memory() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, SET, &item("k", &vec![b'x'; 1_000_000])).status, "0");
+    let mut slow = Grpc::connect(&running);
+    let calls: Vec<u8> = (0..100).flat_map(|number| call(2 * number + 1, GET, &key("k"))).collect();
+    slow.client.send(&calls);
+    // The bound is 16 MiB: some replies wait for the client's windows, and the other calls are refused.
+    let mut refused = 0;
+    let begun = Instant::now();
+    slow.client.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+    while let Some((kind, flags, ..)) = slow.frame() {
+        refused += usize::from(kind == HEADERS && flags & 1 != 0);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+    assert!((80..100).contains(&refused), "{refused}");
+    assert!(running.shared().budget.used() <= 16 << 20);
+    assert_eq!(grpc.answer(3, SET, &item("other", b"v")).status, "0");
+    drop(slow);
+    crate::common::wait_until("the memory of the replies", || running.shared().budget.used() < 1 << 20);
+    running.stop();
+}
+
+#[test]
 fn a_cache_that_was_deleted_and_created_again_is_never_another_one() {
     let running = start(config());
     let mut grpc = Grpc::connect(&running);

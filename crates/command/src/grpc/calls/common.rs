@@ -53,6 +53,7 @@ pub(super) fn change(
         commands.append(&expire);
         return CallPlan::transaction(&commands, next);
     }
+    let held = commands.request.capacity();
     let decide = move |replies: &[Value<'_>]| {
         let mut all = Commands::default();
         all.append(&commands);
@@ -61,7 +62,7 @@ pub(super) fn change(
         }
         Ok(Flow::Execute(all))
     };
-    CallPlan::watched(key, &Commands::one(&[b"EXISTS", key]), decide, next)
+    CallPlan::watched(key, &Commands::one(&[b"EXISTS", key]), decide, next).holding(held)
 }
 
 /// Returns the reply of a call whose only field, 1, is the number of a collection's elements (1 found, 2 missing). A

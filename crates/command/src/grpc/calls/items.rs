@@ -161,6 +161,7 @@ fn conditional(
     let (key, mut store) = (key(message)?, Commands::default());
     add_set(&mut store, message)?;
     store.add(&[b"DIGEST", key]);
+    let held = store.request.capacity();
     let decide = move |replies: &[Value<'_>]| {
         if condition.holds(replies[0].text()) {
             let mut commands = Commands::default();
@@ -171,14 +172,15 @@ fn conditional(
             out.message(2, |_| {});
         })
     };
-    Ok(CallPlan::watched(key, &Commands::one(&[probe, key]), decide, move |replies| {
+    let plan = CallPlan::watched(key, &Commands::one(&[probe, key]), decide, move |replies| {
         let digest = replies[1].text().filter(|_| shows_digest).unwrap_or_default();
         reply(|out| {
             out.message(1, |stored| {
                 stored.bytes(1, digest);
             });
         })
-    }))
+    });
+    Ok(plan.holding(held))
 }
 
 /// Decodes 1 key, 2 value, 3 time to live in ms, and a condition: 4 present, 5 present and not equal, 6 absent, 7

@@ -72,7 +72,7 @@ fn subtract_set(key: &[u8], minuend: Message<'_>) -> CallPlan {
     let mut probe = Commands::one(&[b"SMEMBERS", key]);
     probe.append(&with_elements(b"SMISMEMBER", key, minuend.all(1)));
     let elements: Vec<Vec<u8>> = minuend.all(1).map(<[u8]>::to_vec).collect();
-    let name = key.to_vec();
+    let (name, held) = (key.to_vec(), elements.iter().map(Vec::capacity).sum());
     let decide = move |replies: &[Value<'_>]| {
         if replies[0].items().len() == 0 {
             return missing();
@@ -88,7 +88,7 @@ fn subtract_set(key: &[u8], minuend: Message<'_>) -> CallPlan {
         commands.append(&with_elements(b"SREM", &name, members));
         Ok(Flow::Execute(commands))
     };
-    CallPlan::watched(key, &probe, decide, |_| found())
+    CallPlan::watched(key, &probe, decide, |_| found()).holding(held)
 }
 
 /// Decodes 1 name, 2 elements. Replies 1 found (1 membership of each) or 2 missing.

@@ -29,9 +29,9 @@ const LIST_BYTES_MAX: usize = 16 << 10;
 const BLOCK_FRAMES_MAX: u32 = 16;
 /// The maximum number of bytes that one call of [`Http2::receive`] writes.
 pub const CONTROL_BYTES_MAX: usize = 128;
-/// The maximum number of frames between two requests that cause work and end none: pings, settings, empty data, resets,
-/// priorities, small window updates.
-const IDLE_FRAMES_MAX: u32 = 10_000;
+/// The maximum number of frames between two calls of [`Http2::relax`] that cause work and end no request: pings,
+/// settings, empty data, resets, priorities, small window updates.
+const IDLE_FRAMES_MAX: u32 = 2_000;
 /// The maximum number of streams that a peer resets before their reply ends, beyond the number of completed ones.
 const RESETS_MAX: u32 = 200;
 /// The initial send window (RFC 9113, 6.9.2).
@@ -653,6 +653,11 @@ impl Http2 {
 
 /// Replies.
 impl Http2 {
+    /// Permits the peer as many idle frames and resets as at the beginning. The caller calls this about once a second.
+    pub fn relax(&mut self) {
+        (self.idle_frames, self.peer_resets) = (0, 0);
+    }
+
     /// Returns true if a reply to the stream can be sent.
     pub fn is_open(&self, stream: u32) -> bool {
         self.position(stream).is_some()
