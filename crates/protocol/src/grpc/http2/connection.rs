@@ -705,6 +705,8 @@ impl Http2 {
         put_head(sink, len, kind::DATA, 0, stream);
         sink.put(&data[..len]);
         self.send -= len as i64;
+        // A client may open its windows again by as much as each frame has used, in two updates.
+        self.idle_frames = self.idle_frames.saturating_sub(2);
         self.streams[at].send -= len as i64;
         len
     }
