@@ -222,6 +222,12 @@ impl Encoder {
         self.bytes(number, &values)
     }
 
+    /// Adds all fields of another message.
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
     /// Returns the message.
     pub fn as_slice(&self) -> &[u8] {
         &self.0

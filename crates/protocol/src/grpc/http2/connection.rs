@@ -14,7 +14,7 @@
 //! most one frame, and writes at most [`CONTROL_BYTES_MAX`] bytes.
 
 use super::frame::{ErrorCode, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE, flag, kind, put_head, put_numbers};
-use super::hpack::{Fields, HeaderDecoder};
+use super::hpack::{DecodeError, Fields, HeaderDecoder};
 use crate::sink::Sink;
 
 /// The maximum number of open streams: `SETTINGS_MAX_CONCURRENT_STREAMS`.
@@ -143,8 +143,6 @@ pub struct Http2 {
     idle_frames: u32,
     /// The number of resets by the peer, less the number of completed streams.
     peer_resets: u32,
-    /// True if new streams are refused, because `GOAWAY` was sent.
-    is_leaving: bool,
     has_failed: bool,
 }
 
@@ -169,7 +167,6 @@ impl Default for Http2 {
             peer_frame: PAYLOAD_BYTES_MAX,
             idle_frames: 0,
             peer_resets: 0,
-            is_leaving: false,
             has_failed: false,
         }
     }
@@ -181,9 +178,18 @@ impl Http2 {
         &self.fields
     }
 
-    /// Returns true if no stream is open.
-    pub fn is_idle(&self) -> bool {
-        self.streams.is_empty()
+    /// Frees the memory of long headers, which are no longer needed.
+    pub fn free_fields(&mut self) {
+        self.fields.free();
+    }
+
+    /// Returns the memory that the connection holds, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.block_bytes.capacity()
+            + self.decoder.memory_bytes()
+            + self.fields.memory_bytes()
+            + self.streams.capacity() * size_of::<Stream>()
     }
 
     /// Writes the server's preface. The caller writes it first.
@@ -204,7 +210,10 @@ impl Http2 {
             return (input.len(), Http2Event::Failed);
         }
         match self.step(input, sink) {
-            Ok(done) => done,
+            Ok(done) => {
+                self.open_window(sink);
+                done
+            }
             Err((_, Fault::Connection(code))) => {
                 self.fail(code, sink);
                 (input.len(), Http2Event::Failed)
@@ -212,13 +221,14 @@ impl Http2 {
             Err((consumed, Fault::Stream(stream, code))) => {
                 let was_open = self.position(stream).is_some();
                 self.reset(stream, code, sink);
+                self.open_window(sink);
                 (consumed, if was_open { Http2Event::Reset { stream } } else { Http2Event::Handled })
             }
         }
     }
 
-    /// Ends the connection with an error.
-    fn fail(&mut self, code: ErrorCode, sink: &mut impl Sink) {
+    /// Ends the connection with an error: writes `GOAWAY`. [`Http2::receive`] then returns [`Http2Event::Failed`].
+    pub fn fail(&mut self, code: ErrorCode, sink: &mut impl Sink) {
         put_numbers(sink, kind::GOAWAY, 0, &[self.last, code as u32]);
         (self.has_failed, self.data, self.block) = (true, None, None);
     }
@@ -289,7 +299,7 @@ impl Http2 {
                 if payload.len() != 5 {
                     return Err(Fault::Stream(head.stream, ErrorCode::FrameSizeError));
                 }
-                self.check_dependency(head.stream, payload)?;
+                check_dependency(head.stream, payload)?;
             }
             kind::RST_STREAM => {
                 on_stream(head.stream != 0 && head.stream <= self.last)?;
@@ -328,12 +338,6 @@ impl Http2 {
             _ => self.count_idle()?,
         }
         Ok(Http2Event::Handled)
-    }
-
-    /// Checks that a stream does not depend on itself (RFC 7540, 5.3.1). Priorities are otherwise ignored.
-    fn check_dependency(&self, stream: u32, payload: &[u8]) -> Result<(), Fault> {
-        let on = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes) & 0x7fff_ffff);
-        if on == stream { Err(Fault::Stream(stream, ErrorCode::ProtocolError)) } else { Ok(()) }
     }
 
     fn settings(
@@ -432,6 +436,12 @@ impl Http2 {
     }
 }
 
+/// Checks that a stream does not depend on itself (RFC 7540, 5.3.1). Priorities are otherwise ignored.
+fn check_dependency(stream: u32, payload: &[u8]) -> Result<(), Fault> {
+    let on = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes) & 0x7fff_ffff);
+    if on == stream { Err(Fault::Stream(stream, ErrorCode::ProtocolError)) } else { Ok(()) }
+}
+
 /// Header blocks.
 impl Http2 {
     fn begin_block(&mut self, head: FrameHead, payload: &[u8]) -> Result<Http2Event<'static>, Fault> {
@@ -447,7 +457,7 @@ impl Http2 {
         let mut depends = Ok(());
         if head.has(flag::PRIORITY) {
             let (priority, rest) = block.split_at_checked(5).ok_or(Fault::Connection(ErrorCode::FrameSizeError))?;
-            depends = self.check_dependency(head.stream, priority);
+            depends = check_dependency(head.stream, priority);
             block = rest;
         }
         self.block_bytes.clear();
@@ -472,9 +482,12 @@ impl Http2 {
     fn end_block(&mut self) -> Result<Http2Event<'static>, Fault> {
         let Some(Block { stream, end, .. }) = self.block.take() else { return Ok(Http2Event::Handled) };
         self.fields.clear();
-        self.decoder
-            .decode(&self.block_bytes, LIST_BYTES_MAX, &mut self.fields)
-            .map_err(|_| Fault::Connection(ErrorCode::CompressionError))?;
+        self.decoder.decode(&self.block_bytes, LIST_BYTES_MAX, &mut self.fields).map_err(|error| {
+            Fault::Connection(match error {
+                DecodeError::Malformed => ErrorCode::CompressionError,
+                DecodeError::TooLong => ErrorCode::EnhanceYourCalm,
+            })
+        })?;
         if self.block_bytes.capacity() > 4_096 {
             self.block_bytes = Vec::new();
         }
@@ -488,7 +501,7 @@ impl Http2 {
             };
         }
         self.last = stream;
-        if self.streams.len() >= STREAMS_MAX || self.is_leaving {
+        if self.streams.len() >= STREAMS_MAX {
             self.count_idle()?;
             return Err(Fault::Stream(stream, ErrorCode::RefusedStream));
         }
@@ -644,6 +657,12 @@ impl Http2 {
                 put_numbers(sink, kind::WINDOW_UPDATE, stream.id, &[used]);
             }
         }
+        self.open_window(sink);
+    }
+
+    /// Opens the connection's window if a half of it is used. The bytes of streams that have ended, and padding, count
+    /// without a call of [`Http2::consume`].
+    fn open_window(&mut self, sink: &mut impl Sink) {
         if self.consumed >= WINDOW_BYTES / 2 {
             put_numbers(sink, kind::WINDOW_UPDATE, 0, &[self.consumed]);
             (self.receive, self.consumed) = (self.receive + self.consumed, 0);
@@ -709,12 +728,5 @@ impl Http2 {
         self.idle_frames = self.idle_frames.saturating_sub(2);
         self.streams[at].send -= len as i64;
         len
-    }
-
-    /// Announces that no further stream is served: writes `GOAWAY`. Open streams are completed.
-    pub fn leave(&mut self, sink: &mut impl Sink) {
-        if !std::mem::replace(&mut self.is_leaving, true) {
-            put_numbers(sink, kind::GOAWAY, 0, &[self.last, ErrorCode::NoError as u32]);
-        }
     }
 }

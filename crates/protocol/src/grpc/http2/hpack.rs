@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 pub const TABLE_BYTES: usize = 4096;
 /// The bytes that each entry counts beside its name and value (RFC 7541, 4.1).
 pub const ENTRY_BYTES: usize = 32;
+/// The maximum memory that an empty list of fields retains for the next block, in bytes.
+const KEPT_BYTES_MAX: usize = 2048;
 
 /// The static table (RFC 7541, appendix A).
 #[rustfmt::skip]
@@ -39,9 +41,18 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
+/// The maximum size of all fields of a block, as a multiple of the maximum size of its list. It limits the work for
+/// blocks whose fields are long entries of the table.
+const DECODED_LISTS_MAX: usize = 16;
+
 /// The reason why a header block cannot be decoded. The connection then ends, because both tables may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompressionError;
+pub enum DecodeError {
+    /// The block is malformed.
+    Malformed,
+    /// The fields of the block are far longer than their list may be.
+    TooLong,
+}
 
 /// An entry of the dynamic table.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +102,19 @@ impl Fields {
         self.iter().find(|(of, _)| *of == name).map(|(_, value)| value)
     }
 
+    /// Removes all fields, and frees their memory if it is more than [`KEPT_BYTES_MAX`].
+    pub fn free(&mut self) {
+        self.clear();
+        if self.memory_bytes() > KEPT_BYTES_MAX {
+            (self.bytes, self.ends) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// Returns the memory of the fields, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<(usize, usize)>()
+    }
+
     /// Returns the size of the list (RFC 9113, 6.5.2), in bytes.
     fn size(&self) -> usize {
         self.bytes.len() + ENTRY_BYTES * self.ends.len()
@@ -120,16 +144,16 @@ impl HeaderDecoder {
     /// left out.
     ///
     /// # Errors
-    /// If the block is malformed.
-    pub fn decode(&mut self, block: &[u8], list_bytes_max: usize, fields: &mut Fields) -> Result<(), CompressionError> {
-        let (mut rest, mut is_first) = (block, true);
+    /// If the block is malformed, or its fields are too long together.
+    pub fn decode(&mut self, block: &[u8], list_bytes_max: usize, fields: &mut Fields) -> Result<(), DecodeError> {
+        let (mut rest, mut is_first, mut decoded) = (block, true, 0);
         while let Some(first) = rest.first() {
             if first & 0xe0 == 0x20 {
                 // A change of the size precedes all fields.
                 let size;
                 (size, rest) = integer(rest, 5)?;
                 if !is_first || size > TABLE_BYTES {
-                    return Err(CompressionError);
+                    return Err(DecodeError::Malformed);
                 }
                 self.size_max = size;
                 self.evict(0);
@@ -157,6 +181,10 @@ impl HeaderDecoder {
                 self.enter(&fields.bytes[name_at..], name_end - name_at);
             }
             fields.ends.push((name_end, fields.bytes.len()));
+            decoded += fields.bytes.len() - name_at + ENTRY_BYTES;
+            if decoded > DECODED_LISTS_MAX * list_bytes_max {
+                return Err(DecodeError::TooLong);
+            }
             if fields.size() > list_bytes_max {
                 fields.ends.pop();
                 fields.bytes.truncate(name_at);
@@ -166,12 +194,17 @@ impl HeaderDecoder {
         Ok(())
     }
 
+    /// Returns the memory of the table, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<TableEntry>()
+    }
+
     /// Appends the name of an indexed field, and its value if `whole`. Returns the end of the name.
-    fn copy(&self, index: usize, whole: bool, to: &mut Vec<u8>) -> Result<usize, CompressionError> {
-        let (name, value) = match index.checked_sub(1).ok_or(CompressionError)? {
+    fn copy(&self, index: usize, whole: bool, to: &mut Vec<u8>) -> Result<usize, DecodeError> {
+        let (name, value) = match index.checked_sub(1).ok_or(DecodeError::Malformed)? {
             at if at < STATIC.len() => (STATIC[at].0.as_bytes(), STATIC[at].1.as_bytes()),
             at => {
-                let newest = self.entries.len().checked_sub(at - STATIC.len() + 1).ok_or(CompressionError)?;
+                let newest = self.entries.len().checked_sub(at - STATIC.len() + 1).ok_or(DecodeError::Malformed)?;
                 let entry = self.entries[newest];
                 self.bytes[entry.at..entry.at + entry.name + entry.value].split_at(entry.name)
             }
@@ -197,9 +230,6 @@ impl HeaderDecoder {
             self.bytes.drain(..from);
             self.entries.iter_mut().for_each(|entry| entry.at -= from);
         }
-        if self.bytes.capacity() == 0 {
-            self.bytes.reserve_exact(2 * TABLE_BYTES);
-        }
         self.size += entry.size();
         self.entries.push_back(TableEntry { at: self.bytes.len(), ..entry });
         self.bytes.extend_from_slice(field);
@@ -219,33 +249,33 @@ impl HeaderDecoder {
 }
 
 /// Reads an integer with a prefix of `bits` bits (RFC 7541, 5.1). No valid integer of a block exceeds 2^28.
-fn integer(bytes: &[u8], bits: u32) -> Result<(usize, &[u8]), CompressionError> {
-    let (first, mut rest) = bytes.split_first().ok_or(CompressionError)?;
+fn integer(bytes: &[u8], bits: u32) -> Result<(usize, &[u8]), DecodeError> {
+    let (first, mut rest) = bytes.split_first().ok_or(DecodeError::Malformed)?;
     let most = (1usize << bits) - 1;
     let mut value = usize::from(*first) & most;
     if value < most {
         return Ok((value, rest));
     }
     for shift in [0, 7, 14, 21] {
-        let (byte, after) = rest.split_first().ok_or(CompressionError)?;
+        let (byte, after) = rest.split_first().ok_or(DecodeError::Malformed)?;
         rest = after;
         value += usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok((value, rest));
         }
     }
-    Err(CompressionError)
+    Err(DecodeError::Malformed)
 }
 
 /// Appends a string (RFC 7541, 5.2). Returns the bytes behind it.
-fn string<'b>(bytes: &'b [u8], to: &mut Vec<u8>) -> Result<&'b [u8], CompressionError> {
+fn string<'b>(bytes: &'b [u8], to: &mut Vec<u8>) -> Result<&'b [u8], DecodeError> {
     let is_coded = bytes.first().is_some_and(|first| first & 0x80 != 0);
     let (len, rest) = integer(bytes, 7)?;
-    let (text, rest) = rest.split_at_checked(len).ok_or(CompressionError)?;
+    let (text, rest) = rest.split_at_checked(len).ok_or(DecodeError::Malformed)?;
     if !is_coded {
         to.extend_from_slice(text);
     } else if !huffman::decode(text, to) {
-        return Err(CompressionError);
+        return Err(DecodeError::Malformed);
     }
     Ok(rest)
 }
@@ -279,7 +309,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    fn decode(decoder: &mut HeaderDecoder, hex: &str) -> Result<Vec<(String, String)>, CompressionError> {
+    fn decode(decoder: &mut HeaderDecoder, hex: &str) -> Result<Vec<(String, String)>, DecodeError> {
         let mut fields = Fields::default();
         decoder.decode(&bytes(hex), 16 << 10, &mut fields)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -324,7 +354,7 @@ mod tests {
     #[test]
     fn malformed_blocks_are_refused() {
         for hex in ["80", "be", "c0", "7f", "ff80808080", "4003", "400161", "82203f", "3fe21f", "00017f", "0082ffff"] {
-            assert_eq!(decode(&mut HeaderDecoder::default(), hex), Err(CompressionError), "{hex}");
+            assert_eq!(decode(&mut HeaderDecoder::default(), hex), Err(DecodeError::Malformed), "{hex}");
         }
         assert_eq!(
             decode(&mut HeaderDecoder::default(), "3fe11f82").map(|fields| fields.len()),
@@ -338,9 +368,27 @@ mod tests {
         let (mut decoder, mut fields) = (HeaderDecoder::default(), Fields::default());
         let mut block = bytes("400161");
         block.extend_from_slice(&[5, b'v', b'a', b'l', b'u', b'e']);
-        block.extend_from_slice(&[0x80 | 62; 100_000]);
+        block.extend_from_slice(&[0x80 | 62; 100]);
         decoder.decode(&block, 1_000, &mut fields).unwrap();
         assert!(fields.is_cut && fields.size() <= 1_000 && fields.bytes.capacity() < 10_000);
+        assert_eq!((decoder.entries.len(), decoder.size), (1, 38));
+        fields.clear();
+        block.extend_from_slice(&[0x80 | 62; 400]);
+        assert_eq!(decoder.decode(&block, 1_000, &mut fields), Err(DecodeError::TooLong));
+    }
+
+    #[test]
+    fn blocks_that_repeat_a_long_name_or_field_cost_no_more_than_their_bound() {
+        // An entry of 4,000 bytes, and then as a field or as the name of new entries, two bytes each.
+        for repeated in [&[0x80 | 62][..], &[0x40 | 62, 0]] {
+            let mut block = vec![0x40, 127, 0xa1, 30];
+            block.extend_from_slice(&[b'x'; 4_000]);
+            block.extend_from_slice(&[1, b'v']);
+            block.extend_from_slice(&repeated.repeat(10_000));
+            let (mut decoder, mut fields) = (HeaderDecoder::default(), Fields::default());
+            assert_eq!(decoder.decode(&block, 16 << 10, &mut fields), Err(DecodeError::TooLong));
+            assert!(fields.memory_bytes() < 64 << 10 && decoder.memory_bytes() < 32 << 10);
+        }
     }
 
     #[test]
