@@ -17,17 +17,18 @@ use super::RunningSettings;
 use super::http::Response;
 use crate::config::file::{Origins, read_file, read_text};
 use crate::config::namespaces::{KEYS, NamespaceName, NamespaceSettings, numbers, read_one, rewritten};
-use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{ConfigFault, Settings};
+use crate::config::{live, prefix};
 use crate::shared::Shared;
 use crate::start::sandbox;
 use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// Returns the settings of all named namespaces, including their numbers, as `[[namespace]]` tables in the format of
 /// the configuration file.
-pub fn list(settings: &RunningSettings) -> Response {
-    let running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn list(shared: &Shared, settings: &RunningSettings) -> Response {
+    let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    live::adopt(&mut running.0, shared);
     let tables = running.0.namespaces.iter().map(|namespace| format!("[[namespace]]\n{}", namespace.lines()));
     Response::text(200, tables.collect::<Vec<_>>().join("\n"))
 }
@@ -38,6 +39,7 @@ type Refused = Response;
 /// Creates the namespace `name`, or changes it, with the settings in `text`.
 pub fn put(name: &str, text: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    live::adopt(&mut running.0, shared);
     match change(name, text, keep, shared, &mut running.0) {
         Ok(done) | Err(done) => done,
     }
@@ -96,6 +98,7 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
 /// clients remain connected to that database.
 pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    live::adopt(&mut running.0, shared);
     match take_away(name, keep, shared, &mut running.0) {
         Ok(done) | Err(done) => done,
     }

@@ -110,7 +110,7 @@ impl Pages {
             },
             "/slow" => Response::text(200, self.slow_text()),
             "/config" => Response::text(200, self.config()),
-            "/namespaces" => namespaces::list(&self.settings),
+            "/namespaces" => namespaces::list(&self.shared, &self.settings),
             "/healthz" if self.shared.threads.stop.is_off() => Response::text(503, "stopping\n"),
             "/healthz" => Response::text(200, "ok\n"),
             _ => Response::text(404, format!("there is no such page\n\n{INDEX}")),

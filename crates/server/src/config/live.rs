@@ -6,7 +6,7 @@ use base::units::ByteSize;
 use segment::{Namespace, ResizeError};
 
 use super::file::Origins;
-use super::namespaces::NamespaceSettings;
+use super::namespaces::{NamespaceName, NamespaceSettings};
 use super::prefix;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
@@ -66,11 +66,30 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
     })
 }
 
+/// Makes the settings agree with the namespaces of the server: calls of gRPC clients create and delete namespaces too.
+pub fn adopt(running: &mut Settings, shared: &Shared) {
+    let named = shared.namespaces.named();
+    let is_default = |namespace: &NamespaceSettings| namespace.name.0 == DEFAULT_NAME;
+    running
+        .namespaces
+        .retain(|namespace| is_default(namespace) || named.iter().any(|config| config.name == namespace.name.0));
+    for config in named {
+        if running.namespaces.iter().all(|namespace| namespace.name.0 != config.name) {
+            running.namespaces.push(NamespaceSettings {
+                name: NamespaceName(config.name),
+                number: Auto::Is(config.number.into()),
+                ..NamespaceSettings::default()
+            });
+        }
+    }
+}
+
 /// Applies `wanted` to a running server's namespaces: creates new ones, and changes existing ones. A namespace in
 /// `wanted` has a number only if the user specified one. An existing namespace keeps its number, whatever its position
 /// in `wanted`. Returns a log line for each applied change, and for each change that needs a restart.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
+    adopt(running, shared);
     let prefixes_stay = match prefixes_fault(running, wanted) {
         Some(wrong) => {
             lines.push(format!("the prefixes of all namespaces are unchanged: {}; {}", wrong.what, wrong.remedy));
