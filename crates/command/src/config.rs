@@ -35,6 +35,8 @@ pub struct Config {
     pub memcached: Vec<Address>,
     /// Addresses of the Redis protocol.
     pub resp: Vec<Address>,
+    /// The namespaces with listeners of their own: a bit for each number.
+    pub listener_namespaces: u16,
     /// The first port of the Redis protocol with TLS; 0 if there is none.
     pub tls_port: u16,
     /// The memory of the store and the indexes at the start, in bytes.

@@ -62,6 +62,12 @@ pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     }
 }
 
+/// Returns true if a reply waits until the client opens its windows, although the socket accepts bytes.
+#[inline]
+pub fn waits_for_window(session: &SessionState) -> bool {
+    matches!(session, SessionState::Grpc(state) if state.reply_held().is_some())
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.

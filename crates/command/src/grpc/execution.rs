@@ -11,7 +11,7 @@
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client leaves. Only then are
 //! its locks and watched keys released.
 
-use super::plan::{CallError, CallPlan, Commands, Flow, error_of};
+use super::plan::{CallError, CallPlan, Commands, Flow, error_of, no_memory};
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
@@ -26,8 +26,8 @@ pub(super) struct Execution {
     plan: CallPlan,
     /// The commands that precede those of the call, until they are executed: authentication.
     preamble: Option<Commands>,
-    /// The namespace of the commands, until the session has entered it; `None` within for that of the listener.
-    namespace: Option<Option<Namespace>>,
+    /// The namespace of the commands; `None` for that of the listener.
+    namespace: Option<Namespace>,
     /// The number of bytes of the commands that are consumed.
     at: usize,
     replies: Vec<u8>,
@@ -53,7 +53,7 @@ impl Execution {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
-        Ok(Self { plan, preamble, namespace: Some(namespace), at: 0, replies: Vec::new(), grant, is_cut: false })
+        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false })
     }
 
     /// Continues the call. Returns the messages of its reply with their share of client memory, or its error.
@@ -67,10 +67,8 @@ impl Execution {
         ctx: &mut WorkerContext,
     ) -> Result<Result<(Vec<u8>, Grant), CallError>, SessionWait> {
         loop {
-            if self.preamble.is_none()
-                && let Some(namespace) = self.namespace.take()
-                && !resp::enter_namespace(session, ctx, namespace)
-            {
+            // `SWAPDB` may move the session, but not once its commands have begun.
+            if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
                 let text = "the cache has its maximum number of connections (maxconns of its namespace)";
                 return Ok(Err(CallError::new(Status::ResourceExhausted, text)));
             }
@@ -163,10 +161,6 @@ impl Execution {
         }
         (self.plan.next)(&values)
     }
-}
-
-fn no_memory() -> CallError {
-    CallError::new(Status::ResourceExhausted, "client memory is used up (limits.client_memory); call again later")
 }
 
 /// Returns the error of a reply, or of a command within a transaction.

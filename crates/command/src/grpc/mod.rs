@@ -11,7 +11,8 @@
 //! A cache is a namespace: a call selects that of its header `cache` (its name or number). A token is a password of the
 //! default user, or `USER:PASSWORD`.
 //!
-//! Bounds: at most [`STREAMS_MAX`] requests and replies a connection; their bytes count as client memory.
+//! Bounds: at most [`STREAMS_MAX`](protocol::grpc::http2::STREAMS_MAX) requests and replies a connection. Their bytes
+//! and those of the connection's state count as client memory.
 
 mod calls;
 mod execution;
@@ -21,10 +22,12 @@ mod session;
 pub use session::GrpcSession;
 
 use crate::context::WorkerContext;
+use crate::memory::budget::{Grant, MemoryUse};
+use crate::visit::clock::Ticks;
 use crate::visit::out::{LINE_ROOM, OutBuffer};
 use crate::visit::progress::{Progress, SessionWait};
-use plan::CallError;
-use protocol::grpc::http2::{CONTROL_BYTES_MAX, Http2, Http2Event, STREAMS_MAX, hpack};
+use plan::{CallError, no_memory};
+use protocol::grpc::http2::{CONTROL_BYTES_MAX, ErrorCode, Http2, Http2Event, hpack};
 use protocol::grpc::{Prefix, Status, encode_text, prefix, timeout_ns};
 use segment::Guard;
 use session::{CallRequest, Reply};
@@ -66,7 +69,7 @@ pub fn serve(
             break SessionWait::Close;
         }
         session.relax(ctx.now.secs());
-        if write_replies(session, out) {
+        if write_replies(session, out, ctx.clock.ticks()) {
             continue;
         }
         if ctx.is_slice_over() {
@@ -79,7 +82,9 @@ pub fn serve(
         }
         match receive(&buf[at..], out, session, ctx) {
             Some(consumed) => at += consumed,
-            None => break SessionWait::NeedInput { want: (buf.len() - at).min(1) * (buf.len() - at + 1) },
+            // An incomplete frame needs at least one byte more.
+            None if at < buf.len() => break SessionWait::NeedInput { want: buf.len() - at + 1 },
+            None => break SessionWait::NeedInput { want: 0 },
         }
     };
     Progress { consumed: at, state }
@@ -93,10 +98,11 @@ fn receive(input: &[u8], out: &mut OutBuffer, session: &mut GrpcSession, ctx: &m
     match event {
         Http2Event::Incomplete | Http2Event::Handled | Http2Event::Opened => {}
         Http2Event::Headers { stream, end } => {
-            match request(&http, stream, session, ctx) {
+            match request(&http, stream, ctx) {
                 Ok(request) => session.receiving.push(request),
                 Err(error) => session.replies.push_back(Reply::error(stream, error)),
             }
+            http.free_fields();
             if end {
                 complete(stream, session);
             }
@@ -111,12 +117,16 @@ fn receive(input: &[u8], out: &mut OutBuffer, session: &mut GrpcSession, ctx: &m
         Http2Event::Reset { stream } => cancel(stream, session),
         Http2Event::Failed => session.is_ending = true,
     }
+    if !session.account(http.memory_bytes(), ctx) && !session.is_ending {
+        http.fail(ErrorCode::EnhanceYourCalm, out);
+        session.is_ending = true;
+    }
     session.http = Some(http);
-    (!is_incomplete).then_some(consumed)
+    (!is_incomplete || session.is_ending).then_some(consumed)
 }
 
 /// Creates the request of a stream from its headers.
-fn request(http: &Http2, stream: u32, session: &GrpcSession, ctx: &WorkerContext) -> Result<CallRequest, CallError> {
+fn request(http: &Http2, stream: u32, ctx: &WorkerContext) -> Result<CallRequest, CallError> {
     let fields = http.fields();
     if fields.is_cut {
         return Err(CallError::new(
@@ -138,10 +148,7 @@ fn request(http: &Http2, stream: u32, session: &GrpcSession, ctx: &WorkerContext
             CallError::invalid("grpc-timeout is malformed; give 1 to 8 digits and a unit (H M S m u n)")
         })?,
     };
-    if session.receiving.len() >= STREAMS_MAX {
-        return Err(CallError::new(Status::ResourceExhausted, "too many incomplete requests"));
-    }
-    Ok(CallRequest {
+    let mut request = CallRequest {
         stream,
         decode: call.map(|call| call.decode),
         cache: fields.get(b"cache").map(Box::from),
@@ -149,8 +156,12 @@ fn request(http: &Http2, stream: u32, session: &GrpcSession, ctx: &WorkerContext
         begun: ctx.clock.ticks(),
         timeout_ns,
         message: Vec::new(),
-        grant: GrpcSession::grant(ctx),
-    })
+        grant: Grant::none(&ctx.shared.budget, MemoryUse::Requests),
+    };
+    match request.reserve(0) {
+        true => Ok(request),
+        false => Err(no_memory()),
+    }
 }
 
 /// Appends received data to a request's message.
@@ -165,23 +176,22 @@ fn receive_data(stream: u32, bytes: &[u8], session: &mut GrpcSession) {
         Prefix::Message(length) => length,
         Prefix::Refused(..) => return,
     };
+    let several = || CallError::new(Status::Unimplemented, "the call has more than one request message; send one");
     let refused = if request.message.len() + bytes.len() > length.max(request.message.len()) {
-        Some((Status::Unimplemented, "the call has more than one request message; send one"))
+        Some(several())
     } else if !reserve(request, bytes.len(), length) {
-        Some((Status::ResourceExhausted, "client memory is used up (limits.client_memory)"))
+        Some(no_memory())
     } else {
         request.message.extend_from_slice(bytes);
         match prefix(&request.message) {
-            Prefix::Refused(status, text) => Some((status, text)),
-            Prefix::Message(length) if request.message.len() > length => {
-                Some((Status::Unimplemented, "the call has more than one request message; send one"))
-            }
+            Prefix::Refused(status, text) => Some(CallError::new(status, text)),
+            Prefix::Message(length) if request.message.len() > length => Some(several()),
             _ => None,
         }
     };
-    if let Some((status, text)) = refused {
+    if let Some(error) = refused {
         session.receiving.swap_remove(place);
-        session.replies.push_back(Reply::error(stream, CallError::new(status, text)));
+        session.replies.push_back(Reply::error(stream, error));
     }
 }
 
@@ -193,7 +203,7 @@ fn reserve(request: &mut CallRequest, more: usize, length: usize) -> bool {
         return true;
     }
     let room = wanted.max(length.min(2 * held));
-    let has_room = request.grant.resize(room as u64);
+    let has_room = request.reserve(room);
     if has_room {
         request.message.reserve_exact(room - request.message.len());
     }
@@ -266,7 +276,7 @@ fn execute(guard: &mut Guard<'_>, session: &mut GrpcSession, ctx: &mut WorkerCon
 }
 
 /// Writes a part of the first reply that can be sent. Returns false if there is none.
-fn write_replies(session: &mut GrpcSession, out: &mut OutBuffer) -> bool {
+fn write_replies(session: &mut GrpcSession, out: &mut OutBuffer, now: Ticks) -> bool {
     let Some(http) = &mut session.http else { return false };
     for place in 0..session.replies.len() {
         let reply = &mut session.replies[place];
@@ -300,6 +310,9 @@ fn write_replies(session: &mut GrpcSession, out: &mut OutBuffer) -> bool {
             return true;
         }
         if written > 0 {
+            if let Some((_, since)) = &mut reply.held {
+                *since = now;
+            }
             // The other replies come first, so that a long one does not delay them.
             if let Some(reply) = session.replies.remove(place) {
                 session.replies.push_back(reply);

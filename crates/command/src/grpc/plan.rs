@@ -114,12 +114,14 @@ pub(super) struct CallPlan {
     pub(super) namespace: Option<Namespace>,
     /// The memory that `next` holds, in bytes: commands that wait for a condition.
     pub(super) held_bytes: u64,
+    /// True if the call may end while the session watches its key.
+    pub(super) watches: bool,
 }
 
 impl CallPlan {
     /// Creates the plan of a call that executes commands one after another. `next` gets a reply for each.
     pub(super) fn new(commands: Commands, next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static) -> Self {
-        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0 }
+        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0, watches: false }
     }
 
     /// Returns the plan with another namespace for its commands.
@@ -158,7 +160,7 @@ impl CallPlan {
         first.append(probe);
         let again = (first.request.clone(), first.count);
         let (mut is_probed, mut tries) = (true, 0);
-        Self::new(first, move |replies| {
+        let plan = Self::new(first, move |replies| {
             if std::mem::take(&mut is_probed) {
                 return match decide(&replies[1..])? {
                     Flow::Execute(commands) => Ok(Flow::Execute(in_transaction(&commands))),
@@ -173,7 +175,8 @@ impl CallPlan {
                 return Err(CallError::new(Status::Aborted, "other clients change the key all the time; call again"));
             }
             Ok(Flow::Execute(Commands { request: again.0.clone(), count: again.1 }))
-        })
+        });
+        Self { watches: true, ..plan }
     }
 }
 
@@ -207,6 +210,11 @@ pub(super) fn add_message(messages: &mut Vec<u8>, write: impl FnOnce(&mut Encode
     messages.push(0);
     messages.extend_from_slice(&(message.len() as u32).to_be_bytes());
     messages.extend_from_slice(message);
+}
+
+/// Returns the error of a call for which client memory is used up.
+pub(super) fn no_memory() -> CallError {
+    CallError::new(Status::ResourceExhausted, "client memory is used up (limits.client_memory); call again later")
 }
 
 /// Returns the integer of a reply.

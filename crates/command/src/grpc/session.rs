@@ -60,12 +60,25 @@ pub struct GrpcSession {
     /// The number of changes of namespaces when the cache was found. Another change may have given its name to another
     /// namespace.
     seen_namespaces: u64,
+    /// True if the Redis session may watch the key of an earlier call.
+    may_watch: bool,
+    /// The share of client memory of the connection itself.
+    grant: Option<Grant>,
     /// The token of the user that the Redis session has; empty if it has authenticated none.
     token: Box<[u8]>,
     /// The second in which the counters of idle frames were last relaxed.
     pub(super) relaxed_secs: u64,
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
+}
+
+impl CallRequest {
+    /// Charges the request with room for `message_bytes` bytes to client memory. Returns false if client memory is used
+    /// up.
+    pub(super) fn reserve(&mut self, message_bytes: usize) -> bool {
+        let metadata_bytes = self.token.len() + self.cache.as_ref().map_or(0, |cache| cache.len());
+        self.grant.resize((size_of::<Self>() + metadata_bytes + message_bytes) as u64)
+    }
 }
 
 impl Reply {
@@ -80,13 +93,15 @@ impl GrpcSession {
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self {
             http: None,
-            redis: resp::SessionState::of(namespace),
+            redis: resp::session_of_calls(namespace),
             receiving: Vec::new(),
             waiting: VecDeque::new(),
             running: None,
             replies: VecDeque::new(),
             cache: None,
             seen_namespaces: 0,
+            may_watch: false,
+            grant: None,
             token: Box::default(),
             relaxed_secs: 0,
             is_ending: false,
@@ -146,14 +161,14 @@ impl GrpcSession {
         if request.token != self.token {
             // A call without a token must not have the rights of an earlier one.
             preamble.add(&[b"RESET"]);
-            if !request.token.is_empty() {
-                match request.token.iter().position(|byte| *byte == b':') {
-                    Some(at) => preamble.add(&[b"AUTH", &request.token[..at], &request.token[at + 1..]]),
-                    None => preamble.add(&[b"AUTH", &request.token]),
-                }
+            if let Some(words) = credentials(&request.token, ctx) {
+                preamble.add(&words);
             }
             self.token.clone_from(&request.token);
+        } else if self.may_watch {
+            preamble.add(&[b"UNWATCH"]);
         }
+        self.may_watch = plan.watches;
         // The message is no longer needed: its share of client memory is free for the commands.
         drop(request);
         Execution::new(plan, preamble, namespace, ctx)
@@ -193,8 +208,22 @@ impl GrpcSession {
         self.token = Box::from(&b"\0"[..]);
     }
 
-    /// Creates the grant for a request's message.
-    pub(super) fn grant(ctx: &WorkerContext) -> Grant {
-        Grant::none(&ctx.shared.budget, MemoryUse::Requests)
+    /// Charges the connection's memory, of which `http_bytes` are those of HTTP/2, to client memory. Returns false if
+    /// client memory is used up.
+    pub(super) fn account(&mut self, http_bytes: usize, ctx: &WorkerContext) -> bool {
+        let bytes = (http_bytes + size_of::<Self>()) as u64;
+        let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
+        grant.bytes() == bytes || grant.resize(bytes)
     }
+}
+
+/// Returns the words of the `AUTH` command for a token: `USER:PASSWORD`, or the password of the default user. Returns
+/// `None` if there is no token, or if no user needs a password and the token names none of the users.
+fn credentials<'t>(token: &'t [u8], ctx: &WorkerContext) -> Option<Vec<&'t [u8]>> {
+    let words = match token.iter().position(|byte| *byte == b':') {
+        Some(at) => vec![&b"AUTH"[..], &token[..at], &token[at + 1..]],
+        None => vec![&b"AUTH"[..], token],
+    };
+    let names_user = words.len() == 3 && ctx.shared.users.has(words[1]);
+    (!token.is_empty() && (names_user || ctx.shared.requires_authentication())).then_some(words)
 }

@@ -12,6 +12,7 @@ use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::session::CommandOrigin;
 use crate::resp::settle;
 use crate::resp::transaction;
 use crate::shared::Pause;
@@ -103,7 +104,10 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
 /// Returns an error if one is used up.
 fn take_quotas(call: &mut Call<'_, '_>, entry: &'static catalog::CommandSpec) -> Result<(), ErrorReply> {
     // A script is one request of its user.
-    if call.ctx.admission.user_changes != 0 && !call.session.in_script && !acl::is_always_allowed(entry) {
+    if call.ctx.admission.user_changes != 0
+        && call.session.origin != CommandOrigin::Script
+        && !acl::is_always_allowed(call.session, entry)
+    {
         if let Err(fault) = acl::take_op(call) {
             call.counters().user_ops_refused.add(1);
             return Err(fault);

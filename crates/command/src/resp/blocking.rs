@@ -35,6 +35,7 @@ use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey, WaitKind};
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
 use crate::resp::own_transaction;
+use crate::resp::session::CommandOrigin;
 use crate::resp::session::SessionState;
 use crate::resp::settle;
 use crate::resp::state::Answers;
@@ -87,12 +88,12 @@ pub(crate) fn waits_in_command(session: &SessionState) -> bool {
 
 /// Returns true if the command may wait: it is not executed by a transaction of `MULTI` or by a script.
 pub(super) fn may_wait(call: &Call<'_, '_>) -> bool {
-    call.may_wait && !call.session.in_script
+    call.may_wait && call.session.origin != CommandOrigin::Script
 }
 
 /// Returns true if the command already waits, so that it runs in its turn.
 pub(super) fn is_turn(call: &Call<'_, '_>) -> bool {
-    waits_in_command(call.session) && !call.session.in_script
+    waits_in_command(call.session) && call.session.origin != CommandOrigin::Script
 }
 
 /// Returns the keys at which a command looks now, each with its number. In its turn, these are the keys that were

@@ -8,6 +8,7 @@ use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::session::CommandOrigin;
 use crate::resp::session::{DatabaseNumbers, SessionState};
 use crate::resp::state::Answers;
 use crate::resp::transaction;
@@ -51,7 +52,7 @@ pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (call.session.namespace, database(call, args.next().unwrap_or_default())?);
     let namespaces = &call.ctx.shared.namespaces;
-    if call.session.in_script {
+    if call.session.origin == CommandOrigin::Script {
         // The connection stays in its namespace when the script ends.
         call.session.namespace = to;
     } else if to != from {
@@ -172,6 +173,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         known,
         is_restricted: is_distant,
         is_distant,
+        origin: call.session.origin,
         answers,
         ..super::SessionState::of(Namespace(call.session.numbers.home()))
     };
@@ -216,6 +218,8 @@ pub(crate) fn enter_namespace(session: &mut SessionState, ctx: &WorkerContext, t
     let from = session.namespace;
     let to = to.unwrap_or_else(|| namespaces.databases().namespace(session.numbers.home()));
     if to == from {
+        // `SWAPDB` may have given the namespace another database.
+        session.numbers = DatabaseNumbers::new(namespaces.databases().database(to), session.numbers.home());
         return true;
     }
     if !namespaces.enter(to) {

@@ -19,6 +19,7 @@ use crate::context::audit_redis;
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::waiters::WaitKind;
 use crate::resp::call::{Call, Run};
+use crate::resp::session::CommandOrigin;
 use crate::resp::session::LockWish;
 use crate::resp::settle;
 use crate::resp::state::long::Long;
@@ -52,7 +53,7 @@ pub(super) fn swapdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [a, b] =
         databases.map(|number| u8::try_from(number).ok().filter(|number| usize::from(*number) < Namespace::MAX));
     let (a, b) = (a.ok_or(ErrorReply::Database)?, b.ok_or(ErrorReply::Database)?);
-    if call.session.in_script {
+    if call.session.origin == CommandOrigin::Script {
         return Err(ErrorReply::SwapInScript.into());
     }
     if a == b {

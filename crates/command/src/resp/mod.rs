@@ -102,7 +102,7 @@ pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;
 pub use scripts::load_persisted;
 pub use session::SessionState;
-pub(crate) use session::{adopt_messages, has_lost_user, identify, is_auth_delayed, needs_login};
+pub(crate) use session::{adopt_messages, has_lost_user, identify, is_auth_delayed, needs_login, session_of_calls};
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;
 pub(crate) use walk::walk_step_ops;

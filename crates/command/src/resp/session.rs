@@ -40,6 +40,18 @@ pub(in crate::resp) enum LockWish {
     GuardsBegun,
 }
 
+/// The origin of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::resp) enum CommandOrigin {
+    /// A Redis client sent it.
+    #[default]
+    Client,
+    /// A call of another protocol's client became it. Such a session puts commands into transactions itself.
+    Call,
+    /// A script of the client called it.
+    Script,
+}
+
 /// The numbers of a connection's database and of its listener's, with four bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DatabaseNumbers(u8);
@@ -121,8 +133,8 @@ pub struct SessionState {
     pub(super) transaction: Option<Box<Transaction>>,
     /// The transaction in execution. It completes before any other request is executed.
     pub(super) under_way: Option<Box<Transaction>>,
-    /// True while the client's script executes a command.
-    pub(super) in_script: bool,
+    /// The origin of the command in execution.
+    pub(super) origin: CommandOrigin,
     /// The script in execution, between two visits.
     pub(super) script: Option<Box<RunningScript>>,
     /// An unfinished copy of a value in several parts.
@@ -226,6 +238,11 @@ pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
             receives && needs_login(session, shared)
         }
     }
+}
+
+/// Returns the state of a new connection of another protocol, whose calls become commands.
+pub(crate) fn session_of_calls(namespace: Namespace) -> SessionState {
+    SessionState { origin: CommandOrigin::Call, ..SessionState::of(namespace) }
 }
 
 /// Restricts a client on another host, unless it has authenticated as a user with a password.

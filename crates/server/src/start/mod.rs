@@ -188,6 +188,7 @@ fn command_config(config: &ServerConfig) -> Config {
     Config {
         memcached: config.memcached.iter().chain(encrypted).map(address).collect(),
         resp: config.resp.iter().map(address).collect(),
+        listener_namespaces: config.endpoints.iter().fold(0, |bits, (endpoint, _)| bits | 1 << endpoint.namespace.0),
         tls_port: tls_port(config),
         memory_bytes: config.memory_bytes,
         workers: config.workers,

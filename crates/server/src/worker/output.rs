@@ -5,6 +5,7 @@ use crate::session::{Pause, Phase, SessionPlace};
 use crate::worker::core::{Core, WaitQueue};
 use crate::worker::upkeep;
 use command::push::watch::CloseReason;
+use command::session::waits_for_window;
 use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
@@ -34,6 +35,9 @@ pub(super) fn settle<B: Backend>(core: &mut Core<B>, queue: WaitQueue) {
         let goes_on = session.has_work() && session.pause == Pause::None;
         if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
             send(core, index);
+        }
+        if waits_for_window(&core.sessions.at(index).state) {
+            upkeep::note_reply_holder(core, index);
         }
         move_on(core, index);
     }

@@ -15,7 +15,7 @@ use command::clients::client_info::ClientMemory;
 use command::clients::connection_table::ConnectionState;
 use command::memcache::report_connection;
 use command::push::watch::CloseReason;
-use command::session::{SessionState, has_lost_user, needs_login};
+use command::session::{SessionState, has_lost_user, needs_login, waits_for_window};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -235,7 +235,7 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
     let mut freed = 0;
     while freed < enough.max(1) {
         let oldest = (core.reply_holders.iter().enumerate())
-            .filter(|(_, index)| is_slow(&core.sessions, **index, core.now_ns))
+            .filter(|(_, index)| is_slow(core, **index))
             .filter_map(|(place, index)| Some((place, *index, holds_reply(&core.sessions, *index)?)))
             .min_by_key(|(_, _, (since, _))| *since);
         let Some((place, index, (_, bytes))) = oldest else { return };
@@ -310,17 +310,24 @@ pub(super) fn release<B: Backend>(core: &mut Core<B>, guard: &mut Guard<'_>) {
     }
 }
 
-/// Returns the instant since which a blocked session's reply is retained outside the store, and the reply's size in
-/// bytes.
+/// Returns the instant since which a session's reply is retained outside the store, and the reply's size in bytes. The
+/// reply waits for the socket, or for the windows of a gRPC client.
 fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
-    let session = sessions.peek(index as usize).filter(|session| session.blocked && session.phase != Phase::Dead)?;
-    session.state.reply_held()
+    let session = sessions.peek(index as usize).filter(|session| session.phase != Phase::Dead)?;
+    let waits = session.blocked || waits_for_window(&session.state);
+    if waits { session.state.reply_held() } else { None }
 }
 
-/// Returns true if a session's client reads nothing of its output.
-fn is_slow<S>(sessions: &Table<S>, index: u32, now_ns: u64) -> bool {
-    let moved_ns = sessions.peek(index as usize).map_or(now_ns, |session| session.moved_ns);
-    now_ns.saturating_sub(moved_ns) >= READ_GRACE_NS
+/// Returns true if a session's client reads nothing of its output, or opens no window for its oldest reply.
+fn is_slow<B: Backend>(core: &Core<B>, index: u32) -> bool {
+    let Some(session) = core.sessions.peek(index as usize) else { return false };
+    let still_ns = match session.state.reply_held() {
+        Some((since, _)) if waits_for_window(&session.state) => {
+            core.ctx.clock.ns_between(since, core.ctx.clock.ticks())
+        }
+        _ => core.now_ns.saturating_sub(session.moved_ns),
+    };
+    still_ns >= READ_GRACE_NS
 }
 
 /// Returns true if a session is blocked and holds pinned values.

@@ -349,7 +349,14 @@ fn violations_of_the_protocol_end_the_connection_with_their_code() {
     }
     let mut grpc = Grpc::connect(&running);
     grpc.client.send(&frame(HEADERS, 5, 1, &bomb));
-    assert_eq!(grpc.answers(&[1])[0].status, "8", "a bomb of headers is refused, and the connection goes on");
+    assert_eq!(grpc.wait_for(GOAWAY)[4..8], [0, 0, 0, 11], "a bomb of headers");
+    let mut grpc = Grpc::connect(&running);
+    let long = "x".repeat(8_000);
+    let block = headers(GET, &[("a", &long), ("b", &long), ("c", &long)]);
+    grpc.client.send(&frame(HEADERS, 0, 1, &block[..16_384]));
+    grpc.client.send(&frame(CONTINUATION, 4, 1, &block[16_384..]));
+    grpc.client.send(&frame(DATA, 1, 1, &key("k")));
+    assert_eq!(grpc.answers(&[1])[0].status, "8", "long headers are refused, and the connection goes on");
     assert_eq!(grpc.answer(3, SET, &item("k", b"v")).status, "0");
     running.stop();
 }
@@ -419,6 +426,134 @@ fn replies_to_a_client_that_does_not_read_count_as_client_memory() {
 }
 
 #[test]
+fn data_of_refused_calls_does_not_use_up_the_connections_window() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    // The server refuses the call at once, while its client still sends as much as the window of the connection.
+    grpc.client.send(&frame(HEADERS, 4, 1, &headers("/cache_client.Scs/None", &[])));
+    let (mut window, mut sent, mut stream) = (65_535usize, 0usize, 1);
+    while sent < 4 << 20 {
+        while window < 16_384 {
+            let (kind, _, of, payload) = grpc.frame().expect("an update");
+            if (kind, of) == (WINDOW_UPDATE, 0) {
+                window += u32::from_be_bytes(payload.try_into().expect("4 bytes")) as usize;
+            }
+        }
+        grpc.client.send(&frame(DATA, 0, stream, &[0; 16_384]));
+        (window, sent) = (window - 16_384, sent + 16_384);
+        if sent.is_multiple_of(512 << 10) {
+            stream += 2;
+            grpc.client.send(&frame(HEADERS, 4, stream, &headers("/cache_client.Scs/None", &[])));
+        }
+    }
+    assert_eq!(grpc.answer(stream + 2, SET, &item("k", b"v")).status, "0");
+    running.stop();
+}
+
+#[test]
+fn any_token_is_accepted_if_no_user_needs_a_password() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!(redis.text("ACL SETUSER reader on >secret ~r:* +@read"), "+OK");
+    for (stream, token, name, status) in [
+        (1, "eyJhbGciOiJIUzI1NiJ9.any", "k", "0"),
+        (3, "no:user", "k", "0"),
+        (5, "reader:secret", "r:k", "0"),
+        (7, "reader:secret", "k", "7"),
+        (9, "reader:wrong", "r:k", "16"),
+        (11, "", "k", "0"),
+    ] {
+        let mut bytes = frame(HEADERS, 4, stream, &headers(GET, &[("authorization", token)]));
+        bytes.extend_from_slice(&frame(DATA, 1, stream, &key(name)));
+        grpc.client.send(&bytes);
+        assert_eq!(grpc.answers(&[stream])[0].status, status, "{token} {name}");
+    }
+    // A call of several steps needs the rights of its commands alone, and not those of transactions.
+    let fields = prefixed(|out| {
+        out.bytes(1, b"r:d").item(2, b"field");
+    });
+    for (stream, path, status) in
+        [(13, "/cache_client.Scs/DictionaryGet", "0"), (15, "/cache_client.Scs/SetUnion", "7")]
+    {
+        let message = match status {
+            "0" => fields.clone(),
+            _ => prefixed(|out| {
+                out.bytes(1, b"r:s").item(2, b"element").uint(3, 1_000);
+            }),
+        };
+        let mut bytes = frame(HEADERS, 4, stream, &headers(path, &[("authorization", "reader:secret")]));
+        bytes.extend_from_slice(&frame(DATA, 1, stream, &message));
+        grpc.client.send(&bytes);
+        assert_eq!(grpc.answers(&[stream])[0].status, status, "{path}");
+    }
+    running.stop();
+}
+
+#[test]
+fn a_condition_that_does_not_hold_leaves_no_watched_key() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("SET k 1");
+    let absent = prefixed(|out| {
+        out.bytes(1, b"k").bytes(2, b"2").uint(3, 60_000).message(6, |_| {});
+    });
+    let answer = grpc.answer(1, "/cache_client.Scs/SetIf", &absent);
+    assert_eq!((answer.status.as_str(), &answer.data[5..]), ("0", &[0x12, 0][..]), "not stored");
+    redis.text("SET k 3");
+    let increment = prefixed(|out| {
+        out.bytes(1, b"other").int(2, 5).uint(3, 60_000);
+    });
+    assert_eq!(grpc.answer(3, "/cache_client.Scs/Increment", &increment).status, "0");
+    assert_eq!(redis.text("GET other"), "$1 5");
+    running.stop();
+}
+
+#[test]
+fn client_that_opens_no_window_is_dropped_when_others_need_its_memory() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, SET, &item("k", &vec![b'x'; 1_000_000])).status, "0");
+    let mut hostile = Grpc::connect(&running);
+    hostile.client.send(&(0..100).flat_map(|number| call(2 * number + 1, GET, &key("k"))).collect::<Vec<u8>>());
+    let budget = std::sync::Arc::clone(&running.shared().budget);
+    crate::common::wait_until("the hostile client's memory", || budget.used() > 12 << 20);
+    // Its pings keep its socket moving, and its windows stay closed.
+    let mut stream = 201;
+    crate::common::wait_until("the end of the hostile client", || {
+        hostile.client.stream.write_all(&frame(PING, 0, 0, &[0; 8])).is_err() || {
+            stream += 2;
+            grpc.answer(stream, GET, &key("k"));
+            budget.used() < 4 << 20
+        }
+    });
+    assert_eq!(grpc.answer(stream + 2, GET, &key("k")).status, "0");
+    running.stop();
+}
+
+#[test]
+fn headers_and_tables_of_idle_connections_count_as_client_memory() {
+    let running = start(config());
+    let budget = std::sync::Arc::clone(&running.shared().budget);
+    let long = "x".repeat(12_000);
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut grpc = Grpc::connect(&running);
+        for number in 0..50 {
+            grpc.client.send(&frame(HEADERS, 4, 2 * number + 1, &headers(GET, &[("authorization", &long)])));
+        }
+        grpc.client.send(&frame(PING, 0, 0, &[0; 8]));
+        clients.push(grpc);
+    }
+    // 50 requests of 12,000 bytes each: 12 MB of a bound of 16 MiB.
+    crate::common::wait_until("the requests", || budget.used() > 11 << 20);
+    drop(clients);
+    crate::common::wait_until("the end of the requests", || budget.used() < 1 << 20);
+    running.stop();
+}
+
+#[test]
 fn a_cache_that_was_deleted_and_created_again_is_never_another_one() {
     let running = start(config());
     let mut grpc = Grpc::connect(&running);
@@ -439,6 +574,10 @@ fn a_cache_that_was_deleted_and_created_again_is_never_another_one() {
     }
     assert_eq!(ask(&control("CreateCache"), "", &key("one")).status, "6");
     assert_eq!(ask(GET, "one", &key("k")).value(), Some(b"one".to_vec()));
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!(redis.text("SWAPDB 1 5"), "+OK");
+    assert_eq!(ask(GET, "one", &key("k")).value(), Some(b"one".to_vec()), "a cache keeps its items");
+    assert_eq!(ask(GET, "two", &key("k")).value(), Some(b"two".to_vec()));
     assert_eq!(ask(&control("DeleteCache"), "", &key("one")).status, "0");
     assert_eq!(ask(GET, "one", &key("k")).status, "5");
     assert_eq!(ask(GET, "two", &key("k")).value(), Some(b"two".to_vec()));

@@ -1,7 +1,7 @@
 //! The fields that many requests have, and the replies that many calls make.
 
 use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, reply};
-use protocol::grpc::protobuf::Message;
+use protocol::grpc::protobuf::{Encoder, Message};
 use protocol::resp::client::Value;
 
 /// The number of `CacheResult` for a value that exists.
@@ -98,6 +98,39 @@ pub(super) fn missing() -> Next {
     reply(|out| {
         out.message(2, |_| {});
     })
+}
+
+/// Returns the plan of a call that reads a value for each of the words in the field 2 of its request with the command
+/// `name`. Replies 1 found (1 for each word: 1 result, and what `write` adds) or 2 missing. `write` returns false for a
+/// word without a value.
+pub(super) fn read_parts(
+    message: Message<'_>,
+    name: &[u8],
+    write: fn(Value<'_>, &mut Encoder) -> bool,
+) -> Result<CallPlan, CallError> {
+    let key = key(message)?;
+    let words: Vec<&[u8]> = message.all(2).collect();
+    if words.is_empty() {
+        return Err(CallError::invalid("the request names nothing to read; name at least one field or value"));
+    }
+    let mut commands = Commands::one(&[b"EXISTS", key]);
+    commands.add_words(&[name, key], words.into_iter());
+    Ok(CallPlan::transaction(&commands, move |replies| {
+        if replies[0] == Value::Int(0) {
+            return missing();
+        }
+        reply(|out| {
+            out.message(1, |found| {
+                for value in replies[1].items() {
+                    let mut part = Encoder::new();
+                    let result = if write(value, &mut part) { HIT } else { MISS };
+                    found.message(1, |out| {
+                        out.uint(1, result).append(&part);
+                    });
+                }
+            });
+        })
+    }))
 }
 
 /// Returns an empty message.

@@ -62,6 +62,11 @@ pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result
         return Err(CallError::invalid("the default cache cannot be deleted; flush it"));
     }
     let cache = shared.namespaces.find(name.as_bytes()).ok_or_else(|| not_found(&name))?;
+    if shared.config.listener_namespaces & 1 << cache.0 != 0 {
+        let text =
+            format!("the cache {name} has listeners; remove them from the configuration file first, or flush it");
+        return Err(CallError::new(Status::FailedPrecondition, text));
+    }
     let mut commands = Commands::one(&[b"CONFIG", b"GET", b"maxmemory"]);
     commands.add(&[b"FLUSHDB"]);
     let plan = CallPlan::new(commands, move |_| {

@@ -1,35 +1,15 @@
 //! Calls on dictionaries, which are the hashes of Redis.
 
-use super::common::{self, CollectionTtl, HIT, MISS, change, done, key, length_reply, missing};
+use super::common::{self, CollectionTtl, change, done, key, length_reply, missing, read_parts};
 use crate::grpc::plan::{CallError, CallPlan, Commands, integer, reply};
 use protocol::grpc::protobuf::Message;
-use protocol::resp::client::Value;
 
 /// Decodes 1 name, 2 fields. Replies 1 found (1 for each field: 1 result, 2 value) or 2 missing.
 pub(super) fn get(message: Message<'_>) -> Result<CallPlan, CallError> {
-    let key = key(message)?;
-    if message.all(2).next().is_none() {
-        return Err(CallError::invalid("the request has no fields; name at least one"));
-    }
-    let mut commands = Commands::one(&[b"EXISTS", key]);
-    commands.add_words(&[b"HMGET", key], message.all(2).collect::<Vec<_>>().into_iter());
-    Ok(CallPlan::transaction(&commands, |replies| {
-        if replies[0] == Value::Int(0) {
-            return missing();
-        }
-        reply(|out| {
-            out.message(1, |found| {
-                for value in replies[1].items() {
-                    found.message(1, |part| {
-                        match value.text() {
-                            Some(text) => part.uint(1, HIT).bytes(2, text),
-                            None => part.uint(1, MISS),
-                        };
-                    });
-                }
-            });
-        })
-    }))
+    read_parts(message, b"HMGET", |value, part| {
+        part.bytes(2, value.text().unwrap_or_default());
+        value.text().is_some()
+    })
 }
 
 /// Decodes 1 name. Replies 1 found (1 for each field: 1 field, 2 value) or 2 missing.

@@ -1,6 +1,6 @@
 //! Calls on sorted sets.
 
-use super::common::{self, CollectionTtl, HIT, MISS, change, done, key, length_reply, missing, ttl_ms};
+use super::common::{self, CollectionTtl, HIT, MISS, change, done, key, length_reply, missing, read_parts, ttl_ms};
 use crate::grpc::plan::{CallError, CallPlan, Commands, integer, reply};
 use protocol::grpc::protobuf::Message;
 use protocol::resp::client::Value;
@@ -103,29 +103,10 @@ pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
 
 /// Decodes 1 name, 2 values. Replies 1 found (1 for each: 1 result, 2 score) or 2 missing.
 pub(super) fn read_scores(message: Message<'_>) -> Result<CallPlan, CallError> {
-    let key = key(message)?;
-    if message.all(2).next().is_none() {
-        return Err(CallError::invalid("the request has no values; name at least one"));
-    }
-    let mut commands = Commands::one(&[b"EXISTS", key]);
-    commands.add_words(&[b"ZMSCORE", key], message.all(2).collect::<Vec<_>>().into_iter());
-    Ok(CallPlan::transaction(&commands, |replies| {
-        if replies[0] == Value::Int(0) {
-            return missing();
-        }
-        reply(|out| {
-            out.message(1, |found| {
-                for value in replies[1].items() {
-                    found.message(1, |part| {
-                        match score(value) {
-                            Some(score) => part.uint(1, HIT).double(2, score),
-                            None => part.uint(1, MISS),
-                        };
-                    });
-                }
-            });
-        })
-    }))
+    read_parts(message, b"ZMSCORE", |value, part| {
+        part.double(2, score(value).unwrap_or(0.0));
+        score(value).is_some()
+    })
 }
 
 /// Decodes 1 name, and 2 all or 3 some (1 values).

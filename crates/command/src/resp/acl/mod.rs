@@ -11,6 +11,7 @@
 
 use crate::resp::aside;
 use crate::resp::clients;
+use crate::resp::session::CommandOrigin;
 mod client_user;
 mod operator;
 mod rights;
@@ -153,7 +154,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
         call.session.all_rights_at = changes;
         return Ok(());
     }
-    if is_always_allowed(entry) {
+    if is_always_allowed(call.session, entry) {
         return Ok(());
     }
     let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
@@ -164,9 +165,11 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     Err(denied.fault.into())
 }
 
-/// Returns true if every user may execute the command: to authenticate, to reset the connection and to close it.
-pub(super) fn is_always_allowed(entry: &CommandSpec) -> bool {
+/// Returns true if every user may execute the command: to authenticate, to reset the connection and to close it. The
+/// commands by which a call of another protocol becomes a transaction are allowed too.
+pub(super) fn is_always_allowed(session: &super::SessionState, entry: &CommandSpec) -> bool {
     matches!(entry.name, "auth" | "hello" | "quit" | "reset")
+        || session.origin == CommandOrigin::Call && matches!(entry.name, "multi" | "exec" | "watch" | "unwatch")
 }
 
 /// Returns an error if the client's user has used up its quota of requests per second. Otherwise takes the request from
@@ -263,7 +266,7 @@ fn refresh_user(call: &mut Call<'_, '_>) -> bool {
 
 fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
     let context = match () {
-        () if call.session.in_script => "lua",
+        () if call.session.origin == CommandOrigin::Script => "lua",
         () if call.session.is_queueing() || call.collects_replies => "multi",
         () => "toplevel",
     };

@@ -10,6 +10,7 @@ use crate::resp::catalog::{self, CommandSpec, Flag};
 use crate::resp::databases;
 use crate::resp::error::ErrorReply;
 use crate::resp::own_transaction;
+use crate::resp::session::CommandOrigin;
 use crate::resp::state::Answers;
 use crate::resp::state::script::{NextStep, Registration, RunningScript, ScriptLimits};
 use crate::resp::state::transaction::{Stage, Transaction};
@@ -117,14 +118,14 @@ impl Outside {
             lead_ms: std::mem::replace(&mut ctx.wall_lead_ms, running.moment.wall_lead_ms),
         };
         call.guard.set_now(running.moment.now);
-        session.in_script = true;
+        session.origin = CommandOrigin::Script;
         outside
     }
 
     fn restore(self, call: &mut Call<'_, '_>, running: &mut RunningScript) {
         running.namespace = std::mem::replace(&mut call.session.namespace, self.namespace);
         (call.session.version, call.session.answers) = (self.version, self.answers);
-        call.session.in_script = false;
+        call.session.origin = CommandOrigin::Client;
         (call.ctx.now, call.ctx.wall_lead_ms) = (self.now, self.lead_ms);
         call.guard.set_now(self.now);
     }

@@ -8,6 +8,7 @@ use crate::resp::catalog::lower;
 use crate::resp::collection::{self, ELEMENTS_A_VISIT, ReplyShape, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;
+use crate::resp::session::CommandOrigin;
 use crate::resp::slices;
 use crate::resp::state::waits::{TimeoutReply, WaitedKeys};
 use crate::resp::state::walk::Walk;
@@ -52,7 +53,7 @@ impl<'c> StreamsRequest<'c> {
                     let count = integer(args.next().unwrap_or_default())?.max(0) as u64;
                     most = if count == 0 { u64::MAX } else { count };
                 }
-                b"block" if has_more && call.session.in_script => {
+                b"block" if has_more && call.session.origin == CommandOrigin::Script => {
                     let error =
                         if has_group { StreamError::GroupWaitsInScript } else { StreamError::ReadWaitsInScript };
                     return Err(ErrorReply::Stream(error));
