@@ -8,8 +8,8 @@
 //! The Redis session belongs to the connection, and executes one call at a time. Its replies go to an output of the
 //! worker that is emptied after each step, so that the session never waits for a reader.
 //!
-//! Invariant: the commands of a call that has begun are executed to their end, even if the client leaves. Only then are
-//! its locks and watched keys released.
+//! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
+//! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
 
 use super::plan::{CallError, CallPlan, Commands, Flow, error_of, no_memory};
 use crate::context::WorkerContext;

@@ -134,15 +134,10 @@ impl GrpcSession {
         oldest.map(|since| (since, bytes))
     }
 
-    /// Releases the locks of the call in execution. Returns false if the caller must call this function again in a
-    /// later iteration.
+    /// Releases what the connection holds. Returns false if the caller must call this function again in a later
+    /// iteration: a transaction that has begun is completed, as for a Redis client that leaves.
     pub(crate) fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
-        if let Some((_, execution)) = &mut self.running {
-            if execution.advance(guard, &mut self.redis, ctx).is_err() {
-                return false;
-            }
-            self.running = None;
-        }
+        self.running = None;
         resp::release(&mut self.redis, guard, ctx)
     }
 

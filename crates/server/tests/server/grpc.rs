@@ -404,24 +404,45 @@ fn clients_without_a_token_are_refused_once_users_have_passwords() {
 #[test]
 fn replies_to_a_client_that_does_not_read_count_as_client_memory() {
     let running = start(config());
+    let budget = std::sync::Arc::clone(&running.shared().budget);
     let mut grpc = Grpc::connect(&running);
     assert_eq!(grpc.answer(1, SET, &item("k", &vec![b'x'; 1_000_000])).status, "0");
     let mut slow = Grpc::connect(&running);
     let calls: Vec<u8> = (0..100).flat_map(|number| call(2 * number + 1, GET, &key("k"))).collect();
     slow.client.send(&calls);
-    // The bound is 16 MiB: some replies wait for the client's windows, and the other calls are refused.
-    let mut refused = 0;
-    let begun = Instant::now();
-    slow.client.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
-    while let Some((kind, flags, ..)) = slow.frame() {
-        refused += usize::from(kind == HEADERS && flags & 1 != 0);
-        assert!(begun.elapsed() < Duration::from_secs(30));
+    // Replies wait for the client's windows. Beyond the bound, 16 MiB, calls are refused, or the client is dropped.
+    let mut most = 0;
+    while let Some((kind, flags, stream, payload)) = slow.frame() {
+        most = most.max(budget.used());
+        if kind == HEADERS && flags & 1 != 0 {
+            let refused = u64::from(stream) > 1 && payload.len() > 60;
+            assert!(refused, "no reply can end: the windows are shorter than the value");
+            break;
+        }
     }
-    assert!((80..100).contains(&refused), "{refused}");
-    assert!(running.shared().budget.used() <= 16 << 20);
+    assert!((8 << 20..=16 << 20).contains(&most), "{most}");
     assert_eq!(grpc.answer(3, SET, &item("other", b"v")).status, "0");
     drop(slow);
-    crate::common::wait_until("the memory of the replies", || running.shared().budget.used() < 1 << 20);
+    crate::common::wait_until("the memory of the replies", || budget.used() < 1 << 20);
+    running.stop();
+}
+
+#[test]
+fn client_that_leaves_in_the_midst_of_a_call_leaves_no_session() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, SET, &item("k", b"v")).status, "0");
+    let open = running.shared().connections_open();
+    // The call has begun, and waits for the end of the pause.
+    assert_eq!(redis.text("CLIENT PAUSE 600000 WRITE").trim_end(), "+OK");
+    grpc.client.send(&call(3, SET, &item("k", b"other")));
+    grpc.client.stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
+    assert!(grpc.frame().is_none(), "the call does not wait");
+    grpc.client.stream.shutdown(std::net::Shutdown::Both).expect("a socket");
+    drop(grpc);
+    crate::common::wait_until("the end of the session", || running.shared().connections_open() < open);
+    redis.text("CLIENT UNPAUSE");
     running.stop();
 }
 
