@@ -211,6 +211,8 @@ fn logged(hosted: Hosted, log: &Arc<Log>) -> Result<(), Failure> {
     let admin = bind_admin(admin)?;
     lock_memory(&plan);
     end_on_bus_error(&plan, log)?;
+    // Before clients are served, so that a warning is there once a client has an answer.
+    warn_of(&plan.notes);
     let served = match taking {
         Some(taking) => taking.finish(&plan, admin)?,
         None => {
@@ -249,7 +251,7 @@ fn start_server(plan: &mut Plan, discards: fn(&StartError) -> Option<String>) ->
         Err(error) => error,
     };
     let Some(note) = discards(&error) else { return Err(error) };
-    plan.notes.push(note);
+    warn_of(&[note]);
     plan.server.file_reset = true;
     Server::start(plan.server.clone())
 }
@@ -297,13 +299,14 @@ pub(crate) fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
     Failure::Failed(lines.into_iter().collect())
 }
 
+fn warn_of(notes: &[String]) {
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+}
+
 /// Logs the listeners, the memory and an example command.
 fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     let asked = Requirements { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
-    let placed = plan.server.file.iter().flat_map(|path| place::warnings(path, asked));
-    for note in plan.notes.iter().cloned().chain(placed) {
-        tracing::warn!("{note}");
-    }
+    plan.server.file.iter().for_each(|path| warn_of(&place::warnings(path, asked)));
     let settings = &plan.resolved;
     for namespace in settings.namespaces.iter().filter(|namespace| namespace.may_lose_queues()) {
         tracing::warn!(
