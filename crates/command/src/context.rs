@@ -14,11 +14,13 @@
 
 mod audit;
 mod auth_wait;
+pub(crate) mod grpc_buffers;
 
 pub(crate) use audit::{audit, audit_redis};
 pub(crate) use auth_wait::AuthWait;
 
 use crate::clients::connection_table::ConnectionTable;
+use crate::context::grpc_buffers::GrpcBuffers;
 use crate::keyspace::namespaces::{LIMITED, PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
@@ -177,8 +179,8 @@ pub struct WorkerContext {
     pub(crate) scripts: WorkerScripts,
     /// The deadlines of clients that wait in blocking commands.
     pub deadlines: Deadlines,
-    /// The output for the replies to commands of gRPC calls.
-    pub(crate) calls_out: Option<Box<OutBuffer>>,
+    /// The buffers that gRPC connections share; `None` before the first one.
+    pub(crate) grpc: Option<Box<GrpcBuffers>>,
     /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -212,7 +214,7 @@ impl WorkerContext {
             spares: RetiredTransactions::default(),
             scripts: WorkerScripts::default(),
             deadlines: Deadlines::default(),
-            calls_out: None,
+            grpc: None,
             scratch: Cell::default(),
         }
     }

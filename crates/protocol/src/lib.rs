@@ -1,11 +1,13 @@
 //! Wire protocols as pure functions: they parse received bytes into requests, and encode outcomes as reply bytes.
 //!
-//! This crate does no I/O, reads no clock and allocates nothing. Requests borrow from the receive buffer, and replies
-//! go to a [`sink::Sink`] that the caller provides. The server, load generators and fuzzers share this crate.
+//! This crate does no I/O, reads no clock and allocates nothing per request. Requests borrow from the receive buffer,
+//! and replies go to a [`sink::Sink`] that the caller provides. The server, load generators and fuzzers share this
+//! crate.
 //!
 //! Modules: `memcache` and `resp` each have a parser (`request.rs`), writers of replies (`reply.rs`) and the client's
 //! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits;
-//! `http` recognises HTTP, which closes a connection. `grpc` has HTTP/2, gRPC and Protocol Buffers.
+//! `http` recognises HTTP, which closes a connection of these protocols. `http2` is the server's side of HTTP/2, and
+//! `grpc` has the framing and the messages of gRPC above it.
 //!
 //! # Example
 //! ```
@@ -23,6 +25,7 @@
 
 pub mod grpc;
 pub mod http;
+pub mod http2;
 pub mod memcache;
 pub mod number;
 pub mod resp;

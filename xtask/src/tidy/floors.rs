@@ -56,7 +56,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
 /// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
 /// their functions and no command uses the table.
-const COMMAND: [&[&str]; 12] = [
+const COMMAND: [&[&str]; 15] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
@@ -75,8 +75,11 @@ const COMMAND: [&[&str]; 12] = [
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
     &["grpc::plan"],
-    &["grpc::calls", "grpc::execution"],
-    &["grpc::session", "grpc"],
+    &["grpc::calls"],
+    &["grpc::replies", "grpc::request"],
+    &["grpc::execution", "grpc::plain"],
+    &["grpc::session"],
+    &["grpc"],
     &["memcache::dispatch", "resp::dispatch", "resp::functions", "resp::carry", "session"],
 ];
 

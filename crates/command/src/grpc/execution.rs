@@ -13,11 +13,11 @@
 
 use super::plan::{CallError, CallPlan, Commands, Flow, error_of, no_memory};
 use crate::context::WorkerContext;
+use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
-use crate::visit::out::{OUT_BYTES, OutBuffer};
+use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
-use protocol::grpc::Status;
 use protocol::resp::client::{ParsedValue, Value, value};
 use segment::{Guard, Namespace};
 
@@ -64,15 +64,15 @@ impl Execution {
         &mut self,
         guard: &mut Guard<'_>,
         session: &mut resp::SessionState,
+        buffers: &mut GrpcBuffers,
         ctx: &mut WorkerContext,
     ) -> Result<Result<(Vec<u8>, Grant), CallError>, SessionWait> {
         loop {
             // `SWAPDB` may move the session, but not once its commands have begun.
             if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
-                let text = "the cache has its maximum number of connections (maxconns of its namespace)";
-                return Ok(Err(CallError::new(Status::ResourceExhausted, text)));
+                return Ok(Err(CallError::namespace_full()));
             }
-            if let Err(error) = self.execute(guard, session, ctx)? {
+            if let Err(error) = self.execute(guard, session, buffers, ctx)? {
                 return Ok(Err(error));
             }
             match self.next() {
@@ -102,28 +102,28 @@ impl Execution {
         &mut self,
         guard: &mut Guard<'_>,
         session: &mut resp::SessionState,
+        buffers: &mut GrpcBuffers,
         ctx: &mut WorkerContext,
     ) -> Result<Result<(), CallError>, SessionWait> {
-        let mut out = ctx.calls_out.take().unwrap_or_else(|| Box::new(OutBuffer::new(vec![0; OUT_BYTES].into())));
         let ended = loop {
             let commands = self.preamble.as_ref().unwrap_or(&self.plan.commands);
-            let progress = resp::serve(guard, &commands.request[self.at..], None, &mut out, session, ctx);
+            let progress = resp::serve(guard, &commands.request[self.at..], None, &mut buffers.out, session, ctx);
             self.at += progress.consumed;
             let is_done = self.at == commands.request.len();
-            self.collect(&mut out, ctx);
+            self.collect(&mut buffers.out, ctx);
             match progress.state {
                 SessionWait::NeedInput { .. } if is_done => break Ok(Ok(())),
-                SessionWait::OutputFull { want } if want > out.capacity() => {
-                    out = Box::new(OutBuffer::new(vec![0; want].into()));
+                SessionWait::OutputFull { want } if want > buffers.out.capacity() => {
+                    buffers.extend_out(want);
                 }
                 SessionWait::OutputFull { .. } => {}
                 SessionWait::NeedInput { .. } | SessionWait::Close => {
-                    break Ok(Err(CallError::new(Status::Internal, "the commands of the call were not executed")));
+                    break Ok(Err(CallError::not_executed()));
                 }
                 wait => break Err(wait),
             }
         };
-        ctx.calls_out = Some(out).filter(|out| out.capacity() == OUT_BYTES);
+        buffers.restore_out();
         ended
     }
 

@@ -12,8 +12,9 @@
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
 
-use protocol::grpc::Status;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
+use protocol::grpc::{Status, message_prefix};
+use protocol::number::Decimal;
 use protocol::resp::client::Value;
 use segment::Namespace;
 
@@ -37,6 +38,17 @@ impl CallError {
 
     pub(super) fn invalid(text: impl Into<String>) -> Self {
         Self::new(Status::InvalidArgument, text)
+    }
+
+    /// Returns the error of a call whose namespace admits no more connections.
+    pub(super) fn namespace_full() -> Self {
+        let text = "the cache has its maximum number of connections (maxconns of its namespace)";
+        Self::new(Status::ResourceExhausted, text)
+    }
+
+    /// Returns the error of a call whose commands ended without a reply.
+    pub(super) fn not_executed() -> Self {
+        Self::new(Status::Internal, "the commands of the call were not executed")
     }
 
     /// Returns the error of a command whose reply is of a type that it never has.
@@ -76,12 +88,7 @@ impl Commands {
         let count = words.len() + more.clone().count();
         let bytes: usize = words.iter().copied().chain(more.clone()).map(|word| word.len() + WORD_BYTES).sum();
         self.request.reserve_exact(bytes + WORD_BYTES);
-        self.request.extend_from_slice(format!("*{count}\r\n").as_bytes());
-        for word in words.iter().copied().chain(more) {
-            self.request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            self.request.extend_from_slice(word);
-            self.request.extend_from_slice(b"\r\n");
-        }
+        add_command(&mut self.request, count, words.iter().copied().chain(more));
         self.count += 1;
     }
 
@@ -90,6 +97,22 @@ impl Commands {
         self.request.extend_from_slice(&other.request);
         self.count += other.count;
     }
+}
+
+/// Appends a command of `count` words.
+pub(super) fn add_command<'w>(request: &mut Vec<u8>, count: usize, words: impl Iterator<Item = &'w [u8]>) {
+    add_number(request, b'*', count);
+    for word in words {
+        add_number(request, b'$', word.len());
+        request.extend_from_slice(word);
+        request.extend_from_slice(b"\r\n");
+    }
+}
+
+fn add_number(request: &mut Vec<u8>, kind: u8, number: usize) {
+    request.push(kind);
+    request.extend_from_slice(Decimal::new(number as u64).as_slice());
+    request.extend_from_slice(b"\r\n");
 }
 
 /// The next step of a call after the replies of its commands.
@@ -207,8 +230,7 @@ pub(super) fn add_message(messages: &mut Vec<u8>, write: impl FnOnce(&mut Encode
     let mut encoder = Encoder::new();
     write(&mut encoder);
     let message = encoder.as_slice();
-    messages.push(0);
-    messages.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    messages.extend_from_slice(&message_prefix(message.len() as u32));
     messages.extend_from_slice(message);
 }
 

@@ -1,62 +1,36 @@
 //! The state of a gRPC connection between two visits.
 
-use super::calls::Decode;
+use super::calls::{self, Decode, Method, PlainCall};
 use super::execution::Execution;
+use super::plain::PlainCalls;
 use super::plan::{CallError, Commands};
+use super::replies::{Reply, Wire};
+use super::request::CallRequest;
 use crate::context::WorkerContext;
+use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
 use crate::visit::clock::Ticks;
 use protocol::grpc::Status;
-use protocol::grpc::http2::Http2;
 use segment::{Guard, Namespace};
 use std::collections::VecDeque;
-
-/// A request that is not complete, or has not begun.
-pub(super) struct CallRequest {
-    pub(super) stream: u32,
-    /// The function that decodes the message; `None` if the request is one of HTTP and not of gRPC.
-    pub(super) decode: Option<Decode>,
-    /// The cache that the request names, if it names one.
-    pub(super) cache: Option<Box<[u8]>>,
-    /// The token of the request; empty if it has none.
-    pub(super) token: Box<[u8]>,
-    /// The instant at which the request began, and its time limit in ns; 0 if it has none.
-    pub(super) begun: Ticks,
-    pub(super) timeout_ns: u64,
-    /// The message, with its prefix, as far as it was received.
-    pub(super) message: Vec<u8>,
-    /// The share of client memory of the message.
-    pub(super) grant: Grant,
-}
-
-/// A reply that is not completely sent.
-pub(super) struct Reply {
-    pub(super) stream: u32,
-    /// The messages with their prefixes, or the error. `None` is the reply to a request of HTTP.
-    pub(super) result: Option<Result<Vec<u8>, CallError>>,
-    /// The share of client memory of the messages, and the instant at which they were complete.
-    pub(super) held: Option<(Grant, Ticks)>,
-    /// The number of bytes of the messages that are written; `None` if the headers are not.
-    pub(super) sent: Option<usize>,
-}
+use std::sync::Arc;
 
 /// The state of a gRPC connection between two visits.
 pub struct GrpcSession {
-    /// The state of HTTP/2, from the first byte on.
-    pub(super) http: Option<Box<Http2>>,
+    pub(super) wire: Wire,
     /// The Redis session that executes the commands of calls.
-    redis: resp::SessionState,
+    pub(super) redis: resp::SessionState,
     /// Requests whose messages are incomplete. At most one for each open stream.
     pub(super) receiving: Vec<CallRequest>,
     /// Complete requests, in the order of their ends. At most one for each open stream.
     pub(super) waiting: VecDeque<CallRequest>,
+    /// Gets and sets that are executed together. They precede all other calls.
+    pub(super) plain: PlainCalls,
     /// The call in execution, and its stream.
     pub(super) running: Option<(u32, Box<Execution>)>,
-    /// Replies that are not completely written. At most one for each open stream.
-    pub(super) replies: VecDeque<Reply>,
     /// The last cache that a request named, and its namespace.
-    cache: Option<(Box<[u8]>, Namespace)>,
+    cache: Option<(Arc<[u8]>, Option<Namespace>)>,
     /// The number of changes of namespaces when the cache was found. Another change may have given its name to another
     /// namespace.
     seen_namespaces: u64,
@@ -65,44 +39,34 @@ pub struct GrpcSession {
     /// The share of client memory of the connection itself.
     grant: Option<Grant>,
     /// The token of the user that the Redis session has; empty if it has authenticated none.
-    token: Box<[u8]>,
+    token: Arc<[u8]>,
+    /// The token of the last request. Requests share it.
+    last_token: Arc<[u8]>,
+    /// The method of the last request.
+    last_method: Option<&'static Method>,
     /// The second in which the counters of idle frames were last relaxed.
     pub(super) relaxed_secs: u64,
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
 }
 
-impl CallRequest {
-    /// Charges the request with room for `message_bytes` bytes to client memory. Returns false if client memory is used
-    /// up.
-    pub(super) fn reserve(&mut self, message_bytes: usize) -> bool {
-        let metadata_bytes = self.token.len() + self.cache.as_ref().map_or(0, |cache| cache.len());
-        self.grant.resize((size_of::<Self>() + metadata_bytes + message_bytes) as u64)
-    }
-}
-
-impl Reply {
-    /// Creates the reply with an error.
-    pub(super) fn error(stream: u32, error: CallError) -> Self {
-        Self { stream, result: Some(Err(error)), held: None, sent: None }
-    }
-}
-
 impl GrpcSession {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self {
-            http: None,
+            wire: Wire::new(),
             redis: resp::session_of_calls(namespace),
             receiving: Vec::new(),
             waiting: VecDeque::new(),
+            plain: PlainCalls::default(),
             running: None,
-            replies: VecDeque::new(),
             cache: None,
             seen_namespaces: 0,
             may_watch: false,
             grant: None,
-            token: Box::default(),
+            token: Arc::default(),
+            last_token: Arc::default(),
+            last_method: None,
             relaxed_secs: 0,
             is_ending: false,
         }
@@ -124,14 +88,15 @@ impl GrpcSession {
 
     /// Returns true if a call waits to be executed or replied to.
     pub(crate) fn has_work(&self) -> bool {
-        self.running.is_some() || !self.waiting.is_empty() || !self.replies.is_empty()
+        !self.plain.is_empty() || self.running.is_some() || !self.waiting.is_empty() || !self.wire.replies.is_empty()
     }
 
     /// Returns the instant since which a reply waits for its client, and the length of such replies in bytes.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
-        let bytes = self.replies.iter().filter_map(|reply| reply.held.as_ref()).map(|(grant, _)| grant.bytes()).sum();
-        let oldest = self.replies.iter().filter_map(|reply| reply.held.as_ref()).map(|(_, since)| *since).next();
-        oldest.map(|since| (since, bytes))
+        let mut held = self.wire.replies.iter().filter_map(Reply::held);
+        let (mut bytes, since) = held.next()?;
+        held.for_each(|(more, _)| bytes += more);
+        Some((since, bytes))
     }
 
     /// Releases what the connection holds. Returns false if the caller must call this function again in a later
@@ -146,10 +111,10 @@ impl GrpcSession {
     /// # Errors
     /// If it cannot be executed.
     pub(super) fn begin(&mut self, request: CallRequest, ctx: &WorkerContext) -> Result<Execution, CallError> {
-        let Some(decode) = request.decode else { return Err(CallError::unexpected()) };
+        let decode = request.method.decode;
         let plan = decode.plan(&request.message, &ctx.shared)?;
         let namespace = match (plan.namespace, decode) {
-            (None, Decode::Items(_)) => self.namespace(request.cache.as_deref().unwrap_or_default(), ctx)?,
+            (None, Decode::Items(_)) => self.namespace(request.cache.clone(), ctx)?,
             (namespace, _) => namespace,
         };
         let mut preamble = Commands::default();
@@ -169,44 +134,114 @@ impl GrpcSession {
         Execution::new(plan, preamble, namespace, ctx)
     }
 
-    /// Returns the namespace of a cache; `None` for that of the listener.
-    fn namespace(&mut self, cache: &[u8], ctx: &WorkerContext) -> Result<Option<Namespace>, CallError> {
-        if cache.is_empty() {
-            return Ok(None);
+    /// Adds a complete get or set to those that are executed together. Returns false if it must be executed apart: its
+    /// message is malformed, or another token or cache needs commands of its own.
+    pub(super) fn add_plain(
+        &mut self,
+        place: usize,
+        call: PlainCall,
+        message: &[u8],
+        buffers: &mut GrpcBuffers,
+        ctx: &WorkerContext,
+    ) -> bool {
+        let is_first = self.running.is_none() && self.waiting.is_empty() && self.plain.may_grow();
+        let request = &self.receiving[place];
+        if !is_first || request.token != self.token || self.may_watch || request.is_late(ctx) {
+            return false;
         }
+        let (stream, cache) = (request.stream, request.cache.clone());
+        let Ok(namespace) = self.namespace(cache, ctx) else { return false };
+        let Ok(item) = calls::plain_item(call, message) else { return false };
+        if self.plain.is_empty() {
+            self.plain.take_buffer(buffers);
+        }
+        self.plain.add(stream, call, namespace, |requests| item.add_command(requests))
+    }
+
+    /// Returns the method with a path.
+    pub(super) fn method(&mut self, path: &[u8]) -> Option<&'static Method> {
+        match self.last_method {
+            Some(method) if method.path.as_bytes() == path => Some(method),
+            _ => {
+                self.last_method = calls::find(path);
+                self.last_method
+            }
+        }
+    }
+
+    /// Returns the length of the token and cache of a request, unless they are those of the session.
+    pub(super) fn own_bytes(&self, request: &CallRequest) -> usize {
+        let is_own = |cache: &&Arc<[u8]>| {
+            !self.cache.as_ref().is_some_and(|(last, namespace)| namespace.is_some() && Arc::ptr_eq(last, cache))
+        };
+        let cache_bytes = request.cache.as_ref().filter(is_own).map_or(0, |cache| cache.len());
+        if Arc::ptr_eq(&request.token, &self.token) { cache_bytes } else { cache_bytes + request.token.len() }
+    }
+
+    /// Returns a token, shared with the last request if that has the same.
+    pub(super) fn shared_token(&mut self, token: &[u8]) -> Arc<[u8]> {
+        if *self.last_token != *token {
+            self.last_token = token.into();
+        }
+        Arc::clone(&self.last_token)
+    }
+
+    /// Returns the name of a cache, shared with the last request if that has the same.
+    pub(super) fn shared_cache(&mut self, name: &[u8]) -> Arc<[u8]> {
+        match &self.cache {
+            Some((last, _)) if **last == *name => Arc::clone(last),
+            _ => {
+                let shared: Arc<[u8]> = name.into();
+                self.cache = Some((Arc::clone(&shared), None));
+                shared
+            }
+        }
+    }
+
+    /// Returns the namespace of a cache; `None` for that of the listener.
+    fn namespace(&mut self, cache: Option<Arc<[u8]>>, ctx: &WorkerContext) -> Result<Option<Namespace>, CallError> {
+        let Some(cache) = cache.filter(|cache| !cache.is_empty()) else { return Ok(None) };
         let changes = ctx.shared.namespaces.changes();
         match &self.cache {
-            Some((name, namespace)) if **name == *cache && changes == self.seen_namespaces => Ok(Some(*namespace)),
+            Some((name, Some(namespace))) if *name == cache && changes == self.seen_namespaces => Ok(Some(*namespace)),
             _ => {
-                let found = ctx.shared.namespaces.find(cache).ok_or_else(|| {
-                    let name = String::from_utf8_lossy(cache);
+                let found = ctx.shared.namespaces.find(&cache).ok_or_else(|| {
+                    let name = String::from_utf8_lossy(&cache);
                     CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
                 })?;
-                (self.cache, self.seen_namespaces) = (Some((cache.into(), found)), changes);
+                (self.cache, self.seen_namespaces) = (Some((cache, Some(found))), changes);
                 Ok(Some(found))
             }
         }
     }
 
-    /// Permits the client further idle frames once a second.
+    /// Forgets a stream that was reset. A call in execution is completed, because it may have changed items.
+    pub(super) fn cancel(&mut self, stream: u32) {
+        self.receiving.retain(|request| request.stream != stream);
+        self.waiting.retain(|request| request.stream != stream);
+        self.wire.replies.retain(|reply| reply.stream != stream);
+    }
+
+    /// Renews the client's budgets for frames without requests once a second.
     pub(super) fn relax(&mut self, now_secs: u64) {
-        if self.relaxed_secs != now_secs
-            && let Some(http) = &mut self.http
-        {
-            http.relax();
+        if self.relaxed_secs != now_secs {
+            self.wire.http.tick();
             self.relaxed_secs = now_secs;
         }
     }
 
     /// Forgets the token, because it may not have been accepted.
     pub(super) fn forget_token(&mut self) {
-        self.token = Box::from(&b"\0"[..]);
+        self.token = Arc::from(&b"\0"[..]);
     }
 
-    /// Charges the connection's memory, of which `http_bytes` are those of HTTP/2, to client memory. Returns false if
-    /// client memory is used up.
-    pub(super) fn account(&mut self, http_bytes: usize, ctx: &WorkerContext) -> bool {
-        let bytes = (http_bytes + size_of::<Self>()) as u64;
+    /// Charges the connection's memory to client memory. Returns false if client memory is used up.
+    pub(super) fn account(&mut self, ctx: &WorkerContext) -> bool {
+        let queues = self.receiving.capacity() * size_of::<CallRequest>()
+            + self.waiting.capacity() * size_of::<CallRequest>()
+            + self.wire.replies.capacity() * size_of::<Reply>();
+        let names = self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
+        let bytes = (size_of::<Self>() + names + queues + self.wire.http.heap_bytes() + self.plain.held_bytes()) as u64;
         let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
         grant.bytes() == bytes || grant.resize(bytes)
     }

@@ -6,8 +6,8 @@ use crate::common::{Client, start};
 use command::clients::endpoint::{Endpoint, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
-use protocol::grpc::http2::hpack;
 use protocol::grpc::protobuf::{Encoder, Message};
+use protocol::http2::hpack::{FieldList, FieldName, HpackDecoder, encode};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn headers(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     let fixed = [(":method", "POST"), (":scheme", "http"), (":path", path), ("content-type", "application/grpc")];
     for (name, value) in fixed.iter().chain(more) {
-        hpack::encode(name.as_bytes(), value.as_bytes(), &mut block);
+        encode::literal(&mut block, name.as_bytes(), value.as_bytes());
     }
     block
 }
@@ -96,7 +96,7 @@ impl Answer {
 /// A client with one connection.
 struct Grpc {
     client: Client,
-    decoder: hpack::HeaderDecoder,
+    decoder: HpackDecoder,
 }
 
 impl Grpc {
@@ -106,7 +106,7 @@ impl Grpc {
         client.send(&frame(SETTINGS, 0, 0, &[]));
         // As much as a client may receive.
         client.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
-        Self { client, decoder: hpack::HeaderDecoder::default() }
+        Self { client, decoder: HpackDecoder::new() }
     }
 
     /// Returns the next frame: its type, flags, stream and payload; `None` at the end of the connection.
@@ -137,11 +137,12 @@ impl Grpc {
             let Some(place) = streams.iter().position(|of| *of == stream) else { continue };
             match kind {
                 HEADERS => {
-                    let mut fields = hpack::Fields::default();
-                    self.decoder.decode(&payload, 1 << 20, &mut fields).expect("valid headers");
-                    let text = |name: &[u8]| String::from_utf8_lossy(fields.get(name).unwrap_or_default()).into_owned();
-                    if fields.get(b"grpc-status").is_some() {
-                        (answers[place].status, answers[place].text) = (text(b"grpc-status"), text(b"grpc-message"));
+                    let mut fields = FieldList::new(1 << 20);
+                    self.decoder.decode(&payload, &mut fields).expect("valid headers");
+                    let text = |name| String::from_utf8_lossy(fields.value(name).unwrap_or_default()).into_owned();
+                    if fields.value(FieldName::GrpcStatus).is_some() {
+                        answers[place].status = text(FieldName::GrpcStatus);
+                        answers[place].text = text(FieldName::GrpcMessage);
                     }
                 }
                 DATA => {
@@ -279,7 +280,7 @@ fn flood(running: &Running, mut next: impl FnMut(u32) -> Vec<u8>) -> u32 {
     let mut grpc = Grpc::connect(running);
     let mut reader = Grpc {
         client: Client { stream: grpc.client.stream.try_clone().expect("a socket") },
-        decoder: hpack::HeaderDecoder::default(),
+        decoder: HpackDecoder::new(),
     };
     let code = std::thread::spawn(move || {
         let payload = reader.wait_for(GOAWAY);
@@ -365,7 +366,7 @@ fn violations_of_the_protocol_end_the_connection_with_their_code() {
 fn a_deadline_that_is_past_executes_nothing_and_a_malformed_one_is_refused() {
     let running = start(config());
     let mut grpc = Grpc::connect(&running);
-    for (stream, timeout, status) in [(1, "1n", "4"), (3, "x", "3"), (5, "10S", "0")] {
+    for (stream, timeout, status) in [(1, "1n", "4"), (3, "x", "13"), (5, "10S", "0")] {
         let mut bytes = frame(HEADERS, 4, stream, &headers(SET, &[("grpc-timeout", timeout)]));
         bytes.extend_from_slice(&frame(DATA, 1, stream, &item(timeout, b"v")));
         grpc.client.send(&bytes);
@@ -562,7 +563,8 @@ fn headers_and_tables_of_idle_connections_count_as_client_memory() {
     for _ in 0..20 {
         let mut grpc = Grpc::connect(&running);
         for number in 0..50 {
-            grpc.client.send(&frame(HEADERS, 4, 2 * number + 1, &headers(GET, &[("authorization", &long)])));
+            let token = format!("{number}{long}");
+            grpc.client.send(&frame(HEADERS, 4, 2 * number + 1, &headers(GET, &[("authorization", &token)])));
         }
         grpc.client.send(&frame(PING, 0, 0, &[0; 8]));
         clients.push(grpc);

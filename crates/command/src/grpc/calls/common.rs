@@ -5,11 +5,11 @@ use protocol::grpc::protobuf::{Encoder, Message};
 use protocol::resp::client::Value;
 
 /// The number of `CacheResult` for a value that exists.
-pub(super) const HIT: u64 = 2;
+pub(in crate::grpc) const HIT: u64 = 2;
 /// The number of `CacheResult` for a value that does not exist.
-pub(super) const MISS: u64 = 3;
+pub(in crate::grpc) const MISS: u64 = 3;
 /// The number of `CacheResult` for a success.
-pub(super) const OK: u64 = 1;
+pub(in crate::grpc) const OK: u64 = 1;
 
 /// Returns the key in the field 1.
 pub(super) fn key<'b>(message: Message<'b>) -> Result<&'b [u8], CallError> {
@@ -21,9 +21,14 @@ pub(super) fn key<'b>(message: Message<'b>) -> Result<&'b [u8], CallError> {
 
 /// Returns the time to live in a field, in ms, as text. A time to live of 0 is refused.
 pub(super) fn ttl_ms(message: Message<'_>, number: u32) -> Result<String, CallError> {
+    ttl(message, number).map(|ttl_ms| ttl_ms.to_string())
+}
+
+/// Returns the time to live in a field, in ms. A time to live of 0 is refused.
+pub(super) fn ttl(message: Message<'_>, number: u32) -> Result<u64, CallError> {
     match message.uint(number) {
         0 => Err(CallError::invalid("the time to live is 0 ms; give at least 1 ms")),
-        ttl_ms => Ok(ttl_ms.min(i64::MAX as u64 / 2).to_string()),
+        ttl_ms => Ok(ttl_ms.min(i64::MAX as u64 / 2)),
     }
 }
 

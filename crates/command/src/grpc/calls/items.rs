@@ -1,9 +1,11 @@
 //! Calls on items with one value.
 
-use super::common::{self, HIT, MISS, OK, done, key, ttl_ms};
-use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, add_message, integer, reply};
+use super::PlainCall;
+use super::common::{self, HIT, MISS, OK, done, key, ttl, ttl_ms};
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, add_command, add_message, integer, reply};
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::{Encoder, Message};
+use protocol::number::Decimal;
 use protocol::resp::client::Value;
 
 /// The time to live of an item that never ends, in ms.
@@ -22,6 +24,37 @@ fn write_value(value: Value<'_>) -> impl FnOnce(&mut Encoder) {
 /// Decodes 1 key.
 pub(super) fn get(message: Message<'_>) -> Result<CallPlan, CallError> {
     Ok(CallPlan::one(&[b"GET", key(message)?], |value| reply(write_value(value))))
+}
+
+/// The fields of a get or set.
+pub(in crate::grpc) struct PlainItem<'b> {
+    key: &'b [u8],
+    /// The value of a set, and its time to live in ms.
+    value: Option<(&'b [u8], u64)>,
+}
+
+impl PlainItem<'_> {
+    /// Appends the Redis command.
+    pub(in crate::grpc) fn add_command(&self, requests: &mut Vec<u8>) {
+        match self.value {
+            None => add_command(requests, 2, [b"GET", self.key].into_iter()),
+            Some((value, ttl_ms)) => {
+                let ttl_ms = Decimal::new(ttl_ms);
+                let words = [b"SET", self.key, value, b"PX", ttl_ms.as_slice()];
+                add_command(requests, words.len(), words.into_iter());
+            }
+        }
+    }
+}
+
+/// Decodes the message of a get or set.
+pub(in crate::grpc) fn plain_item(call: PlainCall, message: &[u8]) -> Result<PlainItem<'_>, CallError> {
+    let message = Message::parse(message)?;
+    let value = match call {
+        PlainCall::Get => None,
+        PlainCall::Set => Some((message.bytes(2), ttl(message, 3)?)),
+    };
+    Ok(PlainItem { key: key(message)?, value })
 }
 
 /// Decodes 1 requests of [`get`]. Replies with a message for each, in order.

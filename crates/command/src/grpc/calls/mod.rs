@@ -3,7 +3,7 @@
 //! Paths, numbers of fields and meanings are those of the public protocol of Momento, so that its clients work
 //! unchanged. The documentation of a function names the fields by their numbers: `1 key` is the field 1.
 
-mod common;
+pub(super) mod common;
 mod control;
 mod dictionaries;
 mod items;
@@ -13,7 +13,6 @@ mod sorted_sets;
 
 use super::plan::{CallError, CallPlan, Commands, reply};
 use crate::shared::Shared;
-use protocol::grpc::PREFIX_BYTES;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
 use std::sync::Arc;
@@ -27,11 +26,12 @@ pub(super) enum Decode {
     Caches(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
 }
 use Decode::{Caches, Items};
+pub(super) use items::plain_item;
 
 impl Decode {
-    /// Decodes a request, its prefix included.
+    /// Decodes the message of a request.
     pub(super) fn plan(self, bytes: &[u8], shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
-        let message = Message::parse(bytes.get(PREFIX_BYTES..).unwrap_or_default())?;
+        let message = Message::parse(bytes)?;
         match self {
             Items(decode) => decode(message),
             Caches(decode) => decode(message, shared),
@@ -39,15 +39,34 @@ impl Decode {
     }
 }
 
+/// A kind of call that is executed together with others of these kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlainCall {
+    /// The value of a key.
+    Get,
+    /// A new value of a key, with a time to live.
+    Set,
+}
+
 /// A unary call, or a call with a stream of replies to one request.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct Method {
     /// The path of its requests.
     pub(super) path: &'static str,
     pub(super) decode: Decode,
+    /// The kind of a call that is executed together with others.
+    pub(super) plain: Option<PlainCall>,
 }
 
-impl Call {
+const fn call(path: &'static str, decode: Decode) -> Method {
+    Method { path, decode, plain: None }
+}
+
+impl Method {
+    const fn plain(self, kind: PlainCall) -> Self {
+        Self { plain: Some(kind), ..self }
+    }
+
     /// Returns true if the call belongs to a service.
     fn is_of(&self, service: &[u8]) -> bool {
         self.path.as_bytes()[1..].strip_prefix(service).is_some_and(|rest| rest.starts_with(b"/"))
@@ -55,64 +74,64 @@ impl Call {
 }
 
 /// All calls.
-pub(super) const ALL: &[Call] = &[
-    Call { path: "/cache_client.Scs/Get", decode: Items(items::get) },
-    Call { path: "/cache_client.Scs/Set", decode: Items(items::set) },
-    Call { path: "/cache_client.Scs/GetBatch", decode: Items(items::read_batch) },
-    Call { path: "/cache_client.Scs/SetBatch", decode: Items(items::set_batch) },
-    Call { path: "/cache_client.Scs/Delete", decode: Items(items::delete) },
-    Call { path: "/cache_client.Scs/KeysExist", decode: Items(items::keys_exist) },
-    Call { path: "/cache_client.Scs/Increment", decode: Items(items::increment) },
-    Call { path: "/cache_client.Scs/GetWithHash", decode: Items(items::read_with_hash) },
-    Call { path: "/cache_client.Scs/SetIf", decode: Items(items::set_if) },
-    Call { path: "/cache_client.Scs/SetIfHash", decode: Items(items::set_if_hash) },
-    Call { path: "/cache_client.Scs/SetIfNotExists", decode: Items(items::set_if_not_exists) },
-    Call { path: "/cache_client.Scs/UpdateTtl", decode: Items(items::update_ttl) },
-    Call { path: "/cache_client.Scs/ItemGetTtl", decode: Items(items::item_get_ttl) },
-    Call { path: "/cache_client.Scs/ItemGetType", decode: Items(items::item_get_type) },
-    Call { path: "/cache_client.Scs/DictionaryGet", decode: Items(dictionaries::get) },
-    Call { path: "/cache_client.Scs/DictionaryFetch", decode: Items(dictionaries::fetch) },
-    Call { path: "/cache_client.Scs/DictionarySet", decode: Items(dictionaries::set) },
-    Call { path: "/cache_client.Scs/DictionaryIncrement", decode: Items(dictionaries::increment) },
-    Call { path: "/cache_client.Scs/DictionaryDelete", decode: Items(dictionaries::delete) },
-    Call { path: "/cache_client.Scs/DictionaryLength", decode: Items(dictionaries::length) },
-    Call { path: "/cache_client.Scs/SetFetch", decode: Items(sets::fetch) },
-    Call { path: "/cache_client.Scs/SetSample", decode: Items(sets::sample) },
-    Call { path: "/cache_client.Scs/SetUnion", decode: Items(sets::union) },
-    Call { path: "/cache_client.Scs/SetDifference", decode: Items(sets::difference) },
-    Call { path: "/cache_client.Scs/SetContains", decode: Items(sets::contains) },
-    Call { path: "/cache_client.Scs/SetLength", decode: Items(sets::length) },
-    Call { path: "/cache_client.Scs/SetPop", decode: Items(sets::pop) },
-    Call { path: "/cache_client.Scs/ListPushFront", decode: Items(lists::push_front) },
-    Call { path: "/cache_client.Scs/ListPushBack", decode: Items(lists::push_back) },
-    Call { path: "/cache_client.Scs/ListConcatenateFront", decode: Items(lists::concatenate_front) },
-    Call { path: "/cache_client.Scs/ListConcatenateBack", decode: Items(lists::concatenate_back) },
-    Call { path: "/cache_client.Scs/ListPopFront", decode: Items(lists::pop_front) },
-    Call { path: "/cache_client.Scs/ListPopBack", decode: Items(lists::pop_back) },
-    Call { path: "/cache_client.Scs/ListErase", decode: Items(lists::erase) },
-    Call { path: "/cache_client.Scs/ListRemove", decode: Items(lists::remove) },
-    Call { path: "/cache_client.Scs/ListFetch", decode: Items(lists::fetch) },
-    Call { path: "/cache_client.Scs/ListRetain", decode: Items(lists::retain) },
-    Call { path: "/cache_client.Scs/ListLength", decode: Items(lists::length) },
-    Call { path: "/cache_client.Scs/SortedSetPut", decode: Items(sorted_sets::put) },
-    Call { path: "/cache_client.Scs/SortedSetFetch", decode: Items(sorted_sets::fetch) },
-    Call { path: "/cache_client.Scs/SortedSetGetScore", decode: Items(sorted_sets::read_scores) },
-    Call { path: "/cache_client.Scs/SortedSetRemove", decode: Items(sorted_sets::remove) },
-    Call { path: "/cache_client.Scs/SortedSetIncrement", decode: Items(sorted_sets::increment) },
-    Call { path: "/cache_client.Scs/SortedSetGetRank", decode: Items(sorted_sets::read_rank) },
-    Call { path: "/cache_client.Scs/SortedSetLength", decode: Items(sorted_sets::length) },
-    Call { path: "/cache_client.Scs/SortedSetLengthByScore", decode: Items(sorted_sets::length_by_score) },
-    Call { path: "/cache_client.Scs/SortedSetUnionStore", decode: Items(sorted_sets::union_store) },
-    Call { path: "/cache_client.Ping/Ping", decode: Items(control::ping) },
-    Call { path: "/control_client.ScsControl/CreateCache", decode: Caches(control::create_cache) },
-    Call { path: "/control_client.ScsControl/DeleteCache", decode: Caches(control::delete_cache) },
-    Call { path: "/control_client.ScsControl/FlushCache", decode: Caches(control::flush_cache) },
-    Call { path: "/control_client.ScsControl/ListCaches", decode: Caches(control::list_caches) },
-    Call { path: "/grpc.health.v1.Health/Check", decode: Items(check_health) },
+pub(super) const ALL: &[Method] = &[
+    call("/cache_client.Scs/Get", Items(items::get)).plain(PlainCall::Get),
+    call("/cache_client.Scs/Set", Items(items::set)).plain(PlainCall::Set),
+    call("/cache_client.Scs/GetBatch", Items(items::read_batch)),
+    call("/cache_client.Scs/SetBatch", Items(items::set_batch)),
+    call("/cache_client.Scs/Delete", Items(items::delete)),
+    call("/cache_client.Scs/KeysExist", Items(items::keys_exist)),
+    call("/cache_client.Scs/Increment", Items(items::increment)),
+    call("/cache_client.Scs/GetWithHash", Items(items::read_with_hash)),
+    call("/cache_client.Scs/SetIf", Items(items::set_if)),
+    call("/cache_client.Scs/SetIfHash", Items(items::set_if_hash)),
+    call("/cache_client.Scs/SetIfNotExists", Items(items::set_if_not_exists)),
+    call("/cache_client.Scs/UpdateTtl", Items(items::update_ttl)),
+    call("/cache_client.Scs/ItemGetTtl", Items(items::item_get_ttl)),
+    call("/cache_client.Scs/ItemGetType", Items(items::item_get_type)),
+    call("/cache_client.Scs/DictionaryGet", Items(dictionaries::get)),
+    call("/cache_client.Scs/DictionaryFetch", Items(dictionaries::fetch)),
+    call("/cache_client.Scs/DictionarySet", Items(dictionaries::set)),
+    call("/cache_client.Scs/DictionaryIncrement", Items(dictionaries::increment)),
+    call("/cache_client.Scs/DictionaryDelete", Items(dictionaries::delete)),
+    call("/cache_client.Scs/DictionaryLength", Items(dictionaries::length)),
+    call("/cache_client.Scs/SetFetch", Items(sets::fetch)),
+    call("/cache_client.Scs/SetSample", Items(sets::sample)),
+    call("/cache_client.Scs/SetUnion", Items(sets::union)),
+    call("/cache_client.Scs/SetDifference", Items(sets::difference)),
+    call("/cache_client.Scs/SetContains", Items(sets::contains)),
+    call("/cache_client.Scs/SetLength", Items(sets::length)),
+    call("/cache_client.Scs/SetPop", Items(sets::pop)),
+    call("/cache_client.Scs/ListPushFront", Items(lists::push_front)),
+    call("/cache_client.Scs/ListPushBack", Items(lists::push_back)),
+    call("/cache_client.Scs/ListConcatenateFront", Items(lists::concatenate_front)),
+    call("/cache_client.Scs/ListConcatenateBack", Items(lists::concatenate_back)),
+    call("/cache_client.Scs/ListPopFront", Items(lists::pop_front)),
+    call("/cache_client.Scs/ListPopBack", Items(lists::pop_back)),
+    call("/cache_client.Scs/ListErase", Items(lists::erase)),
+    call("/cache_client.Scs/ListRemove", Items(lists::remove)),
+    call("/cache_client.Scs/ListFetch", Items(lists::fetch)),
+    call("/cache_client.Scs/ListRetain", Items(lists::retain)),
+    call("/cache_client.Scs/ListLength", Items(lists::length)),
+    call("/cache_client.Scs/SortedSetPut", Items(sorted_sets::put)),
+    call("/cache_client.Scs/SortedSetFetch", Items(sorted_sets::fetch)),
+    call("/cache_client.Scs/SortedSetGetScore", Items(sorted_sets::read_scores)),
+    call("/cache_client.Scs/SortedSetRemove", Items(sorted_sets::remove)),
+    call("/cache_client.Scs/SortedSetIncrement", Items(sorted_sets::increment)),
+    call("/cache_client.Scs/SortedSetGetRank", Items(sorted_sets::read_rank)),
+    call("/cache_client.Scs/SortedSetLength", Items(sorted_sets::length)),
+    call("/cache_client.Scs/SortedSetLengthByScore", Items(sorted_sets::length_by_score)),
+    call("/cache_client.Scs/SortedSetUnionStore", Items(sorted_sets::union_store)),
+    call("/cache_client.Ping/Ping", Items(control::ping)),
+    call("/control_client.ScsControl/CreateCache", Caches(control::create_cache)),
+    call("/control_client.ScsControl/DeleteCache", Caches(control::delete_cache)),
+    call("/control_client.ScsControl/FlushCache", Caches(control::flush_cache)),
+    call("/control_client.ScsControl/ListCaches", Caches(control::list_caches)),
+    call("/grpc.health.v1.Health/Check", Items(check_health)),
 ];
 
-/// Returns the call with a path.
-pub(super) fn find(path: &[u8]) -> Option<&'static Call> {
+/// Returns the method with a path.
+pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
     ALL.iter().find(|call| call.path.as_bytes() == path)
 }
 

@@ -1,0 +1,102 @@
+//! Receives requests: their header fields, then their message.
+//!
+//! A get or a set whose message arrives as a whole joins the plain calls at once, without a copy of its request. The
+//! message of any other request is collected until its stream ends.
+
+use super::plan::{CallError, no_memory};
+use super::replies::Reply;
+use super::request::{CallRequest, error_of};
+use super::session::GrpcSession;
+use crate::context::WorkerContext;
+use crate::context::grpc_buffers::GrpcBuffers;
+use crate::visit::out::OutBuffer;
+use protocol::grpc::{self, MessageError, Status, whole_message};
+use protocol::http2::{self, FieldName, FrameEvent};
+
+/// Handles the next frame. Returns the number of consumed bytes; `None` if the frame is incomplete.
+pub(super) fn receive(
+    input: &[u8],
+    out: &mut OutBuffer,
+    session: &mut GrpcSession,
+    buffers: &mut GrpcBuffers,
+    ctx: &WorkerContext,
+) -> Option<usize> {
+    let received = http2::receive(&mut session.wire.http, input, &mut buffers.fields, out);
+    match received.event {
+        FrameEvent::Incomplete => return None,
+        FrameEvent::Nothing | FrameEvent::WindowOpened { .. } | FrameEvent::PeerGoAway { .. } => {}
+        FrameEvent::Headers { stream, end_stream } | FrameEvent::HeadersTooLong { stream, end_stream } => {
+            begin(stream, session, buffers, ctx);
+            if end_stream {
+                complete(stream, session);
+            }
+        }
+        FrameEvent::Data { stream, bytes, end_stream, .. } => {
+            data(stream, bytes, end_stream, session, buffers, ctx);
+            session.wire.http.consumed(stream, bytes.len(), out);
+        }
+        FrameEvent::Trailers { stream, .. } => complete(stream, session),
+        FrameEvent::Reset { stream, .. } => session.cancel(stream),
+        FrameEvent::ConnectionError { .. } => session.is_ending = true,
+    }
+    Some(received.consumed)
+}
+
+/// Begins the request of a stream with its header fields.
+fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &WorkerContext) {
+    let call = match grpc::Call::of(&buffers.fields) {
+        Ok(call) => call,
+        Err(refusal) => return session.wire.replies.push_back(Reply::refusal(stream, refusal)),
+    };
+    let path = buffers.fields.value(FieldName::Path).unwrap_or_default();
+    let Some(method) = session.method(path) else {
+        let text = format!("unknown method {}", String::from_utf8_lossy(path));
+        return session.wire.replies.push_back(Reply::error(stream, CallError::new(Status::Unimplemented, text)));
+    };
+    let token = session.shared_token(buffers.fields.value(FieldName::Authorization).unwrap_or_default());
+    let cache = buffers.fields.value(FieldName::Cache).map(|name| session.shared_cache(name));
+    let mut request = CallRequest::new(stream, method, (cache, token), ctx.clock.ticks(), call.timeout_ns);
+    let own_bytes = session.own_bytes(&request);
+    if own_bytes > 0 && !request.charge(own_bytes, ctx) {
+        return session.wire.replies.push_back(Reply::error(stream, no_memory()));
+    }
+    session.receiving.push(request);
+}
+
+/// Handles a part of a request's message.
+fn data(
+    stream: u32,
+    bytes: &[u8],
+    is_end: bool,
+    session: &mut GrpcSession,
+    buffers: &mut GrpcBuffers,
+    ctx: &WorkerContext,
+) {
+    let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
+    if is_end
+        && let Some(plain) = session.receiving[place].method.plain
+        && session.receiving[place].is_new()
+        && let Some((false, message)) = whole_message(bytes)
+        && session.add_plain(place, plain, message, buffers, ctx)
+    {
+        session.receiving.swap_remove(place);
+        return;
+    }
+    if let Err(error) = session.receiving[place].append(bytes, ctx) {
+        session.receiving.swap_remove(place);
+        return session.wire.replies.push_back(Reply::error(stream, error));
+    }
+    if is_end {
+        complete(stream, session);
+    }
+}
+
+/// Queues a request whose last byte was received.
+fn complete(stream: u32, session: &mut GrpcSession) {
+    let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
+    let request = session.receiving.swap_remove(place);
+    match request.is_whole {
+        true => session.waiting.push_back(request),
+        false => session.wire.replies.push_back(Reply::error(stream, error_of(MessageError::Truncated))),
+    }
+}

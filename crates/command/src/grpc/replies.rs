@@ -1,0 +1,136 @@
+//! Replies: written at once if they are short and the windows allow it, otherwise queued and written in parts.
+
+use super::plan::CallError;
+use crate::memory::budget::Grant;
+use crate::visit::clock::Ticks;
+use crate::visit::out::OutBuffer;
+use protocol::grpc::reply::{self, UNARY_HEAD_BYTES_MAX, UNARY_TAIL_BYTES};
+use protocol::grpc::{Refusal, Status};
+use protocol::http2::frame::PAYLOAD_BYTES_MAX;
+use protocol::http2::{ConnectionLimits, ErrorCode, ServerConnection, data_frames_bytes};
+use std::collections::VecDeque;
+
+/// What is replied to a request.
+enum ReplyBody {
+    /// The messages, with their prefixes.
+    Messages(Vec<u8>),
+    /// The call failed.
+    Error(CallError),
+    /// The request is not a call.
+    Refused(Refusal),
+}
+
+/// A reply that is not completely written.
+pub(super) struct Reply {
+    pub(super) stream: u32,
+    body: ReplyBody,
+    /// The share of client memory of the messages, and the instant at which a part of them was last written.
+    held: Option<(Grant, Ticks)>,
+    /// The number of bytes of the messages that are written; `None` if the headers are not.
+    sent: Option<usize>,
+}
+
+impl Reply {
+    /// Creates the reply with an error.
+    pub(super) fn error(stream: u32, error: CallError) -> Self {
+        Self { stream, body: ReplyBody::Error(error), held: None, sent: None }
+    }
+
+    /// Creates the reply to a request that is not a call.
+    pub(super) fn refusal(stream: u32, refusal: Refusal) -> Self {
+        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: None }
+    }
+
+    /// Creates the reply with messages, complete at the instant `now`. `grant` is their share of client memory.
+    pub(super) fn messages(stream: u32, messages: Vec<u8>, grant: Grant, now: Ticks) -> Self {
+        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: None }
+    }
+
+    /// Returns the number of held bytes, and the instant since which the client has read none of them.
+    pub(super) fn held(&self) -> Option<(u64, Ticks)> {
+        self.held.as_ref().map(|(grant, since)| (grant.bytes(), *since))
+    }
+}
+
+/// The state of HTTP/2 and the replies that are not written.
+pub(super) struct Wire {
+    pub(super) http: ServerConnection,
+    /// Replies that are not completely written. At most one for each open stream.
+    pub(super) replies: VecDeque<Reply>,
+}
+
+impl Wire {
+    pub(super) fn new() -> Self {
+        Self { http: ServerConnection::new(ConnectionLimits::DEFAULT), replies: VecDeque::new() }
+    }
+
+    /// Writes the reply of a call with one message, which has the parts `message`. Returns false, and writes nothing,
+    /// if the windows or the output have no room for all of it.
+    #[inline]
+    pub(super) fn write_unary(&mut self, stream: u32, message: [&[u8]; 2], out: &mut OutBuffer) -> bool {
+        let len = message[0].len() + message[1].len();
+        if out.room() < UNARY_HEAD_BYTES_MAX + len + UNARY_TAIL_BYTES
+            || !reply::begin_unary(&mut self.http, stream, len, out)
+        {
+            return false;
+        }
+        message.iter().for_each(|part| out.push(part));
+        reply::end_unary(stream, out);
+        true
+    }
+
+    /// Writes a part of the first reply that can be sent. Returns false if there is none. The output has room for a
+    /// step.
+    pub(super) fn write(&mut self, out: &mut OutBuffer, now: Ticks) -> bool {
+        let http = &mut self.http;
+        for place in 0..self.replies.len() {
+            let reply = &mut self.replies[place];
+            if http.window(reply.stream).is_none() {
+                self.replies.remove(place);
+                return true;
+            }
+            let messages = match &reply.body {
+                ReplyBody::Messages(messages) => messages,
+                ReplyBody::Error(error) => {
+                    reply::trailers_only(http, reply.stream, error.status, &error.text, &[], out);
+                    return self.end(place, out);
+                }
+                ReplyBody::Refused(refusal) => {
+                    reply::refuse(http, reply.stream, *refusal, out);
+                    return self.end(place, out);
+                }
+            };
+            if reply.sent.is_none() {
+                reply::headers(http, reply.stream, out);
+            }
+            let sent = reply.sent.unwrap_or(0);
+            let room = out.room().saturating_sub(reply::TRAILERS_BYTES_MAX + data_frames_bytes(0));
+            let part = (messages.len() - sent).min(room).min(PAYLOAD_BYTES_MAX);
+            let written = http.send_data(reply.stream, &messages[sent..sent + part], false, out);
+            reply.sent = Some(sent + written);
+            if sent + written == messages.len() {
+                reply::trailers(http, reply.stream, Status::Ok, "", &[], out);
+                return self.end(place, out);
+            }
+            if written > 0 {
+                if let Some((_, since)) = &mut reply.held {
+                    *since = now;
+                }
+                // The other replies come first, so that a long one does not delay them.
+                if let Some(reply) = self.replies.remove(place) {
+                    self.replies.push_back(reply);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes a reply that is completely written, and asks a client whose request is not complete to stop sending.
+    fn end(&mut self, place: usize, out: &mut OutBuffer) -> bool {
+        if let Some(reply) = self.replies.remove(place) {
+            self.http.reset(reply.stream, ErrorCode::NO_ERROR, out);
+        }
+        true
+    }
+}

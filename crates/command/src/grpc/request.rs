@@ -1,0 +1,114 @@
+//! Requests: their header fields, and their messages while they arrive.
+
+use super::calls::Method;
+use super::plan::{CallError, no_memory};
+use crate::context::WorkerContext;
+use crate::memory::budget::{Grant, MemoryUse};
+use crate::visit::clock::Ticks;
+use protocol::grpc::{MessageError, MessagePart, MessageReader, Status};
+use std::sync::Arc;
+
+/// A request that is not complete, or has not begun.
+pub(super) struct CallRequest {
+    pub(super) stream: u32,
+    pub(super) method: &'static Method,
+    /// The cache that the request names, if it names one.
+    pub(super) cache: Option<Arc<[u8]>>,
+    /// The token of the request; empty if it has none.
+    pub(super) token: Arc<[u8]>,
+    /// The instant at which the request began, and its time limit in ns; `None` if it has none.
+    begun: Ticks,
+    timeout_ns: Option<u64>,
+    reader: MessageReader,
+    /// The message, as far as it was received.
+    pub(super) message: Vec<u8>,
+    /// True if the message is complete.
+    pub(super) is_whole: bool,
+    /// The share of client memory of the request.
+    grant: Option<Grant>,
+}
+
+impl CallRequest {
+    /// Creates the request of a stream of which nothing but the header fields was received, at the instant `begun`.
+    pub(super) fn new(
+        stream: u32,
+        method: &'static Method,
+        (cache, token): (Option<Arc<[u8]>>, Arc<[u8]>),
+        begun: Ticks,
+        timeout_ns: Option<u64>,
+    ) -> Self {
+        Self {
+            stream,
+            method,
+            cache,
+            token,
+            begun,
+            timeout_ns,
+            reader: MessageReader::new(),
+            message: Vec::new(),
+            is_whole: false,
+            grant: None,
+        }
+    }
+
+    /// Returns true if nothing of the message was received.
+    pub(super) fn is_new(&self) -> bool {
+        self.reader.is_new() && !self.is_whole
+    }
+
+    /// Returns true if the time limit of the request is past.
+    pub(super) fn is_late(&self, ctx: &WorkerContext) -> bool {
+        self.timeout_ns.is_some_and(|limit| ctx.clock.ns_between(self.begun, ctx.clock.ticks()) >= limit)
+    }
+
+    /// Charges `bytes` further bytes to client memory. Returns false if client memory is used up.
+    pub(super) fn charge(&mut self, bytes: usize, ctx: &WorkerContext) -> bool {
+        let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
+        grant.resize(grant.bytes() + bytes as u64)
+    }
+
+    /// Appends received bytes. Each byte of the message is stored once; room for it doubles up to its length, so that a
+    /// client holds no more than twice of what it has sent.
+    ///
+    /// # Errors
+    /// If the bytes are not one message, or client memory is used up.
+    pub(super) fn append(&mut self, mut bytes: &[u8], ctx: &WorkerContext) -> Result<(), CallError> {
+        loop {
+            match self.reader.next(&mut bytes).map_err(error_of)? {
+                MessagePart::More => return Ok(()),
+                MessagePart::Start { .. } if self.is_whole => {
+                    let text = "the call has more than one request message; send one";
+                    return Err(CallError::new(Status::Unimplemented, text));
+                }
+                MessagePart::Start { compressed: true, .. } => {
+                    let text = "the message is compressed; send it without compression";
+                    return Err(CallError::new(Status::Unimplemented, text));
+                }
+                MessagePart::Start { .. } => {}
+                MessagePart::Bytes { bytes: part, last } => {
+                    let wanted = self.message.len() + part.len();
+                    if wanted > self.message.capacity() {
+                        let room = if last { wanted } else { wanted.max(2 * self.message.capacity()) };
+                        if !self.charge(room - self.message.capacity(), ctx) {
+                            return Err(no_memory());
+                        }
+                        self.message.reserve_exact(room - self.message.len());
+                    }
+                    self.message.extend_from_slice(part);
+                    self.is_whole = last;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the error of a call whose request is not one message.
+pub(super) fn error_of(error: MessageError) -> CallError {
+    match error {
+        MessageError::TooLong => {
+            CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call")
+        }
+        MessageError::Flag => CallError::new(Status::Internal, "the prefix of the message is malformed"),
+        MessageError::Truncated => CallError::new(Status::Internal, "the request ended within its message"),
+    }
+}
