@@ -207,7 +207,7 @@ impl Store {
         StoreStats {
             items: totals.items(),
             values: totals.values(),
-            items_total: totals.items_added,
+            items_total: totals.items_added + totals.hidden_added,
             item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
             memory_bytes: self.memory.wanted_bytes(),
             held_bytes: held_bytes(self),

@@ -66,10 +66,11 @@ impl Store {
     }
 }
 
-/// Returns the number of bytes that segments and index hold now. Free segments are included, decommitted segments are
-/// not.
+/// Returns the number of bytes that segments and index hold now. Free segments are included, and memory that is not
+/// returned to the kernel yet; decommitted segments are not.
 pub(crate) fn held_bytes(store: &Store) -> u64 {
-    store.geometry.bytes_of(store.segments.count(), store.index.groups().max(store.index.groups_next()))
+    let groups = store.index.groups().max(store.index.groups_next());
+    store.geometry.bytes_of(store.segments.count(), groups) + store.ahead.surplus_bytes(&store.segments)
 }
 
 impl Store {

@@ -65,7 +65,7 @@ impl Counters {
         (namespace != Namespace::DEFAULT.0).then(|| &self.spaces[usize::from(namespace)])
     }
 
-    /// Records that an item was published.
+    /// Records that an item without a hidden key was published.
     #[inline(always)]
     pub(crate) fn note_added(&self, namespace: u8, bytes: usize) {
         self.items_added.add(1);
@@ -78,11 +78,12 @@ impl Counters {
 
     /// Records that items were found when the store was opened.
     pub(crate) fn note_found(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
-        self.items_added.add(items);
+        let visible = items - hidden;
+        self.items_added.add(visible);
         self.hidden_added.add(hidden);
         self.bytes_added.add(bytes);
         if let Some(space) = self.space(namespace) {
-            space.items_added.add(items);
+            space.items_added.add(visible);
             space.hidden_added.add(hidden);
             space.bytes_added.add(bytes);
         }
@@ -91,17 +92,18 @@ impl Counters {
     /// Records that `items` items, of which `hidden` had hidden keys, and `bytes` bytes were counted as present but do
     /// not exist. The numbers are modulo 2^64, so they may correct a count upwards.
     pub(crate) fn note_lost(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
-        self.items_removed.add(items);
+        let visible = items.wrapping_sub(hidden);
+        self.items_removed.add(visible);
         self.hidden_removed.add(hidden);
         self.bytes_removed.add(bytes);
         if let Some(space) = self.space(namespace) {
-            space.items_removed.add(items);
+            space.items_removed.add(visible);
             space.hidden_removed.add(hidden);
             space.bytes_removed.add(bytes);
         }
     }
 
-    /// Records that an item was removed or replaced.
+    /// Records that an item without a hidden key was removed or replaced.
     #[inline(always)]
     pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
         self.items_removed.add(1);
@@ -112,20 +114,24 @@ impl Counters {
         }
     }
 
-    /// Records that an item that was just published has a hidden key.
-    pub(crate) fn note_hidden_added(&self, namespace: u8) {
+    /// Records that an item with a hidden key was published.
+    pub(crate) fn note_hidden_added(&self, namespace: u8, bytes: usize) {
         self.hidden_added.add(1);
+        self.bytes_added.add(bytes as u64);
         if let Some(space) = self.space(namespace) {
             space.hidden_added.add(1);
+            space.bytes_added.add(bytes as u64);
         }
     }
 
-    /// Records that an item that was just removed had a hidden key.
+    /// Records that an item with a hidden key was removed.
     #[cold]
-    pub(crate) fn note_hidden_removed(&self, namespace: u8) {
+    pub(crate) fn note_hidden_removed(&self, namespace: u8, bytes: usize) {
         self.hidden_removed.add(1);
+        self.bytes_removed.add(bytes as u64);
         if let Some(space) = self.space(namespace) {
             space.hidden_removed.add(1);
+            space.bytes_removed.add(bytes as u64);
         }
     }
 
@@ -234,12 +240,14 @@ impl SpaceTotals {
 
     /// Returns the number of current items.
     pub(crate) fn items(&self) -> u64 {
-        self.items_added.saturating_sub(self.items_removed)
+        (self.items_added + self.hidden_added).saturating_sub(self.items_removed.wrapping_add(self.hidden_removed))
     }
 
-    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once.
+    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once. A thread
+    /// that removes parts meanwhile does not change it.
     pub(crate) fn values(&self) -> u64 {
-        self.items().saturating_sub(self.hidden_added.saturating_sub(self.hidden_removed))
+        // After a crash, a removal may have been counted as one of the other kind.
+        self.items_added.saturating_sub(self.items_removed).min(self.items())
     }
 
     /// Returns the bytes of all current items.
@@ -257,12 +265,14 @@ impl SpaceTotals {
 impl Totals {
     /// Returns the number of current items.
     pub(crate) fn items(&self) -> u64 {
-        self.items_added.saturating_sub(self.items_removed)
+        (self.items_added + self.hidden_added).saturating_sub(self.items_removed.wrapping_add(self.hidden_removed))
     }
 
-    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once.
+    /// Returns the number of current items that have no hidden key: a value in pieces or in parts counts once. A thread
+    /// that removes parts meanwhile does not change it.
     pub(crate) fn values(&self) -> u64 {
-        self.items().saturating_sub(self.hidden_added.saturating_sub(self.hidden_removed))
+        // After a crash, a removal may have been counted as one of the other kind.
+        self.items_added.saturating_sub(self.items_removed).min(self.items())
     }
 
     /// Returns the bytes of all current items.
@@ -272,9 +282,9 @@ impl Totals {
 }
 
 counters! {
-    /// Items published.
+    /// Items without a hidden key, published.
     items_added,
-    /// Items that were removed or replaced, for any reason.
+    /// Items without a hidden key that were removed or replaced, for any reason.
     items_removed,
     /// Bytes of items published, header and padding included.
     bytes_added,

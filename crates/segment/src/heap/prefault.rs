@@ -12,10 +12,11 @@
 //! most [`AHEAD_BYTES`] bytes ahead of their use.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::heap::segments::Segments;
 use crate::index::{GROUP_BYTES, Index};
-use crate::layout::raw::Mutex;
+use crate::layout::raw::{Mutex, Word64};
 
 /// The distance to which memory is populated ahead of the segments in use, in bytes.
 const AHEAD_BYTES: usize = 64 << 20;
@@ -27,6 +28,9 @@ const STEP_BYTES: usize = 2 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     state: Mutex<PrefaultState>,
+    /// Copies of `heap_done`, and of `index_done` beyond `index_wanted`, for [`Ahead::surplus_bytes`].
+    heap_done: Word64,
+    index_surplus: Word64,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +64,7 @@ impl Ahead {
     pub(crate) fn want(&self, groups: usize, segments: usize) {
         if let Ok(mut state) = self.state.try_lock() {
             (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
+            self.show(&state);
         }
     }
 
@@ -95,6 +100,13 @@ impl Ahead {
         !refused && self.add_fresh(segments)
     }
 
+    /// Returns the memory of segments and groups that were taken out of use, and that is not returned to the kernel
+    /// yet, in bytes. Never waits for a step.
+    pub(crate) fn surplus_bytes(&self, segments: &Segments) -> u64 {
+        let end = (segments.end() * segments.segment_bytes()) as u64;
+        self.heap_done.load(Relaxed).saturating_sub(end) + self.index_surplus.load(Relaxed)
+    }
+
     /// See [`crate::background::populator::takes_short_of_space`].
     pub(crate) fn takes_short_of_space(&self) -> bool {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
@@ -113,12 +125,20 @@ impl Ahead {
         state.heap_done = segments.end() * segments.segment_bytes();
         let _ = map.release(state.index_wanted, map.bytes() - state.index_wanted);
         let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
+        self.show(&state);
     }
 
     /// Runs one step. Returns false if there is nothing to do.
     pub(crate) fn step(&self, segments: &Segments, index: &Index) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.step_index(index) || state.step_segments(segments) || state.step_heap(segments)
+        let worked = state.step_index(index) || state.step_segments(segments) || state.step_heap(segments);
+        self.show(&state);
+        worked
+    }
+
+    fn show(&self, state: &PrefaultState) {
+        self.heap_done.store(state.heap_done as u64, Relaxed);
+        self.index_surplus.store(state.index_done.saturating_sub(state.index_wanted) as u64, Relaxed);
     }
 }
 

@@ -253,9 +253,10 @@ pub(crate) fn count_unpublished(store: &Store, counters: &Counters, key: &Key<'_
     let address = unpublished.address();
     let header = store.segments.header_of(address);
     header.items.store(header.items.load(Relaxed) + 1, Release);
-    counters.note_added(key.namespace, unpublished.layout.size);
     if key.piece {
-        note_hidden(header, counters, key.namespace);
+        note_hidden(header, counters, key.namespace, unpublished.layout.size);
+    } else {
+        counters.note_added(key.namespace, unpublished.layout.size);
     }
     Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
 }
@@ -302,13 +303,14 @@ pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &
     let header = store.segments.header_of(address);
     let namespace = header.namespace();
     header.note_dead(layout.size);
-    counters.note_removed(namespace, layout.size);
-    if layout.is(ItemKind::Plain) {
-        return None;
-    }
     if layout.is(ItemKind::Piece) {
         header.note_dead_hidden();
-        counters.note_hidden_removed(namespace);
+        counters.note_hidden_removed(namespace, layout.size);
+    } else {
+        counters.note_removed(namespace, layout.size);
+        if layout.is(ItemKind::Plain) {
+            return None;
+        }
     }
     orphan_at(store, address, layout)
 }
@@ -368,9 +370,9 @@ pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Found
 /// Records that the published item is a piece or a part.
 #[cold]
 #[inline(never)]
-fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
+fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8, bytes: usize) {
     header.hidden.store(header.hidden.load(Relaxed) + 1, Release);
-    counters.note_hidden_added(namespace);
+    counters.note_hidden_added(namespace, bytes);
 }
 
 pub(crate) fn mark_dead(store: &Store, address: usize) {
