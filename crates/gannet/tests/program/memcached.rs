@@ -3,7 +3,7 @@
 //! the same meaning, and replies.
 
 use crate::common::{PATIENCE, Serving, free_port};
-use crate::peers::Folder;
+use crate::peers::{Folder, until};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -490,10 +490,12 @@ fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let said = lines.find(|line| line.contains("the limit of 1024 open files allows"));
-    let serves = TcpStream::connect(("127.0.0.1", port)).is_ok();
+    // The warning comes before the server listens.
+    until("the server", || TcpStream::connect(("127.0.0.1", port)).is_ok() || child.try_wait().unwrap().is_some());
+    let ended = child.try_wait().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.is_some() && serves, "{said:?}");
+    assert!(said.is_some() && ended.is_none(), "{said:?} {ended:?}");
 }
 
 /// Lines that unauthenticated clients send, one at a time, each after the reply to the previous line.
