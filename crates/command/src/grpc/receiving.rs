@@ -10,8 +10,9 @@ use super::session::GrpcSession;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::visit::out::OutBuffer;
-use protocol::grpc::{self, MessageError, Status, whole_message};
+use protocol::grpc::{self, MessageError, Refusal, Status, whole_message};
 use protocol::http2::{self, FieldName, FrameEvent};
+use std::sync::Arc;
 
 /// Handles the next frame. Returns the number of consumed bytes; `None` if the frame is incomplete.
 pub(super) fn receive(
@@ -46,16 +47,21 @@ pub(super) fn receive(
 fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &WorkerContext) {
     let call = match grpc::Call::of(&buffers.fields) {
         Ok(call) => call,
+        Err(refusal @ (Refusal::Method | Refusal::ContentType)) => {
+            let names = (None, Arc::default());
+            let request = CallRequest::new(stream, Err(refusal), names, ctx.clock.ticks(), None);
+            return session.receiving.push(request);
+        }
         Err(refusal) => return session.wire.replies.push_back(Reply::refusal(stream, refusal)),
     };
-    let path = buffers.fields.value(FieldName::Path).unwrap_or_default();
-    let Some(method) = session.method(path) else {
+    let Some(method) = session.method(call.service, call.method) else {
+        let path = buffers.fields.value(FieldName::Path).unwrap_or_default();
         let text = format!("unknown method {}", String::from_utf8_lossy(path));
         return session.wire.replies.push_back(Reply::error(stream, CallError::new(Status::Unimplemented, text)));
     };
     let token = session.shared_token(buffers.fields.value(FieldName::Authorization).unwrap_or_default());
     let cache = buffers.fields.value(FieldName::Cache).map(|name| session.shared_cache(name));
-    let mut request = CallRequest::new(stream, method, (cache, token), ctx.clock.ticks(), call.timeout_ns);
+    let mut request = CallRequest::new(stream, Ok(method), (cache, token), ctx.clock.ticks(), call.timeout_ns);
     let own_bytes = session.own_bytes(&request);
     if own_bytes > 0 && !request.charge(own_bytes, ctx) {
         return session.wire.replies.push_back(Reply::error(stream, no_memory()));
@@ -74,7 +80,7 @@ fn data(
 ) {
     let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
     if is_end
-        && let Some(plain) = session.receiving[place].method.plain
+        && let Some(plain) = session.receiving[place].method.ok().and_then(|method| method.plain)
         && session.receiving[place].is_new()
         && let Some((false, message)) = whole_message(bytes)
         && session.add_plain(place, plain, message, buffers, ctx)
@@ -95,6 +101,9 @@ fn data(
 fn complete(stream: u32, session: &mut GrpcSession) {
     let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
     let request = session.receiving.swap_remove(place);
+    if let Err(refusal) = request.method {
+        return session.wire.replies.push_back(Reply::refusal(stream, refusal));
+    }
     match request.is_whole {
         true => session.waiting.push_back(request),
         false => session.wire.replies.push_back(Reply::error(stream, error_of(MessageError::Truncated))),

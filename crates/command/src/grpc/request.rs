@@ -5,13 +5,15 @@ use super::plan::{CallError, no_memory};
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::visit::clock::Ticks;
-use protocol::grpc::{MessageError, MessagePart, MessageReader, Status};
+use protocol::grpc::{MessageError, MessagePart, MessageReader, Refusal, Status};
 use std::sync::Arc;
 
 /// A request that is not complete, or has not begun.
 pub(super) struct CallRequest {
     pub(super) stream: u32,
-    pub(super) method: &'static Method,
+    /// The method, or the reason why the request is not a call. Such a request of HTTP is read to its end before it is
+    /// refused, because clients expect no reply before.
+    pub(super) method: Result<&'static Method, Refusal>,
     /// The cache that the request names, if it names one.
     pub(super) cache: Option<Arc<[u8]>>,
     /// The token of the request; empty if it has none.
@@ -32,7 +34,7 @@ impl CallRequest {
     /// Creates the request of a stream of which nothing but the header fields was received, at the instant `begun`.
     pub(super) fn new(
         stream: u32,
-        method: &'static Method,
+        method: Result<&'static Method, Refusal>,
         (cache, token): (Option<Arc<[u8]>>, Arc<[u8]>),
         begun: Ticks,
         timeout_ns: Option<u64>,
@@ -73,6 +75,9 @@ impl CallRequest {
     /// # Errors
     /// If the bytes are not one message, or client memory is used up.
     pub(super) fn append(&mut self, mut bytes: &[u8], ctx: &WorkerContext) -> Result<(), CallError> {
+        if self.method.is_err() {
+            return Ok(());
+        }
         loop {
             match self.reader.next(&mut bytes).map_err(error_of)? {
                 MessagePart::More => return Ok(()),

@@ -1,6 +1,6 @@
 //! The state of a gRPC connection between two visits.
 
-use super::calls::{self, Decode, Method, PlainCall};
+use super::calls::{self, Decode, Method, PlainCall, Service};
 use super::execution::Execution;
 use super::plain::PlainCalls;
 use super::plan::{CallError, Commands};
@@ -42,8 +42,8 @@ pub struct GrpcSession {
     token: Arc<[u8]>,
     /// The token of the last request. Requests share it.
     last_token: Arc<[u8]>,
-    /// The method of the last request.
-    last_method: Option<&'static Method>,
+    /// The service and method of the last request.
+    last_method: Option<(&'static Service, &'static Method)>,
     /// The second in which the counters of idle frames were last relaxed.
     pub(super) relaxed_secs: u64,
     /// True if the connection ends when its replies are sent.
@@ -111,7 +111,7 @@ impl GrpcSession {
     /// # Errors
     /// If it cannot be executed.
     pub(super) fn begin(&mut self, request: CallRequest, ctx: &WorkerContext) -> Result<Execution, CallError> {
-        let decode = request.method.decode;
+        let Ok(Method { decode, .. }) = request.method else { return Err(CallError::unexpected()) };
         let plan = decode.plan(&request.message, &ctx.shared)?;
         let namespace = match (plan.namespace, decode) {
             (None, Decode::Items(_)) => self.namespace(request.cache.clone(), ctx)?,
@@ -158,13 +158,15 @@ impl GrpcSession {
         self.plain.add(stream, call, namespace, |requests| item.add_command(requests))
     }
 
-    /// Returns the method with a path.
-    pub(super) fn method(&mut self, path: &[u8]) -> Option<&'static Method> {
+    /// Returns a method of a service.
+    pub(super) fn method(&mut self, service: &[u8], name: &[u8]) -> Option<&'static Method> {
         match self.last_method {
-            Some(method) if method.path.as_bytes() == path => Some(method),
+            Some((last, method)) if last.name.as_bytes() == service && method.name.as_bytes() == name => Some(method),
             _ => {
-                self.last_method = calls::find(path);
-                self.last_method
+                let service = calls::service(service)?;
+                let method = service.method(name)?;
+                self.last_method = Some((service, method));
+                Some(method)
             }
         }
     }

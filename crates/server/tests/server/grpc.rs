@@ -610,3 +610,41 @@ fn a_cache_that_was_deleted_and_created_again_is_never_another_one() {
     assert_eq!(ask(GET, "one", &key("k")).value(), None, "its items were deleted with it");
     running.stop();
 }
+
+#[test]
+fn own_service_has_the_calls_of_the_compatible_one() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, "/gannet.v1.Cache/Set", &item("k", b"v")).status, "0");
+    assert_eq!(grpc.answer(3, "/gannet.v1.Cache/Get", &key("k")).value(), Some(b"v".to_vec()));
+    assert_eq!(grpc.answer(5, GET, &key("k")).value(), Some(b"v".to_vec()));
+    for (stream, path) in [(7, "/gannet.v1.Cache/None"), (9, "/gannet.v1/Get"), (11, "/gannet.v1.Cache/ListErase")] {
+        assert_eq!(grpc.answer(stream, path, &key("k")).status, "12", "{path}");
+    }
+    running.stop();
+}
+
+#[test]
+fn deletion_that_names_nothing_deletes_nothing() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("HSET h f v");
+    redis.text("ZADD z 1 v");
+    redis.text("RPUSH l v");
+    redis.text("SADD s v");
+    let mut grpc = Grpc::connect(&running);
+    let subtrahend = prefixed(|out| {
+        out.bytes(1, b"s").message(3, |_| {});
+    });
+    for (stream, name, message) in [
+        (1, "DictionaryDelete", key("h")),
+        (3, "SortedSetRemove", key("z")),
+        (5, "ListErase", key("l")),
+        (7, "SetDifference", key("s")),
+        (9, "SetDifference", subtrahend),
+    ] {
+        assert_eq!(grpc.answer(stream, &format!("/cache_client.Scs/{name}"), &message).status, "3", "{name}");
+    }
+    assert_eq!(redis.text("EXISTS h z l s"), ":4");
+    running.stop();
+}

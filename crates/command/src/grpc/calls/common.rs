@@ -143,10 +143,14 @@ pub(super) fn done() -> Next {
     reply(|_| {})
 }
 
-/// Returns the plan of a call that deletes a whole collection. `length` is a command that replies with an error if the
-/// item is of another type.
-pub(super) fn delete_whole(key: &[u8], length: &'static [u8]) -> CallPlan {
+/// Returns the plan of a call that deletes a whole collection, which its request asks for by the field `all`. `length`
+/// is a command that replies with an error if the item is of another type.
+pub(super) fn delete_whole(message: Message<'_>, all: u32, length: &'static [u8]) -> Result<CallPlan, CallError> {
+    let key = key(message)?;
+    if message.message(all)?.is_none() {
+        return Err(CallError::invalid("the request names nothing to delete; name elements, or all"));
+    }
     let deletion = Commands::one(&[b"DEL", key]).request;
     let decide = move |_: &[Value<'_>]| Ok(Flow::Execute(Commands { request: deletion.clone(), count: 1 }));
-    CallPlan::watched(key, &Commands::one(&[length, key]), decide, |_| done())
+    Ok(CallPlan::watched(key, &Commands::one(&[length, key]), decide, |_| done()))
 }

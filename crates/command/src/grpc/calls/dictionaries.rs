@@ -61,7 +61,7 @@ pub(super) fn increment(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 name, and 2 some fields (1 fields) or 3 all.
 pub(super) fn delete(message: Message<'_>) -> Result<CallPlan, CallError> {
     let key = key(message)?;
-    let Some(some) = message.message(2)? else { return Ok(common::delete_whole(key, b"HLEN")) };
+    let Some(some) = message.message(2)? else { return common::delete_whole(message, 3, b"HLEN") };
     if some.all(1).next().is_none() {
         return Err(CallError::invalid("the request has no fields; name at least one, or all"));
     }

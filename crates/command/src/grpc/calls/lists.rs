@@ -105,6 +105,9 @@ fn length_if_existed(replies: &[Value<'_>]) -> Next {
 pub(super) fn erase(message: Message<'_>) -> Result<CallPlan, CallError> {
     let name = key(message)?.to_vec();
     let Some(some) = message.message(2)? else {
+        if message.message(3)?.is_none() {
+            return Err(CallError::invalid("the request names nothing to erase; name ranges, or all"));
+        }
         let decide = move |replies: &[Value<'_>]| match integer(replies[0])? {
             0 => missing(),
             _ => Ok(Flow::Execute(Commands::one(&[b"DEL", &name]))),

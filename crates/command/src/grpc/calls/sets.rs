@@ -48,6 +48,9 @@ pub(super) fn difference(message: Message<'_>) -> Result<CallPlan, CallError> {
     }
     let subtrahend = message.message(3)?.ok_or_else(|| CallError::invalid("the request has no difference"))?;
     let Some(set) = subtrahend.message(1)? else {
+        if subtrahend.message(2)?.is_none() {
+            return Err(CallError::invalid("the request names nothing to subtract; name elements, or all"));
+        }
         let delete = Commands::one(&[b"DEL", key]).request;
         let decide = move |replies: &[Value<'_>]| match integer(replies[0])? {
             0 => missing(),

@@ -112,7 +112,7 @@ pub(super) fn read_scores(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 name, and 2 all or 3 some (1 values).
 pub(super) fn remove(message: Message<'_>) -> Result<CallPlan, CallError> {
     let key = key(message)?;
-    let Some(some) = message.message(3)? else { return Ok(common::delete_whole(key, b"ZCARD")) };
+    let Some(some) = message.message(3)? else { return common::delete_whole(message, 2, b"ZCARD") };
     if some.all(1).next().is_none() {
         return Err(CallError::invalid("the request has no values; name at least one, or all"));
     }
