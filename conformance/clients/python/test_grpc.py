@@ -1,10 +1,18 @@
 """Tests the published, unmodified Momento client, and the published stubs of its protocol, through gRPC."""
 
 import datetime
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import grpc
 import pytest
 import redis
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from momento import CacheClient, Configurations, CredentialProvider
 from momento.responses import CacheGet, CacheSet, CacheSetIfNotExists, CreateCache
 from momento_wire_types.generated import cacheclient_pb2 as wire
@@ -198,3 +206,60 @@ def test_errors_have_the_status_of_the_protocol(server, stub, plain):
         with pytest.raises(grpc.RpcError) as raised:
             control.CreateSigningKey(controlclient_pb2._CreateSigningKeyRequest(ttl_minutes=1))
         assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+SCHEMAS = Path(__file__).resolve().parents[3] / "proto"
+
+
+def test_compiled_schemas_are_those_of_the_sources(tmp_path):
+    """proto/README.md has the command that writes them."""
+    sources = sorted(str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.proto"))
+    compiled = tmp_path / "schemas"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", f"--descriptor_set_out={compiled}", *sources]
+    subprocess.run(command, cwd=SCHEMAS, check=True)
+    assert compiled.read_bytes() == (SCHEMAS / "schemas.binpb").read_bytes()
+
+
+def test_client_without_a_schema_learns_it_by_reflection(server, plain):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        services = set(database.get_services())
+        assert {"gannet.v1.Cache", "gannet.v1.Caches", "cache_client.Scs", "grpc.health.v1.Health"} <= services
+        pool = DescriptorPool(database)
+        methods = pool.FindServiceByName("gannet.v1.Cache").methods_by_name
+        assert len(methods) > 40
+
+        def call(name, **fields):
+            method = methods[name]
+            request, reply = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+            stub = channel.unary_unary(
+                f"/gannet.v1.Cache/{name}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=reply.FromString,
+            )
+            return stub(request(**fields), timeout=20)
+
+        call("Set", key=b"k", value=b"v", ttl_ms=60_000)
+        assert call("Get", key=b"k").value == b"v"
+        with pytest.raises(KeyError):
+            pool.FindServiceByName("gannet.v1.None")
+
+
+def test_health_is_checked_and_watched(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service="gannet.v1.Cache")
+        assert health.Check(request, timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+        watch = health.Watch(request)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        # The stream stays open beside other calls.
+        closed = threading.Event()
+        watch.add_callback(closed.set)
+        assert health.Check(request, timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+        assert not closed.wait(0.2)
+        watch.cancel()
+        unknown = next(health.Watch(health_pb2.HealthCheckRequest(service="none")))
+        assert unknown.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        with pytest.raises(grpc.RpcError) as refused:
+            health.Check(health_pb2.HealthCheckRequest(service="none"), timeout=20)
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND

@@ -1,10 +1,13 @@
-"""Tests the published, unmodified pymemcache, redis-py and valkey-py over TLS."""
+"""Tests the published, unmodified pymemcache, redis-py, valkey-py and gRPC stubs over TLS."""
 
 import ssl
 
+import grpc
 import pytest
 import redis
 import valkey
+from momento_wire_types.generated import cacheclient_pb2 as wire
+from momento_wire_types.generated import cacheclient_pb2_grpc
 from pymemcache.client.base import Client
 
 from tls_server import folder, server
@@ -44,3 +47,19 @@ def test_client_without_the_ca_refuses_the_server(server):
     with redis.Redis(port=server.resp_port, ssl=True, socket_timeout=20) as client:
         with pytest.raises(redis.ConnectionError, match="certificate verify failed"):
             client.ping()
+
+
+def test_grpc_client_over_tls(server, folder):
+    credentials = grpc.ssl_channel_credentials((folder / "ca.crt").read_bytes())
+    with grpc.secure_channel(f"localhost:{server.grpc_port}", credentials) as channel:
+        stub = cacheclient_pb2_grpc.ScsStub(channel)
+        long = bytes(range(256)) * 2000
+        metadata = [("cache", "default")]
+        request = wire._SetRequest(cache_key=b"g", cache_body=long, ttl_milliseconds=60_000)
+        stub.Set(request, timeout=20, metadata=metadata)
+        assert stub.Get(wire._GetRequest(cache_key=b"g"), timeout=20, metadata=metadata).cache_body == long
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            cacheclient_pb2_grpc.ScsStub(channel).Get(wire._GetRequest(cache_key=b"g"), timeout=5, metadata=metadata)
+        # The client does not try again at once, which it does after a refusal by HTTP/2.
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE

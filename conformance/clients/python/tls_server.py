@@ -1,11 +1,11 @@
-"""Fixtures of a server with TLS on both ports, for the suites that import them."""
+"""Fixtures of a server with TLS on all ports, for the suites that import them."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from server import Server
+from server import Server, free_port
 
 CERTIFICATES = Path(__file__).resolve().parent.parent / "certificates"
 
@@ -19,5 +19,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with Server(resp=True, TLS=str(folder)) as running:
+    port = free_port()
+    with Server(resp=True, GRPC_PORT=str(port), TLS=str(folder)) as running:
+        running.grpc_port = port
         yield running

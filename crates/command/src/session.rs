@@ -68,6 +68,23 @@ pub fn waits_for_window(session: &SessionState) -> bool {
     matches!(session, SessionState::Grpc(state) if state.reply_held().is_some())
 }
 
+/// Prepares the client of a connection that cannot move for the end of the connection: the server stops, or another
+/// process takes over.
+pub fn leave(session: &mut SessionState) {
+    if let SessionState::Grpc(state) = session {
+        state.leave();
+    }
+}
+
+/// Returns the bytes to send before the end of an idle connection, after [`leave`].
+pub fn farewell(session: &mut SessionState) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let SessionState::Grpc(state) = session {
+        state.say_goodbye(&mut bytes);
+    }
+    bytes
+}
+
 impl SessionState {
     /// Returns the first request (the head) of `buf`, which holds the session's received bytes, if that request is
     /// plain. Prefetches the index bucket of the head's key.

@@ -5,7 +5,7 @@
 
 use crate::handover::{HandoverConnection, ReceivedConnection, ReleasedConnection};
 use crate::shared::Shared;
-use command::clients::endpoint::Endpoint;
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::clients::source::ClientSource;
 use command::shared::WorkerShared;
 use io::listen::{self, Accepted, AcceptedStream, Listener};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
-use tls::SecureStream;
+use tls::{Application, SecureStream};
 
 /// The maximum number of connections that wait in one worker's queue of new connections (its intake). The limit covers
 /// a burst: if a worker is off its CPU for a moment, further connections go to other workers, and stay there.
@@ -30,6 +30,11 @@ const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 const TLS_REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 /// The minimum time between two log lines about refused connections.
 const LOG_STEP: Duration = Duration::from_secs(1);
+
+/// Returns what the clients of a listener with TLS use within it.
+fn application(protocol: Protocol) -> Application {
+    Application { is_http2: protocol == Protocol::Grpc, hint: protocol.tls_hint() }
+}
 /// The number of connections accepted from one listener before the other listeners are checked.
 const ACCEPTS_A_VISIT: usize = 64;
 
@@ -173,7 +178,7 @@ impl Acceptor {
                 .min_by_key(|worker| self.load(*worker))
             {
                 let secure = match endpoint.is_tls {
-                    true => SecureStream::secured(stream, endpoint.protocol.tls_hint()),
+                    true => SecureStream::secured(stream, application(endpoint.protocol)),
                     false => SecureStream::plain(stream),
                 };
                 let connection = ReceivedConnection { stream: secure, endpoint, carried: carried.clone(), entry };

@@ -46,6 +46,8 @@ impl CertificateFacts {
 #[derive(Debug)]
 pub struct Loaded {
     pub(crate) config: Arc<ServerConfig>,
+    /// The same for clients of HTTP/2, on which they agree in the handshake (ALPN).
+    pub(crate) http2: Arc<ServerConfig>,
     pub(crate) settings: TlsSettings,
     /// The bytes of the file of client CAs: sessions must not outlive a change of it.
     client_ca: Option<Vec<u8>>,
@@ -113,8 +115,11 @@ impl Loaded {
         } else {
             config.ticketer = ticketer()?;
         }
+        let mut http2 = config.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        let http2 = Arc::new(http2);
         let (config, settings, read_at) = (Arc::new(config), settings.clone(), Instant::now());
-        Ok(Self { config, settings, client_ca, read_at, certificates: facts, client_cas })
+        Ok(Self { config, http2, settings, client_ca, read_at, certificates: facts, client_cas })
     }
 
     /// Returns the settings in force.

@@ -29,7 +29,7 @@ use rustls::{Error, HandshakeKind, ServerConfig};
 
 use crate::names;
 use crate::settings::UserFrom;
-use crate::shared::MemoryBound;
+use crate::shared::{Application, MemoryBound};
 
 /// The first byte of a TLS connection: a record with a handshake message.
 pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
@@ -131,7 +131,7 @@ pub(crate) struct Connection {
     /// True if the failure of the handshake was counted.
     pub(crate) has_failed: bool,
     /// The line for a client whose first bytes are not TLS.
-    pub(crate) hint: &'static [u8],
+    pub(crate) application: Application,
     memory: Option<Arc<dyn MemoryBound>>,
     /// The reserved bytes: those of the buffers above.
     reserved: u64,
@@ -163,7 +163,7 @@ pub(crate) enum Flushed {
 }
 
 impl Connection {
-    pub(crate) fn new(hint: &'static [u8]) -> Self {
+    pub(crate) fn new(application: Application) -> Self {
         Self {
             token: Token(0),
             stage: Stage::New,
@@ -180,7 +180,7 @@ impl Connection {
             shuts_after: false,
             has_sealed_end: false,
             has_failed: false,
-            hint,
+            application,
             memory: None,
             reserved: 0,
         }

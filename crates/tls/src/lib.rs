@@ -39,5 +39,5 @@ pub use failure::{FailureKind, HandshakeFailure};
 pub use figures::Figures;
 pub use secure::{STEPS_PER_ITERATION, Secure, SecureStream};
 pub use settings::{CertificateFiles, ClientAuth, SettingError, TlsSettings, UserFrom, Versions, cipher_names};
-pub use shared::{EventLog, HandshakeLimits, LogEvent, MemoryBound, Reloaded, Tls};
+pub use shared::{Application, EventLog, HandshakeLimits, LogEvent, MemoryBound, Reloaded, Tls};
 pub use socket::SecureSocket;

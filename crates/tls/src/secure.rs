@@ -28,7 +28,7 @@ use crate::connection::{Connection, Flushed, HANDSHAKE_RECORD, PLAIN_BYTES_MAX, 
 use crate::failure::{FailureKind, HandshakeFailure};
 use crate::figures::adjust;
 use crate::settings::UserFrom;
-use crate::shared::Tls;
+use crate::shared::{Application, Tls};
 
 /// Maximum number of steps of handshakes between two waits. A step of a full handshake takes about 150 us.
 pub const STEPS_PER_ITERATION: usize = 2;
@@ -58,9 +58,9 @@ impl<S> SecureStream<S> {
         Self { inner, tls: None }
     }
 
-    /// Creates a stream whose peer begins a handshake. A peer whose first bytes are not TLS gets `hint`.
-    pub fn secured(inner: S, hint: &'static [u8]) -> Self {
-        Self { inner, tls: Some(RefCell::new(Box::new(Connection::new(hint)))) }
+    /// Creates a stream whose peer begins a handshake.
+    pub fn secured(inner: S, application: Application) -> Self {
+        Self { inner, tls: Some(RefCell::new(Box::new(Connection::new(application)))) }
     }
 
     /// Returns true if the stream uses TLS.
@@ -489,11 +489,11 @@ impl<B: Backend> Secure<B> {
     fn begin(&mut self, tls: &Tls, stream: &B::Stream, connection: &mut Connection, received: usize) -> bool {
         if received > 0 && self.records[0] != HANDSHAKE_RECORD {
             Self::fail(tls, stream, connection, &HandshakeFailure::not_tls());
-            connection.queue_plain(connection.hint);
+            connection.queue_plain(connection.application.hint);
             self.end_failed(stream, connection);
             return false;
         }
-        if let Err(error) = connection.begin(tls.config(), &tls.memory) {
+        if let Err(error) = connection.begin(tls.config(connection.application), &tls.memory) {
             Self::fail(tls, stream, connection, &HandshakeFailure::of(&error));
             self.end(connection);
             return false;

@@ -22,6 +22,15 @@ pub trait MemoryBound: Send + Sync {
     fn release(&self, bytes: u64);
 }
 
+/// The protocol that the clients of a listener use within TLS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Application {
+    /// True if the protocol is HTTP/2. A client that offers others alone is refused.
+    pub is_http2: bool,
+    /// The reply to a client whose first bytes are not TLS.
+    pub hint: &'static [u8],
+}
+
 /// The limits of handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeLimits {
@@ -179,8 +188,9 @@ impl Tls {
         self.current().settings.client_auth == ClientAuth::Required
     }
 
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+    pub(crate) fn config(&self, application: Application) -> Arc<ServerConfig> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(if application.is_http2 { &current.http2 } else { &current.config })
     }
 
     /// Reads the files of `settings`, for all handshakes from now on. Connections stay as they are.

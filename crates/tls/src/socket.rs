@@ -12,7 +12,7 @@ use rustls::{HandshakeKind, InvalidMessage, ServerConnection, Stream};
 
 use crate::connection::HANDSHAKE_RECORD;
 use crate::failure::HandshakeFailure;
-use crate::shared::Tls;
+use crate::shared::{Application, Tls};
 
 /// A non-blocking socket with or without TLS. The handshake is part of the first reads.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl SecureSocket {
     /// # Errors
     /// If the library cannot create a connection.
     pub fn secured(socket: TcpStream, tls: &Arc<Tls>) -> io::Result<Self> {
-        let connection = ServerConnection::new(tls.config()).map_err(io::Error::other)?;
+        let connection = ServerConnection::new(tls.config(Application::default())).map_err(io::Error::other)?;
         let secured =
             Secured { tls: Arc::clone(tls), connection: Box::new(connection), is_shaking: true, has_begun: false };
         Ok(Self { socket, secured: Some(secured) })

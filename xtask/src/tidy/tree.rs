@@ -9,8 +9,8 @@ const SKIPPED: [&str; 9] =
     [".git", "target", "node_modules", ".venv", "__pycache__", "corpus", "artifacts", "coverage", ".pytest_cache"];
 
 /// Extensions of files that are read.
-const ENDINGS: [&str; 12] =
-    [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", "Makefile", "LICENSE"];
+const ENDINGS: [&str; 13] =
+    [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", ".proto", "Makefile", "LICENSE"];
 
 /// Directories of crates that are not part of a release. A directory precedes the directory that contains it.
 const WORKSHOP: [&str; 4] = ["lab/testbed", "lab/long_commands", "lab", "xtask"];

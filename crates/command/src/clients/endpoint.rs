@@ -13,9 +13,10 @@ pub enum Protocol {
     Grpc,
 }
 
-/// The frames by which a server that serves no call ends a connection: empty `SETTINGS`, and `GOAWAY` for no stream
-/// with the error `ENHANCE_YOUR_CALM`. Source: RFC 9113, 3.4, 6.5 and 6.8.
-const GRPC_REFUSAL: &[u8] = &[
+/// The frames by which a server ends a connection whose client has not authenticated: empty `SETTINGS`, which a client
+/// that has sent nothing needs first, and `GOAWAY` for no stream with the error `ENHANCE_YOUR_CALM`. Source: RFC 9113,
+/// 3.4, 6.5 and 6.8.
+const GRPC_FAREWELL: &[u8] = &[
     0, 0, 0, 4, 0, 0, 0, 0, 0, // SETTINGS
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, // GOAWAY
 ];
@@ -31,11 +32,15 @@ impl Protocol {
     }
 
     /// Returns the error line for a client that connects after the limit of connections was reached.
+    ///
+    /// A gRPC client that gets frames of HTTP/2 connects again at once. After a reply of HTTP/1.1 it waits first.
     pub const fn refusal(self) -> &'static [u8] {
         match self {
             Self::Memcache => b"ERROR Too many open connections\r\n",
             Self::Resp => b"-ERR max number of clients reached\r\n",
-            Self::Grpc => GRPC_REFUSAL,
+            Self::Grpc => {
+                b"HTTP/1.1 503 Too many open connections (maxconns)\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            }
         }
     }
 
@@ -44,7 +49,10 @@ impl Protocol {
         match self {
             Self::Memcache => b"ERROR Too many open connections from this address (limits.maxconns_per_source)\r\n",
             Self::Resp => b"-ERR max number of clients reached for this address (limits.maxconns_per_source)\r\n",
-            Self::Grpc => GRPC_REFUSAL,
+            Self::Grpc => {
+                b"HTTP/1.1 503 Too many open connections from this address (limits.maxconns_per_source)\r\n\
+                connection: close\r\ncontent-length: 0\r\n\r\n"
+            }
         }
     }
 
@@ -53,7 +61,7 @@ impl Protocol {
         match self {
             Self::Memcache => b"CLIENT_ERROR no authentication in time (limits.login_timeout)\r\n",
             Self::Resp => b"-NOAUTH no authentication in time (limits.login_timeout)\r\n",
-            Self::Grpc => GRPC_REFUSAL,
+            Self::Grpc => GRPC_FAREWELL,
         }
     }
 
@@ -62,7 +70,10 @@ impl Protocol {
         match self {
             Self::Memcache => b"SERVER_ERROR this port uses TLS; connect with TLS, or to a port without it\r\n",
             Self::Resp => b"-ERR this port uses TLS; connect with TLS, or to a port without it\r\n",
-            Self::Grpc => GRPC_REFUSAL,
+            Self::Grpc => {
+                b"HTTP/1.1 400 This port uses TLS; connect with TLS, or to a port without it\r\n\
+                connection: close\r\ncontent-length: 0\r\n\r\n"
+            }
         }
     }
 }

@@ -59,6 +59,7 @@ pub fn serve(
         if session.is_ending {
             break SessionWait::Close;
         }
+        session.say_goodbye(out);
         if session.wire.write(out, ctx.clock.ticks()) {
             continue;
         }
@@ -105,6 +106,10 @@ fn execute(
     if session.running.is_none() {
         let Some(request) = session.waiting.pop_front() else { return Ok(false) };
         let stream = request.stream;
+        if !request.is_whole {
+            session.wire.replies.push_back(Reply::end(stream));
+            return Ok(true);
+        }
         let begun = match request.is_late(ctx) {
             true => Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began")),
             false => session.begin(request, ctx),
@@ -120,7 +125,8 @@ fn execute(
     let Some((stream, mut execution)) = session.running.take() else { return Ok(false) };
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {
-            session.wire.replies.push_back(Reply::messages(stream, messages, grant, ctx.clock.ticks()));
+            let reply = Reply::messages(stream, messages, grant, ctx.clock.ticks());
+            session.wire.replies.push_back(if execution.stays_open() { reply.staying_open() } else { reply });
             Ok(true)
         }
         Ok(Err(error)) => {

@@ -139,17 +139,24 @@ pub(super) struct CallPlan {
     pub(super) held_bytes: u64,
     /// True if the call may end while the session watches its key.
     pub(super) watches: bool,
+    /// True if the stream stays open after the messages of the reply, until the client ends it.
+    pub(super) stays_open: bool,
 }
 
 impl CallPlan {
     /// Creates the plan of a call that executes commands one after another. `next` gets a reply for each.
     pub(super) fn new(commands: Commands, next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static) -> Self {
-        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0, watches: false }
+        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0, watches: false, stays_open: false }
     }
 
     /// Returns the plan with another namespace for its commands.
     pub(super) fn within(self, namespace: Namespace) -> Self {
         Self { namespace: Some(namespace), ..self }
+    }
+
+    /// Returns the plan of a call whose stream stays open.
+    pub(super) fn staying_open(self) -> Self {
+        Self { stays_open: true, ..self }
     }
 
     /// Returns the plan with the memory that its functions hold.

@@ -88,9 +88,19 @@ fn data(
         session.receiving.swap_remove(place);
         return;
     }
-    if let Err(error) = session.receiving[place].append(bytes, ctx) {
-        session.receiving.swap_remove(place);
-        return session.wire.replies.push_back(Reply::error(stream, error));
+    let mut rest = bytes;
+    loop {
+        let request = &mut session.receiving[place];
+        if let Err(error) = request.append(&mut rest, ctx) {
+            session.receiving.swap_remove(place);
+            return session.wire.replies.push_back(Reply::error(stream, error));
+        }
+        if !request.is_whole || !request.method.is_ok_and(|method| method.is_streaming) {
+            break;
+        }
+        // Not more than the messages of one frame wait: the next frame is received when they are executed.
+        let one = request.take_message();
+        session.waiting.push_back(one);
     }
     if is_end {
         complete(stream, session);
@@ -104,7 +114,9 @@ fn complete(stream: u32, session: &mut GrpcSession) {
     if let Err(refusal) = request.method {
         return session.wire.replies.push_back(Reply::refusal(stream, refusal));
     }
-    match request.is_whole {
+    // The end of a request with several messages follows them.
+    let is_end = request.method.is_ok_and(|method| method.is_streaming) && request.is_new();
+    match request.is_whole || is_end {
         true => session.waiting.push_back(request),
         false => session.wire.replies.push_back(Reply::error(stream, error_of(MessageError::Truncated))),
     }

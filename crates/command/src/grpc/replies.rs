@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 enum ReplyBody {
     /// The messages, with their prefixes.
     Messages(Vec<u8>),
+    /// The end of a stream that stayed open.
+    End,
     /// The call failed.
     Error(CallError),
     /// The request is not a call.
@@ -28,22 +30,39 @@ pub(super) struct Reply {
     held: Option<(Grant, Ticks)>,
     /// The number of bytes of the messages that are written; `None` if the headers are not.
     sent: Option<usize>,
+    /// True if the stream stays open after the messages.
+    stays_open: bool,
 }
 
 impl Reply {
     /// Creates the reply with an error.
     pub(super) fn error(stream: u32, error: CallError) -> Self {
-        Self { stream, body: ReplyBody::Error(error), held: None, sent: None }
+        Self { stream, body: ReplyBody::Error(error), held: None, sent: None, stays_open: false }
+    }
+
+    /// Creates the end of a reply whose messages precede it.
+    pub(super) fn end(stream: u32) -> Self {
+        Self { stream, body: ReplyBody::End, held: None, sent: None, stays_open: false }
     }
 
     /// Creates the reply to a request that is not a call.
     pub(super) fn refusal(stream: u32, refusal: Refusal) -> Self {
-        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: None }
+        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: None, stays_open: false }
     }
 
     /// Creates the reply with messages, complete at the instant `now`. `grant` is their share of client memory.
     pub(super) fn messages(stream: u32, messages: Vec<u8>, grant: Grant, now: Ticks) -> Self {
-        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: None }
+        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: None, stays_open: false }
+    }
+
+    /// Returns true if other replies may precede this one on its stream.
+    fn is_part(&self) -> bool {
+        self.stays_open || !matches!(self.body, ReplyBody::Messages(_))
+    }
+
+    /// Returns the reply of a stream that stays open.
+    pub(super) fn staying_open(self) -> Self {
+        Self { stays_open: true, ..self }
     }
 
     /// Returns the number of held bytes, and the instant since which the client has read none of them.
@@ -84,32 +103,45 @@ impl Wire {
     pub(super) fn write(&mut self, out: &mut OutBuffer, now: Ticks) -> bool {
         let http = &mut self.http;
         for place in 0..self.replies.len() {
-            let reply = &mut self.replies[place];
-            if http.window(reply.stream).is_none() {
+            let stream = self.replies[place].stream;
+            if http.window(stream).is_none() {
                 self.replies.remove(place);
                 return true;
             }
+            // The parts of a reply that stays open are sent in their order.
+            if self.replies[place].is_part() && self.replies.range(..place).any(|before| before.stream == stream) {
+                continue;
+            }
+            let reply = &mut self.replies[place];
             let messages = match &reply.body {
                 ReplyBody::Messages(messages) => messages,
+                ReplyBody::End => {
+                    reply::end(http, stream, Status::Ok, "", out);
+                    return self.end(place, out);
+                }
                 ReplyBody::Error(error) => {
-                    reply::trailers_only(http, reply.stream, error.status, &error.text, &[], out);
+                    reply::end(http, stream, error.status, &error.text, out);
                     return self.end(place, out);
                 }
                 ReplyBody::Refused(refusal) => {
-                    reply::refuse(http, reply.stream, *refusal, out);
+                    reply::refuse(http, stream, *refusal, out);
                     return self.end(place, out);
                 }
             };
-            if reply.sent.is_none() {
-                reply::headers(http, reply.stream, out);
+            if reply.sent.is_none() && !http.has_sent_headers(stream) {
+                reply::headers(http, stream, out);
             }
             let sent = reply.sent.unwrap_or(0);
             let room = out.room().saturating_sub(reply::TRAILERS_BYTES_MAX + data_frames_bytes(0));
             let part = (messages.len() - sent).min(room).min(PAYLOAD_BYTES_MAX);
-            let written = http.send_data(reply.stream, &messages[sent..sent + part], false, out);
+            let written = http.send_data(stream, &messages[sent..sent + part], false, out);
             reply.sent = Some(sent + written);
             if sent + written == messages.len() {
-                reply::trailers(http, reply.stream, Status::Ok, "", &[], out);
+                if reply.stays_open {
+                    self.replies.remove(place);
+                    return true;
+                }
+                reply::trailers(http, stream, Status::Ok, "", &[], out);
                 return self.end(place, out);
             }
             if written > 0 {
@@ -117,7 +149,9 @@ impl Wire {
                     *since = now;
                 }
                 // The other replies come first, so that a long one does not delay them.
-                if let Some(reply) = self.replies.remove(place) {
+                if !reply.stays_open
+                    && let Some(reply) = self.replies.remove(place)
+                {
                     self.replies.push_back(reply);
                 }
                 return true;

@@ -24,7 +24,7 @@ pub(super) struct CallRequest {
     reader: MessageReader,
     /// The message, as far as it was received.
     pub(super) message: Vec<u8>,
-    /// True if the message is complete.
+    /// True if the message is complete. A queued request without one is the end of a request with several.
     pub(super) is_whole: bool,
     /// The share of client memory of the request.
     grant: Option<Grant>,
@@ -58,6 +58,22 @@ impl CallRequest {
         self.reader.is_new() && !self.is_whole
     }
 
+    /// Removes a complete message of a request with several, as a request of its own.
+    pub(super) fn take_message(&mut self) -> Self {
+        Self {
+            stream: self.stream,
+            method: self.method,
+            cache: self.cache.clone(),
+            token: Arc::clone(&self.token),
+            begun: self.begun,
+            timeout_ns: self.timeout_ns,
+            reader: MessageReader::new(),
+            message: std::mem::take(&mut self.message),
+            is_whole: std::mem::take(&mut self.is_whole),
+            grant: self.grant.take(),
+        }
+    }
+
     /// Returns true if the time limit of the request is past.
     pub(super) fn is_late(&self, ctx: &WorkerContext) -> bool {
         self.timeout_ns.is_some_and(|limit| ctx.clock.ns_between(self.begun, ctx.clock.ticks()) >= limit)
@@ -69,17 +85,23 @@ impl CallRequest {
         grant.resize(grant.bytes() + bytes as u64)
     }
 
-    /// Appends received bytes. Each byte of the message is stored once; room for it doubles up to its length, so that a
-    /// client holds no more than twice of what it has sent.
+    /// Appends received bytes, and removes those that are used: all, or those of one message of several. Each byte of
+    /// the message is stored once. Room for it doubles up to its length: a client holds no more than twice of what it
+    /// has sent.
     ///
     /// # Errors
-    /// If the bytes are not one message, or client memory is used up.
-    pub(super) fn append(&mut self, mut bytes: &[u8], ctx: &WorkerContext) -> Result<(), CallError> {
+    /// If the bytes are not messages, or more than one for a request of one, or client memory is used up.
+    pub(super) fn append(&mut self, bytes: &mut &[u8], ctx: &WorkerContext) -> Result<(), CallError> {
         if self.method.is_err() {
+            *bytes = &[];
             return Ok(());
         }
+        let is_streaming = self.method.is_ok_and(|method| method.is_streaming);
         loop {
-            match self.reader.next(&mut bytes).map_err(error_of)? {
+            if self.is_whole && is_streaming {
+                return Ok(());
+            }
+            match self.reader.next(bytes).map_err(error_of)? {
                 MessagePart::More => return Ok(()),
                 MessagePart::Start { .. } if self.is_whole => {
                     let text = "the call has more than one request message; send one";

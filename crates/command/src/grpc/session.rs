@@ -12,6 +12,7 @@ use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
 use crate::visit::clock::Ticks;
 use protocol::grpc::Status;
+use protocol::sink::Sink;
 use segment::{Guard, Namespace};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +49,10 @@ pub struct GrpcSession {
     pub(super) relaxed_secs: u64,
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
+    /// True if the server stops, or another process takes over: the client must connect again.
+    is_leaving: bool,
+    /// True if the client knows it.
+    has_said_goodbye: bool,
 }
 
 impl GrpcSession {
@@ -69,6 +74,8 @@ impl GrpcSession {
             last_method: None,
             relaxed_secs: 0,
             is_ending: false,
+            is_leaving: false,
+            has_said_goodbye: false,
         }
     }
 
@@ -97,6 +104,20 @@ impl GrpcSession {
         let (mut bytes, since) = held.next()?;
         held.for_each(|(more, _)| bytes += more);
         Some((since, bytes))
+    }
+
+    /// Asks the client to connect again: the server stops, or another process takes over. Present calls are completed.
+    pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Writes the frame that asks the client to connect again, if that is due. Later streams are refused, so that the
+    /// client can repeat their calls elsewhere.
+    pub(crate) fn say_goodbye(&mut self, out: &mut impl Sink) {
+        if self.is_leaving && !self.has_said_goodbye && self.wire.http.is_open() {
+            self.wire.http.finish(out);
+            self.has_said_goodbye = true;
+        }
     }
 
     /// Releases what the connection holds. Returns false if the caller must call this function again in a later

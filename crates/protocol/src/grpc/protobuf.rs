@@ -66,6 +66,11 @@ impl<'b> Message<'b> {
         })
     }
 
+    /// Returns the bytes of the message.
+    pub fn as_bytes(self) -> &'b [u8] {
+        self.0
+    }
+
     /// Returns the last bytes or string of this number; `None` if there is none.
     pub fn try_bytes(self, number: u32) -> Option<&'b [u8]> {
         self.all(number).last()

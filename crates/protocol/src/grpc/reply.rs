@@ -120,6 +120,12 @@ pub fn trailers_only(
     connection.send_headers(stream, block.as_slice(), true, sink)
 }
 
+/// Ends a reply, whose header fields may have been sent: [`trailers`] or [`trailers_only`], without metadata.
+pub fn end(connection: &mut ServerConnection, stream: u32, status: Status, text: &str, sink: &mut impl Sink) -> bool {
+    let write = if connection.has_sent_headers(stream) { trailers } else { trailers_only };
+    write(connection, stream, status, text, &[], sink)
+}
+
 /// Answers a request that is not a call, with the HTTP status that gRPC's mapping asks for.
 ///
 /// Writes at most [`TRAILERS_BYTES_MAX`] bytes. Returns false if the stream is closed.

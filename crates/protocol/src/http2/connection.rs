@@ -217,12 +217,22 @@ impl ServerConnection {
         }
     }
 
+    /// Returns true if the header fields of a stream's reply were sent, and the stream is open.
+    pub fn has_sent_headers(&self, stream: u32) -> bool {
+        self.streams.as_ref().and_then(|streams| streams.find(stream)).is_some_and(|found| found.headers_sent)
+    }
+
     /// Returns the number of bytes of DATA that a stream may send now; `None` if the stream is closed or its reply is
     /// complete.
     #[inline]
     pub fn window(&self, stream: u32) -> Option<usize> {
         let found = self.streams.as_ref()?.find(stream).filter(|found| !found.local_ended)?;
         Some(found.send_window.min(self.send_window).max(0) as usize)
+    }
+
+    /// Returns true if the client has begun the connection, and no error has ended it.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
     }
 
     /// Returns the number of open streams.

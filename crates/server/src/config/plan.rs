@@ -55,7 +55,6 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
     planner.sizes(settings, memory);
     planner.places(settings);
-    check_grpc(&mut planner, settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
@@ -168,24 +167,14 @@ fn own_endpoints(settings: &Settings) -> Vec<(Endpoint, ListenAddr)> {
         addresses.map(|address| (endpoint, listen_addr(address, settings))).collect::<Vec<_>>()
     };
     let grpc = settings.grpc.iter().filter(|address| !is_tls(address));
-    let grpc = grpc.map(|address| (Endpoint::from(Protocol::Grpc), listen_addr(address, settings))).collect();
-    [of(Protocol::Memcache, &settings.memcached), of(Protocol::Resp, &settings.resp), grpc].concat()
+    let grpc = grpc.map(|address| (Endpoint::from(Protocol::Grpc), listen_addr(address, settings)));
+    let secure =
+        [(Protocol::Memcache, &settings.memcached), (Protocol::Resp, &settings.resp), (Protocol::Grpc, &settings.grpc)];
+    secure.into_iter().flat_map(|(protocol, addresses)| of(protocol, addresses)).chain(grpc).collect()
 }
 
 fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
     settings.admin.ip()
-}
-
-/// Refuses gRPC listeners with TLS.
-fn check_grpc(planner: &mut Planner<'_>, settings: &Settings) {
-    for address in settings.grpc.iter().filter(|address| is_tls(address)) {
-        let what = format!("gRPC clients cannot use TLS, which {address} demands");
-        planner.fault(
-            "listen.grpc",
-            what,
-            "remove tls: and listen on a loopback address, behind a proxy with TLS".to_owned(),
-        );
-    }
 }
 
 /// A listener of the settings.

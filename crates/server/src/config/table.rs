@@ -133,7 +133,7 @@ pub static SETTINGS: [Setting; 67] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Addresses for gRPC clients (HTTP/2 without TLS), as with memcached. Their caches are namespaces, and \
+        help: "Addresses for gRPC clients (HTTP/2), as with memcached. Their caches are namespaces, and \
                their items those of the other protocols; docs/grpc.md has the calls.",
         value: |s| &mut s.grpc,
     },

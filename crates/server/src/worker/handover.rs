@@ -116,9 +116,11 @@ fn release_ready<B: Backend>(core: &mut Core<B>) {
 /// Closes a connection whose state of TLS or HTTP/2 cannot move, once it is between two requests.
 fn drain<B: Backend>(core: &mut Core<B>, index: u32) {
     let session = core.sessions.at(index);
+    command::session::leave(&mut session.state);
     let rests = session.phase == Phase::Open && session.place == SessionPlace::Idle && session.out.is_none();
     if rests && session.input.is_none() && !session.state.is_receiving() && !session.has_work() {
         core.drained += 1;
+        output::farewell(core, index);
         output::kill(core, index);
     }
 }

@@ -163,6 +163,7 @@ pub(super) fn move_on<B: Backend>(core: &mut Core<B>, index: u32) {
     } else if session.phase == Phase::Open && silent && session.ended && !session.servable && !session.readable {
         kill(core, index);
     } else if session.phase == Phase::Open && silent && stopping && session.is_idle() {
+        farewell(core, index);
         finish(core, index);
     } else if session.pause == Pause::Store {
         session.place = SessionPlace::Parked;
@@ -186,6 +187,17 @@ pub(super) fn rest<B: Backend>(core: &mut Core<B>, index: u32) {
         return kill(core, index);
     }
     session.blocked = true;
+}
+
+/// Sends an idle client the last bytes of its protocol. If the socket accepts nothing, they are lost.
+pub(super) fn farewell<B: Backend>(core: &mut Core<B>, index: u32) {
+    let session = core.sessions.at(index);
+    let bytes = command::session::farewell(&mut session.state);
+    if !bytes.is_empty()
+        && let Some(stream) = &session.stream
+    {
+        let _ = core.io.send(stream, &[IoSlice::new(&bytes)]);
+    }
 }
 
 /// Ends a session with an error line, unless a reply is unsent or incomplete.

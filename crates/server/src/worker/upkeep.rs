@@ -258,7 +258,9 @@ fn stop<B: Backend>(core: &mut Core<B>) {
                     output::kill(core, index as u32);
                 } else if session.phase == Phase::Open {
                     // One more receive detects whether another request has arrived.
-                    core.sessions.at(index as u32).readable = true;
+                    let session = core.sessions.at(index as u32);
+                    session.readable = true;
+                    command::session::leave(&mut session.state);
                     core.make_ready(index as u32);
                 }
             }

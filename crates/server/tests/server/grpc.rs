@@ -648,3 +648,35 @@ fn deletion_that_names_nothing_deletes_nothing() {
     assert_eq!(redis.text("EXISTS h z l s"), ":4");
     running.stop();
 }
+
+#[test]
+fn a_stop_informs_idle_clients_of_the_calls_that_were_served() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(5, SET, &item("k", b"v")).status, "0");
+    let stopping = std::thread::spawn(move || running.stop());
+    let payload = grpc.wait_for(GOAWAY);
+    assert_eq!((&payload[..4], &payload[4..8]), (&[0, 0, 0, 5][..], &[0; 4][..]), "the last stream, and no error");
+    assert!(grpc.frame().is_none(), "the connection ends");
+    stopping.join().expect("the server stops");
+}
+
+#[test]
+fn a_stop_completes_a_call_and_refuses_later_ones() {
+    let running = start(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    let mut grpc = Grpc::connect(&running);
+    assert_eq!(grpc.answer(1, SET, &item("k", b"v")).status, "0");
+    assert_eq!(redis.text("CLIENT PAUSE 400 WRITE"), "+OK");
+    grpc.client.send(&call(3, SET, &item("k", b"new")));
+    std::thread::sleep(Duration::from_millis(50));
+    let stopping = std::thread::spawn(move || running.stop());
+    std::thread::sleep(Duration::from_millis(50));
+    grpc.client.send(&call(5, SET, &item("k", b"later")));
+    let payload = grpc.wait_for(GOAWAY);
+    assert_eq!((&payload[..4], &payload[4..8]), (&[0, 0, 0, 3][..], &[0; 4][..]));
+    let answers = grpc.answers(&[3, 5]);
+    assert_eq!((&answers[0].status[..], &answers[1].status[..]), ("0", "reset [0, 0, 0, 7]"));
+    assert!(grpc.frame().is_none(), "the connection ends");
+    stopping.join().expect("the server stops");
+}

@@ -66,6 +66,32 @@ fn ask(client: &mut Client<Secured>, line: &str) -> String {
 }
 
 #[test]
+fn grpc_clients_agree_on_http2_and_others_are_refused() {
+    let (folder, ca) = (Folder::new(), Ca::new("ca"));
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let grpc = (Endpoint::from(Protocol::Grpc).over_tls(), free());
+        let plain = four(settings(&folder, &ca), io);
+        let endpoints = [plain.endpoints.clone(), vec![grpc]].concat();
+        let running = start(ServerConfig { endpoints, ..plain });
+        let offering = |name: &[u8]| {
+            let mut config = client(&ca.pem, None).as_ref().clone();
+            config.alpn_protocols = vec![name.to_vec()];
+            Arc::new(config)
+        };
+        let mut secured = connect(addr(&running, Protocol::Grpc, true), &offering(b"h2"));
+        // A client's preface and SETTINGS; the server answers with its own SETTINGS.
+        secured.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        let mut head = [0; 9];
+        secured.stream.read_exact(&mut head).expect("a frame");
+        assert_eq!((head[3], head[4]), (4, 0), "SETTINGS");
+        assert_eq!(secured.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+        let mut other = connect(addr(&running, Protocol::Grpc, true), &offering(b"http/1.1"));
+        assert!(other.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").is_err() || other.stream.read(&mut head).is_err());
+        running.stop();
+    }
+}
+
+#[test]
 fn both_protocols_serve_values_of_all_sizes_with_both_reactors() {
     let (folder, ca) = (Folder::new(), Ca::new("ca"));
     for io in [IoChoice::Epoll, IoChoice::Uring] {

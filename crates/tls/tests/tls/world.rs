@@ -1,7 +1,8 @@
 //! An echo server on [`Secure`] over a simulated network, and its clients.
 
 use gannet_tls::{
-    EventLog, HandshakeFailure, HandshakeLimits, LogEvent, MemoryBound, Secure, SecureStream, Tls, TlsSettings,
+    Application, EventLog, HandshakeFailure, HandshakeLimits, LogEvent, MemoryBound, Secure, SecureStream, Tls,
+    TlsSettings,
 };
 use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
 use io::{Backend, IoEvent, Received, Sent, Token};
@@ -92,7 +93,7 @@ impl World {
     /// Opens a connection whose client speaks no TLS by itself.
     pub fn connect_raw(&mut self) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        let stream = SecureStream::secured(stream, HINT);
+        let stream = SecureStream::secured(stream, Application { is_http2: false, hint: HINT });
         let token = Token::new(self.served.len() as u32, 7);
         self.io.attach(&stream, token).unwrap();
         let stream = Some(stream);
@@ -104,7 +105,7 @@ impl World {
     pub fn reconnect_raw(&mut self) -> SimClient {
         let Some(last) = self.served.last_mut().filter(|last| last.stream.is_none()) else { return self.connect_raw() };
         let (client, stream) = self.dialler.connect();
-        let stream = SecureStream::secured(stream, HINT);
+        let stream = SecureStream::secured(stream, Application { is_http2: false, hint: HINT });
         last.token = Token::new(last.token.index(), last.token.generation() + 1);
         self.io.attach(&stream, last.token).unwrap();
         (last.stream, last.readable, last.ended, last.blocked) = (Some(stream), false, false, false);

@@ -1,13 +1,15 @@
 //! The calls by their services. Each function decodes a request and returns its [`CallPlan`].
 //!
 //! Names, numbers of fields and meanings are those of the public protocol of Momento, so that its clients work
-//! unchanged. `proto/gannet/v1/` describes the same calls. The documentation of a function names the fields by their numbers: `1 key` is the field 1.
+//! unchanged. `proto/gannet/v1/` describes the same calls. The documentation of a function names the fields by their
+//! numbers: `1 key` is the field 1.
 
 pub(super) mod common;
 mod control;
 mod dictionaries;
 mod items;
 mod lists;
+mod reflection;
 mod sets;
 mod sorted_sets;
 
@@ -55,15 +57,21 @@ pub(super) struct Method {
     pub(super) decode: Decode,
     /// The kind of a call that is executed together with others.
     pub(super) plain: Option<PlainCall>,
+    /// True if a request has any number of messages, each of which is executed when it is complete.
+    pub(super) is_streaming: bool,
 }
 
 const fn call(name: &'static str, decode: Decode) -> Method {
-    Method { name, decode, plain: None }
+    Method { name, decode, plain: None, is_streaming: false }
 }
 
 impl Method {
     const fn plain(self, kind: PlainCall) -> Self {
         Self { plain: Some(kind), ..self }
+    }
+
+    const fn streaming(self) -> Self {
+        Self { is_streaming: true, ..self }
     }
 }
 
@@ -89,6 +97,8 @@ const SERVICES: &[Service] = &[
     Service { name: "control_client.ScsControl", methods: &[CACHES] },
     Service { name: "cache_client.Ping", methods: &[PING] },
     Service { name: "grpc.health.v1.Health", methods: &[HEALTH] },
+    Service { name: "grpc.reflection.v1.ServerReflection", methods: &[REFLECTION] },
+    Service { name: "grpc.reflection.v1alpha.ServerReflection", methods: &[REFLECTION] },
 ];
 
 /// Calls on items.
@@ -158,11 +168,27 @@ const CACHES: &[Method] = &[
 const PING: &[Method] = &[call("Ping", Items(control::ping))];
 
 /// The standard calls on health.
-const HEALTH: &[Method] = &[call("Check", Items(check_health))];
+const HEALTH: &[Method] = &[call("Check", Items(check_health)), call("Watch", Items(watch_health))];
+
+/// The standard call by which tools read the schemas.
+const REFLECTION: &[Method] = &[call("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// Returns the service with a name.
 pub(super) fn service(name: &[u8]) -> Option<&'static Service> {
     SERVICES.iter().find(|service| service.name.as_bytes() == name)
+}
+
+/// Decodes 1 service; empty for the whole server. Replies 1 status (1: serving, 3: unknown service), and keeps the
+/// stream open: the status changes only by the end of the connection.
+fn watch_health(message: Message<'_>) -> Result<CallPlan, CallError> {
+    let name = message.bytes(1);
+    let status = if name.is_empty() || service(name).is_some() { 1 } else { 3 };
+    let plan = CallPlan::new(Commands::default(), move |_| {
+        reply(|out| {
+            out.uint(1, status);
+        })
+    });
+    Ok(plan.staying_open())
 }
 
 /// Decodes 1 service; empty for the whole server. Replies 1 status (1: serving).
