@@ -10,7 +10,10 @@ use protocol::http2::frame::PAYLOAD_BYTES_MAX;
 use protocol::http2::{ConnectionLimits, ErrorCode, ServerConnection, data_frames_bytes};
 use std::collections::VecDeque;
 
-/// What is replied to a request.
+/// The text of the reply to a request of HTTP.
+const HTTP_TEXT: &[u8] = b"this port serves gRPC: POST with content-type application/grpc\n";
+
+/// The reply to a request.
 enum ReplyBody {
     /// The messages, with their prefixes.
     Messages(Vec<u8>),
@@ -18,7 +21,7 @@ enum ReplyBody {
     End,
     /// The call failed.
     Error(CallError),
-    /// The request is not a call.
+    /// The request is not a call, or is one of HTTP and gets a text.
     Refused(Refusal),
 }
 
@@ -28,8 +31,8 @@ pub(super) struct Reply {
     body: ReplyBody,
     /// The share of client memory of the messages, and the instant at which a part of them was last written.
     held: Option<(Grant, Ticks)>,
-    /// The number of bytes of the messages that are written; `None` if the headers are not.
-    sent: Option<usize>,
+    /// The number of bytes of the messages that are written.
+    sent: usize,
     /// True if the stream stays open after the messages.
     stays_open: bool,
 }
@@ -37,22 +40,22 @@ pub(super) struct Reply {
 impl Reply {
     /// Creates the reply with an error.
     pub(super) fn error(stream: u32, error: CallError) -> Self {
-        Self { stream, body: ReplyBody::Error(error), held: None, sent: None, stays_open: false }
+        Self { stream, body: ReplyBody::Error(error), held: None, sent: 0, stays_open: false }
     }
 
     /// Creates the end of a reply whose messages precede it.
     pub(super) fn end(stream: u32) -> Self {
-        Self { stream, body: ReplyBody::End, held: None, sent: None, stays_open: false }
+        Self { stream, body: ReplyBody::End, held: None, sent: 0, stays_open: false }
     }
 
     /// Creates the reply to a request that is not a call.
     pub(super) fn refusal(stream: u32, refusal: Refusal) -> Self {
-        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: None, stays_open: false }
+        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: 0, stays_open: false }
     }
 
     /// Creates the reply with messages, complete at the instant `now`. `grant` is their share of client memory.
     pub(super) fn messages(stream: u32, messages: Vec<u8>, grant: Grant, now: Ticks) -> Self {
-        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: None, stays_open: false }
+        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: 0, stays_open: false }
     }
 
     /// Returns true if other replies may precede this one on its stream.
@@ -114,7 +117,7 @@ impl Wire {
             }
             let reply = &mut self.replies[place];
             let messages = match &reply.body {
-                ReplyBody::Messages(messages) => messages,
+                ReplyBody::Messages(messages) => &messages[..],
                 ReplyBody::End => {
                     reply::end(http, stream, Status::Ok, "", out);
                     return self.end(place, out);
@@ -123,25 +126,33 @@ impl Wire {
                     reply::end(http, stream, error.status, &error.text, out);
                     return self.end(place, out);
                 }
+                ReplyBody::Refused(Refusal::Method | Refusal::ContentType) => HTTP_TEXT,
                 ReplyBody::Refused(refusal) => {
                     reply::refuse(http, stream, *refusal, out);
                     return self.end(place, out);
                 }
             };
-            if reply.sent.is_none() && !http.has_sent_headers(stream) {
-                reply::headers(http, stream, out);
+            if !http.has_sent_headers(stream) {
+                match reply.body {
+                    ReplyBody::Refused(refusal) => reply::http_headers(http, stream, refusal, out),
+                    _ => reply::headers(http, stream, out),
+                };
             }
-            let sent = reply.sent.unwrap_or(0);
+            let sent = reply.sent;
             let room = out.room().saturating_sub(reply::TRAILERS_BYTES_MAX + data_frames_bytes(0));
             let part = (messages.len() - sent).min(room).min(PAYLOAD_BYTES_MAX);
-            let written = http.send_data(stream, &messages[sent..sent + part], false, out);
-            reply.sent = Some(sent + written);
+            let is_http = matches!(reply.body, ReplyBody::Refused(_));
+            let written =
+                http.send_data(stream, &messages[sent..sent + part], is_http && sent + part == messages.len(), out);
+            reply.sent = sent + written;
             if sent + written == messages.len() {
                 if reply.stays_open {
                     self.replies.remove(place);
                     return true;
                 }
-                reply::trailers(http, stream, Status::Ok, "", &[], out);
+                if !is_http {
+                    reply::trailers(http, stream, Status::Ok, "", &[], out);
+                }
                 return self.end(place, out);
             }
             if written > 0 {

@@ -126,19 +126,32 @@ pub fn end(connection: &mut ServerConnection, stream: u32, status: Status, text:
     write(connection, stream, status, text, &[], sink)
 }
 
+/// Begins the reply to a request of HTTP that is not a call: header fields with the status of `refusal`, after which the
+/// caller sends a text. Returns false if the stream is closed.
+pub fn http_headers(connection: &mut ServerConnection, stream: u32, refusal: Refusal, sink: &mut impl Sink) -> bool {
+    let mut block = Fixed::<TRAILERS_BLOCK_BYTES_MAX>::new();
+    put_http_status(&mut block, refusal.http_status());
+    encode::with_indexed_name(&mut block, index::CONTENT_TYPE, b"text/plain");
+    connection.send_headers(stream, block.as_slice(), false, sink)
+}
+
+fn put_http_status(block: &mut impl Sink, status: u16) {
+    match status {
+        200 => encode::indexed(block, index::STATUS_200),
+        405 => {
+            encode::with_indexed_name(block, index::STATUS_200, b"405");
+            encode::with_indexed_name(block, index::ALLOW, b"POST");
+        }
+        _ => encode::with_indexed_name(block, index::STATUS_200, b"415"),
+    }
+}
+
 /// Answers a request that is not a call, with the HTTP status that gRPC's mapping asks for.
 ///
 /// Writes at most [`TRAILERS_BYTES_MAX`] bytes. Returns false if the stream is closed.
 pub fn refuse(connection: &mut ServerConnection, stream: u32, refusal: Refusal, sink: &mut impl Sink) -> bool {
     let mut block = Fixed::<TRAILERS_BLOCK_BYTES_MAX>::new();
-    match refusal.http_status() {
-        200 => encode::indexed(&mut block, index::STATUS_200),
-        405 => {
-            encode::with_indexed_name(&mut block, index::STATUS_200, b"405");
-            encode::with_indexed_name(&mut block, index::ALLOW, b"POST");
-        }
-        _ => encode::with_indexed_name(&mut block, index::STATUS_200, b"415"),
-    }
+    put_http_status(&mut block, refusal.http_status());
     encode::with_indexed_name(&mut block, index::CONTENT_TYPE, b"application/grpc");
     put_status(&mut block, refusal.status(), refusal.text(), &[]);
     connection.send_headers(stream, block.as_slice(), true, sink)
