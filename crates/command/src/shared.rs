@@ -14,6 +14,7 @@ use crate::keyspace::scripts::Scripts;
 use crate::memory::budget::{Budget, SetAside};
 use crate::memory::pins::PinBudget;
 use crate::metrics::background::BackgroundCounters;
+use crate::metrics::call_stats::CallStats;
 use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::metrics::command_stats::{CommandStats, StatsSums};
 use crate::metrics::counters::{Counter, WorkerCounters};
@@ -313,6 +314,8 @@ pub struct WorkerShared {
     pub recorder: Recorder,
     /// The statistics of the worker's Redis commands.
     pub command_stats: CommandStats,
+    /// The statistics of the worker's gRPC calls.
+    pub call_stats: CallStats,
     /// The request and reply bytes that the worker holds in addition to its buffer pools.
     pub aside: Arc<SetAside>,
     /// The worker's connections.

@@ -35,11 +35,17 @@ use crate::visit::progress::{Progress, SessionWait};
 use plan::CallError;
 use protocol::grpc::Status;
 use protocol::http2::{CONTROL_BYTES_MAX, ErrorCode};
-use replies::Reply;
+use replies::{Reply, Timed};
 use segment::Guard;
+use session::RunningCall;
 
 /// The room that a step of [`serve`] needs in the output: for control frames, and for the longest block of headers.
 const STEP_ROOM: usize = protocol::grpc::reply::TRAILERS_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
+
+/// Returns the names of all methods, by their numbers in [`crate::metrics::call_stats`].
+pub fn method_names() -> impl Iterator<Item = &'static str> {
+    calls::method_names()
+}
 
 /// Serves a connection: handles the received bytes, executes calls and writes replies, until it must wait.
 pub fn serve(
@@ -60,7 +66,7 @@ pub fn serve(
             break SessionWait::Close;
         }
         session.say_goodbye(out);
-        if session.wire.write(out, ctx.clock.ticks()) {
+        if session.wire.write(out, ctx) {
             continue;
         }
         if ctx.is_slice_over() {
@@ -110,34 +116,42 @@ fn execute(
             session.wire.replies.push_back(Reply::end(stream));
             return Ok(true);
         }
+        let (method, ready) = (request.method, request.completed);
         let begun = match request.is_late(ctx) {
             true => Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began")),
             false => session.begin(request, ctx),
         };
         match begun {
-            Ok(execution) => session.running = Some((stream, Box::new(execution))),
+            Ok(execution) => {
+                let begun = ctx.clock.ticks();
+                session.running = Some(RunningCall { stream, method, ready, begun, execution: Box::new(execution) });
+            }
             Err(error) => {
-                session.wire.replies.push_back(Reply::error(stream, error));
+                let reply = Reply::error(stream, error);
+                let timed = method.ok().map(|method| Timed { method, times: None });
+                session.wire.replies.push_back(if let Some(timed) = timed { reply.timed(timed) } else { reply });
                 return Ok(true);
             }
         }
     }
-    let Some((stream, mut execution)) = session.running.take() else { return Ok(false) };
+    let Some(mut running) = session.running.take() else { return Ok(false) };
+    let (stream, execution) = (running.stream, &mut running.execution);
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {
             let reply = Reply::messages(stream, messages, grant, ctx.clock.ticks());
-            session.wire.replies.push_back(if execution.stays_open() { reply.staying_open() } else { reply });
+            let reply = if execution.stays_open() { reply.staying_open() } else { reply };
+            session.wire.replies.push_back(running.timed(reply, ctx));
             Ok(true)
         }
         Ok(Err(error)) => {
             if error.status == Status::Unauthenticated {
                 session.forget_token();
             }
-            session.wire.replies.push_back(Reply::error(stream, error));
+            session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
             Ok(true)
         }
         Err(state) => {
-            session.running = Some((stream, execution));
+            session.running = Some(running);
             Err(state)
         }
     }

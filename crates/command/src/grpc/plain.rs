@@ -12,19 +12,20 @@
 //! Bounds: at most [`CALLS_MAX`] calls, each with a whole message that was in the receive buffer. Bytes that wait count
 //! as client memory ([`PlainCalls::held_bytes`]).
 
-use super::calls::PlainCall;
 use super::calls::common::{HIT, MISS, OK};
+use super::calls::{Method, PlainCall};
 use super::plan::{CallError, error_of, no_memory};
-use super::replies::{Reply, Wire};
+use super::replies::{Reply, Timed, Wire};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::lookup::run::PROBES_MAX;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
+use crate::visit::clock::Ticks;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
-use protocol::grpc::message_prefix;
+use protocol::grpc::{Status, message_prefix};
 use protocol::resp::client::{ParsedValue, Value, value};
 use segment::{Guard, Namespace};
 
@@ -35,7 +36,10 @@ const CALLS_MAX: usize = PROBES_MAX;
 #[derive(Default)]
 pub(super) struct PlainCalls {
     /// The calls in their order, each with its stream. The first `answered` of them are answered.
-    calls: ArrayVec<(u32, PlainCall), CALLS_MAX>,
+    calls: ArrayVec<(u32, &'static Method), CALLS_MAX>,
+    /// The instants at which the worker learned of the first one, and at which their execution began.
+    ready: Ticks,
+    begun: Ticks,
     answered: usize,
     /// The Redis commands of the calls, of which the first `consumed` bytes are executed.
     requests: Vec<u8>,
@@ -68,7 +72,7 @@ impl PlainCalls {
     pub(super) fn add(
         &mut self,
         stream: u32,
-        call: PlainCall,
+        method: &'static Method,
         namespace: Option<Namespace>,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
@@ -76,14 +80,15 @@ impl PlainCalls {
             return false;
         }
         self.namespace = namespace;
-        self.calls.push((stream, call));
+        self.calls.push((stream, method));
         write(&mut self.requests);
         true
     }
 
-    /// Takes the worker's buffer for the commands.
-    pub(super) fn take_buffer(&mut self, buffers: &mut GrpcBuffers) {
+    /// Takes the worker's buffer for the commands of calls that arrived at the instant `ready`.
+    pub(super) fn begin(&mut self, buffers: &mut GrpcBuffers, ready: Ticks) {
         self.requests = std::mem::take(&mut buffers.requests);
+        self.ready = ready;
     }
 
     /// Forgets all calls, and returns the buffer to the worker.
@@ -111,7 +116,9 @@ pub(super) fn execute(
         plain.clear(buffers);
         return Ok(());
     }
-    plain.has_begun = true;
+    if !std::mem::replace(&mut plain.has_begun, true) {
+        plain.begun = ctx.clock.ticks();
+    }
     loop {
         let commands = &plain.requests[plain.consumed..];
         let progress = resp::serve(guard, commands, None, &mut buffers.out, redis, ctx);
@@ -138,8 +145,9 @@ pub(super) fn execute(
 impl PlainCalls {
     /// Replies to all calls that are not answered with an error.
     fn fail(&self, wire: &mut Wire, error: &CallError) {
-        for (stream, _) in &self.calls[self.answered..] {
-            wire.replies.push_back(Reply::error(*stream, CallError::new(error.status, error.text.clone())));
+        for (stream, method) in &self.calls[self.answered..] {
+            let reply = Reply::error(*stream, CallError::new(error.status, error.text.clone()));
+            wire.replies.push_back(reply.timed(Timed { method, times: None }));
         }
     }
 
@@ -150,10 +158,11 @@ impl PlainCalls {
             joined.extend_from_slice(&replied.take_unsent(&ctx.shared.store));
         }
         let mut rest = if joined.is_empty() { replied.plain().unwrap_or_default() } else { &joined[..] };
-        while let (Some((stream, call)), ParsedValue::Value { value, consumed }) =
+        let times = Some([self.ready, self.begun, ctx.clock.ticks()]);
+        while let (Some((stream, method)), ParsedValue::Value { value, consumed }) =
             (self.calls.get(self.answered), value(rest))
         {
-            reply_to(*stream, *call, value, wire, out, ctx);
+            reply_to(*stream, Timed { method, times }, value, wire, out, ctx);
             self.answered += 1;
             rest = &rest[consumed..];
         }
@@ -169,27 +178,29 @@ impl PlainCalls {
 }
 
 /// Replies to a call: writes the reply, or queues it if it is long or the windows are closed.
-fn reply_to(stream: u32, call: PlainCall, value: Value<'_>, wire: &mut Wire, out: &mut OutBuffer, ctx: &WorkerContext) {
+fn reply_to(stream: u32, timed: Timed, value: Value<'_>, wire: &mut Wire, out: &mut OutBuffer, ctx: &WorkerContext) {
     let mut head = [0; HEAD_BYTES_MAX];
-    let message = match (call, value) {
-        (_, Value::Error(text)) => return wire.replies.push_back(Reply::error(stream, error_of(text))),
-        (PlainCall::Set, _) => [result(&mut head, OK), &[]],
-        (PlainCall::Get, value) => match value.text() {
+    let message = match (timed.method.plain, value) {
+        (_, Value::Error(text)) => {
+            return wire.replies.push_back(Reply::error(stream, error_of(text)).timed(timed));
+        }
+        (Some(PlainCall::Set), _) => [result(&mut head, OK), &[]],
+        (_, value) => match value.text() {
             Some(text) => [hit(&mut head, text.len()), text],
             None => [result(&mut head, MISS), &[]],
         },
     };
     if wire.write_unary(stream, message, out) {
-        return;
+        return timed.record(Status::Ok, ctx);
     }
     let len = message[0].len() + message[1].len();
     let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
     let prefix = message_prefix(len as u32);
     if !grant.resize((prefix.len() + len) as u64) {
-        return wire.replies.push_back(Reply::error(stream, no_memory()));
+        return wire.replies.push_back(Reply::error(stream, no_memory()).timed(timed));
     }
     let messages = [&prefix, message[0], message[1]].concat();
-    wire.replies.push_back(Reply::messages(stream, messages, grant, ctx.clock.ticks()));
+    wire.replies.push_back(Reply::messages(stream, messages, grant, ctx.clock.ticks()).timed(timed));
 }
 
 /// The maximum number of bytes of a message before its value: the field 1 as a varint, and the tag and length of the

@@ -80,10 +80,11 @@ fn data(
 ) {
     let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
     if is_end
-        && let Some(plain) = session.receiving[place].method.ok().and_then(|method| method.plain)
+        && let Ok(method) = session.receiving[place].method
+        && method.plain.is_some()
         && session.receiving[place].is_new()
         && let Some((false, message)) = whole_message(bytes)
-        && session.add_plain(place, plain, message, buffers, ctx)
+        && session.add_plain(place, method, message, buffers, ctx)
     {
         session.receiving.swap_remove(place);
         return;

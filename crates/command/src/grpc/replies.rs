@@ -1,6 +1,8 @@
 //! Replies: written at once if they are short and the windows allow it, otherwise queued and written in parts.
 
+use super::calls::Method;
 use super::plan::CallError;
+use crate::context::WorkerContext;
 use crate::memory::budget::Grant;
 use crate::visit::clock::Ticks;
 use crate::visit::out::OutBuffer;
@@ -35,32 +37,68 @@ pub(super) struct Reply {
     sent: usize,
     /// True if the stream stays open after the messages.
     stays_open: bool,
+    /// The method and the times of the call, for the statistics.
+    timed: Option<Timed>,
+}
+
+/// A call for the statistics.
+#[derive(Clone, Copy)]
+pub(super) struct Timed {
+    pub(super) method: &'static Method,
+    /// The instants at which the request was complete, and at which the execution began and ended. `None` if the call
+    /// was not executed.
+    pub(super) times: Option<[Ticks; 3]>,
+}
+
+impl Timed {
+    /// Counts the call, whose reply is now in the output.
+    #[inline]
+    pub(super) fn record(self, status: Status, ctx: &WorkerContext) {
+        let parts_ns = self.times.map(|[ready, begun, ended]| {
+            let now = ctx.clock.ticks();
+            [(ready, begun), (begun, ended), (ended, now)].map(|(from, to)| ctx.clock.ns_between(from, to))
+        });
+        let stats = &ctx.shared.workers[ctx.worker].call_stats;
+        stats.record(self.method.number(), status as usize, parts_ns);
+    }
 }
 
 impl Reply {
     /// Creates the reply with an error.
     pub(super) fn error(stream: u32, error: CallError) -> Self {
-        Self { stream, body: ReplyBody::Error(error), held: None, sent: 0, stays_open: false }
+        Self { stream, body: ReplyBody::Error(error), held: None, sent: 0, stays_open: false, timed: None }
     }
 
     /// Creates the end of a reply whose messages precede it.
     pub(super) fn end(stream: u32) -> Self {
-        Self { stream, body: ReplyBody::End, held: None, sent: 0, stays_open: false }
+        Self { stream, body: ReplyBody::End, held: None, sent: 0, stays_open: false, timed: None }
     }
 
     /// Creates the reply to a request that is not a call.
     pub(super) fn refusal(stream: u32, refusal: Refusal) -> Self {
-        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: 0, stays_open: false }
+        Self { stream, body: ReplyBody::Refused(refusal), held: None, sent: 0, stays_open: false, timed: None }
     }
 
     /// Creates the reply with messages, complete at the instant `now`. `grant` is their share of client memory.
     pub(super) fn messages(stream: u32, messages: Vec<u8>, grant: Grant, now: Ticks) -> Self {
-        Self { stream, body: ReplyBody::Messages(messages), held: Some((grant, now)), sent: 0, stays_open: false }
+        Self {
+            stream,
+            body: ReplyBody::Messages(messages),
+            held: Some((grant, now)),
+            sent: 0,
+            stays_open: false,
+            timed: None,
+        }
     }
 
     /// Returns true if other replies may precede this one on its stream.
     fn is_part(&self) -> bool {
         self.stays_open || !matches!(self.body, ReplyBody::Messages(_))
+    }
+
+    /// Returns the reply with its call, for the statistics.
+    pub(super) fn timed(self, timed: Timed) -> Self {
+        Self { timed: Some(timed), ..self }
     }
 
     /// Returns the reply of a stream that stays open.
@@ -103,7 +141,7 @@ impl Wire {
 
     /// Writes a part of the first reply that can be sent. Returns false if there is none. The output has room for a
     /// step.
-    pub(super) fn write(&mut self, out: &mut OutBuffer, now: Ticks) -> bool {
+    pub(super) fn write(&mut self, out: &mut OutBuffer, ctx: &WorkerContext) -> bool {
         let http = &mut self.http;
         for place in 0..self.replies.len() {
             let stream = self.replies[place].stream;
@@ -120,16 +158,16 @@ impl Wire {
                 ReplyBody::Messages(messages) => &messages[..],
                 ReplyBody::End => {
                     reply::end(http, stream, Status::Ok, "", out);
-                    return self.end(place, out);
+                    return self.end(place, out, ctx);
                 }
                 ReplyBody::Error(error) => {
                     reply::end(http, stream, error.status, &error.text, out);
-                    return self.end(place, out);
+                    return self.end(place, out, ctx);
                 }
                 ReplyBody::Refused(Refusal::Method | Refusal::ContentType) => HTTP_TEXT,
                 ReplyBody::Refused(refusal) => {
                     reply::refuse(http, stream, *refusal, out);
-                    return self.end(place, out);
+                    return self.end(place, out, ctx);
                 }
             };
             if !http.has_sent_headers(stream) {
@@ -147,17 +185,18 @@ impl Wire {
             reply.sent = sent + written;
             if sent + written == messages.len() {
                 if reply.stays_open {
-                    self.replies.remove(place);
+                    let timed = self.replies.remove(place).and_then(|reply| reply.timed);
+                    timed.inspect(|timed| timed.record(Status::Ok, ctx));
                     return true;
                 }
                 if !is_http {
                     reply::trailers(http, stream, Status::Ok, "", &[], out);
                 }
-                return self.end(place, out);
+                return self.end(place, out, ctx);
             }
             if written > 0 {
                 if let Some((_, since)) = &mut reply.held {
-                    *since = now;
+                    *since = ctx.clock.ticks();
                 }
                 // The other replies come first, so that a long one does not delay them.
                 if !reply.stays_open
@@ -172,8 +211,12 @@ impl Wire {
     }
 
     /// Removes a reply that is completely written, and asks a client whose request is not complete to stop sending.
-    fn end(&mut self, place: usize, out: &mut OutBuffer) -> bool {
+    fn end(&mut self, place: usize, out: &mut OutBuffer, ctx: &WorkerContext) -> bool {
         if let Some(reply) = self.replies.remove(place) {
+            if let Some(timed) = reply.timed {
+                let status = if let ReplyBody::Error(error) = &reply.body { error.status } else { Status::Ok };
+                timed.record(status, ctx);
+            }
             self.http.reset(reply.stream, ErrorCode::NO_ERROR, out);
         }
         true

@@ -21,6 +21,8 @@ pub(super) struct CallRequest {
     /// The instant at which the request began, and its time limit in ns; `None` if it has none.
     begun: Ticks,
     timeout_ns: Option<u64>,
+    /// The instant at which the request was complete; that of its beginning before.
+    pub(super) completed: Ticks,
     reader: MessageReader,
     /// The message, as far as it was received.
     pub(super) message: Vec<u8>,
@@ -46,6 +48,7 @@ impl CallRequest {
             token,
             begun,
             timeout_ns,
+            completed: begun,
             reader: MessageReader::new(),
             message: Vec::new(),
             is_whole: false,
@@ -66,6 +69,7 @@ impl CallRequest {
             cache: self.cache.clone(),
             token: Arc::clone(&self.token),
             begun: self.begun,
+            completed: self.completed,
             timeout_ns: self.timeout_ns,
             reader: MessageReader::new(),
             message: std::mem::take(&mut self.message),
@@ -123,6 +127,7 @@ impl CallRequest {
                     }
                     self.message.extend_from_slice(part);
                     self.is_whole = last;
+                    self.completed = if last { ctx.clock.ticks() } else { self.completed };
                 }
             }
         }

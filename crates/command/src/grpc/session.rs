@@ -1,21 +1,42 @@
 //! The state of a gRPC connection between two visits.
 
-use super::calls::{self, Decode, Method, PlainCall, Service};
+use super::calls::{self, Decode, Method, Service};
 use super::execution::Execution;
 use super::plain::PlainCalls;
 use super::plan::{CallError, Commands};
-use super::replies::{Reply, Wire};
+use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
 use crate::visit::clock::Ticks;
-use protocol::grpc::Status;
+use protocol::grpc::{Refusal, Status};
 use protocol::sink::Sink;
 use segment::{Guard, Namespace};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// A call in execution.
+pub(super) struct RunningCall {
+    pub(super) stream: u32,
+    pub(super) method: Result<&'static Method, Refusal>,
+    /// The instants at which the request was complete, and at which the execution began.
+    pub(super) ready: Ticks,
+    pub(super) begun: Ticks,
+    pub(super) execution: Box<Execution>,
+}
+
+impl RunningCall {
+    /// Returns the reply to the call, which has just ended, with its times.
+    pub(super) fn timed(&self, reply: Reply, ctx: &WorkerContext) -> Reply {
+        let times = Some([self.ready, self.begun, ctx.clock.ticks()]);
+        match self.method {
+            Ok(method) => reply.timed(Timed { method, times }),
+            Err(_) => reply,
+        }
+    }
+}
 
 /// The state of a gRPC connection between two visits.
 pub struct GrpcSession {
@@ -28,8 +49,8 @@ pub struct GrpcSession {
     pub(super) waiting: VecDeque<CallRequest>,
     /// Gets and sets that are executed together. They precede all other calls.
     pub(super) plain: PlainCalls,
-    /// The call in execution, and its stream.
-    pub(super) running: Option<(u32, Box<Execution>)>,
+    /// The call in execution.
+    pub(super) running: Option<RunningCall>,
     /// The last cache that a request named, and its namespace.
     cache: Option<(Arc<[u8]>, Option<Namespace>)>,
     /// The number of changes of namespaces when the cache was found. Another change may have given its name to another
@@ -160,7 +181,7 @@ impl GrpcSession {
     pub(super) fn add_plain(
         &mut self,
         place: usize,
-        call: PlainCall,
+        method: &'static Method,
         message: &[u8],
         buffers: &mut GrpcBuffers,
         ctx: &WorkerContext,
@@ -172,11 +193,11 @@ impl GrpcSession {
         }
         let (stream, cache) = (request.stream, request.cache.clone());
         let Ok(namespace) = self.namespace(cache, ctx) else { return false };
-        let Ok(item) = calls::plain_item(call, message) else { return false };
+        let Some(Ok(item)) = method.plain.map(|call| calls::plain_item(call, message)) else { return false };
         if self.plain.is_empty() {
-            self.plain.take_buffer(buffers);
+            self.plain.begin(buffers, ctx.ready);
         }
-        self.plain.add(stream, call, namespace, |requests| item.add_command(requests))
+        self.plain.add(stream, method, namespace, |requests| item.add_command(requests))
     }
 
     /// Returns a method of a service.

@@ -9,6 +9,7 @@
 //! lock and allocates no memory. A worker never waits for a reader.
 
 pub mod background;
+pub mod call_stats;
 mod command;
 pub mod command_counters;
 pub mod command_stats;

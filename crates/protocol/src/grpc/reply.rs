@@ -126,8 +126,8 @@ pub fn end(connection: &mut ServerConnection, stream: u32, status: Status, text:
     write(connection, stream, status, text, &[], sink)
 }
 
-/// Begins the reply to a request of HTTP that is not a call: header fields with the status of `refusal`, after which the
-/// caller sends a text. Returns false if the stream is closed.
+/// Begins the reply to a request of HTTP that is not a call: header fields with the status of `refusal`, after which
+/// the caller sends a text. Returns false if the stream is closed.
 pub fn http_headers(connection: &mut ServerConnection, stream: u32, refusal: Refusal, sink: &mut impl Sink) -> bool {
     let mut block = Fixed::<TRAILERS_BLOCK_BYTES_MAX>::new();
     put_http_status(&mut block, refusal.http_status());

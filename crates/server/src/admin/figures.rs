@@ -17,10 +17,40 @@ use crate::survey::resident_bytes;
 use command::keyspace::figures::Figures;
 use command::memory::budget::{self, Budget};
 use command::metrics::background::{BackgroundCounters, SliceTimes};
+use command::metrics::call_stats::{self, MethodSums};
 use command::metrics::command_counters::CommandTotals;
 use command::metrics::counters::{Counter, WorkerCounters};
+use command::metrics::{BucketCounts, Part};
 use command::shared::WorkerShared;
 use command::visit::clock::Moment;
+use protocol::grpc::Status;
+
+/// Upper bounds of the latency buckets, in ns. A count covers the recorder's own buckets that end at or before the
+/// bound. So a value within 3 % of a bound may count in the next bucket.
+pub(super) const BOUNDS_NS: [u64; 22] = [
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
 
 /// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,8 +199,46 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
         flash(&mut list, &stats, tier);
     }
     background(&mut list, &shared.background);
+    grpc_calls(&mut list, &call_stats::sums(shared.workers.iter().map(|worker| &worker.call_stats)));
     namespaces(&mut list, spaces);
     list.0
+}
+
+/// Adds the figures of gRPC calls by method.
+fn grpc_calls(list: &mut MetricList, sums: &[MethodSums]) {
+    let by_method = || command::grpc::method_names().zip(sums);
+    let statuses = by_method().flat_map(|(method, sums)| {
+        let counted = Status::ALL.iter().zip(sums.statuses).filter(|(_, count)| *count > 0);
+        counted.map(move |(status, count)| Sample {
+            suffix: "",
+            labels: vec![method.to_owned(), status.name().to_owned()],
+            number: Number::Count(count),
+        })
+    });
+    let help = "gRPC calls that ended, by method and status.";
+    let (name, labels) = ("gannet_grpc_calls_total", vec!["method", "status"]);
+    list.0.push(Figure { name, kind: MetricKind::Counter, help, labels, samples: statuses.collect() });
+    let parts = by_method().flat_map(|(method, sums)| {
+        let parts = Part::ALL.into_iter().zip(&sums.parts).filter(|(_, counts)| counts.count > 0);
+        parts.flat_map(move |(part, counts)| call_times([method, part.name()].map(str::to_owned), counts))
+    });
+    let help = "Time of executed gRPC calls in the server, by method and part: wait, execute, send.";
+    let (name, labels) = ("gannet_grpc_call_seconds", vec!["method", "part", "le"]);
+    list.0.push(Figure { name, kind: MetricKind::Histogram, help, labels, samples: parts.collect() });
+}
+
+/// Returns the histogram samples of one part of the time of calls.
+fn call_times(labels: [String; 2], counts: &BucketCounts) -> Vec<Sample> {
+    let sample = |suffix, end: Option<String>, number| {
+        let labels = labels.iter().cloned().chain(end).collect();
+        Sample { suffix, labels, number }
+    };
+    let bucket = |bound: u64| sample("_bucket", Some(seconds(bound).to_string()), Number::Count(counts.at_most(bound)));
+    let mut samples: Vec<Sample> = BOUNDS_NS.into_iter().map(bucket).collect();
+    samples.push(sample("_bucket", Some("+Inf".to_owned()), Number::Count(counts.count)));
+    samples.push(sample("_sum", None, Number::Real(seconds(counts.sum_ns))));
+    samples.push(sample("_count", None, Number::Count(counts.count)));
+    samples
 }
 
 /// A namespace's figure: its type, name, help text, and the function that reads it.

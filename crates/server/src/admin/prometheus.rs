@@ -2,40 +2,13 @@
 
 use std::fmt::Write;
 
-use super::figures::{Figure, MetricKind, Sample};
+use super::figures::{BOUNDS_NS, Figure, MetricKind, Sample};
 use super::page::Latencies;
 use command::keyspace::figures::Figures;
 use command::metrics::{Command, Part};
 
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Upper bounds of the latency buckets, in ns. A count covers the recorder's own buckets that end at or before the
-/// bound. So a value within 3 % of a bound may count in the next bucket.
-const BOUNDS_NS: [u64; 22] = [
-    1_000,
-    2_500,
-    5_000,
-    10_000,
-    25_000,
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
 
 /// The quantiles that are written; 1 is the maximum.
 pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];

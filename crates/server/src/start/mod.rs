@@ -27,6 +27,7 @@ use command::memory::budget::Budget;
 use command::memory::pins::PinBudget;
 use command::metrics::Recorder;
 use command::metrics::background::BackgroundCounters;
+use command::metrics::call_stats::CallStats;
 use command::metrics::command_counters::{CommandCounters, CommandShared};
 use command::metrics::command_stats::CommandStats;
 use command::metrics::counters::WorkerCounters;
@@ -162,6 +163,7 @@ fn worker_shared(config: &ServerConfig) -> WorkerShared {
         commands: std::array::from_fn(|_| CommandCounters::default()),
         recorder: Recorder::default(),
         command_stats: CommandStats::new(command::resp::acl::NUMBER_COUNT),
+        call_stats: CallStats::new(command::grpc::method_names().count()),
         aside: Arc::default(),
         connection_table: ConnectionTable::new(config.sessions_max()),
         hot_keys: HotKeys::default(),

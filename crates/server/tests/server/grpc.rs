@@ -680,3 +680,26 @@ fn a_stop_completes_a_call_and_refuses_later_ones() {
     assert!(grpc.frame().is_none(), "the connection ends");
     stopping.join().expect("the server stops");
 }
+
+#[test]
+fn calls_are_counted_by_method_with_their_times() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let calls: Vec<u8> = (0..40).flat_map(|number| call(2 * number + 1, GET, &key("none"))).collect();
+    grpc.client.send(&calls);
+    grpc.answers(&(0..40).map(|number| 2 * number + 1).collect::<Vec<_>>());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("RPUSH list a");
+    assert_eq!(grpc.answer(101, GET, &key("list")).status, "9", "another type");
+    assert_eq!(grpc.answer(103, "/gannet.v1.Cache/ListLength", &key("list")).status, "0");
+    assert_eq!(grpc.answer(105, "/cache_client.Scs/ListLength", &key("")).status, "3");
+    let workers = running.shared().workers.iter().map(|worker| &worker.call_stats);
+    let sums = command::metrics::call_stats::sums(workers);
+    let of = |name: &str| &sums[command::grpc::method_names().position(|of| of == name).expect("a method")];
+    let (gets, lengths) = (of("Get"), of("ListLength"));
+    assert_eq!((gets.statuses[0], gets.statuses[9], gets.parts[1].count), (40, 1, 41));
+    assert_eq!((lengths.statuses[0], lengths.statuses[3], lengths.parts[1].count), (1, 1, 1));
+    assert!(gets.parts.iter().all(|part| part.max_ns < 1_000_000_000));
+    assert_eq!(sums.iter().flat_map(|sum| sum.statuses).sum::<u64>(), 43, "no other method");
+    running.stop();
+}

@@ -79,7 +79,7 @@ impl Method {
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) name: &'static str,
-    methods: &'static [&'static [Method]],
+    methods: &'static [&'static &'static [Method]],
 }
 
 impl Service {
@@ -90,19 +90,19 @@ impl Service {
 }
 
 /// All services. The services of `gannet.v1` and those of Momento's protocol have the same methods and messages.
-const SERVICES: &[Service] = &[
-    Service { name: "gannet.v1.Cache", methods: &[ITEMS] },
-    Service { name: "gannet.v1.Caches", methods: &[CACHES] },
-    Service { name: "cache_client.Scs", methods: &[ITEMS, ITEMS_OF_MOMENTO] },
-    Service { name: "control_client.ScsControl", methods: &[CACHES] },
-    Service { name: "cache_client.Ping", methods: &[PING] },
-    Service { name: "grpc.health.v1.Health", methods: &[HEALTH] },
-    Service { name: "grpc.reflection.v1.ServerReflection", methods: &[REFLECTION] },
-    Service { name: "grpc.reflection.v1alpha.ServerReflection", methods: &[REFLECTION] },
+static SERVICES: &[Service] = &[
+    Service { name: "gannet.v1.Cache", methods: &[&ITEMS] },
+    Service { name: "gannet.v1.Caches", methods: &[&CACHES] },
+    Service { name: "cache_client.Scs", methods: &[&ITEMS, &ITEMS_OF_MOMENTO] },
+    Service { name: "control_client.ScsControl", methods: &[&CACHES] },
+    Service { name: "cache_client.Ping", methods: &[&PING] },
+    Service { name: "grpc.health.v1.Health", methods: &[&HEALTH] },
+    Service { name: "grpc.reflection.v1.ServerReflection", methods: &[&REFLECTION] },
+    Service { name: "grpc.reflection.v1alpha.ServerReflection", methods: &[&REFLECTION] },
 ];
 
 /// Calls on items.
-const ITEMS: &[Method] = &[
+static ITEMS: &[Method] = &[
     call("Get", Items(items::get)).plain(PlainCall::Get),
     call("Set", Items(items::set)).plain(PlainCall::Set),
     call("GetBatch", Items(items::read_batch)),
@@ -149,7 +149,7 @@ const ITEMS: &[Method] = &[
 ];
 
 /// Calls on items that only Momento's protocol has.
-const ITEMS_OF_MOMENTO: &[Method] = &[
+static ITEMS_OF_MOMENTO: &[Method] = &[
     call("SetIfNotExists", Items(items::set_if_not_exists)),
     call("ListErase", Items(lists::erase)),
     call("SortedSetLengthByScore", Items(sorted_sets::length_by_score)),
@@ -157,7 +157,7 @@ const ITEMS_OF_MOMENTO: &[Method] = &[
 ];
 
 /// Calls on caches.
-const CACHES: &[Method] = &[
+static CACHES: &[Method] = &[
     call("CreateCache", Caches(control::create_cache)),
     call("DeleteCache", Caches(control::delete_cache)),
     call("FlushCache", Caches(control::flush_cache)),
@@ -165,13 +165,37 @@ const CACHES: &[Method] = &[
 ];
 
 /// A call without effect.
-const PING: &[Method] = &[call("Ping", Items(control::ping))];
+static PING: &[Method] = &[call("Ping", Items(control::ping))];
 
 /// The standard calls on health.
-const HEALTH: &[Method] = &[call("Check", Items(check_health)), call("Watch", Items(watch_health))];
+static HEALTH: &[Method] = &[call("Check", Items(check_health)), call("Watch", Items(watch_health))];
 
 /// The standard call by which tools read the schemas.
-const REFLECTION: &[Method] = &[call("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
+static REFLECTION: &[Method] = &[call("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
+
+/// All methods. A method's number is its place among them.
+static METHODS: [&&[Method]; 6] = [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &PING, &HEALTH, &REFLECTION];
+
+/// Returns the names of all methods, by their numbers.
+pub(super) fn method_names() -> impl Iterator<Item = &'static str> {
+    METHODS.iter().flat_map(|methods| methods.iter().map(|method| method.name))
+}
+
+impl Method {
+    /// Returns the number of the method.
+    #[inline]
+    pub(super) fn number(&'static self) -> usize {
+        let mut first = 0;
+        for methods in METHODS {
+            let bytes = std::ptr::from_ref(self).addr().wrapping_sub(methods.as_ptr().addr());
+            if bytes < size_of_val(*methods) {
+                return first + bytes / size_of::<Self>();
+            }
+            first += methods.len();
+        }
+        unreachable!("every method is in one of the arrays")
+    }
+}
 
 /// Returns the service with a name.
 pub(super) fn service(name: &[u8]) -> Option<&'static Service> {
