@@ -136,7 +136,9 @@ pub(super) fn execute(
             }
         }
     }
-    plain.fail(wire, &CallError::not_executed());
+    if plain.answered < plain.calls.len() {
+        plain.fail(wire, &CallError::not_executed());
+    }
     plain.clear(buffers);
     buffers.restore_out();
     Ok(())
