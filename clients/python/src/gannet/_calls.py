@@ -1,0 +1,306 @@
+"""The calls of the schema: their paths, their messages, and the results that they make of a reply.
+
+A call is retried only if its repetition changes nothing. `Increment`, pushes, pops and the conditional sets are not:
+the first attempt may have been executed although its reply was lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Callable, Generic, List, TypeVar, Union
+
+from gannet import results as r
+from gannet._proto import cache_pb2 as m
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+# The server's time to live of an item without one: the largest 63-bit number.
+_NO_TTL_MS = (1 << 63) - 1
+
+
+class BadReply(Exception):
+    """A reply contradicts the schema."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[P, R]):
+    """One call of the schema. `parse` makes the result of a reply, or of the list of replies of a stream."""
+
+    index: int
+    method: str
+    path: str
+    serialize: Callable[[Any], bytes]
+    deserialize: Callable[[bytes], Any]
+    parse: Callable[[P], R]
+    idempotent: bool
+    streams: bool
+    hedges: bool
+
+
+ALL: List[Call[Any, Any]] = []
+
+
+def _of(
+    service_name: str, method: str, parse: Callable[[P], R], idempotent: bool, hedges: bool = False
+) -> Call[P, R]:
+    service = m.DESCRIPTOR.services_by_name[service_name]
+    descriptor = service.methods_by_name[method]
+    request, reply = getattr(m, descriptor.input_type.name), getattr(m, descriptor.output_type.name)
+    call = Call(
+        index=len(ALL),
+        method=method,
+        path=f"/{service.full_name}/{method}",
+        serialize=request.SerializeToString,
+        deserialize=reply.FromString,
+        parse=parse,
+        idempotent=idempotent,
+        streams=method in ("GetBatch", "SetBatch"),
+        hedges=hedges,
+    )
+    ALL.append(call)
+    return call
+
+
+_MISS = r.Miss()
+_SUCCESS = r.Success()
+_STORED = r.Stored()
+_NOT_STORED = r.NotStored()
+
+
+def _get(reply: m.GetReply) -> Union[r.GetHit, r.Miss]:
+    result = reply.result
+    if result == 2:
+        return r.GetHit(reply.value)
+    if result == 3:
+        return _MISS
+    raise BadReply(f"the result of Get is {result}")
+
+
+def _set(reply: m.SetReply) -> r.Success:
+    if reply.result == m.RESULT_OK:
+        return _SUCCESS
+    raise BadReply(f"the result of Set is {reply.result}")
+
+
+def _get_batch(replies: List[m.GetReply]) -> r.GetBatchSuccess:
+    return r.GetBatchSuccess(tuple([_get(reply) for reply in replies]))
+
+
+def _set_batch(replies: List[m.SetReply]) -> r.Success:
+    for reply in replies:
+        _set(reply)
+    return _SUCCESS
+
+
+def _done(reply: m.Done) -> r.Success:
+    return _SUCCESS
+
+
+def _keys_exist(reply: m.KeysExistReply) -> r.KeysExistSuccess:
+    return r.KeysExistSuccess(tuple(reply.exists))
+
+
+def _increment(reply: m.IncrementReply) -> r.IncrementSuccess:
+    return r.IncrementSuccess(reply.value)
+
+
+def _found(reply: Any, method: str) -> Any:
+    """Returns the part `found` of a reply, or None if it is `missing`."""
+    which = reply.WhichOneof("reply")
+    if which == "found":
+        return reply.found
+    if which == "missing":
+        return None
+    raise BadReply(f"the reply to {method} is neither found nor missing")
+
+
+def _get_with_hash(reply: m.GetWithHashReply) -> Union[r.GetWithHashHit, r.Miss]:
+    found = _found(reply, "GetWithHash")
+    return _MISS if found is None else r.GetWithHashHit(found.value, found.hash)
+
+
+def _set_if(reply: m.SetIfReply) -> Union[r.Stored, r.NotStored]:
+    which = reply.WhichOneof("reply")
+    if which is None:
+        raise BadReply("the reply to SetIf is empty")
+    return _STORED if which == "stored" else _NOT_STORED
+
+
+def _set_if_hash(reply: m.SetIfHashReply) -> Union[r.StoredWithHash, r.NotStored]:
+    which = reply.WhichOneof("reply")
+    if which is None:
+        raise BadReply("the reply to SetIfHash is empty")
+    return r.StoredWithHash(reply.stored.hash) if which == "stored" else _NOT_STORED
+
+
+def _update_ttl(reply: m.UpdateTtlReply) -> Union[r.Stored, r.NotStored, r.Miss]:
+    which = reply.WhichOneof("reply")
+    if which is None:
+        raise BadReply("the reply to UpdateTtl is empty")
+    return _STORED if which == "set" else _NOT_STORED if which == "not_set" else _MISS
+
+
+def _ttl(reply: m.ItemTtlReply) -> Union[r.TtlHit, r.Miss]:
+    found = _found(reply, "ItemGetTtl")
+    if found is None:
+        return _MISS
+    ms = found.remaining_ms
+    # A timedelta has at most 999,999,999 days; a longer time to live is as good as none.
+    return r.TtlHit(None if ms > timedelta.max // timedelta(milliseconds=1) else timedelta(milliseconds=ms))
+
+
+def _type(reply: m.ItemTypeReply) -> Union[r.TypeHit, r.Miss]:
+    found = _found(reply, "ItemGetType")
+    return _MISS if found is None else r.TypeHit(r.ItemType(found.item_type))
+
+
+def _length(reply: m.LengthReply) -> Union[r.LengthHit, r.Miss]:
+    found = _found(reply, "a length")
+    return _MISS if found is None else r.LengthHit(found.length)
+
+
+def _dictionary_get(reply: m.DictionaryGetReply) -> Union[r.DictionaryFieldsHit, r.Miss]:
+    found = _found(reply, "DictionaryGet")
+    if found is None:
+        return _MISS
+    return r.DictionaryFieldsHit(tuple(item.value if item.result == m.RESULT_HIT else None for item in found.items))
+
+
+def _dictionary_get_one(reply: m.DictionaryGetReply) -> Union[r.GetHit, r.Miss]:
+    found = _found(reply, "DictionaryGet")
+    if found is None:
+        return _MISS
+    if len(found.items) != 1:
+        raise BadReply(f"{len(found.items)} fields in the reply to DictionaryGet of one field")
+    return _get(found.items[0])
+
+
+def _dictionary_fetch(reply: m.DictionaryFetchReply) -> Union[r.DictionaryHit, r.Miss]:
+    found = _found(reply, "DictionaryFetch")
+    return _MISS if found is None else r.DictionaryHit({item.field: item.value for item in found.items})
+
+
+def _set_elements(reply: m.ElementsReply) -> Union[r.SetHit, r.Miss]:
+    found = _found(reply, "a set")
+    return _MISS if found is None else r.SetHit(frozenset(found.elements))
+
+
+def _list_elements(reply: m.ElementsReply) -> Union[r.ListHit, r.Miss]:
+    found = _found(reply, "ListFetch")
+    return _MISS if found is None else r.ListHit(tuple(found.elements))
+
+
+def _found_or_miss(reply: m.FoundReply) -> Union[r.Success, r.Miss]:
+    return _MISS if _found(reply, "SetDifference") is None else _SUCCESS
+
+
+def _contains(reply: m.SetContainsReply) -> Union[r.ContainsHit, r.Miss]:
+    found = _found(reply, "SetContains")
+    return _MISS if found is None else r.ContainsHit(tuple(found.contained))
+
+
+def _list_length(reply: m.ListLengthReply) -> r.LengthSuccess:
+    return r.LengthSuccess(reply.length)
+
+
+def _pop(reply: m.ListPopReply) -> Union[r.PopHit, r.Miss]:
+    found = _found(reply, "a pop")
+    return _MISS if found is None else r.PopHit(found.value, found.length)
+
+
+def _sorted_fetch(reply: m.SortedSetFetchReply) -> Union[r.SortedSetHit, r.Miss]:
+    found = _found(reply, "SortedSetFetch")
+    if found is None:
+        return _MISS
+    return r.SortedSetHit(tuple((element.value, element.score) for element in found.scored.elements))
+
+
+def _scores(reply: m.ScoresReply) -> Union[r.ScoresHit, r.Miss]:
+    found = _found(reply, "SortedSetGetScore")
+    if found is None:
+        return _MISS
+    return r.ScoresHit(tuple(each.score if each.result == m.RESULT_HIT else None for each in found.elements))
+
+
+def _score(reply: m.ScoresReply) -> Union[r.ScoreHit, r.Miss]:
+    scores = _scores(reply)
+    if isinstance(scores, r.Miss):
+        return _MISS
+    if len(scores.scores) != 1:
+        raise BadReply(f"{len(scores.scores)} scores in the reply to SortedSetGetScore of one element")
+    score = scores.scores[0]
+    return _MISS if score is None else r.ScoreHit(score)
+
+
+def _score_after(reply: m.ScoreReply) -> r.ScoreSuccess:
+    return r.ScoreSuccess(reply.score)
+
+
+def _rank(reply: m.RankReply) -> Union[r.RankHit, r.Miss]:
+    which = reply.WhichOneof("reply")
+    if which is None:
+        raise BadReply("the reply to SortedSetGetRank is empty")
+    return r.RankHit(reply.element.rank) if which == "element" and reply.element.result == m.RESULT_HIT else _MISS
+
+
+def _caches(reply: m.ListCachesReply) -> r.ListCachesSuccess:
+    return r.ListCachesSuccess(tuple(cache.name for cache in reply.caches))
+
+
+GET = _of("Cache", "Get", _get, True, hedges=True)
+SET = _of("Cache", "Set", _set, True)
+GET_BATCH = _of("Cache", "GetBatch", _get_batch, True)
+SET_BATCH = _of("Cache", "SetBatch", _set_batch, True)
+DELETE = _of("Cache", "Delete", _done, True)
+KEYS_EXIST = _of("Cache", "KeysExist", _keys_exist, True)
+INCREMENT = _of("Cache", "Increment", _increment, False)
+GET_WITH_HASH = _of("Cache", "GetWithHash", _get_with_hash, True)
+SET_IF = _of("Cache", "SetIf", _set_if, False)
+SET_IF_HASH = _of("Cache", "SetIfHash", _set_if_hash, False)
+UPDATE_TTL = _of("Cache", "UpdateTtl", _update_ttl, False)
+GET_TTL = _of("Cache", "ItemGetTtl", _ttl, True)
+GET_TYPE = _of("Cache", "ItemGetType", _type, True)
+
+DICTIONARY_GET = _of("Cache", "DictionaryGet", _dictionary_get, True)
+DICTIONARY_GET_ONE = _of("Cache", "DictionaryGet", _dictionary_get_one, True)
+DICTIONARY_FETCH = _of("Cache", "DictionaryFetch", _dictionary_fetch, True)
+DICTIONARY_SET = _of("Cache", "DictionarySet", _done, True)
+DICTIONARY_INCREMENT = _of("Cache", "DictionaryIncrement", _increment, False)
+DICTIONARY_DELETE = _of("Cache", "DictionaryDelete", _done, True)
+DICTIONARY_LENGTH = _of("Cache", "DictionaryLength", _length, True)
+
+SET_FETCH = _of("Cache", "SetFetch", _set_elements, True)
+SET_SAMPLE = _of("Cache", "SetSample", _set_elements, False)
+SET_UNION = _of("Cache", "SetUnion", _done, True)
+SET_REMOVE = _of("Cache", "SetDifference", _found_or_miss, True)
+SET_SUBTRACT_FROM = _of("Cache", "SetDifference", _found_or_miss, False)
+SET_CONTAINS = _of("Cache", "SetContains", _contains, True)
+SET_LENGTH = _of("Cache", "SetLength", _length, True)
+SET_POP = _of("Cache", "SetPop", _set_elements, False)
+
+LIST_PUSH_FRONT = _of("Cache", "ListPushFront", _list_length, False)
+LIST_PUSH_BACK = _of("Cache", "ListPushBack", _list_length, False)
+LIST_CONCATENATE_FRONT = _of("Cache", "ListConcatenateFront", _list_length, False)
+LIST_CONCATENATE_BACK = _of("Cache", "ListConcatenateBack", _list_length, False)
+LIST_POP_FRONT = _of("Cache", "ListPopFront", _pop, False)
+LIST_POP_BACK = _of("Cache", "ListPopBack", _pop, False)
+LIST_REMOVE = _of("Cache", "ListRemove", _length, False)
+LIST_FETCH = _of("Cache", "ListFetch", _list_elements, True)
+LIST_RETAIN = _of("Cache", "ListRetain", _length, False)
+LIST_LENGTH = _of("Cache", "ListLength", _length, True)
+
+SORTED_SET_PUT = _of("Cache", "SortedSetPut", _done, True)
+SORTED_SET_FETCH = _of("Cache", "SortedSetFetch", _sorted_fetch, True)
+SORTED_SET_GET_SCORE = _of("Cache", "SortedSetGetScore", _scores, True)
+SORTED_SET_GET_ONE_SCORE = _of("Cache", "SortedSetGetScore", _score, True)
+SORTED_SET_REMOVE = _of("Cache", "SortedSetRemove", _done, True)
+SORTED_SET_INCREMENT = _of("Cache", "SortedSetIncrement", _score_after, False)
+SORTED_SET_GET_RANK = _of("Cache", "SortedSetGetRank", _rank, True)
+SORTED_SET_LENGTH = _of("Cache", "SortedSetLength", _length, True)
+
+CREATE_CACHE = _of("Caches", "CreateCache", _done, False)
+DELETE_CACHE = _of("Caches", "DeleteCache", _done, False)
+LIST_CACHES = _of("Caches", "ListCaches", _caches, True)
+FLUSH_CACHE = _of("Caches", "FlushCache", _done, True)

@@ -1,0 +1,177 @@
+"""What the synchronous and the asynchronous engine share: scopes of calls, decisions about retries, observation.
+
+    caller -> before (middleware) -> queue -> connection -> reply -> result
+                                       ^                      |
+                                       +---- delay <- retry <-+
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Generic, Optional, Tuple, TypeVar
+
+import grpc
+
+from gannet._calls import Call
+from gannet._target import Target
+from gannet.cancellation import Cancellation
+from gannet.configuration import Configuration
+from gannet.errors import CacheError, ErrorCode, error_of_client, error_of_status
+from gannet.metrics import Recorder
+from gannet.middleware import CallEnd, CallStart
+from gannet.retry import TokenBucket
+
+C = TypeVar("C")
+M = TypeVar("M")
+
+# Statuses after which a request may be repeated: the server did not execute it, or failed.
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Settings that all calls of one client object share."""
+
+    cache: str
+    metadata: Any
+    deadline_s: float
+    cancellation: Optional[Cancellation] = None
+
+
+class NotSent(Exception):
+    """A request that the client did not send."""
+
+    def __init__(self, code: ErrorCode, cause: str, remedy: str) -> None:
+        super().__init__(cause)
+        self.code, self.cause, self.remedy = code, cause, remedy
+
+    def error(self, method: str) -> CacheError:
+        """Returns the error of the call."""
+        return error_of_client(self.code, method, self.cause, self.remedy)
+
+    @staticmethod
+    def queue_timeout() -> NotSent:
+        return NotSent(
+            ErrorCode.CLIENT_QUEUE_TIMEOUT,
+            "the deadline passed while the request waited in the client's queue",
+            "send fewer requests at once, or raise requests_in_flight_max or the deadline",
+        )
+
+    @staticmethod
+    def queue_full(requests: int) -> NotSent:
+        return NotSent(
+            ErrorCode.CLIENT_QUEUE_FULL,
+            f"{requests} requests wait in the client's queue, which is its maximum",
+            "send fewer requests at once, or raise requests_queued_max",
+        )
+
+    @staticmethod
+    def cancelled() -> NotSent:
+        return NotSent(ErrorCode.CANCELLED, "the caller cancelled it", "repeat the call if its result is still needed")
+
+    @staticmethod
+    def closed() -> NotSent:
+        return NotSent(ErrorCode.CANCELLED, "the client is closed", "create a new client")
+
+
+class Connection(Generic[C, M]):
+    """A channel, its number of requests in flight, and its callables by the index of the call."""
+
+    __slots__ = ("channel", "in_flight", "methods")
+
+    def __init__(self, channel: C, calls: int) -> None:
+        self.channel = channel
+        self.in_flight = 0
+        self.methods: list[Optional[M]] = [None] * calls
+
+
+class Trace:
+    """What happened to one call, for middleware and metrics."""
+
+    __slots__ = ("hedged", "queued_s", "retries")
+
+    def __init__(self) -> None:
+        self.queued_s = 0.0
+        self.retries = 0
+        self.hedged = False
+
+
+class RetryState:
+    """The retries of one call."""
+
+    __slots__ = ("previous_s", "retries")
+
+    def __init__(self) -> None:
+        self.retries = 0
+        self.previous_s = 0.0
+
+
+class Engine:
+    """The settings of a client and the counters of its calls."""
+
+    def __init__(self, target: Target, configuration: Configuration) -> None:
+        self.target = target
+        self.configuration = configuration
+        self.retries = 0
+        self.hedges = 0
+        self.recorder = Recorder() if configuration.metrics else None
+        self._budget = TokenBucket(configuration.retry_budget)
+        self._strategy = configuration.retry_strategy
+        self._attempt_s = configuration.retry_strategy.response_timeout_s
+        self._hedge_s = None if configuration.hedging is None else configuration.hedging.delay.total_seconds()
+        self._middleware = configuration.middleware
+        self._observed = configuration.metrics or bool(configuration.middleware)
+
+    def _retry_delay_s(
+        self, call: Call[Any, Any], status: grpc.StatusCode, state: RetryState, deadline: float
+    ) -> Optional[float]:
+        """Returns the seconds after which a failed call is repeated, or None if it is not. The budget is not asked."""
+        gave_up = self._attempt_s is not None and status is grpc.StatusCode.DEADLINE_EXCEEDED
+        if not call.idempotent or not (status in _RETRIED or gave_up):
+            return None
+        delay_s = self._strategy.delay_s(state.retries, state.previous_s)
+        if delay_s is None or monotonic() + delay_s >= deadline:
+            return None
+        state.retries += 1
+        state.previous_s = delay_s
+        return delay_s
+
+    def _error(self, call: Call[Any, Any], status: grpc.StatusCode, details: Optional[str]) -> CacheError:
+        target = self.target
+        return error_of_status(status, details, call.method, target.address, target.tls, target.token is not None)
+
+    @staticmethod
+    def _bad_reply(call: Call[Any, Any], error: Exception) -> CacheError:
+        return error_of_client(ErrorCode.INTERNAL, call.method, str(error), "use a server and a client of one version")
+
+    def _before(self, call: Call[Any, Any], request: Any, scope: Scope) -> None:
+        if self._middleware:
+            start = CallStart(call.method, scope.cache, request.ByteSize())
+            for each in self._middleware:
+                each.before(start)
+
+    def _after(self, call: Call[Any, Any], scope: Scope, trace: Trace, duration_s: float, result: object) -> None:
+        """Passes the end of a call to metrics and middleware; `result` None stands for a cancelled task."""
+        error = result if isinstance(result, CacheError) else None
+        status = "CANCELLED" if result is None else "OK" if error is None else error.code.name
+        if self.recorder is not None:
+            self.recorder.record(call.method, duration_s, status)
+        if self._middleware:
+            end = CallEnd(
+                method=call.method,
+                cache=scope.cache,
+                status=status,
+                duration_s=duration_s,
+                queued_s=trace.queued_s,
+                retries=trace.retries,
+                hedged=trace.hedged,
+                error=None if error is None else error.message,
+            )
+            for each in reversed(self._middleware):
+                each.after(end)
+
+
+def details_of(error: grpc.RpcError) -> Tuple[grpc.StatusCode, Optional[str]]:
+    """Returns the status and the text of a failed call."""
+    return error.code(), error.details()

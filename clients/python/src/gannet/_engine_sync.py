@@ -1,0 +1,374 @@
+"""The engine of the synchronous client: threads, one lock, and the channels of grpcio."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, List, Optional, TypeVar, Union
+
+import grpc
+
+from gannet._calls import ALL, BadReply, Call
+from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
+from gannet._target import Target, channel_options
+from gannet.cancellation import Cancellation
+from gannet.configuration import Configuration
+from gannet.errors import CacheError
+from gannet.metrics import Metrics
+from gannet.retry import TokenBucket
+
+R = TypeVar("R")
+SyncConnection = Connection[grpc.Channel, Any]
+
+
+def _sleep(delay_s: float, cancellation: Optional[Cancellation]) -> None:
+    """Waits, until the call is cancelled."""
+    if cancellation is None:
+        time.sleep(delay_s)
+        return
+    cancelled = threading.Event()
+    cancellation.add(cancelled.set)
+    try:
+        cancelled.wait(delay_s)
+    finally:
+        cancellation.discard(cancelled.set)
+
+
+class Waiter:
+    """A thread in the queue. Its lock is held until it is granted a connection, or refused one."""
+
+    __slots__ = ("connection", "lock", "refusal")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.connection: Optional[SyncConnection] = None
+        self.refusal: Optional[NotSent] = None
+
+
+class Limiter:
+    """Bounds the requests in flight. Further threads wait in order of arrival.
+
+    Invariant: threads wait only while `in_flight` is at its maximum, because a released place passes to the first one.
+    """
+
+    def __init__(self, connections: List[SyncConnection], configuration: Configuration, budget: TokenBucket) -> None:
+        self.in_flight = 0
+        self._connections = connections
+        self._requests_max = configuration.requests_in_flight_max
+        self._queued_max = configuration.requests_queued_max
+        self._streams = configuration.streams_per_connection
+        self._budget = budget
+        self._lock = threading.Lock()
+        # The values are not used: the queue is an ordered set, from which a waiter is removed in constant time.
+        self._queue: OrderedDict[Waiter, None] = OrderedDict()
+        self._closed = False
+
+    @property
+    def queued(self) -> int:
+        """Number of waiting threads."""
+        return len(self._queue)
+
+    def _take(self) -> SyncConnection:
+        """Occupies a free place, on the first connection with a free stream."""
+        self.in_flight += 1
+        for connection in self._connections:
+            if connection.in_flight < self._streams:
+                connection.in_flight += 1
+                return connection
+        raise AssertionError("a free place without a free stream")
+
+    def acquire(self, deadline: float, cancellation: Optional[Cancellation], first: bool) -> SyncConnection:
+        """Returns a connection with a free stream, which the caller releases. Waits for it until `deadline`.
+
+        `first` is False for a retry, which adds nothing to the budget. Raises NotSent.
+        """
+        with self._lock:
+            if self._closed:
+                raise NotSent.closed()
+            budget = self._budget
+            if first and budget.tokens < budget.burst:
+                budget.tokens += budget.share
+            if self.in_flight < self._requests_max:
+                return self._take()
+            if len(self._queue) >= self._queued_max:
+                raise NotSent.queue_full(self._queued_max)
+            waiter = Waiter()
+            self._queue[waiter] = None
+        return self._wait(waiter, deadline, cancellation)
+
+    def _wait(self, waiter: Waiter, deadline: float, cancellation: Optional[Cancellation]) -> SyncConnection:
+        def cancel() -> None:
+            self._refuse(waiter, NotSent.cancelled())
+
+        try:
+            if cancellation is not None:
+                cancellation.add(cancel)
+            if not waiter.lock.acquire(timeout=min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)):
+                self._refuse(waiter, NotSent.queue_timeout())
+        except BaseException:
+            # An interrupt of the thread: its place in the queue, or in flight, must not be lost.
+            self._refuse(waiter, NotSent.cancelled())
+            if waiter.connection is not None:
+                self.release(waiter.connection)
+            raise
+        finally:
+            if cancellation is not None:
+                cancellation.discard(cancel)
+        if waiter.connection is None:
+            assert waiter.refusal is not None
+            raise waiter.refusal
+        return waiter.connection
+
+    def _refuse(self, waiter: Waiter, refusal: NotSent) -> None:
+        """Removes a waiter from the queue and wakes it, unless it was granted a connection or refused one before."""
+        with self._lock:
+            if waiter in self._queue:
+                del self._queue[waiter]
+                waiter.refusal = refusal
+                waiter.lock.release()
+
+    def release(self, connection: SyncConnection) -> None:
+        """Passes a place to the first waiter, or frees it."""
+        with self._lock:
+            if self._queue:
+                waiter, _ = self._queue.popitem(last=False)
+                waiter.connection = connection
+                waiter.lock.release()
+            else:
+                self.in_flight -= 1
+                connection.in_flight -= 1
+
+    def take_retry_token(self) -> bool:
+        """Takes a token of the budget, and returns whether there was one."""
+        with self._lock:
+            return self._budget.take()
+
+    def acquire_for_hedge(self, other: SyncConnection) -> Optional[SyncConnection]:
+        """Returns a connection for a second request, if a place is free and the budget allows it.
+
+        It is another one than `other` if another one has a free stream.
+        """
+        with self._lock:
+            if self._closed or self.in_flight >= self._requests_max or not self._budget.take():
+                return None
+            free = [each for each in self._connections if each.in_flight < self._streams]
+            connection = next((each for each in free if each is not other), free[0])
+            self.in_flight += 1
+            connection.in_flight += 1
+            return connection
+
+    def close(self) -> bool:
+        """Refuses all waiters and later requests, and returns whether the limiter was open."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._closed = True
+            while self._queue:
+                waiter, _ = self._queue.popitem(last=False)
+                waiter.refusal = NotSent.closed()
+                waiter.lock.release()
+            return True
+
+
+class SyncEngine(Engine):
+    """Executes the calls of a synchronous client, from any number of threads."""
+
+    def __init__(self, target: Target, configuration: Configuration) -> None:
+        super().__init__(target, configuration)
+        options = channel_options(configuration)
+        credentials = target.channel_credentials() if target.tls else None
+        self._connections: List[SyncConnection] = []
+        for _ in range(configuration.connections_max):
+            if credentials is None:
+                channel = grpc.insecure_channel(target.address, options)
+            else:
+                channel = grpc.secure_channel(target.address, credentials, options)
+            self._connections.append(Connection(channel, len(ALL)))
+        self._limiter = Limiter(self._connections, configuration, self._budget)
+        self._closed = False
+        if configuration.eager_connect:
+            self.connect(configuration.deadline.total_seconds())
+
+    def metadata(self, cache: str) -> Any:
+        """Returns the metadata of the calls on a cache."""
+        return self.target.metadata(cache)
+
+    def connect(self, timeout_s: float) -> bool:
+        """Opens all connections, and returns whether they are open after at most `timeout_s`."""
+        deadline = monotonic() + timeout_s
+        futures = [grpc.channel_ready_future(connection.channel) for connection in self._connections]
+        opened = True
+        for future in futures:
+            try:
+                future.result(timeout=max(0.0, deadline - monotonic()))
+            except grpc.FutureTimeoutError:
+                future.cancel()
+                opened = False
+        return opened
+
+    def close(self) -> None:
+        """Ends all calls, and closes the connections."""
+        self._closed = True
+        if self._limiter.close():
+            for connection in self._connections:
+                connection.channel.close()
+
+    def metrics(self) -> Metrics:
+        """Returns a snapshot of the metrics."""
+        return Metrics(
+            in_flight=self._limiter.in_flight,
+            queued=self._limiter.queued,
+            connections=len(self._connections),
+            retries=self.retries,
+            hedges=self.hedges,
+            methods={} if self.recorder is None else self.recorder.methods(),
+        )
+
+    def call(self, call: Call[Any, R], request: Any, scope: Scope) -> Union[R, CacheError]:
+        """Executes a call and returns its result."""
+        if not self._observed:
+            return self._execute(call, request, scope, None)
+        self._before(call, request, scope)
+        trace = Trace()
+        started = time.perf_counter()
+        result: Union[R, CacheError, None] = None
+        try:
+            result = self._execute(call, request, scope, trace)
+            return result
+        finally:
+            self._after(call, scope, trace, time.perf_counter() - started, result)
+
+    def _execute(
+        self, call: Call[Any, R], request: Any, scope: Scope, trace: Optional[Trace]
+    ) -> Union[R, CacheError]:
+        started = monotonic()
+        deadline = started + scope.deadline_s
+        state: Optional[RetryState] = None
+        limiter = self._limiter
+        while True:
+            if scope.cancellation is not None and scope.cancellation.cancelled:
+                return NotSent.cancelled().error(call.method)
+            try:
+                connection = limiter.acquire(deadline, scope.cancellation, state is None)
+            except NotSent as refusal:
+                return refusal.error(call.method)
+            try:
+                now = monotonic()
+                if trace is not None:
+                    trace.queued_s += now - started
+                timeout_s = deadline - now
+                if timeout_s <= 0:
+                    return NotSent.queue_timeout().error(call.method)
+                if self._attempt_s is not None and self._attempt_s < timeout_s:
+                    timeout_s = self._attempt_s
+                method = connection.methods[call.index] or self._open(connection, call)
+                if call.streams:
+                    reply = self._send_for_stream(method, request, timeout_s, scope)
+                elif scope.cancellation is not None or (call.hedges and self._hedge_s is not None):
+                    reply = self._send_cancellable(call, connection, request, timeout_s, scope, trace)
+                else:
+                    reply = method(request, timeout_s, scope.metadata)
+                return call.parse(reply)
+            except grpc.RpcError as failure:
+                status, details = details_of(failure)
+            except NotSent as refusal:
+                return refusal.error(call.method)
+            except BadReply as failure:
+                return self._bad_reply(call, failure)
+            except ValueError:
+                # grpcio raises it for a call on a channel that another thread has just closed.
+                if self._closed:
+                    return NotSent.closed().error(call.method)
+                raise
+            finally:
+                limiter.release(connection)
+            if self._closed:
+                return NotSent.closed().error(call.method)
+            state = state or RetryState()
+            delay_s = self._retry_delay_s(call, status, state, deadline)
+            if delay_s is None or not limiter.take_retry_token():
+                return self._error(call, status, details)
+            self.retries += 1
+            if trace is not None:
+                trace.retries += 1
+            if delay_s > 0:
+                _sleep(delay_s, scope.cancellation)
+            started = monotonic()
+
+    @staticmethod
+    def _open(connection: SyncConnection, call: Call[Any, Any]) -> Any:
+        channel = connection.channel
+        of_kind = channel.unary_stream if call.streams else channel.unary_unary
+        method = of_kind(call.path, call.serialize, call.deserialize)
+        connection.methods[call.index] = method
+        return method
+
+    @staticmethod
+    def _send_for_stream(method: Any, request: Any, timeout_s: float, scope: Scope) -> List[Any]:
+        """Returns all replies of a stream. They are as many as the parts of the request."""
+        replies = method(request, timeout_s, scope.metadata)
+        if scope.cancellation is None:
+            received = list(replies)
+        else:
+            scope.cancellation.add(replies.cancel)
+            try:
+                received = list(replies)
+            finally:
+                scope.cancellation.discard(replies.cancel)
+        if len(received) != len(request.items):
+            raise BadReply(f"{len(received)} replies to a batch of {len(request.items)}")
+        return received
+
+    def _send_cancellable(
+        self,
+        call: Call[Any, Any],
+        connection: SyncConnection,
+        request: Any,
+        timeout_s: float,
+        scope: Scope,
+        trace: Optional[Trace],
+    ) -> Any:
+        """Sends a request, and a second one if hedging is on and the reply is slow. Returns the first good reply."""
+        ended: SimpleQueue[Any] = SimpleQueue()
+        sent: List[Any] = []
+
+        def send(on: SyncConnection, remaining_s: float) -> None:
+            method = on.methods[call.index] or self._open(on, call)
+            future = method.future(request, remaining_s, scope.metadata)
+            sent.append(future)
+            if scope.cancellation is not None:
+                scope.cancellation.add(future.cancel)
+            future.add_done_callback(ended.put)
+
+        second: Optional[SyncConnection] = None
+        deadline = monotonic() + timeout_s
+        try:
+            send(connection, timeout_s)
+            hedge_s = self._hedge_s if call.hedges else None
+            try:
+                best = ended.get(timeout=hedge_s)
+            except Empty:
+                second = self._limiter.acquire_for_hedge(connection)
+                if second is not None:
+                    self.hedges += 1
+                    if trace is not None:
+                        trace.hedged = True
+                    send(second, max(0.001, deadline - monotonic()))
+                best = ended.get()
+                if second is not None and best.code() is not grpc.StatusCode.OK:
+                    best = ended.get()
+            try:
+                return best.result()
+            except grpc.FutureCancelledError:
+                raise (NotSent.closed() if self._closed else NotSent.cancelled()) from None
+        finally:
+            for future in sent:
+                if scope.cancellation is not None:
+                    scope.cancellation.discard(future.cancel)
+                future.cancel()
+            if second is not None:
+                self._limiter.release(second)

@@ -1,0 +1,106 @@
+"""Parts of requests: bytes of keys and values, times to live, ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Iterable, List, Optional, Union
+
+from gannet._proto import cache_pb2 as m
+
+Bytes = Union[str, bytes]
+
+_MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class CollectionTtl:
+    """The time to live of a collection that a call changes.
+
+    A change that creates the collection always sets its time to live. If `refresh` is true, the other changes set it
+    too, so that the collection lives as long as it is written to. `ttl` None stands for the client's default.
+    """
+
+    ttl: Optional[timedelta] = None
+    refresh: bool = True
+
+
+REFRESH = CollectionTtl()
+
+
+def encoded(data: Bytes) -> bytes:
+    """Returns the bytes of a key, value, field or element. Raises TypeError unless it is str or bytes."""
+    if type(data) is bytes:
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"cannot encode {type(data).__name__}: it is neither str nor bytes; convert it first")
+
+
+def encoded_all(data: Iterable[Bytes]) -> List[bytes]:
+    """Returns the bytes of each element. Raises TypeError if `data` is a single str or bytes."""
+    if isinstance(data, (str, bytes)):
+        raise TypeError("cannot encode elements: a single str or bytes was passed; pass a list")
+    return [encoded(each) for each in data]
+
+
+def milliseconds(ttl: timedelta) -> int:
+    """Returns a time to live in milliseconds, at least 0. The server refuses 0."""
+    return max(0, ttl // _MS)
+
+
+def list_range(
+    request: Union[m.ListFetchRequest, m.ListRetainRequest], first: Optional[int], end: Optional[int]
+) -> None:
+    """Sets the range of a request; None stands for the start or the end of the list."""
+    if first is None:
+        request.unbounded_start.SetInParent()
+    else:
+        request.first = first
+    if end is None:
+        request.unbounded_end.SetInParent()
+    else:
+        request.end = end
+
+
+def by_index(first: Optional[int], end: Optional[int]) -> m.SortedSetFetchRequest.ByIndex:
+    """Returns a range of ranks; None stands for the start or the end of the sorted set."""
+    by = m.SortedSetFetchRequest.ByIndex()
+    if first is None:
+        by.unbounded_start.SetInParent()
+    else:
+        by.first = first
+    if end is None:
+        by.unbounded_end.SetInParent()
+    else:
+        by.end = end
+    return by
+
+
+def by_score(
+    least: Optional[float],
+    greatest: Optional[float],
+    least_exclusive: bool,
+    greatest_exclusive: bool,
+    offset: int,
+    count: Optional[int],
+) -> m.SortedSetFetchRequest.ByScore:
+    """Returns a range of scores; None stands for no bound, and for all elements."""
+    by = m.SortedSetFetchRequest.ByScore(offset=offset, count=-1 if count is None else count)
+    if least is None:
+        by.unbounded_least.SetInParent()
+    else:
+        # `from` is a keyword of Python.
+        getattr(by, "from").CopyFrom(m.SortedSetFetchRequest.Bound(score=least, exclusive=least_exclusive))
+    if greatest is None:
+        by.unbounded_greatest.SetInParent()
+    else:
+        by.to.CopyFrom(m.SortedSetFetchRequest.Bound(score=greatest, exclusive=greatest_exclusive))
+    return by
+
+
+def order(descending: bool) -> m.Order:
+    """Returns the order of a sorted set."""
+    return m.DESCENDING if descending else m.ASCENDING

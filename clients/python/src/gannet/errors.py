@@ -1,0 +1,163 @@
+"""Errors as results: codes, and the remedy of each common mistake."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar, Optional, Tuple
+
+import grpc
+
+
+class ErrorCode(enum.Enum):
+    """The kinds of errors."""
+
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    """An argument is not allowed, such as an empty key."""
+    NOT_FOUND_CACHE = "NOT_FOUND_CACHE"
+    """The cache does not exist."""
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    """The cache exists already."""
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    """The item has another type, or its value is not a number."""
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    """The token is missing or wrong."""
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    """The user of the token may not execute the call."""
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    """A limit of the server: memory, quota, size of a message or value, number of caches."""
+    TIMEOUT = "TIMEOUT"
+    """The deadline passed before a reply arrived. The server may have executed the call."""
+    CLIENT_QUEUE_TIMEOUT = "CLIENT_QUEUE_TIMEOUT"
+    """The deadline passed while the request waited in the client. The server did not receive it."""
+    CLIENT_QUEUE_FULL = "CLIENT_QUEUE_FULL"
+    """Too many requests wait in the client. The server did not receive this one."""
+    CANCELLED = "CANCELLED"
+    """The caller cancelled the call, or the client was closed."""
+    UNAVAILABLE = "UNAVAILABLE"
+    """The server cannot be reached, or does not speak the protocol of the client."""
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    """The server does not have the call."""
+    INTERNAL = "INTERNAL"
+    """The server failed, or a reply contradicts the protocol."""
+    UNKNOWN = "UNKNOWN"
+    """Another error of the server."""
+
+
+@dataclass(frozen=True)
+class CacheError:
+    """A call that failed."""
+
+    outcome: ClassVar[str] = "error"
+
+    code: ErrorCode
+    message: str
+    """One sentence for people: `cannot VERB OBJECT: CAUSE; REMEDY`."""
+    remedy: str
+    """What to do about it, as at the end of `message`."""
+    retryable: bool
+    """Whether the same call may succeed later. A call that is not idempotent may have been executed."""
+
+
+_STATUS = grpc.StatusCode
+_CODES = {
+    _STATUS.INVALID_ARGUMENT: ErrorCode.INVALID_ARGUMENT,
+    _STATUS.OUT_OF_RANGE: ErrorCode.INVALID_ARGUMENT,
+    _STATUS.NOT_FOUND: ErrorCode.NOT_FOUND_CACHE,
+    _STATUS.ALREADY_EXISTS: ErrorCode.ALREADY_EXISTS,
+    _STATUS.FAILED_PRECONDITION: ErrorCode.FAILED_PRECONDITION,
+    _STATUS.UNAUTHENTICATED: ErrorCode.UNAUTHENTICATED,
+    _STATUS.PERMISSION_DENIED: ErrorCode.PERMISSION_DENIED,
+    _STATUS.RESOURCE_EXHAUSTED: ErrorCode.LIMIT_EXCEEDED,
+    _STATUS.DEADLINE_EXCEEDED: ErrorCode.TIMEOUT,
+    _STATUS.CANCELLED: ErrorCode.CANCELLED,
+    _STATUS.UNAVAILABLE: ErrorCode.UNAVAILABLE,
+    _STATUS.UNIMPLEMENTED: ErrorCode.UNIMPLEMENTED,
+    _STATUS.INTERNAL: ErrorCode.INTERNAL,
+    _STATUS.ABORTED: ErrorCode.INTERNAL,
+    _STATUS.DATA_LOSS: ErrorCode.INTERNAL,
+}
+_RETRYABLE = frozenset(
+    [
+        ErrorCode.UNAVAILABLE,
+        ErrorCode.INTERNAL,
+        ErrorCode.TIMEOUT,
+        ErrorCode.CLIENT_QUEUE_TIMEOUT,
+        ErrorCode.CLIENT_QUEUE_FULL,
+        ErrorCode.LIMIT_EXCEEDED,
+    ]
+)
+_REMEDIES = {
+    ErrorCode.INVALID_ARGUMENT: "change the argument",
+    ErrorCode.NOT_FOUND_CACHE: "create the cache with create_cache, or correct its name",
+    ErrorCode.ALREADY_EXISTS: "use the cache, or choose another name",
+    ErrorCode.FAILED_PRECONDITION: "use the calls of the item's type (get_type returns it), or delete the item first",
+    ErrorCode.UNAUTHENTICATED: "pass credentials=CredentialProvider.from_string(TOKEN); the token is the password of "
+    "the user default, or USER:PASSWORD",
+    ErrorCode.PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
+    ErrorCode.LIMIT_EXCEEDED: "store less in one call, or raise the limit of the server",
+    ErrorCode.TIMEOUT: "raise the deadline of the configuration, or reduce the load of the server",
+    ErrorCode.CANCELLED: "repeat the call if its result is still needed",
+    ErrorCode.UNIMPLEMENTED: "use a server of the same version as the client, or newer",
+    ErrorCode.INTERNAL: "repeat the call; if it fails again, read the log of the server",
+    ErrorCode.UNKNOWN: "read the log of the server",
+}
+
+
+def _unavailable(details: str, address: str, tls: bool) -> Tuple[str, str]:
+    """Returns the cause and the remedy of a connection that failed, by the text of the gRPC library."""
+    text = details.lower()
+    if tls and "wrong_version_number" in text:
+        return "the server at this port does not use TLS", "pass tls=False, or the port that uses TLS"
+    if "certificate" in text and "verif" in text and "certificate_verify_failed" in text:
+        return (
+            "the certificate of the server was not signed by a known CA, or names another host",
+            "pass ca_file=PATH with the CA of the server, and an address with the host name of the certificate",
+        )
+    if "tls handshake failed" in text or "ssl" in text:
+        return f"the TLS handshake failed ({details})", "check that the port uses TLS, and its certificate"
+    if "failed parsing http/2" in text or "not http/2" in text or "trying to connect an http1.x server" in text:
+        return (
+            "the server at this port does not speak gRPC",
+            "pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; "
+            "if the port uses TLS, pass tls=True",
+        )
+    if "connection refused" in text:
+        return "no server listens there", f"start one with `gannet serve --grpc {address}`, or correct the address"
+    if "name not found" in text or "resolv" in text or "lookup" in text:
+        return "the host name is unknown", "correct the host name, or check DNS"
+    if "timed out" in text or "timeout" in text or "no route" in text or "unreachable" in text:
+        return f"the host does not answer ({details})", "check the address, the network and the firewall"
+    if "socket closed" in text or "connection reset" in text or "broken pipe" in text or "goaway" in text:
+        return (
+            "the server closed the connection",
+            "repeat the call; if it fails again, check that the server runs, and that tls is as on its port",
+        )
+    return details or "the server is unavailable", "repeat the call; if it fails again, check that the server runs"
+
+
+def error_of_status(
+    status: grpc.StatusCode, details: Optional[str], method: str, address: str, tls: bool, has_token: bool
+) -> CacheError:
+    """Returns the error of a call that ended with a gRPC status other than OK."""
+    code = _CODES.get(status, ErrorCode.UNKNOWN)
+    cause = (details or status.name).strip()
+    remedy = _REMEDIES.get(code, "")
+    if code is ErrorCode.UNAVAILABLE:
+        cause, remedy = _unavailable(cause, address, tls)
+    elif code is ErrorCode.UNAUTHENTICATED:
+        cause = "the server does not accept the token" if has_token else "the server needs a token, and none was passed"
+    elif code is ErrorCode.TIMEOUT:
+        cause = "no reply arrived before the deadline"
+    elif "; " in cause:
+        # The server's own message names the remedy.
+        cause, _, remedy = cause.partition("; ")
+        if code is ErrorCode.NOT_FOUND_CACHE:
+            remedy = _REMEDIES[code]
+    message = f"cannot execute {method} at {address}: {cause}; {remedy}"
+    return CacheError(code, message, remedy, code in _RETRYABLE)
+
+
+def error_of_client(code: ErrorCode, method: str, cause: str, remedy: str) -> CacheError:
+    """Returns the error of a call that the client did not send."""
+    return CacheError(code, f"cannot execute {method}: {cause}; {remedy}", remedy, code in _RETRYABLE)

@@ -1,0 +1,110 @@
+"""Fixtures: a real server, clients of it, and the paths of this package and of the module that starts servers."""
+
+import asyncio
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+PYTHON = Path(__file__).resolve().parent.parent
+ROOT = PYTHON.parent.parent
+sys.path[:0] = [str(PYTHON / "src"), str(ROOT / "conformance" / "clients" / "python"), str(PYTHON / "scripts")]
+
+from server import Server, free_port  # noqa: E402
+
+from gannet import CacheClient, CacheClientAsync, Configurations, ErrorCode  # noqa: E402
+
+
+class GrpcServer(Server):
+    """A server with a port for gRPC clients, besides those for memcached and Redis clients."""
+
+    def __init__(self, **more: str) -> None:
+        self.grpc_port = free_port()
+        self.more = more
+        super().__init__(resp=True, GRPC_PORT=str(self.grpc_port), **more)
+
+    @property
+    def grpc_address(self) -> str:
+        return f"127.0.0.1:{self.grpc_port}"
+
+    def restart(self) -> None:
+        """Starts a server on the ports of this one, which was killed."""
+        super().__init__(port=self.port, resp_port=self.resp_port, GRPC_PORT=str(self.grpc_port), **self.more)
+
+
+@pytest.fixture(scope="session")
+def server():
+    with GrpcServer() as running:
+        yield running
+
+
+@pytest.fixture
+def own_server():
+    """A server that the test may pause or kill."""
+    running = GrpcServer()
+    yield running
+    running.stop()
+
+
+CONFIGURATION = Configurations.Laptop.v1().with_deadline(timedelta(seconds=10)).with_metrics()
+
+
+@pytest.fixture
+def client(server):
+    with CacheClient(server.grpc_address, CONFIGURATION) as client:
+        client.flush_cache("default")
+        yield client
+
+
+class Blocking:
+    """The methods of an asynchronous client, each run to its end by an event loop of its own."""
+
+    def __init__(self, address, configuration, loop=None, client=None, **more):
+        self._loop = loop or asyncio.new_event_loop()
+        self._client = client or CacheClientAsync(address, configuration, **more)
+
+    def __getattr__(self, name):
+        method = getattr(self._client, name)
+        if name.startswith("with_"):
+            return lambda *args: Blocking(None, None, self._loop, method(*args))
+        if name == "metrics":
+            return method
+        return lambda *args, **more: self._loop.run_until_complete(method(*args, **more))
+
+    def end(self):
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request):
+    """Returns a function that creates a client of either kind, with blocking methods."""
+    created = []
+
+    def create(address, configuration=CONFIGURATION, credentials=None, **more):
+        kind = CacheClient if request.param == "sync" else Blocking
+        created.append(kind(address, configuration, credentials=credentials, **more))
+        return created[-1]
+
+    yield create
+    for client in created:
+        client.close() if isinstance(client, CacheClient) else client.end()
+
+
+@pytest.fixture
+def both(server, connect):
+    client = connect(server.grpc_address)
+    client.flush_cache("default")
+    return client
+
+
+def code(result):
+    """Returns the code of a result that has to be an error whose message names its remedy."""
+    assert result.outcome == "error", result
+    assert result.remedy and result.message.endswith(f"; {result.remedy}")
+    assert result.message.startswith("cannot execute ")
+    return result.code
+
+
+__all__ = ["ErrorCode", "code"]
