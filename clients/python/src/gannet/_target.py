@@ -73,7 +73,8 @@ def channel_options(configuration: Configuration) -> Options:
         ("grpc.max_send_message_length", configuration.message_bytes_max),
         ("grpc.max_receive_message_length", configuration.message_bytes_max),
         ("grpc.initial_reconnect_backoff_ms", configuration.reconnect_delay_min // _MS),
-        ("grpc.min_reconnect_backoff_ms", configuration.reconnect_delay_min // _MS),
+        # Despite its name, it is the time that one attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", configuration.connect_timeout // _MS),
         ("grpc.max_reconnect_backoff_ms", configuration.reconnect_delay_max // _MS),
         ("grpc.primary_user_agent", f"gannet-python/{VERSION}"),
     ]

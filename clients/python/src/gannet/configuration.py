@@ -36,6 +36,8 @@ class Configuration:
     """Time without an answer to a ping after which the connection is closed."""
     keepalive_without_calls: bool = True
     """Whether connections without requests are pinged too."""
+    connect_timeout: timedelta = timedelta(seconds=1)
+    """Time for opening a connection."""
     reconnect_delay_min: timedelta = timedelta(milliseconds=50)
     """Delay before the first attempt to reconnect."""
     reconnect_delay_max: timedelta = timedelta(seconds=1)
@@ -138,6 +140,7 @@ def _of_table(values: Mapping[str, Any]) -> Configuration:
         keepalive_time=_ms(values, "keepalive_time_ms") or None,
         keepalive_timeout=_ms(values, "keepalive_timeout_ms"),
         keepalive_without_calls=values["keepalive_without_calls"],
+        connect_timeout=_ms(values, "connect_timeout_ms"),
         reconnect_delay_min=_ms(values, "reconnect_delay_min_ms"),
         reconnect_delay_max=_ms(values, "reconnect_delay_max_ms"),
         retry_strategy=_strategy(values),
