@@ -1,0 +1,86 @@
+"""A TCP proxy between a client and a real server: ends TLS, and holds back the replies of single connections."""
+
+import contextlib
+import socket
+import ssl
+import threading
+
+
+class Proxy:
+    """Forwards connections to `port`. With `context`, its own side uses TLS."""
+
+    def __init__(self, port, context=None):
+        self._target, self._context = port, context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = self._listener.getsockname()[1]
+        self.gates = []
+        self._sockets = []
+        self._threads = []
+        self._spawn(self._accept)
+
+    def _spawn(self, target, *args):
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._spawn(self._serve, client)
+
+    def _serve(self, client):
+        self._sockets.append(client)
+        try:
+            if self._context is not None:
+                client = self._context.wrap_socket(client, server_side=True)
+                self._sockets.append(client)
+            server = socket.create_connection(("127.0.0.1", self._target))
+        except OSError:
+            client.close()
+            return
+        self._sockets.append(server)
+        for each in (client, server):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        gate = threading.Event()
+        gate.set()
+        self.gates.append(gate)
+        self._spawn(self._pump, client, server, None)
+        self._spawn(self._pump, server, client, gate)
+
+    @staticmethod
+    def _pump(source, sink, gate):
+        with contextlib.suppress(OSError, ValueError):
+            while data := source.recv(65536):
+                if gate is not None:
+                    gate.wait()
+                sink.sendall(data)
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for gate in self.gates:
+            gate.set()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join(5)
+
+
+def tls_context(folder):
+    """Returns the context of a server with the certificate in this folder."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    context.set_alpn_protocols(["h2"])
+    return context

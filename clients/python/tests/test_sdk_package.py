@@ -1,0 +1,148 @@
+"""The files of the package that are generated, the presets, types, and the commands of the README."""
+
+import dataclasses
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from datetime import timedelta
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+import generate
+from gannet import Configurations, ExponentialBackoff, FixedCount, __version__
+from gannet import _presets
+from gannet._proto import cache_pb2
+
+from conftest import PYTHON, ROOT
+
+TABLE = tomllib.loads((ROOT / "clients" / "presets.toml").read_text())
+
+
+def presets(node=TABLE, name=""):
+    for part, child in node.items():
+        if isinstance(child, dict):
+            whole = f"{name}.{part}" if name else part
+            yield from [(whole, child)] if "deadline_ms" in child else presets(child, whole)
+
+
+def test_generated_files_without_tools_are_current():
+    for path, text in {**generate.presets(), **generate.client_async()}.items():
+        assert path.read_text() == text, f"{path.name} is not current; run scripts/generate.py"
+
+
+def test_generated_messages_are_those_of_the_schema(tmp_path):
+    from grpc_tools import protoc
+
+    made = tmp_path / "cache.binpb"
+    arguments = ["protoc", f"-I{ROOT / 'proto'}", f"--descriptor_set_out={made}", "gannet/v1/cache.proto"]
+    assert protoc.main(arguments) == 0
+    (schema,) = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
+    checked_in = descriptor_pb2.FileDescriptorProto.FromString(cache_pb2.DESCRIPTOR.serialized_pb)
+
+    def without_json_names(message):
+        for field in message.field:
+            field.ClearField("json_name")
+        for nested in message.nested_type:
+            without_json_names(nested)
+
+    for file in (schema, checked_in):
+        for message in file.message_type:
+            without_json_names(message)
+    assert schema == checked_in, "the generated messages are not current; run scripts/generate.py"
+
+
+@pytest.mark.parametrize(("name", "values"), presets())
+def test_preset_is_that_of_the_table(name, values):
+    configuration = Configurations.named(name)
+    milliseconds = timedelta(milliseconds=1)
+    assert {
+        "deadline_ms": configuration.deadline // milliseconds,
+        "requests_in_flight_max": configuration.requests_in_flight_max,
+        "requests_queued_max": configuration.requests_queued_max,
+        "streams_per_connection": configuration.streams_per_connection,
+        "connections_max": configuration.connections_max,
+        "eager_connect": configuration.eager_connect,
+        "keepalive_time_ms": (configuration.keepalive_time or timedelta(0)) // milliseconds,
+        "keepalive_timeout_ms": configuration.keepalive_timeout // milliseconds,
+        "keepalive_without_calls": configuration.keepalive_without_calls,
+        "connect_timeout_ms": configuration.connect_timeout // milliseconds,
+        "reconnect_delay_min_ms": configuration.reconnect_delay_min // milliseconds,
+        "reconnect_delay_max_ms": configuration.reconnect_delay_max // milliseconds,
+        "retry_strategy": {FixedCount: "fixed_count"}[type(configuration.retry_strategy)],
+        "retry_count": configuration.retry_strategy.count,
+        "retry_budget_percent": configuration.retry_budget.percent,
+        "retry_budget_burst": configuration.retry_budget.burst,
+        "message_bytes_max": configuration.message_bytes_max,
+    } == values
+    assert values["connections_max"] == -(-values["requests_in_flight_max"] // values["streams_per_connection"])
+
+
+def test_version_1_of_each_preset_is_frozen():
+    summary = {name: (each["deadline_ms"], each["requests_in_flight_max"]) for name, each in presets()}
+    assert summary == {
+        "Laptop.v1": (15_000, 200),
+        "InRegion.Default.v1": (1_100, 400),
+        "InRegion.LowLatency.v1": (500, 20),
+        "Lambda.v1": (1_100, 400),
+    }
+    assert Configurations.Laptop.latest() == Configurations.Laptop.v1() == Configurations.named("Laptop")
+    assert Configurations.InRegion.Default.latest() == Configurations.InRegion.Default.v1()
+    assert Configurations.InRegion.LowLatency.latest() == Configurations.InRegion.LowLatency.v1()
+    assert Configurations.Lambda.latest() == Configurations.Lambda.v1()
+    assert set(_presets.LATEST) == {"Laptop", "InRegion.Default", "InRegion.LowLatency", "Lambda"}
+    with pytest.raises(ValueError, match="use one of Laptop, InRegion.Default"):
+        Configurations.named("Desktop")
+
+
+def test_a_configuration_is_changed_by_copies():
+    preset = Configurations.InRegion.LowLatency.v1()
+    mine = preset.with_deadline(timedelta(seconds=2)).with_requests_in_flight_max(150)
+    mine = mine.with_retry_strategy(ExponentialBackoff()).with_hedging(timedelta(milliseconds=5)).with_keepalive(None)
+    assert (mine.deadline, mine.connections_max, mine.keepalive_time) == (timedelta(seconds=2), 2, None)
+    assert preset == Configurations.InRegion.LowLatency.v1()
+    assert dataclasses.replace(preset, eager_connect=False) == preset.with_eager_connect(False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        preset.deadline = timedelta(0)
+    with pytest.raises(ValueError, match="give at least 1"):
+        preset.with_requests_in_flight_max(0)
+    with pytest.raises(ValueError, match="give a positive one"):
+        preset.with_deadline(timedelta(0))
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(PYTHON / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_types_are_complete(tmp_path):
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
+    ran = subprocess.run(command, cwd=PYTHON, env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_version_is_that_of_the_project():
+    project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
+    assert {"grpcio", "protobuf"} <= {re.split(r"[<>=]", each)[0] for each in project["dependencies"]}
+    assert importlib.metadata.version("grpcio")
+
+
+def test_the_programs_of_the_readme_run(server):
+    text = (PYTHON / "README.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(programs) >= 4
+    for program in programs:
+        program = program.replace("127.0.0.1:7000", server.grpc_address)
+        ran = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+        assert ran.returncode == 0, program + ran.stderr
+    assert "hello" in ran.stdout
+
+
+@pytest.mark.parametrize("path", sorted((PYTHON / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_example(path, server):
+    command = [sys.executable, str(path), server.grpc_address]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 0 and ran.stdout, ran.stderr
