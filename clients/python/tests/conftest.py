@@ -1,7 +1,9 @@
 """Fixtures: a real server, clients of it, and the paths of this package and of the module that starts servers."""
 
 import asyncio
+import signal
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +15,7 @@ sys.path[:0] = [str(PYTHON / "src"), str(ROOT / "conformance" / "clients" / "pyt
 
 from server import Server, free_port  # noqa: E402
 
-from gannet import CacheClient, CacheClientAsync, Configurations, ErrorCode  # noqa: E402
+from gannet import CacheClient, CacheClientAsync, Configurations  # noqa: E402
 
 
 class GrpcServer(Server):
@@ -27,6 +29,20 @@ class GrpcServer(Server):
     @property
     def grpc_address(self) -> str:
         return f"127.0.0.1:{self.grpc_port}"
+
+    def pause(self) -> None:
+        """Stops all threads of the server, until `resume`."""
+        self.process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while not all(stat.rpartition(") ")[2].startswith("T") for stat in self._thread_stats()):
+            assert time.monotonic() < deadline, "the server did not stop"
+            time.sleep(0.001)
+
+    def _thread_stats(self) -> list[str]:
+        return [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/stat")]
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Starts a server on the ports of this one, which was killed."""
@@ -44,6 +60,7 @@ def own_server():
     """A server that the test may pause or kill."""
     running = GrpcServer()
     yield running
+    running.resume()
     running.stop()
 
 
@@ -105,6 +122,3 @@ def code(result):
     assert result.remedy and result.message.endswith(f"; {result.remedy}")
     assert result.message.startswith("cannot execute ")
     return result.code
-
-
-__all__ = ["ErrorCode", "code"]

@@ -4,6 +4,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from conftest import code
 
 from gannet import (
     CollectionTtl,
@@ -30,11 +31,9 @@ from gannet import (
     Stored,
     Success,
     TypeHit,
+    _calls,
 )
-from gannet import _calls
 from gannet._proto import cache_pb2
-
-from conftest import code
 
 SECOND = timedelta(seconds=1)
 

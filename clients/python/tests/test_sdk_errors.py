@@ -5,12 +5,11 @@ from datetime import timedelta
 
 import pytest
 import redis
-
-from gannet import Configurations, CredentialProvider, ErrorCode, GetHit, Miss, NoRetry, Success
-from server import Server, free_port
-
 from conftest import ROOT, code
 from proxy import Proxy, tls_context
+from server import Server, free_port
+
+from gannet import Configurations, CredentialProvider, ErrorCode, GetHit, Miss, NoRetry, Success
 
 ONCE = Configurations.Laptop.v1().with_retry_strategy(NoRetry()).with_deadline(timedelta(seconds=5))
 

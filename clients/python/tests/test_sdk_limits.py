@@ -1,13 +1,13 @@
 """The cap on requests in flight, its queue, connections, cancellation, middleware and metrics, on a real server."""
 
 import asyncio
-import signal
 import threading
 import time
 from datetime import timedelta
 
 import pytest
 import redis
+from conftest import CONFIGURATION, code
 
 from gannet import (
     CacheClient,
@@ -20,8 +20,6 @@ from gannet import (
     Success,
 )
 from gannet.metrics import Histogram
-
-from conftest import CONFIGURATION, code
 
 MS = timedelta(milliseconds=1)
 
@@ -116,7 +114,7 @@ def test_connect_reports_a_server_that_is_not_there(connect, own_server):
 def test_closing_ends_waiting_and_sent_calls(own_server):
     client = CacheClient(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(1))
     client.get("k")
-    own_server.process.send_signal(signal.SIGSTOP)
+    own_server.pause()
     results = []
     threads = [threading.Thread(target=lambda: results.append(client.get("k"))) for _ in range(3)]
     for thread in threads:
@@ -126,7 +124,7 @@ def test_closing_ends_waiting_and_sent_calls(own_server):
     client.close()
     for thread in threads:
         thread.join(5)
-    own_server.process.send_signal(signal.SIGCONT)
+    own_server.resume()
     assert [code(result) for result in results] == [ErrorCode.CANCELLED] * 3
 
 
@@ -134,21 +132,21 @@ def test_closing_ends_waiting_and_sent_tasks(own_server):
     async def run():
         client = CacheClientAsync(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(1))
         await client.get("k")
-        own_server.process.send_signal(signal.SIGSTOP)
+        own_server.pause()
         tasks = [asyncio.ensure_future(client.get("k")) for _ in range(3)]
         await asyncio.sleep(0.05)
         await client.close()
         return await asyncio.wait_for(asyncio.gather(*tasks), 5)
 
     results = asyncio.run(run())
-    own_server.process.send_signal(signal.SIGCONT)
+    own_server.resume()
     assert [code(result) for result in results] == [ErrorCode.CANCELLED] * 3
 
 
 def test_a_sent_call_is_cancelled(own_server):
     with CacheClient(own_server.grpc_address, CONFIGURATION) as client:
         client.get("k")
-        own_server.process.send_signal(signal.SIGSTOP)
+        own_server.pause()
         for call in (lambda each: each.get("k"), lambda each: each.get_batch(["k"])):
             cancellation = Cancellation()
             threading.Timer(0.05, cancellation.cancel).start()
@@ -156,7 +154,7 @@ def test_a_sent_call_is_cancelled(own_server):
             assert code(call(client.with_cancellation(cancellation))) is ErrorCode.CANCELLED
             assert time.monotonic() - started < 5
             assert code(call(client.with_cancellation(cancellation))) is ErrorCode.CANCELLED
-        own_server.process.send_signal(signal.SIGCONT)
+        own_server.resume()
         assert client.get("k").outcome == "miss" and client.metrics().in_flight == 0
 
 
@@ -164,12 +162,12 @@ def test_a_cancelled_task_frees_its_place(own_server):
     async def run():
         async with CacheClientAsync(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(2)) as client:
             await client.get("k")
-            own_server.process.send_signal(signal.SIGSTOP)
+            own_server.pause()
             tasks = [asyncio.ensure_future(client.get("k")) for _ in range(50)]
             await asyncio.sleep(0.02)
             for task in tasks[::2]:
                 task.cancel()
-            own_server.process.send_signal(signal.SIGCONT)
+            own_server.resume()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert [isinstance(result, asyncio.CancelledError) for result in results] == [True, False] * 25
             assert (client.metrics().in_flight, client.metrics().queued) == (0, 0)

@@ -6,18 +6,16 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from datetime import timedelta
 
+import generate
 import pytest
+import tomllib
+from conftest import PYTHON, ROOT
 from google.protobuf import descriptor_pb2
 
-import generate
-from gannet import Configurations, ExponentialBackoff, FixedCount, __version__
-from gannet import _presets
+from gannet import Configurations, ExponentialBackoff, FixedCount, __version__, _presets
 from gannet._proto import cache_pb2
-
-from conftest import PYTHON, ROOT
 
 TABLE = tomllib.loads((ROOT / "clients" / "presets.toml").read_text())
 
@@ -55,7 +53,7 @@ def test_generated_messages_are_those_of_the_schema(tmp_path):
     assert schema == checked_in, "the generated messages are not current; run scripts/generate.py"
 
 
-@pytest.mark.parametrize(("name", "values"), presets())
+@pytest.mark.parametrize(("name", "values"), list(presets()))
 def test_preset_is_that_of_the_table(name, values):
     configuration = Configurations.named(name)
     milliseconds = timedelta(milliseconds=1)

@@ -5,6 +5,9 @@ import time
 from datetime import timedelta
 
 import pytest
+from conftest import CONFIGURATION, code
+from proxy import Proxy
+from server import free_port
 
 from gannet import (
     Configurations,
@@ -18,10 +21,6 @@ from gannet import (
     Success,
 )
 from gannet.retry import TokenBucket
-from server import free_port
-
-from conftest import CONFIGURATION, code
-from proxy import Proxy
 
 MS = timedelta(milliseconds=1)
 

@@ -1,19 +1,16 @@
-"""Plays the scenarios that all client libraries share, by both clients; `conformance/clients/scenarios` describes them."""
+"""Plays the scenarios that all client libraries share; `conformance/clients/scenarios` describes them."""
 
 import asyncio
 import concurrent.futures
-import signal
 import threading
 import time
-import tomllib
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-
-from gannet import Cancellation, CacheClient, CacheClientAsync, Configurations, FixedCount, NoRetry
-
+import tomllib
 from conftest import ROOT, code
+
+from gannet import CacheClient, CacheClientAsync, Cancellation, Configurations, FixedCount, NoRetry
 
 SCENARIOS = sorted((ROOT / "conformance" / "clients" / "scenarios").glob("*.toml"))
 STEP_S_MAX = 30
@@ -178,17 +175,11 @@ def compare(step, result, took_ms):
     assert step.get("at_least_ms", 0) <= took_ms <= step.get("at_most_ms", STEP_S_MAX * 1000)
 
 
-def is_stopped(process):
-    stats = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
-    return all(stat.rpartition(") ")[2].startswith("T") for stat in stats)
-
-
 def control(server, action):
     if action == "pause":
-        server.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: is_stopped(server.process))
+        server.pause()
     elif action == "resume":
-        server.process.send_signal(signal.SIGCONT)
+        server.resume()
     elif action == "kill":
         server.kill()
     else:
@@ -248,5 +239,5 @@ def test_scenario(path, kind, own_server):
                 raise AssertionError(f"step {at + 1} of '{scenario['name']}' {step}: {error}") from error
         assert not started, "a started call is not finished"
     finally:
-        own_server.process.send_signal(signal.SIGCONT)
+        own_server.resume()
         player.end()

@@ -111,7 +111,8 @@ pub fn all(root: &Path) -> Vec<Runner> {
                 "python3 -m venv \"$VENV\"",
                 "\"$VENV\"/bin/pip install -q --disable-pip-version-check -r requirements.txt",
             ],
-            "\"$VENV\"/bin/python -m pytest -q -p no:cacheprovider",
+            // The second folder has the tests of the client library, which use the same environment.
+            "\"$VENV\"/bin/python -m pytest -q -p no:cacheprovider . ../../../clients/python/tests",
             RunnerFormat::Pytest,
         ),
         suite("gomemcache", "go", &[], "go test -v -count=1 ./...", RunnerFormat::Go),

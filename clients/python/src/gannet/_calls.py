@@ -12,6 +12,7 @@ from typing import Any, Callable, Generic, List, TypeVar, Union
 
 from gannet import results as r
 from gannet._proto import cache_pb2 as m
+from gannet._proto.cache_pb2_grpc import CachesStub, CacheStub
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -29,10 +30,9 @@ class Call(Generic[P, R]):
     """One call of the schema. `parse` makes the result of a reply, or of the list of replies of a stream."""
 
     index: int
+    service: str
     method: str
     path: str
-    serialize: Callable[[Any], bytes]
-    deserialize: Callable[[bytes], Any]
     parse: Callable[[P], R]
     idempotent: bool
     streams: bool
@@ -46,21 +46,24 @@ def _of(
     service_name: str, method: str, parse: Callable[[P], R], idempotent: bool, hedges: bool = False
 ) -> Call[P, R]:
     service = m.DESCRIPTOR.services_by_name[service_name]
-    descriptor = service.methods_by_name[method]
-    request, reply = getattr(m, descriptor.input_type.name), getattr(m, descriptor.output_type.name)
     call = Call(
         index=len(ALL),
+        service=service_name,
         method=method,
         path=f"/{service.full_name}/{method}",
-        serialize=request.SerializeToString,
-        deserialize=reply.FromString,
         parse=parse,
         idempotent=idempotent,
-        streams=method in ("GetBatch", "SetBatch"),
+        streams=service.methods_by_name[method].server_streaming,
         hedges=hedges,
     )
     ALL.append(call)
     return call
+
+
+def callables(channel: Any) -> List[Any]:
+    """Returns the functions of a channel that send each call, by the index of the call. They are those of the stubs."""
+    stubs = {"Cache": CacheStub(channel), "Caches": CachesStub(channel)}  # type: ignore[no-untyped-call]
+    return [getattr(stubs[call.service], call.method) for call in ALL]
 
 
 _MISS = r.Miss()

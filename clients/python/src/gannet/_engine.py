@@ -13,7 +13,7 @@ from typing import Any, Generic, Optional, Tuple, TypeVar
 
 import grpc
 
-from gannet._calls import Call
+from gannet._calls import Call, callables
 from gannet._target import Target
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
@@ -23,7 +23,6 @@ from gannet.middleware import CallEnd, CallStart
 from gannet.retry import TokenBucket
 
 C = TypeVar("C")
-M = TypeVar("M")
 
 # Statuses after which a request may be repeated: the server did not execute it, or failed.
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
@@ -75,15 +74,15 @@ class NotSent(Exception):
         return NotSent(ErrorCode.CANCELLED, "the client is closed", "create a new client")
 
 
-class Connection(Generic[C, M]):
-    """A channel, its number of requests in flight, and its callables by the index of the call."""
+class Connection(Generic[C]):
+    """A channel, its number of requests in flight, and the functions that send its calls."""
 
     __slots__ = ("channel", "in_flight", "methods")
 
-    def __init__(self, channel: C, calls: int) -> None:
+    def __init__(self, channel: C) -> None:
         self.channel = channel
         self.in_flight = 0
-        self.methods: list[Optional[M]] = [None] * calls
+        self.methods = callables(channel)
 
 
 class Trace:

@@ -11,7 +11,7 @@ from typing import Any, Awaitable, List, Optional, TypeVar, Union
 import grpc
 import grpc.aio
 
-from gannet._calls import ALL, BadReply, Call
+from gannet._calls import BadReply, Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._target import Target, channel_options
 from gannet.configuration import Configuration
@@ -20,7 +20,7 @@ from gannet.metrics import Metrics
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
-AsyncConnection = Connection[grpc.aio.Channel, Any]
+AsyncConnection = Connection[grpc.aio.Channel]
 
 
 class Limiter:
@@ -146,7 +146,7 @@ class AsyncEngine(Engine):
                 channel = grpc.aio.secure_channel(self.target.address, self._credentials, options)
             if self.configuration.eager_connect:
                 channel.get_state(try_to_connect=True)
-            self._connections.append(Connection(channel, len(ALL)))
+            self._connections.append(Connection(channel))
 
     async def connect(self, timeout_s: float) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout_s`."""
@@ -219,7 +219,7 @@ class AsyncEngine(Engine):
                     return NotSent.queue_timeout().error(call.method)
                 if self._attempt_s is not None and self._attempt_s < timeout_s:
                     timeout_s = self._attempt_s
-                method = connection.methods[call.index] or self._open(connection, call)
+                method = connection.methods[call.index]
                 if call.streams:
                     reply: Any = [each async for each in method(request, timeout=timeout_s, metadata=scope.metadata)]
                     if len(reply) != len(request.items):
@@ -254,14 +254,6 @@ class AsyncEngine(Engine):
             await asyncio.sleep(delay_s)
             started = monotonic()
 
-    @staticmethod
-    def _open(connection: AsyncConnection, call: Call[Any, Any]) -> Any:
-        channel = connection.channel
-        of_kind: Any = channel.unary_stream if call.streams else channel.unary_unary
-        method = of_kind(call.path, call.serialize, call.deserialize)
-        connection.methods[call.index] = method
-        return method
-
     async def _send_hedged(
         self,
         call: Call[Any, Any],
@@ -275,7 +267,7 @@ class AsyncEngine(Engine):
         deadline = monotonic() + timeout_s
 
         async def send(on: AsyncConnection) -> Any:
-            method = on.methods[call.index] or self._open(on, call)
+            method = on.methods[call.index]
             return await method(request, timeout=max(0.001, deadline - monotonic()), metadata=scope.metadata)
 
         first = asyncio.ensure_future(send(connection))

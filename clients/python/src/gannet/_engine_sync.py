@@ -11,8 +11,9 @@ from typing import Any, List, Optional, TypeVar, Union
 
 import grpc
 
-from gannet._calls import ALL, BadReply, Call
+from gannet._calls import KEYS_EXIST, BadReply, Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
+from gannet._proto import cache_pb2 as m
 from gannet._target import Target, channel_options
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
@@ -21,7 +22,7 @@ from gannet.metrics import Metrics
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
-SyncConnection = Connection[grpc.Channel, Any]
+SyncConnection = Connection[grpc.Channel]
 
 
 def _sleep(delay_s: float, cancellation: Optional[Cancellation]) -> None:
@@ -187,7 +188,7 @@ class SyncEngine(Engine):
                 channel = grpc.insecure_channel(target.address, options)
             else:
                 channel = grpc.secure_channel(target.address, credentials, options)
-            self._connections.append(Connection(channel, len(ALL)))
+            self._connections.append(Connection(channel))
         self._limiter = Limiter(self._connections, configuration, self._budget)
         self._closed = False
         if configuration.eager_connect:
@@ -199,16 +200,15 @@ class SyncEngine(Engine):
 
     def connect(self, timeout_s: float) -> bool:
         """Opens all connections, and returns whether they are open after at most `timeout_s`."""
-        deadline = monotonic() + timeout_s
-        futures = [grpc.channel_ready_future(connection.channel) for connection in self._connections]
-        opened = True
-        for future in futures:
-            try:
-                future.result(timeout=max(0.0, deadline - monotonic()))
-            except grpc.FutureTimeoutError:
-                future.cancel()
-                opened = False
-        return opened
+        # A call that needs no item. The readiness of a channel would be polled by a thread that outlasts this function.
+        request = m.KeysExistRequest()
+        metadata = self.target.metadata("")
+        futures = [
+            connection.methods[KEYS_EXIST.index].future(request, timeout_s, metadata, wait_for_ready=True)
+            for connection in self._connections
+        ]
+        absent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+        return all([future.code() not in absent for future in futures])
 
     def close(self) -> None:
         """Ends all calls, and closes the connections."""
@@ -265,7 +265,7 @@ class SyncEngine(Engine):
                     return NotSent.queue_timeout().error(call.method)
                 if self._attempt_s is not None and self._attempt_s < timeout_s:
                     timeout_s = self._attempt_s
-                method = connection.methods[call.index] or self._open(connection, call)
+                method = connection.methods[call.index]
                 if call.streams:
                     reply = self._send_for_stream(method, request, timeout_s, scope)
                 elif scope.cancellation is not None or (call.hedges and self._hedge_s is not None):
@@ -300,14 +300,6 @@ class SyncEngine(Engine):
             started = monotonic()
 
     @staticmethod
-    def _open(connection: SyncConnection, call: Call[Any, Any]) -> Any:
-        channel = connection.channel
-        of_kind = channel.unary_stream if call.streams else channel.unary_unary
-        method = of_kind(call.path, call.serialize, call.deserialize)
-        connection.methods[call.index] = method
-        return method
-
-    @staticmethod
     def _send_for_stream(method: Any, request: Any, timeout_s: float, scope: Scope) -> List[Any]:
         """Returns all replies of a stream. They are as many as the parts of the request."""
         replies = method(request, timeout_s, scope.metadata)
@@ -337,7 +329,7 @@ class SyncEngine(Engine):
         sent: List[Any] = []
 
         def send(on: SyncConnection, remaining_s: float) -> None:
-            method = on.methods[call.index] or self._open(on, call)
+            method = on.methods[call.index]
             future = method.future(request, remaining_s, scope.metadata)
             sent.append(future)
             if scope.cancellation is not None:
