@@ -42,7 +42,7 @@ def test_the_port_of_another_protocol(connect, server, port):
 
 
 def test_an_unknown_host(connect):
-    kind, message = failed(connect("gannet.invalid:7000", ONCE, tls=False))
+    kind, message = failed(connect("gannet.invalid:1", ONCE, tls=False))
     assert kind is ErrorCode.UNAVAILABLE and "correct the host name" in message
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
@@ -144,3 +145,20 @@ def test_example(path, server):
     command = [sys.executable, str(path), server.grpc_address]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
     assert ran.returncode == 0 and ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+@pytest.mark.parametrize("client", ["sdk", "stub"])
+def test_load_program_reports_its_requests(server, mode, client):
+    command = [sys.executable, "-m", "gannet.bench", "--address", server.grpc_address, "--seconds", "0.4"]
+    command += ["--mode", mode, "--client", client, "--get-ratio", "0.5", "--concurrency", "4"]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
+    report = json.loads(ran.stdout)
+    assert ran.returncode == 0 and not report["errors"] and report["requests"] > 10
+    assert 0 < report["p50_us"] <= report["p99_us"] <= report["p999_us"] and report["cpu_s"] > 0
+
+
+def test_load_program_names_the_remedy_if_there_is_no_server(server):
+    command = [sys.executable, "-m", "gannet.bench", "--address", f"127.0.0.1:{server.resp_port}"]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 1 and "does not speak gRPC" in ran.stderr

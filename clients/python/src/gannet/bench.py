@@ -33,6 +33,8 @@ from gannet.metrics import Histogram
 
 # Keys that each batch of the preparation stores.
 BATCH_KEYS = 100
+# Number of keys that are drawn in advance, so that the measured loop draws none.
+CHOICES = 100_000
 TTL = timedelta(hours=1)
 
 
@@ -46,11 +48,13 @@ class Plan:
         self.credentials = CredentialProvider.from_string(token) if token else CredentialProvider.none()
         self.keys = [b"bench:%08d" % number for number in range(options.key_space)]
         self.value = bytes(number % 251 for number in range(options.value_bytes))
+        # Pairs of a key and whether it is read. Each worker uses them in turn, from a place of its own on.
+        chosen = random.Random(0)
+        self.choices = [(chosen.choice(self.keys), chosen.random() < options.get_ratio) for _ in range(CHOICES)]
 
-    def choices(self, worker: int) -> List[Any]:
-        """Returns keys and whether each is read, for one worker to use in turn."""
-        chosen = random.Random(worker)
-        return [(chosen.choice(self.keys), chosen.random() < self.options.get_ratio) for _ in range(10_000)]
+    def place(self, worker: int) -> int:
+        """Returns the place in `choices` at which a worker begins."""
+        return worker * CHOICES // self.options.concurrency % CHOICES
 
 
 class Tally:
@@ -122,7 +126,7 @@ def run_sync(plan: Plan) -> Dict[str, Any]:
         get, put = _stub_calls(stub, plan, _metadata(plan))
 
     def work(worker: int) -> None:
-        tally, choices, at = tallies[worker], plan.choices(worker), 0
+        tally, choices, at = tallies[worker], plan.choices, plan.place(worker)
         while True:
             key, reads = choices[at]
             at = (at + 1) % len(choices)
@@ -171,7 +175,7 @@ async def run_asyncio(plan: Plan) -> Dict[str, Any]:
     window = Window(options.seconds)
 
     async def work(worker: int) -> None:
-        tally, choices, at = tallies[worker], plan.choices(worker), 0
+        tally, choices, at = tallies[worker], plan.choices, plan.place(worker)
         while True:
             key, reads = choices[at]
             at = (at + 1) % len(choices)
