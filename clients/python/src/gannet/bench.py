@@ -54,7 +54,8 @@ class Plan:
 
     def place(self, worker: int) -> int:
         """Returns the place in `choices` at which a worker begins."""
-        return worker * CHOICES // self.options.concurrency % CHOICES
+        workers: int = self.options.concurrency
+        return worker * CHOICES // workers % CHOICES
 
 
 class Tally:
@@ -65,9 +66,12 @@ class Tally:
         self.errors: Counter[str] = Counter()
 
     def record(self, started_ns: int, result: object) -> None:
+        """Adds one request; `result` is an error of the library, the name of a status, or a reply."""
         self.latencies.record(time.perf_counter_ns() - started_ns)
         if isinstance(result, CacheError):
             self.errors[result.code.name] += 1
+        elif isinstance(result, str):
+            self.errors[result] += 1
 
 
 def prepare(plan: Plan) -> None:
@@ -134,8 +138,7 @@ def run_sync(plan: Plan) -> Dict[str, Any]:
             try:
                 result: object = get(key) if reads else put(key, plan.value)
             except grpc.RpcError as error:
-                result = None
-                tally.errors[error.code().name] += 1
+                result = error.code().name
             now = time.monotonic()
             if now >= window.end:
                 return
@@ -181,10 +184,9 @@ async def run_asyncio(plan: Plan) -> Dict[str, Any]:
             at = (at + 1) % len(choices)
             started = time.perf_counter_ns()
             try:
-                result = await (get(key) if reads else put(key, plan.value))
+                result: object = await (get(key) if reads else put(key, plan.value))
             except grpc.RpcError as error:
-                result = None
-                tally.errors[error.code().name] += 1
+                result = error.code().name
             now = time.monotonic()
             if now >= window.end:
                 return
@@ -216,7 +218,7 @@ def report(plan: Plan, window: Window, tallies: List[Tally], connections: int) -
     for tally in tallies:
         latencies.add(tally.latencies)
         errors.update(tally.errors)
-    requests = latencies.count
+    requests = latencies.count - sum(errors.values())
     return {
         "client": options.client,
         "mode": options.mode,

@@ -84,7 +84,6 @@ _RETRYABLE = frozenset(
         ErrorCode.TIMEOUT,
         ErrorCode.CLIENT_QUEUE_TIMEOUT,
         ErrorCode.CLIENT_QUEUE_FULL,
-        ErrorCode.LIMIT_EXCEEDED,
     ]
 )
 _REMEDIES = {
