@@ -158,6 +158,14 @@ def test_load_program_reports_its_requests(server, mode, client):
     assert 0 < report["p50_us"] <= report["p99_us"] <= report["p999_us"] and report["cpu_s"] > 0
 
 
+def test_load_program_compares_the_library_with_the_stub(server):
+    command = [sys.executable, "-m", "gannet.bench", "--address", server.grpc_address, "--seconds", "0.2"]
+    ran = subprocess.run([*command, "--compare", "2"], env=environment(), capture_output=True, text=True, timeout=30)
+    report = json.loads(ran.stdout)
+    stub, sdk = report["stub"]["cpu_us_per_request"], report["sdk"]["cpu_us_per_request"]
+    assert ran.returncode == 0 and report["cpu_ratio"] == pytest.approx(sdk / stub, abs=0.001)
+
+
 def test_load_program_names_the_remedy_if_there_is_no_server(server):
     command = [sys.executable, "-m", "gannet.bench", "--address", f"127.0.0.1:{server.resp_port}"]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)

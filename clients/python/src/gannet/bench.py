@@ -3,7 +3,8 @@
     python -m gannet.bench --address 127.0.0.1:7000 --mode sync --concurrency 16 --seconds 5
 
 Prints one JSON object. `--client stub` measures the generated stub without the client library, with the same keys,
-metadata and deadline on one channel: the ratio of both `cpu_us_per_request` is the cost of the library.
+metadata and deadline on one channel. `--compare ROUNDS` measures both in turn, so that other load of the machine meets
+both alike, and adds the ratio of their medians: the cost of the library.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from datetime import timedelta
+from statistics import median
 from typing import Any, Awaitable, Callable, Dict, List, Optional
 
 import grpc
@@ -246,6 +248,7 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     add("--preset", default="InRegion.LowLatency", help="preset of the client (default: InRegion.LowLatency)")
     add("--mode", choices=["sync", "asyncio"], default="sync", help="threads, or tasks of asyncio (default: sync)")
     add("--client", choices=["sdk", "stub"], default="sdk", help="the library, or the generated stub (default: sdk)")
+    add("--compare", type=int, default=0, metavar="ROUNDS", help="measure stub and library in turn, so often")
     add("--concurrency", type=int, default=16, help="requests that are offered at once (default: 16)")
     add("--seconds", type=float, default=5.0, help="measured time, after a warm-up (default: 5)")
     add("--key-space", type=int, default=1_000, help="number of keys (default: 1000)")
@@ -258,6 +261,30 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     return options
 
 
+def run(plan: Plan) -> Dict[str, Any]:
+    """Runs the load once."""
+    return run_sync(plan) if plan.options.mode == "sync" else asyncio.run(run_asyncio(plan))
+
+
+def compare(plan: Plan) -> Dict[str, Any]:
+    """Runs the stub and the library in turn, and returns the medians of both and the ratio of their CPU time."""
+    reports: Dict[str, List[Dict[str, Any]]] = {"stub": [], "sdk": []}
+    errors: Counter[str] = Counter()
+    for _ in range(plan.options.compare):
+        for client, each in reports.items():
+            plan.options.client = client
+            each.append(run(plan))
+            errors.update(each[-1]["errors"])
+    figures = ("requests_per_s", "p50_us", "p99_us", "p999_us", "cpu_us_per_request")
+    medians = {
+        client: {figure: round(median(report[figure] for report in each), 2) for figure in figures}
+        for client, each in reports.items()
+    }
+    ratio = medians["sdk"]["cpu_us_per_request"] / medians["stub"]["cpu_us_per_request"]
+    rest = {key: reports["sdk"][0][key] for key in ("mode", "preset", "concurrency", "seconds", "connections")}
+    return {**rest, "rounds": plan.options.compare, **medians, "errors": dict(errors), "cpu_ratio": round(ratio, 3)}
+
+
 def main(arguments: List[str]) -> int:
     """Runs the program, and returns its exit status: 1 if a request failed."""
     options = parse(arguments)
@@ -266,7 +293,7 @@ def main(arguments: List[str]) -> int:
     except ValueError as error:
         sys.exit(str(error))
     prepare(plan)
-    result = run_sync(plan) if options.mode == "sync" else asyncio.run(run_asyncio(plan))
+    result = compare(plan) if options.compare else run(plan)
     print(json.dumps(result))
     return 1 if result["errors"] else 0
 
