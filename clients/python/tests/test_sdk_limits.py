@@ -1,6 +1,7 @@
 """The cap on requests in flight, its queue, connections, cancellation, middleware and metrics, on a real server."""
 
 import asyncio
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -8,6 +9,7 @@ from datetime import timedelta
 import pytest
 import redis
 from conftest import CONFIGURATION, code
+from server import free_port
 
 from gannet import (
     CacheClient,
@@ -15,6 +17,7 @@ from gannet import (
     Cancellation,
     Configurations,
     ErrorCode,
+    FixedTimeout,
     GetHit,
     Middleware,
     Success,
@@ -173,6 +176,54 @@ def test_a_cancelled_task_frees_its_place(own_server):
             assert (client.metrics().in_flight, client.metrics().queued) == (0, 0)
 
     asyncio.run(run())
+
+
+def test_an_interrupt_of_a_waiting_thread_loses_no_place(own_server):
+    with CacheClient(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(1)) as client:
+        client.get("k")
+        own_server.pause()
+        sent = threading.Thread(target=client.get, args=("k",))
+        sent.start()
+        while client.metrics().in_flight < 1:
+            time.sleep(0.005)
+        main = threading.main_thread().ident
+        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            client.get("k")
+        assert (client.metrics().in_flight, client.metrics().queued) == (1, 0)
+        own_server.resume()
+        sent.join(5)
+        assert client.get("k").outcome == "miss" and client.metrics().in_flight == 0
+
+
+def test_a_call_is_cancelled_while_it_waits_for_its_retry():
+    slow = FixedTimeout(retry_delay=timedelta(seconds=5))
+    with CacheClient(f"127.0.0.1:{free_port()}", CONFIGURATION.with_retry_strategy(slow)) as client:
+        cancellation = Cancellation()
+        threading.Timer(0.1, cancellation.cancel).start()
+        started = time.monotonic()
+        assert code(client.with_cancellation(cancellation).get("k")) is ErrorCode.CANCELLED
+        assert time.monotonic() - started < 4 and client.metrics().retries == 1
+
+
+def test_middleware_sees_a_cancelled_task(own_server):
+    events = []
+
+    async def run():
+        configuration = CONFIGURATION.with_middleware(Recording("a", events))
+        async with CacheClientAsync(own_server.grpc_address, configuration) as client:
+            await client.get("k")
+            own_server.pause()
+            task = asyncio.ensure_future(client.get("k"))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            own_server.resume()
+            assert client.metrics().in_flight == 0
+
+    asyncio.run(run())
+    assert events[-1] == ("a", "after", "Get", "CANCELLED")
 
 
 class Recording(Middleware):

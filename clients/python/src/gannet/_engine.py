@@ -1,4 +1,4 @@
-"""What the synchronous and the asynchronous engine share: scopes of calls, decisions about retries, observation.
+"""Parts of both engines: scopes of calls, decisions about retries, observation.
 
     caller -> before (middleware) -> queue -> connection -> reply -> result
                                        ^                      |
@@ -86,7 +86,7 @@ class Connection(Generic[C]):
 
 
 class Trace:
-    """What happened to one call, for middleware and metrics."""
+    """Events of one call, for middleware and metrics."""
 
     __slots__ = ("hedged", "queued_s", "retries")
 

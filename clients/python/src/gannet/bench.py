@@ -248,7 +248,7 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     add("--preset", default="InRegion.LowLatency", help="preset of the client (default: InRegion.LowLatency)")
     add("--mode", choices=["sync", "asyncio"], default="sync", help="threads, or tasks of asyncio (default: sync)")
     add("--client", choices=["sdk", "stub"], default="sdk", help="the library, or the generated stub (default: sdk)")
-    add("--compare", type=int, default=0, metavar="ROUNDS", help="measure stub and library in turn, so often")
+    add("--compare", type=int, default=0, metavar="ROUNDS", help="measure stub and library in turn, ROUNDS times")
     add("--concurrency", type=int, default=16, help="requests that are offered at once (default: 16)")
     add("--seconds", type=float, default=5.0, help="measured time, after a warm-up (default: 5)")
     add("--key-space", type=int, default=1_000, help="number of keys (default: 1000)")

@@ -46,7 +46,7 @@ class CacheClient:
     - credentials: the token of the calls.
     - cache: the cache that all calls of this object use.
     - default_ttl: the time to live of items whose call names none.
-    - tls: whether connections use TLS; None (the default) uses it unless the address is local.
+    - tls: True or False turns TLS on or off; None (the default) turns it on unless the address is local.
     - ca_file: a PEM file with the CA of the server's certificate; without it, those of the system.
 
     Raises ValueError if the address is not HOST:PORT, and OSError if `ca_file` cannot be read.

@@ -29,13 +29,13 @@ class Configuration:
     streams_per_connection: int = 100
     """Maximum number of requests at once on one connection."""
     eager_connect: bool = True
-    """Whether all connections are opened when the client is created."""
+    """True to open all connections when the client is created."""
     keepalive_time: Optional[timedelta] = timedelta(seconds=5)
     """Time between two pings of a connection; None turns pings off."""
     keepalive_timeout: timedelta = timedelta(seconds=1)
     """Time without an answer to a ping after which the connection is closed."""
     keepalive_without_calls: bool = True
-    """Whether connections without requests are pinged too."""
+    """True to ping connections without requests too."""
     connect_timeout: timedelta = timedelta(seconds=1)
     """Time for opening a connection."""
     reconnect_delay_min: timedelta = timedelta(milliseconds=50)
@@ -53,7 +53,7 @@ class Configuration:
     middleware: Tuple[Middleware, ...] = ()
     """Objects that are called before and after each call, the first one outermost."""
     metrics: bool = False
-    """Whether the client counts and times its calls."""
+    """True to count and time the calls."""
 
     def __post_init__(self) -> None:
         at_least_one = ("requests_in_flight_max", "streams_per_connection", "message_bytes_max")

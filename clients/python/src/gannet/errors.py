@@ -54,9 +54,9 @@ class CacheError:
     message: str
     """One sentence for people: `cannot VERB OBJECT: CAUSE; REMEDY`."""
     remedy: str
-    """What to do about it, as at the end of `message`."""
+    """The action that removes the cause, as at the end of `message`."""
     retryable: bool
-    """Whether the same call may succeed later. A call that is not idempotent may have been executed."""
+    """True if the same call may succeed later. A call that is not idempotent may have been executed."""
 
 
 _STATUS = grpc.StatusCode

@@ -33,7 +33,7 @@ class CallEnd:
     retries: int
     """Number of times that the request was repeated after a failure."""
     hedged: bool
-    """Whether the request was sent a second time because its reply was slow."""
+    """True if the request was sent a second time because its reply was slow."""
     error: Optional[str]
     """The message of the error, or None."""
 
