@@ -20,6 +20,7 @@ from gannet import (
     FixedTimeout,
     GetHit,
     Middleware,
+    NoRetry,
     Success,
 )
 from gannet.metrics import Histogram
@@ -176,6 +177,20 @@ def test_a_cancelled_task_frees_its_place(own_server):
             assert (client.metrics().in_flight, client.metrics().queued) == (0, 0)
 
     asyncio.run(run())
+
+
+def test_pings_find_a_server_that_hangs_before_the_deadline(connect, own_server):
+    configuration = CONFIGURATION.with_retry_strategy(NoRetry()).with_keepalive(200 * MS, 200 * MS)
+    client = connect(own_server.grpc_address, configuration)
+    client.get("k")
+    own_server.pause()
+    started = time.monotonic()
+    result = client.get("k")
+    assert code(result) is ErrorCode.UNAVAILABLE and "does not answer" in result.message
+    assert time.monotonic() - started < 5
+    own_server.resume()
+    while client.get("k").outcome == "error":
+        assert time.monotonic() - started < 15
 
 
 def test_an_interrupt_of_a_waiting_thread_loses_no_place(own_server):

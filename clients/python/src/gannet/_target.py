@@ -82,6 +82,8 @@ def channel_options(configuration: Configuration) -> Options:
         options += [
             ("grpc.keepalive_time_ms", configuration.keepalive_time // _MS),
             ("grpc.keepalive_timeout_ms", configuration.keepalive_timeout // _MS),
+            # Without it, grpcio waits a minute for the answer to a ping, whatever the keepalive timeout.
+            ("grpc.http2.ping_timeout_ms", configuration.keepalive_timeout // _MS),
             ("grpc.keepalive_permit_without_calls", int(configuration.keepalive_without_calls)),
             ("grpc.http2.max_pings_without_data", 0),
         ]
