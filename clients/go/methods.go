@@ -1,0 +1,100 @@
+package gannet
+
+import (
+	"strings"
+
+	pb "gannet.dev/client/gannetv1"
+)
+
+// method is one call of the schema. A call is retried only if its repetition changes nothing. Increments, pushes, pops
+// and the conditional sets are not: the first attempt may have been executed although its reply was lost.
+type method struct {
+	index      int
+	name       string
+	path       string
+	idempotent bool
+	hedged     bool
+}
+
+var allMethods []*method
+
+func repeated(path string) *method { return newMethod(path, true) }
+
+func once(path string) *method { return newMethod(path, false) }
+
+func newMethod(path string, idempotent bool) *method {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	created := &method{index: len(allMethods), name: name, path: path, idempotent: idempotent}
+	allMethods = append(allMethods, created)
+	return created
+}
+
+// hedgedGet returns the only method that may be sent a second time before its reply.
+func hedgedGet() *method {
+	get := repeated(pb.Cache_Get_FullMethodName)
+	get.hedged = true
+	return get
+}
+
+// onceOf returns a form of a call whose repetition would change more. Both count as one in metrics.
+func onceOf(other *method) *method {
+	form := *other
+	form.idempotent = false
+	return &form
+}
+
+var (
+	methodGet         = hedgedGet()
+	methodSet         = repeated(pb.Cache_Set_FullMethodName)
+	methodGetBatch    = repeated(pb.Cache_GetBatch_FullMethodName)
+	methodSetBatch    = repeated(pb.Cache_SetBatch_FullMethodName)
+	methodDelete      = repeated(pb.Cache_Delete_FullMethodName)
+	methodKeysExist   = repeated(pb.Cache_KeysExist_FullMethodName)
+	methodIncrement   = once(pb.Cache_Increment_FullMethodName)
+	methodGetWithHash = repeated(pb.Cache_GetWithHash_FullMethodName)
+	methodSetIf       = once(pb.Cache_SetIf_FullMethodName)
+	methodSetIfHash   = once(pb.Cache_SetIfHash_FullMethodName)
+	methodUpdateTTL   = once(pb.Cache_UpdateTtl_FullMethodName)
+	methodGetTTL      = repeated(pb.Cache_ItemGetTtl_FullMethodName)
+	methodGetType     = repeated(pb.Cache_ItemGetType_FullMethodName)
+
+	methodDictionaryGet       = repeated(pb.Cache_DictionaryGet_FullMethodName)
+	methodDictionaryFetch     = repeated(pb.Cache_DictionaryFetch_FullMethodName)
+	methodDictionarySet       = repeated(pb.Cache_DictionarySet_FullMethodName)
+	methodDictionaryIncrement = once(pb.Cache_DictionaryIncrement_FullMethodName)
+	methodDictionaryDelete    = repeated(pb.Cache_DictionaryDelete_FullMethodName)
+	methodDictionaryLength    = repeated(pb.Cache_DictionaryLength_FullMethodName)
+
+	methodSetFetch        = repeated(pb.Cache_SetFetch_FullMethodName)
+	methodSetSample       = repeated(pb.Cache_SetSample_FullMethodName)
+	methodSetUnion        = repeated(pb.Cache_SetUnion_FullMethodName)
+	methodSetRemove       = repeated(pb.Cache_SetDifference_FullMethodName)
+	methodSetSubtractFrom = onceOf(methodSetRemove)
+	methodSetContains     = repeated(pb.Cache_SetContains_FullMethodName)
+	methodSetLength       = repeated(pb.Cache_SetLength_FullMethodName)
+	methodSetPop          = once(pb.Cache_SetPop_FullMethodName)
+
+	methodListPushFront        = once(pb.Cache_ListPushFront_FullMethodName)
+	methodListPushBack         = once(pb.Cache_ListPushBack_FullMethodName)
+	methodListConcatenateFront = once(pb.Cache_ListConcatenateFront_FullMethodName)
+	methodListConcatenateBack  = once(pb.Cache_ListConcatenateBack_FullMethodName)
+	methodListPopFront         = once(pb.Cache_ListPopFront_FullMethodName)
+	methodListPopBack          = once(pb.Cache_ListPopBack_FullMethodName)
+	methodListRemove           = once(pb.Cache_ListRemove_FullMethodName)
+	methodListFetch            = repeated(pb.Cache_ListFetch_FullMethodName)
+	methodListRetain           = once(pb.Cache_ListRetain_FullMethodName)
+	methodListLength           = repeated(pb.Cache_ListLength_FullMethodName)
+
+	methodSortedSetPut       = repeated(pb.Cache_SortedSetPut_FullMethodName)
+	methodSortedSetFetch     = repeated(pb.Cache_SortedSetFetch_FullMethodName)
+	methodSortedSetGetScore  = repeated(pb.Cache_SortedSetGetScore_FullMethodName)
+	methodSortedSetRemove    = repeated(pb.Cache_SortedSetRemove_FullMethodName)
+	methodSortedSetIncrement = once(pb.Cache_SortedSetIncrement_FullMethodName)
+	methodSortedSetGetRank   = repeated(pb.Cache_SortedSetGetRank_FullMethodName)
+	methodSortedSetLength    = repeated(pb.Cache_SortedSetLength_FullMethodName)
+
+	methodCreateCache = once(pb.Caches_CreateCache_FullMethodName)
+	methodDeleteCache = once(pb.Caches_DeleteCache_FullMethodName)
+	methodListCaches  = repeated(pb.Caches_ListCaches_FullMethodName)
+	methodFlushCache  = repeated(pb.Caches_FlushCache_FullMethodName)
+)
