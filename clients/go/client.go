@@ -11,11 +11,12 @@ import (
 	pb "gannet.dev/client/gannetv1"
 )
 
-// Client calls one server. Any number of goroutines may use it at once. A program creates one client for each server, and
-// retains it: the bound of requests in flight holds for each client.
+// Client calls one server. Any number of goroutines may use it at once. A program creates one client for each server,
+// and retains it: the bound of requests in flight holds for each client.
 //
-// Each call takes a context. A call ends at the deadline of its context or of the configuration, whichever is earlier, and
-// when the context is cancelled. Keys, names, fields and elements of sets are strings, which may hold any bytes.
+// Each call takes a context. A call ends at the deadline of its context or of the configuration, whichever is
+// earlier, and when the context is cancelled. Keys, names, fields and elements of sets are strings, which may hold
+// any bytes.
 type Client struct {
 	engine     *engine
 	defaultTTL uint64
@@ -23,9 +24,9 @@ type Client struct {
 
 // NewClient creates a client. The items of calls without a TTL live for defaultTTL, which is at least 1 ms.
 //
-// If the configuration connects eagerly, NewClient waits until all connections are open, at most for the deadline of the
-// configuration or until ctx ends. It returns a usable client even if the server cannot be reached, so that a service
-// starts without its cache; Connect reports the reason. NewClient returns a *Error if an argument is wrong.
+// If the configuration connects eagerly, NewClient waits until all connections are open, at most for the deadline of
+// the configuration or until ctx ends. It returns a usable client even if the server cannot be reached, so that a
+// service starts without its cache; Connect reports the reason. NewClient returns a *Error if an argument is wrong.
 func NewClient(
 	ctx context.Context, credentials Credentials, configuration Configuration, defaultTTL time.Duration,
 ) (*Client, error) {
@@ -54,8 +55,8 @@ func NewClient(
 	return client, nil
 }
 
-// Connect opens all connections, and returns a *Error with the reason if one cannot be opened. It waits at most for the
-// deadline of the configuration.
+// Connect opens all connections, and returns a *Error with the reason if one cannot be opened. It waits at most for
+// the deadline of the configuration.
 func (c *Client) Connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.engine.configuration.deadline)
 	defer cancel()

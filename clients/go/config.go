@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Configuration has all settings of a client. It is an immutable value: each With method returns a changed copy, so that
-// a configuration of one's own is a preset with other values:
+// Configuration has all settings of a client. It is an immutable value: each With method returns a changed copy, so
+// that a configuration of one's own is a preset with other values:
 //
 //	configuration := gannet.InRegionDefault().WithDeadline(300 * time.Millisecond).WithRequestsInFlightMax(50)
 //
@@ -53,22 +53,22 @@ type presetValues struct {
 	streamsPerConnection  int64
 }
 
-// Laptop returns the newest configuration for development on one machine, and for clients far from the server. A later
-// release may return other values.
+// Laptop returns the newest configuration for development on one machine, and for clients far from the server. A
+// later release may return other values.
 func Laptop() Configuration { return latest("Laptop") }
 
 // LaptopV1 returns version 1 of Laptop, which never changes.
 func LaptopV1() Configuration { return presetOf("Laptop.v1") }
 
-// InRegionDefault returns the newest configuration for services in the same region as the server that need throughput. A
-// later release may return other values.
+// InRegionDefault returns the newest configuration for services in the same region as the server that need
+// throughput. A later release may return other values.
 func InRegionDefault() Configuration { return latest("InRegion.Default") }
 
 // InRegionDefaultV1 returns version 1 of InRegionDefault, which never changes.
 func InRegionDefaultV1() Configuration { return presetOf("InRegion.Default.v1") }
 
-// InRegionLowLatency returns the newest configuration for services in the same region that need a low p999: few requests
-// are in flight, and a slow one is given up early. A later release may return other values.
+// InRegionLowLatency returns the newest configuration for services in the same region that need a low p999: few
+// requests are in flight, and a slow one is given up early. A later release may return other values.
 func InRegionLowLatency() Configuration { return latest("InRegion.LowLatency") }
 
 // InRegionLowLatencyV1 returns version 1 of InRegionLowLatency, which never changes.
@@ -139,8 +139,8 @@ func (v presetValues) strategy() RetryStrategy {
 // retries. The context of a call may end it earlier.
 func (c Configuration) Deadline() time.Duration { return c.deadline }
 
-// RequestsInFlightMax returns the maximum number of requests that were sent and whose replies are awaited. Further ones
-// wait in the client.
+// RequestsInFlightMax returns the maximum number of requests that were sent and whose replies are awaited. Further
+// ones wait in the client.
 func (c Configuration) RequestsInFlightMax() int { return c.requestsInFlightMax }
 
 // RequestsQueuedMax returns the maximum number of requests that wait in the client. Further ones fail at once.
@@ -199,7 +199,8 @@ func (c Configuration) WithDeadline(deadline time.Duration) Configuration {
 	return c
 }
 
-// WithRequestsInFlightMax returns a copy with another maximum of requests in flight, and as many connections as it needs.
+// WithRequestsInFlightMax returns a copy with another maximum of requests in flight, and as many connections as it
+// needs.
 func (c Configuration) WithRequestsInFlightMax(requests int) Configuration {
 	c.requestsInFlightMax = requests
 	return c
@@ -211,8 +212,8 @@ func (c Configuration) WithRequestsQueuedMax(requests int) Configuration {
 	return c
 }
 
-// WithStreamsPerConnection returns a copy with another maximum of requests at once on one connection. The server refuses
-// more than 100.
+// WithStreamsPerConnection returns a copy with another maximum of requests at once on one connection. The server
+// refuses more than 100.
 func (c Configuration) WithStreamsPerConnection(streams int) Configuration {
 	c.streamsPerConnection = streams
 	return c
@@ -237,8 +238,8 @@ func (c Configuration) WithConnectTimeout(timeout time.Duration) Configuration {
 	return c
 }
 
-// WithReconnectDelay returns a copy with other delays between attempts to reconnect, which grow from the first value to
-// the second one.
+// WithReconnectDelay returns a copy with other delays between attempts to reconnect, which grow from the first value
+// to the second one.
 func (c Configuration) WithReconnectDelay(least, greatest time.Duration) Configuration {
 	c.reconnectDelayMin, c.reconnectDelayMax = least, greatest
 	return c
@@ -256,10 +257,10 @@ func (c Configuration) WithRetryBudget(budget RetryBudget) Configuration {
 	return c
 }
 
-// WithHedging returns a copy that sends a Get again if its reply takes longer than delay, and uses the reply that comes
-// first; 0 turns hedging off. A good delay is the p99 of Get: then 1 % of the requests are sent twice. The second
-// request uses another connection if there is one, never waits in the client's queue, and takes a token of the retry
-// budget.
+// WithHedging returns a copy that sends a Get again if its reply takes longer than delay, and uses the reply that
+// comes first; 0 turns hedging off. A good delay is the p99 of Get: then 1 % of the requests are sent twice. The
+// second request uses another connection if there is one, never waits in the client's queue, and takes a token of the
+// retry budget.
 func (c Configuration) WithHedging(delay time.Duration) Configuration {
 	c.hedgeDelay = delay
 	return c

@@ -16,7 +16,7 @@
 //		fmt.Println("not there")
 //	}
 //
-// A client bounds its requests in flight, because their number decides the p999 of all of them. Further requests wait in
-// the client, in order of their arrival, until their deadline. The presets Laptop, InRegionDefault, InRegionLowLatency
-// and Lambda have the same values in all client libraries.
+// A client bounds its requests in flight, because their number decides the p999 of all of them. Further requests wait
+// in the client, in order of their arrival, until their deadline. The presets Laptop, InRegionDefault,
+// InRegionLowLatency and Lambda have the same values in all client libraries.
 package gannet

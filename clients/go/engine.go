@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// connection is a gRPC channel with one HTTP/2 connection, and the number of its requests in flight. The limiter's lock
-// guards the number.
+// connection is a gRPC channel with one HTTP/2 connection, and the number of its requests in flight. The limiter's
+// lock guards the number.
 type connection struct {
 	channel  *grpc.ClientConn
 	inFlight int
@@ -165,8 +165,8 @@ type trace struct {
 // exchange sends one request over a channel and reads the whole reply.
 type exchange func(ctx context.Context, channel *grpc.ClientConn) error
 
-// call executes a call. It returns reply, or another message of its type if a hedge was faster. If stream is not nil, it
-// is used in place of a unary request.
+// call executes a call. It returns reply, or another message of its type if a hedge was faster. If stream is not nil,
+// it is used in place of a unary request.
 func (e *engine) call(
 	ctx context.Context, m *method, cache string, request, reply proto.Message, stream exchange,
 ) (proto.Message, error) {
@@ -257,7 +257,8 @@ func (e *engine) errorOf(ctx context.Context, m *method, err error) *Error {
 	return e.errorOfStatus(m.name, err)
 }
 
-// retryDelay returns the time after which a failed request is repeated, and false if it is not. The budget is not asked.
+// retryDelay returns the time after which a failed request is repeated, and false if it is not. The budget is not
+// asked.
 func (e *engine) retryDelay(
 	ctx context.Context, m *method, err error, retries int, previous time.Duration,
 ) (time.Duration, bool) {
@@ -315,8 +316,8 @@ func (e *engine) send(
 	return reply, used.channel.Invoke(ctx, m.path, request, reply)
 }
 
-// sendHedged sends a request, and a second one if the reply is slow. It returns the first good reply, and ends the other
-// request. Each request has a goroutine, which releases its connection.
+// sendHedged sends a request, and a second one if the reply is slow. It returns the first good reply, and ends the
+// other request. Each request has a goroutine, which releases its connection.
 func (e *engine) sendHedged(
 	ctx context.Context, m *method, used *connection, request, reply proto.Message, seen *trace,
 ) (proto.Message, error) {

@@ -235,7 +235,7 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 	case isHandshake && has("x509", "certificate"):
 		return "the certificate of the server was not signed by a known CA, or names another host (" + lastOf(details) + ")",
 			"pass Credentials.WithCAFile(PATH) with the CA of the server, and the host name of its certificate as the address"
-	case isHandshake && has("does not look like a tls handshake", "eof", "connection reset", "deadline exceeded", "timeout"):
+	case isHandshake && has("does not look like a tls handshake", "eof", "reset", "deadline exceeded", "timeout"):
 		return "the server at this port does not use TLS",
 			"pass Credentials.WithPlaintext(), or the address of the port that uses TLS"
 	case isHandshake && has("alpn", "application protocol"):
@@ -254,7 +254,7 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 				"if the port uses TLS, pass Credentials.WithTLS()"
 	case has("i/o timeout", "deadline exceeded", "no route to host", "unreachable", "timed out"):
 		return "the host does not answer (" + lastOf(details) + ")", "check the address, the network and the firewall"
-	case has("eof", "reset by peer", "broken pipe", "goaway", "closing", "transport is closing", "error reading from server"):
+	case has("eof", "reset by peer", "broken pipe", "goaway", "closing", "error reading from server"):
 		return "the server closed the connection", "repeat the call; if it fails again, check that the server runs, and " +
 			"that TLS is as on its port"
 	case details == "":

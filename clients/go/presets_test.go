@@ -80,7 +80,8 @@ func TestPresetsEqualTheTableOfAllLanguages(t *testing.T) {
 
 func TestConfigurationIsImmutable(t *testing.T) {
 	first := gannet.Laptop()
-	second := first.WithDeadline(time.Second).WithRequestsInFlightMax(101).WithRequestsQueuedMax(7).WithHedging(time.Millisecond)
+	second := first.WithDeadline(time.Second).WithRequestsInFlightMax(101).WithRequestsQueuedMax(7).
+		WithHedging(time.Millisecond)
 	equal(t, valuesOf(first), valuesOf(gannet.Laptop()))
 	equal(t, second.Deadline(), time.Second)
 	equal(t, second.ConnectionsMax(), 2)

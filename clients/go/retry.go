@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RetryStrategy decides when a failed request is sent again. The client asks it only about calls whose repetition changes
-// nothing, and only if the server was unavailable or failed. It is called from many goroutines at once.
+// RetryStrategy decides when a failed request is sent again. The client asks it only about calls whose repetition
+// changes nothing, and only if the server was unavailable or failed. It is called from many goroutines at once.
 type RetryStrategy interface {
 	// Delay returns the time before the next retry, and false if there is none. Retries is the number of retries of this
 	// call so far, and previous the delay before the latest of them.
@@ -35,9 +35,9 @@ func (f FixedCount) Delay(retries int, _ time.Duration) (time.Duration, bool) {
 // ResponseTimeout implements RetryStrategy.
 func (FixedCount) ResponseTimeout() time.Duration { return 0 }
 
-// FixedTimeout repeats a failed request after about RetryDelay, until the deadline of the call. The delay varies by 10 %
-// in both directions. An attempt that has no reply after Response is given up and repeated, so that a server that hangs
-// costs this time and not the whole deadline.
+// FixedTimeout repeats a failed request after about RetryDelay, until the deadline of the call. The delay varies by
+// 10 % in both directions. An attempt that has no reply after Response is given up and repeated, so that a server
+// that hangs costs this time and not the whole deadline.
 type FixedTimeout struct {
 	// RetryDelay is 100 ms if it is 0.
 	RetryDelay time.Duration
@@ -55,8 +55,8 @@ func (f FixedTimeout) Delay(int, time.Duration) (time.Duration, bool) {
 func (f FixedTimeout) ResponseTimeout() time.Duration { return orDefault(f.Response, time.Second) }
 
 // ExponentialBackoff repeats a failed request after delays that grow, until the deadline of the call. Each delay is a
-// random time between Initial and three times the previous delay, at most Max (decorrelated jitter). Clients that failed
-// at the same instant therefore do not return at the same instant.
+// random time between Initial and three times the previous delay, at most Max (decorrelated jitter). Clients that
+// failed at the same instant therefore do not return at the same instant.
 type ExponentialBackoff struct {
 	// Initial is 500 us if it is 0.
 	Initial time.Duration
@@ -81,9 +81,9 @@ func orDefault(value, otherwise time.Duration) time.Duration {
 	return value
 }
 
-// RetryBudget bounds retries and hedges together: Percent of the requests, plus Burst. It is a token bucket that holds at
-// most Burst tokens. Each request adds Percent / 100 of a token, and each retry or hedge takes one. Without a token, a
-// failed request is not repeated, and a slow one is not hedged.
+// RetryBudget bounds retries and hedges together: Percent of the requests, plus Burst. It is a token bucket that
+// holds at most Burst tokens. Each request adds Percent / 100 of a token, and each retry or hedge takes one. Without
+// a token, a failed request is not repeated, and a slow one is not hedged.
 type RetryBudget struct {
 	Percent float64
 	Burst   int

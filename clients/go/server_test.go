@@ -142,10 +142,14 @@ func newClient(t *testing.T, credentials gannet.Credentials, configuration ganne
 	return client
 }
 
+// executed has the clients of the tests of calls.
+var executed []*gannet.Client
+
 // sharedClient returns a client of the shared server whose default cache is empty.
 func sharedClient(t *testing.T) *gannet.Client {
 	t.Helper()
 	client := newClient(t, gannet.NoToken(shared.address()), gannet.LaptopV1().WithMetrics(true))
+	executed = append(executed, client)
 	must(t, client.FlushCache(testContext(t), "default"))
 	return client
 }
