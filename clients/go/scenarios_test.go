@@ -1,0 +1,400 @@
+package gannet_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	gannet "gannet.dev/client"
+)
+
+// stepMax bounds the time of a step.
+const stepMax = 30 * time.Second
+
+// table is a table of TOML.
+type table = map[string]any
+
+// outcome is the result of a call in the words of the scenarios.
+type outcome struct {
+	fields    table
+	remaining time.Duration
+	message   string
+	ended     time.Time
+}
+
+// started is a call that runs beside the steps.
+type started struct {
+	begun  time.Time
+	cancel context.CancelFunc
+	ended  chan outcome
+}
+
+// player executes the steps of one scenario.
+type player struct {
+	t       *testing.T
+	server  *server
+	client  *gannet.Client
+	started map[string]started
+}
+
+// TestScenarios plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.
+func TestScenarios(t *testing.T) {
+	paths, err := filepath.Glob("../../conformance/clients/scenarios/*.toml")
+	must(t, err)
+	if len(paths) == 0 {
+		t.Fatal("no scenarios")
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".toml"), func(t *testing.T) {
+			t.Parallel()
+			scenario := struct {
+				Name   string
+				Client table
+				Steps  []table
+			}{}
+			_, err := toml.DecodeFile(path, &scenario)
+			must(t, err)
+			if scenario.Name == "" || len(scenario.Steps) == 0 {
+				t.Fatal("the scenario has no name, or no steps")
+			}
+			server := ownServer(t)
+			client := newClient(t, gannet.NoToken(server.address()), configured(t, scenario.Client))
+			playing := player{t, server, client, map[string]started{}}
+			for at, step := range scenario.Steps {
+				if err := playing.play(step); err != nil {
+					t.Fatalf("step %d of '%s' %v: %v", at+1, scenario.Name, step, err)
+				}
+			}
+			if len(playing.started) > 0 {
+				t.Fatal("a started call is not finished")
+			}
+		})
+	}
+}
+
+func configured(t *testing.T, changes table) gannet.Configuration {
+	t.Helper()
+	name, isNamed := changes["preset"].(string)
+	if !isNamed {
+		name = "Laptop.v1"
+	}
+	configuration := got[gannet.Configuration](t)(gannet.Preset(name)).WithMetrics(true)
+	for key, value := range changes {
+		number, _ := value.(int64)
+		switch key {
+		case "preset":
+		case "deadline_ms":
+			configuration = configuration.WithDeadline(milliseconds(value))
+		case "requests_in_flight_max":
+			configuration = configuration.WithRequestsInFlightMax(int(number))
+		case "requests_queued_max":
+			configuration = configuration.WithRequestsQueuedMax(int(number))
+		case "retry_count":
+			configuration = configuration.WithRetryStrategy(gannet.FixedCount(number))
+		default:
+			t.Fatalf("unknown change of the preset: %s", key)
+		}
+	}
+	return configuration
+}
+
+func milliseconds(value any) time.Duration { return time.Duration(value.(int64)) * time.Millisecond }
+
+// stepKeys are the keys that a step may have. A step with another one is not played.
+var stepKeys = []string{
+	"arguments", "at_least_ms", "at_most_ms", "cache", "call", "cancel", "deadline_ms", "expect", "finish", "metrics",
+	"server", "start", "wait_ms", "within_ms",
+}
+
+func (p *player) play(step table) error {
+	for key := range step {
+		if !slices.Contains(stepKeys, key) {
+			return fmt.Errorf("unknown key of a step: %s", key)
+		}
+	}
+	if action, has := step["server"]; has {
+		return p.control(action.(string))
+	}
+	if duration, has := step["wait_ms"]; has {
+		time.Sleep(milliseconds(duration))
+		return nil
+	}
+	if want, has := step["metrics"]; has {
+		return within(2*time.Second, func() error { return p.compareMetrics(want.(table)) })
+	}
+	if name, has := step["cancel"]; has {
+		p.started[name.(string)].cancel()
+		return nil
+	}
+	if name, has := step["finish"]; has {
+		each := p.started[name.(string)]
+		delete(p.started, name.(string))
+		select {
+		case result := <-each.ended:
+			return compare(step, result, each.begun)
+		case <-time.After(stepMax):
+			return fmt.Errorf("the call did not end")
+		}
+	}
+	if name, has := step["start"]; has {
+		return p.start(name.(string), step)
+	}
+	limit := time.Duration(0)
+	if value, has := step["within_ms"]; has {
+		limit = milliseconds(value)
+	}
+	return within(limit, func() error {
+		ctx, cancel := contextOf(step)
+		defer cancel()
+		begun := time.Now()
+		return compare(step, p.call(ctx, step), begun)
+	})
+}
+
+// within repeats an attempt until it succeeds, for at most this time.
+func within(limit time.Duration, attempt func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+		if err := attempt(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func (p *player) control(action string) error {
+	switch action {
+	case "pause":
+		p.server.pause(p.t)
+	case "resume":
+		p.server.resume()
+	case "kill":
+		p.server.kill()
+	case "start":
+		return p.server.start()
+	default:
+		return fmt.Errorf("unknown action of the server: %s", action)
+	}
+	return nil
+}
+
+func (p *player) compareMetrics(want table) error {
+	metrics := p.client.Metrics()
+	have := table{"in_flight": int64(metrics.InFlight), "queued": int64(metrics.Queued)}
+	for name, value := range want {
+		if have[name] != value {
+			return fmt.Errorf("%s is %v", name, have[name])
+		}
+	}
+	return nil
+}
+
+func (p *player) pending() int {
+	metrics := p.client.Metrics()
+	return metrics.InFlight + metrics.Queued
+}
+
+func (p *player) start(name string, step table) error {
+	before := p.pending()
+	ctx, cancel := contextOf(step)
+	each := started{time.Now(), cancel, make(chan outcome, 1)}
+	p.started[name] = each
+	go func() { each.ended <- p.call(ctx, step) }()
+	return within(5*time.Second, func() error {
+		if now := p.pending(); now != before+1 {
+			return fmt.Errorf("%d calls are pending, want %d", now, before+1)
+		}
+		return nil
+	})
+}
+
+func contextOf(step table) (context.Context, context.CancelFunc) {
+	if deadline, has := step["deadline_ms"]; has {
+		return context.WithTimeout(context.Background(), milliseconds(deadline))
+	}
+	return context.WithCancel(context.Background())
+}
+
+// call executes the call of a step.
+func (p *player) call(ctx context.Context, step table) outcome {
+	fields, remaining, err := p.execute(ctx, step)
+	result := outcome{fields: fields, remaining: remaining, ended: time.Now()}
+	if err != nil {
+		code, _ := gannet.CodeOf(err)
+		result.fields, result.message = table{"type": "error", "code": code.String()}, err.Error()
+	}
+	return result
+}
+
+func (p *player) execute(ctx context.Context, step table) (table, time.Duration, error) {
+	arguments, _ := step["arguments"].(table)
+	text := func(name string) string { value, _ := arguments[name].(string); return value }
+	data := func(name string) []byte { return []byte(text(name)) }
+	cache, key := "default", text("key")
+	if named, has := step["cache"]; has {
+		cache = named.(string)
+	}
+	var options []gannet.SetOption
+	if ttl, has := arguments["ttl_ms"]; has {
+		options = append(options, gannet.TTL(milliseconds(ttl)))
+	}
+	var result any
+	var err error
+	fields := table{}
+	switch step["call"] {
+	case "get":
+		result, err = p.client.Get(ctx, cache, key)
+	case "set":
+		err = p.client.Set(ctx, cache, key, data("value"), options...)
+	case "get_batch":
+		var results []gannet.GetResult
+		results, err = p.client.GetBatch(ctx, cache, texts(arguments["keys"])...)
+		each := make([]any, len(results))
+		for at := range results {
+			each[at] = fieldsOf(results[at], table{})
+		}
+		fields["results"] = each
+	case "set_batch":
+		var items []gannet.Item
+		for key, value := range arguments["items"].(table) {
+			items = append(items, gannet.Item{Key: key, Value: []byte(value.(string))})
+		}
+		err = p.client.SetBatch(ctx, cache, items, options...)
+	case "delete":
+		err = p.client.Delete(ctx, cache, key)
+	case "increment":
+		fields["number"], err = p.client.Increment(ctx, cache, key, arguments["amount"].(int64))
+	case "set_if_absent":
+		result, err = p.client.SetIfAbsent(ctx, cache, key, data("value"))
+	case "get_ttl":
+		result, err = p.client.GetTTL(ctx, cache, key)
+	case "list_push_back":
+		_, err = p.client.ListPushBack(ctx, cache, key, data("value"))
+	case "list_fetch":
+		result, err = p.client.ListFetch(ctx, cache, key, gannet.All())
+	case "dictionary_set_fields":
+		values := map[string][]byte{}
+		for field, value := range arguments["fields"].(table) {
+			values[field] = []byte(value.(string))
+		}
+		err = p.client.DictionarySetFields(ctx, cache, key, values)
+	case "dictionary_fetch":
+		result, err = p.client.DictionaryFetch(ctx, cache, key)
+	case "set_add_elements":
+		err = p.client.SetAddElements(ctx, cache, key, texts(arguments["elements"]))
+	case "set_contains":
+		result, err = p.client.SetContains(ctx, cache, key, texts(arguments["elements"])...)
+	case "sorted_set_put_elements":
+		scores := map[string]float64{}
+		for element, score := range arguments["elements"].(table) {
+			scores[element] = score.(float64)
+		}
+		err = p.client.SortedSetPutElements(ctx, cache, key, scores)
+	case "sorted_set_fetch_by_index":
+		result, err = p.client.SortedSetFetchByIndex(ctx, cache, key, gannet.All(), gannet.Ascending)
+	case "create_cache":
+		err = p.client.CreateCache(ctx, text("name"))
+	case "delete_cache":
+		err = p.client.DeleteCache(ctx, text("name"))
+	default:
+		err = fmt.Errorf("unknown call: %v", step["call"])
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	remaining := time.Duration(math.MaxInt64)
+	if hit, isTTL := result.(*gannet.TTLHit); isTTL {
+		remaining = hit.Remaining
+	}
+	return fieldsOf(result, fields), remaining, nil
+}
+
+func texts(list any) []string {
+	var all []string
+	for _, each := range list.([]any) {
+		all = append(all, each.(string))
+	}
+	return all
+}
+
+// fieldsOf adds the type and the fields of a result in the words of the scenarios; nil is a success.
+func fieldsOf(result any, fields table) table {
+	fields["type"] = "hit"
+	switch result := result.(type) {
+	case nil:
+		fields["type"] = "success"
+	case *gannet.Miss:
+		fields["type"] = "miss"
+	case *gannet.Stored:
+		fields["type"] = "stored"
+	case *gannet.NotStored:
+		fields["type"] = "not_stored"
+	case *gannet.GetHit:
+		fields["value"] = result.ValueString()
+	case *gannet.ListHit:
+		elements := []any{}
+		for _, each := range result.ElementStrings() {
+			elements = append(elements, each)
+		}
+		fields["elements"] = elements
+	case *gannet.DictionaryHit:
+		values := table{}
+		for field, value := range result.FieldStrings() {
+			values[field] = value
+		}
+		fields["fields"] = values
+	case *gannet.ContainsHit:
+		contained := []any{}
+		for _, each := range result.Contained {
+			contained = append(contained, each)
+		}
+		fields["contained"] = contained
+	case *gannet.SortedSetHit:
+		scored := []any{}
+		for _, each := range result.Elements {
+			scored = append(scored, []any{each.Element, each.Score})
+		}
+		fields["scored"] = scored
+	}
+	return fields
+}
+
+// compare returns an error unless a result is as the step expects.
+func compare(step table, result outcome, begun time.Time) error {
+	for name, want := range step["expect"].(table) {
+		if name == "remaining_ms_max" {
+			if result.remaining <= 0 || result.remaining > milliseconds(want) {
+				return fmt.Errorf("the time to live is %v", result.remaining)
+			}
+			continue
+		}
+		have := result.fields[name]
+		if list, isTables := want.([]table); isTables {
+			all := make([]any, len(list))
+			for at := range list {
+				all[at] = list[at]
+			}
+			want = all
+		}
+		if !reflect.DeepEqual(have, want) {
+			return fmt.Errorf("%s is %#v, want %#v (%s)", name, have, want, result.message)
+		}
+	}
+	if result.fields["type"] == "error" && !strings.Contains(result.message, "; ") {
+		return fmt.Errorf("the message names no remedy: %s", result.message)
+	}
+	took := result.ended.Sub(begun)
+	if least, has := step["at_least_ms"]; has && took < milliseconds(least) {
+		return fmt.Errorf("the call took %v", took)
+	}
+	if greatest, has := step["at_most_ms"]; has && took > milliseconds(greatest) {
+		return fmt.Errorf("the call took %v", took)
+	}
+	return nil
+}
