@@ -116,6 +116,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
             RunnerFormat::Pytest,
         ),
         suite("gomemcache", "go", &[], "go test -v -count=1 ./...", RunnerFormat::Go),
+        suite("go client", "../../clients/go", &[], "go vet ./... && go test -v -count=1 ./...", RunnerFormat::Go),
         suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, RunnerFormat::Node),
         suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         Runner::of_release(
