@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -150,6 +151,10 @@ func (c Credentials) dial(configuration Configuration) (*grpc.ClientConn, error)
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent("gannet-go/" + Version),
 		grpc.WithDisableServiceConfig(),
+		// Every call ends at the deadline, also without a timer of its own.
+		grpc.WithDefaultServiceConfig(fmt.Sprintf(
+			`{"methodConfig":[{"name":[{}],"timeout":"%.9fs"}]}`, configuration.deadline.Seconds(),
+		)),
 		grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(streamWindowBytes),
 		grpc.WithInitialConnWindowSize(connectionWindowBytes),

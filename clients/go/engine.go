@@ -205,21 +205,33 @@ func (e *engine) call(
 	return got, err
 }
 
+// execute sends a request until it succeeds or is not repeated. If a place is free at once, gRPC ends the request at
+// the deadline, which is the timeout of its service configuration. Only a request that waits, or is repeated, needs a
+// timer of its own.
 func (e *engine) execute(
 	caller context.Context, m *method, cache string, request, reply proto.Message, stream exchange, seen *trace,
 ) (proto.Message, *Error) {
-	ctx, cancel := context.WithTimeout(caller, e.configuration.deadline)
-	defer cancel()
-	ctx = metadata.NewOutgoingContext(ctx, e.metadataOf(cache))
-	var previous time.Duration
-	for retries := 0; ; retries++ {
-		var begun time.Time
-		if seen != nil {
-			begun = time.Now()
+	begun := time.Now()
+	ctx := metadata.NewOutgoingContext(caller, e.metadataOf(cache))
+	var cancel context.CancelFunc
+	defer func() {
+		if cancel != nil {
+			cancel()
 		}
-		used, refused := e.limiter.acquire(ctx, retries == 0)
-		if seen != nil {
-			seen.queued += time.Since(begun)
+	}()
+	if stream != nil {
+		ctx, cancel = e.withTimer(ctx, cancel, begun)
+	}
+	var previous time.Duration
+	entered := begun
+	for retries := 0; ; retries++ {
+		used, own, refused := e.limiter.enter(retries == 0)
+		if own != nil {
+			ctx, cancel = e.withTimer(ctx, cancel, begun)
+			used, refused = e.limiter.wait(ctx, own)
+			if seen != nil {
+				seen.queued += time.Since(entered)
+			}
 		}
 		if refused != nil {
 			return nil, refused.error(m.name)
@@ -231,7 +243,7 @@ func (e *engine) execute(
 		if e.limiter.isClosed() {
 			return nil, refusalClosed.error(m.name)
 		}
-		delay, repeat := e.retryDelay(ctx, m, err, retries, previous)
+		delay, repeat := e.retryDelay(ctx, m, err, retries, previous, begun)
 		if !repeat || !e.limiter.takeRetryToken() {
 			return nil, e.errorOf(ctx, m, err)
 		}
@@ -239,11 +251,23 @@ func (e *engine) execute(
 		if seen != nil {
 			seen.retries++
 		}
+		ctx, cancel = e.withTimer(ctx, cancel, begun)
 		if delay > 0 && !sleep(ctx, delay) {
 			return nil, e.errorOf(ctx, m, err)
 		}
-		previous = delay
+		previous, entered = delay, time.Now()
 	}
+}
+
+// withTimer returns a context that ends at the deadline of a call that began at this time. A context that has a timer
+// already, and with it a cancel function, is returned as it is.
+func (e *engine) withTimer(
+	ctx context.Context, cancel context.CancelFunc, begun time.Time,
+) (context.Context, context.CancelFunc) {
+	if cancel != nil {
+		return ctx, cancel
+	}
+	return context.WithDeadline(ctx, begun.Add(e.configuration.deadline))
 }
 
 // errorOf returns the error of a call that was sent. If the caller cancelled it, that is the reason.
@@ -260,7 +284,7 @@ func (e *engine) errorOf(ctx context.Context, m *method, err error) *Error {
 // retryDelay returns the time after which a failed request is repeated, and false if it is not. The budget is not
 // asked.
 func (e *engine) retryDelay(
-	ctx context.Context, m *method, err error, retries int, previous time.Duration,
+	ctx context.Context, m *method, err error, retries int, previous time.Duration, begun time.Time,
 ) (time.Duration, bool) {
 	if !m.idempotent || ctx.Err() != nil {
 		return 0, false
@@ -279,10 +303,11 @@ func (e *engine) retryDelay(
 		return 0, false
 	}
 	delay, repeat := e.configuration.retryStrategy.Delay(retries, previous)
-	if deadline, has := ctx.Deadline(); repeat && has && time.Until(deadline) <= delay {
-		return 0, false
+	end := begun.Add(e.configuration.deadline)
+	if deadline, has := ctx.Deadline(); has && deadline.Before(end) {
+		end = deadline
 	}
-	return delay, repeat
+	return delay, repeat && time.Until(end) > delay
 }
 
 // sleep waits, and returns false if the context ended.

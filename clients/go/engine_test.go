@@ -248,6 +248,30 @@ func TestCancelledCallEndsAtOnce(t *testing.T) {
 	equal(t, client.Metrics().InFlight, 0)
 }
 
+func TestCallWithoutContextDeadlineEndsAtTheConfiguredOne(t *testing.T) {
+	slow, late := lateReplies(t, 0, 2*time.Second)
+	configuration := oneConnection.WithEagerConnect(true).WithDeadline(100 * time.Millisecond).WithRequestsInFlightMax(1)
+	client := newClient(t, gannet.NoToken(slow.address()), configuration)
+	late.Store(true)
+	errs := make(chan error, 2)
+	begun := time.Now()
+	for range 2 {
+		go func() { _, err := client.Get(context.Background(), "default", "k"); errs <- err }()
+	}
+	// The first one was sent. The second one has waited, and has no time left or is sent for the rest of it.
+	for range 2 {
+		if code, _ := gannet.CodeOf(<-errs); code != gannet.CodeTimeout && code != gannet.CodeClientQueueTimeout {
+			t.Fatalf("code is %v", code)
+		}
+	}
+	if took := time.Since(begun); took < 100*time.Millisecond || took > 180*time.Millisecond {
+		t.Fatalf("the calls took %v", took)
+	}
+	_, err := client.GetBatch(context.Background(), "default", "k", "l")
+	wantCode(t, err, gannet.CodeTimeout)
+	eventually(t, "all places are free", func() bool { return client.Metrics().InFlight == 0 })
+}
+
 func TestCloseEndsCallsInFlightAndInTheQueue(t *testing.T) {
 	slow, late := lateReplies(t, 0, 2*time.Second)
 	client := newClient(t, gannet.NoToken(slow.address()), gannet.LaptopV1().WithRequestsInFlightMax(1))

@@ -23,7 +23,10 @@ func TestPlacesAreNeverLostOrGrantedTwice(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(worker)))
 			for range 200 {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(200))*time.Microsecond)
-				used, reason := l.acquire(ctx, true)
+				used, own, reason := l.enter(true)
+				if own != nil {
+					used, reason = l.wait(ctx, own)
+				}
 				mutex.Lock()
 				total := 0
 				if reason == nil {

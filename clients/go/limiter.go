@@ -17,9 +17,9 @@ var waiters = sync.Pool{New: func() any { return &waiter{granted: make(chan *con
 
 // limiter bounds the requests in flight. Further ones wait in order of their arrival:
 //
-//	acquire --place free--> in flight --release, queue empty--> place free
-//	   |                       ^
-//	   +--no place--> queued --+--release passes its place to the first one
+//	enter --place free--> in flight --release, queue empty--> place free
+//	   |                     ^
+//	   +--no place--> wait --+--release passes its place to the first one
 //
 // Requests wait only while inFlight is at its maximum, because a released place passes to the first waiter.
 type limiter struct {
@@ -45,32 +45,30 @@ func newLimiter(connections []*connection, configuration Configuration) *limiter
 	}
 }
 
-// acquire returns a connection with a free stream, which the caller releases. It waits for it until the context ends.
-// Retries add nothing to the budget: isFirst is false for them.
-func (l *limiter) acquire(ctx context.Context, isFirst bool) (*connection, *refusal) {
+// enter returns a connection with a free stream, which the caller releases. If no place is free, it returns the
+// request's waiter in the queue, with which the caller has to call wait. Retries add nothing to the budget: isFirst
+// is false for them.
+func (l *limiter) enter(isFirst bool) (*connection, *waiter, *refusal) {
 	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	if l.closed {
-		l.mutex.Unlock()
-		return nil, &refusalClosed
+		return nil, nil, &refusalClosed
 	}
 	if isFirst {
 		l.budget.add()
 	}
 	if l.inFlight < l.inFlightMax {
-		taken := l.take(nil)
-		l.mutex.Unlock()
-		return taken, nil
+		return l.take(nil), nil, nil
 	}
 	if l.queued >= l.queuedMax {
-		l.mutex.Unlock()
-		return nil, refusalQueueFull(l.queuedMax)
+		return nil, nil, refusalQueueFull(l.queuedMax)
 	}
 	own := waiters.Get().(*waiter)
 	l.append(own)
-	l.mutex.Unlock()
-	return l.wait(ctx, own)
+	return nil, own, nil
 }
 
+// wait returns the connection that a waiter is granted. If the context ends before, the waiter leaves the queue.
 func (l *limiter) wait(ctx context.Context, own *waiter) (*connection, *refusal) {
 	var granted *connection
 	select {
@@ -100,8 +98,8 @@ func (l *limiter) wait(ctx context.Context, own *waiter) (*connection, *refusal)
 	return granted, nil
 }
 
-// take occupies a free place, on the first connection with a free stream. If other is not nil, a connection that is not
-// other is preferred.
+// take occupies a free place, on the first connection with a free stream. If other is not nil, a connection that is
+// not other is preferred.
 func (l *limiter) take(other *connection) *connection {
 	l.inFlight++
 	for _, each := range l.connections {
@@ -137,8 +135,8 @@ func (l *limiter) takeRetryToken() bool {
 	return l.budget.take()
 }
 
-// acquireForHedge returns a connection for a second request, or nil unless a place is free and the budget allows it. It
-// is not first if another one has a free stream.
+// acquireForHedge returns a connection for a second request, or nil unless a place is free and the budget allows it.
+// It is not first if another one has a free stream.
 func (l *limiter) acquireForHedge(first *connection) *connection {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -3,7 +3,11 @@
 //	gannet-bench -address 127.0.0.1:7000 -preset InRegion.LowLatency -concurrency 5000 -seconds 10
 //
 // Each of the concurrent callers begins its next call when its previous one has ended. Latencies are those that a
-// caller sees, with the wait in the client's queue. TOKEN in the environment variable GANNET_TOKEN is optional.
+// caller sees, with the wait in the client's queue. The environment variable GANNET_TOKEN has the token, if the
+// server needs one.
+//
+// With -compare, the same callers also use the generated stub on one connection, without a deadline and with one. The
+// three take turns, so that the state of the machine is the same for all of them.
 package main
 
 import (
@@ -14,6 +18,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,14 +44,14 @@ type settings struct {
 	keySpace    int
 	valueBytes  int
 	getRatio    float64
-	bare        bool
+	compare     bool
 	caFile      string
 	tls         bool
 }
 
 // result is the printed object. Latencies are microseconds.
 type result struct {
-	Preset            string            `json:"preset"`
+	Preset            string            `json:"preset,omitempty"`
 	Concurrency       int               `json:"concurrency"`
 	Seconds           float64           `json:"seconds"`
 	Requests          uint64            `json:"requests"`
@@ -59,6 +64,16 @@ type result struct {
 	Retries           uint64            `json:"retries"`
 	CPUSeconds        float64           `json:"cpu_seconds"`
 	CPUPerRequest     float64           `json:"cpu_us_per_request"`
+}
+
+// comparison is the object that -compare prints.
+type comparison struct {
+	Library          result `json:"library"`
+	Stub             result `json:"stub"`
+	StubWithDeadline result `json:"stub_with_deadline"`
+	// CPUOverStub is the CPU time of a request of the library over that of the stub.
+	CPUOverStub             float64 `json:"cpu_over_stub"`
+	CPUOverStubWithDeadline float64 `json:"cpu_over_stub_with_deadline"`
 }
 
 // caller executes the requests of the measurement, from any number of goroutines.
@@ -78,7 +93,7 @@ func main() {
 	flag.IntVar(&s.keySpace, "key-space", 10_000, "number of keys")
 	flag.IntVar(&s.valueBytes, "value-bytes", 100, "size of each value")
 	flag.Float64Var(&s.getRatio, "get-ratio", 0.9, "share of gets; the other calls are sets")
-	flag.BoolVar(&s.bare, "bare", false, "measure the generated stub on one connection, without the library")
+	flag.BoolVar(&s.compare, "compare", false, "also measure the generated stub, in turn")
 	flag.BoolVar(&s.tls, "tls", false, "use TLS, also for a local address")
 	flag.StringVar(&s.caFile, "ca-file", "", "PEM file with the CA of the server")
 	flag.Parse()
@@ -94,8 +109,8 @@ func (s settings) check() error {
 		return fmt.Errorf("cannot use argument '%s': it is no flag; run gannet-bench -help", flag.Arg(0))
 	case s.concurrency < 1, s.seconds <= 0, s.keySpace < 1, s.valueBytes < 0, s.getRatio < 0, s.getRatio > 1:
 		return errors.New("cannot use flags: a number is out of range; run gannet-bench -help")
-	case s.bare && (s.tls || s.caFile != "" || os.Getenv("GANNET_TOKEN") != ""):
-		return errors.New("cannot use -bare with TLS or a token: the stub has neither; drop -bare")
+	case s.compare && (s.tls || s.caFile != "" || os.Getenv("GANNET_TOKEN") != ""):
+		return errors.New("cannot use -compare with TLS or a token: the stub has neither; drop -compare")
 	}
 	return nil
 }
@@ -104,32 +119,54 @@ func run(s settings) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	calls, err := open(s)
+	configuration, err := gannet.Preset(s.preset)
 	if err != nil {
 		return err
 	}
-	defer calls.close()
+	own, err := open(s, configuration)
+	if err != nil {
+		return err
+	}
+	defer own.close()
 	keys := make([]string, s.keySpace)
 	for at := range keys {
 		keys[at] = "bench:" + strconv.Itoa(at)
 	}
 	value := []byte(strings.Repeat("x", s.valueBytes))
-	if err := fill(calls, keys, value); err != nil {
+	if err := fill(own, keys, value); err != nil {
 		return err
 	}
 	output := json.NewEncoder(os.Stdout)
 	output.SetIndent("", "  ")
-	return output.Encode(measure(s, calls, keys, value))
+	library := &measurement{settings: s, calls: own}
+	if !s.compare {
+		library.run(keys, value, s.seconds)
+		return output.Encode(library.result())
+	}
+	bare, err := openStub(s, 0)
+	if err != nil {
+		return err
+	}
+	defer bare.close()
+	timed, err := openStub(s, configuration.Deadline())
+	if err != nil {
+		return err
+	}
+	defer timed.close()
+	first, second := &measurement{settings: s, calls: bare}, &measurement{settings: s, calls: timed}
+	const turn = 0.5
+	for passed := 0.0; passed < s.seconds; passed += turn {
+		for _, each := range []*measurement{first, library, second} {
+			each.run(keys, value, turn)
+		}
+	}
+	all := comparison{Library: library.result(), Stub: first.result(), StubWithDeadline: second.result()}
+	all.CPUOverStub = all.Library.CPUPerRequest / all.Stub.CPUPerRequest
+	all.CPUOverStubWithDeadline = all.Library.CPUPerRequest / all.StubWithDeadline.CPUPerRequest
+	return output.Encode(all)
 }
 
-func open(s settings) (caller, error) {
-	if s.bare {
-		return openBare(s)
-	}
-	configuration, err := gannet.Preset(s.preset)
-	if err != nil {
-		return nil, err
-	}
+func open(s settings, configuration gannet.Configuration) (caller, error) {
 	credentials := gannet.NoToken(s.address)
 	if token := os.Getenv("GANNET_TOKEN"); token != "" {
 		credentials = gannet.Token(s.address, token)
@@ -167,33 +204,45 @@ func (l library) set(ctx context.Context, key string, value []byte) error {
 
 func (l library) close() { l.client.Close() }
 
-// bare calls the generated stub: the least that a program without the library does.
-type bare struct {
-	channel *grpc.ClientConn
-	stub    pb.CacheClient
-	pairs   metadata.MD
+// stub calls the generated stub: the least that a program without the library does. If deadline is not 0, each call
+// has this deadline.
+type stub struct {
+	channel  *grpc.ClientConn
+	calls    pb.CacheClient
+	pairs    metadata.MD
+	deadline time.Duration
 }
 
-func openBare(s settings) (caller, error) {
+func openStub(s settings, deadline time.Duration) (caller, error) {
 	channel, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
-	return bare{channel, pb.NewCacheClient(channel), metadata.Pairs("cache", s.cache)}, nil
+	return stub{channel, pb.NewCacheClient(channel), metadata.Pairs("cache", s.cache), deadline}, nil
 }
 
-func (b bare) get(ctx context.Context, key string) error {
-	_, err := b.stub.Get(metadata.NewOutgoingContext(ctx, b.pairs), &pb.GetRequest{Key: []byte(key)})
+func (s stub) get(ctx context.Context, key string) error {
+	if s.deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.deadline)
+		defer cancel()
+	}
+	_, err := s.calls.Get(metadata.NewOutgoingContext(ctx, s.pairs), &pb.GetRequest{Key: []byte(key)})
 	return err
 }
 
-func (b bare) set(ctx context.Context, key string, value []byte) error {
+func (s stub) set(ctx context.Context, key string, value []byte) error {
+	if s.deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.deadline)
+		defer cancel()
+	}
 	request := &pb.SetRequest{Key: []byte(key), Value: value, TtlMs: 3_600_000}
-	_, err := b.stub.Set(metadata.NewOutgoingContext(ctx, b.pairs), request)
+	_, err := s.calls.Set(metadata.NewOutgoingContext(ctx, s.pairs), request)
 	return err
 }
 
-func (b bare) close() { _ = b.channel.Close() }
+func (s stub) close() { _ = s.channel.Close() }
 
 // fill stores a value under every key, with 50 calls at once.
 func fill(calls caller, keys []string, value []byte) error {
@@ -219,59 +268,78 @@ func fill(calls caller, keys []string, value []byte) error {
 	return first
 }
 
-// measure executes the requests of all callers until the time has passed.
-func measure(s settings, calls caller, keys []string, value []byte) result {
-	latencies := make([][]time.Duration, s.concurrency)
-	failures := make([]map[string]uint64, s.concurrency)
-	for at := range s.concurrency {
-		latencies[at] = make([]time.Duration, 0, 1<<10)
-		failures[at] = map[string]uint64{}
-	}
+// measurement has the calls of all turns of one caller.
+type measurement struct {
+	settings  settings
+	calls     caller
+	latencies []time.Duration
+	errors    map[string]uint64
+	elapsed   time.Duration
+	cpu       time.Duration
+}
+
+// run executes requests for this time.
+func (m *measurement) run(keys []string, value []byte, seconds float64) {
+	callersNumber := m.settings.concurrency
+	latencies := make([][]time.Duration, callersNumber)
+	failures := make([]map[string]uint64, callersNumber)
 	ctx := context.Background()
+	runtime.GC()
 	cpu, begun := cpuTime(), time.Now()
-	end := begun.Add(time.Duration(s.seconds * float64(time.Second)))
+	end := begun.Add(time.Duration(seconds * float64(time.Second)))
 	var callers sync.WaitGroup
-	for at := range s.concurrency {
+	for at := range callersNumber {
 		callers.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(at)))
 			for started := time.Now(); started.Before(end); {
 				key := keys[random.IntN(len(keys))]
 				var err error
-				if random.Float64() < s.getRatio {
-					err = calls.get(ctx, key)
+				if random.Float64() < m.settings.getRatio {
+					err = m.calls.get(ctx, key)
 				} else {
-					err = calls.set(ctx, key, value)
+					err = m.calls.set(ctx, key, value)
 				}
 				now := time.Now()
 				latencies[at] = append(latencies[at], now.Sub(started))
 				started = now
 				if err != nil {
+					if failures[at] == nil {
+						failures[at] = map[string]uint64{}
+					}
 					failures[at][codeOf(err)]++
 				}
 			}
 		})
 	}
 	callers.Wait()
-	elapsed, used := time.Since(begun), cpuTime()-cpu
-	all := slices.Concat(latencies...)
-	slices.Sort(all)
-	r := result{
-		Preset: s.preset, Concurrency: s.concurrency, Seconds: elapsed.Seconds(), Requests: uint64(len(all)),
-		RequestsPerSecond: float64(len(all)) / elapsed.Seconds(),
-		P50:               quantile(all, 0.5), P99: quantile(all, 0.99), P999: quantile(all, 0.999),
-		Errors: map[string]uint64{}, Connections: 1, CPUSeconds: used.Seconds(),
-		CPUPerRequest: used.Seconds() * 1e6 / float64(len(all)),
+	m.elapsed += time.Since(begun)
+	m.cpu += cpuTime() - cpu
+	m.latencies = append(m.latencies, slices.Concat(latencies...)...)
+	if m.errors == nil {
+		m.errors = map[string]uint64{}
 	}
 	for _, each := range failures {
 		for code, number := range each {
-			r.Errors[code] += number
+			m.errors[code] += number
 		}
 	}
-	if own, isLibrary := calls.(library); isLibrary {
+}
+
+func (m *measurement) result() result {
+	slices.Sort(m.latencies)
+	requests := float64(len(m.latencies))
+	r := result{
+		Preset: m.settings.preset, Concurrency: m.settings.concurrency, Seconds: m.elapsed.Seconds(),
+		Requests: uint64(len(m.latencies)), RequestsPerSecond: requests / m.elapsed.Seconds(),
+		P50: quantile(m.latencies, 0.5), P99: quantile(m.latencies, 0.99), P999: quantile(m.latencies, 0.999),
+		Errors: m.errors, Connections: 1,
+		CPUSeconds: m.cpu.Seconds(), CPUPerRequest: m.cpu.Seconds() * 1e6 / requests,
+	}
+	if own, isLibrary := m.calls.(library); isLibrary {
 		metrics := own.client.Metrics()
 		r.Connections, r.Retries = metrics.Connections, metrics.Retries
 	} else {
-		r.Preset = "bare stub"
+		r.Preset = ""
 	}
 	return r
 }
