@@ -222,21 +222,24 @@ func (e *engine) execute(
 	if stream != nil {
 		ctx, cancel = e.withTimer(ctx, cancel, begun)
 	}
+	sent := outgoing{m, request, reply, stream, seen}
 	var previous time.Duration
 	entered := begun
 	for retries := 0; ; retries++ {
-		used, own, refused := e.limiter.enter(retries == 0)
-		if own != nil {
+		used, refused := e.limiter.enter(retries == 0)
+		var got proto.Message
+		var err error
+		switch {
+		case refused != nil:
+		case used != nil:
+			got, err = e.send(ctx, sent, used)
+		default:
 			ctx, cancel = e.withTimer(ctx, cancel, begun)
-			used, refused = e.limiter.wait(ctx, own)
-			if seen != nil {
-				seen.queued += time.Since(entered)
-			}
+			got, refused, err = e.sendQueued(ctx, sent, entered)
 		}
 		if refused != nil {
 			return nil, refused.error(m.name)
 		}
-		got, err := e.send(ctx, m, used, request, reply, stream, seen)
 		if err == nil {
 			return got, nil
 		}
@@ -322,30 +325,111 @@ func sleep(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
+// outgoing is a request with all that its execution needs.
+type outgoing struct {
+	method  *method
+	request proto.Message
+	reply   proto.Message
+	stream  exchange
+	seen    *trace
+}
+
+func (e *engine) isHedged(sent outgoing) bool {
+	return sent.method.hedged && e.configuration.hedgeDelay > 0
+}
+
 // send sends a request on a connection, and releases the connection.
-func (e *engine) send(
-	ctx context.Context, m *method, used *connection, request, reply proto.Message, stream exchange, seen *trace,
-) (proto.Message, error) {
+func (e *engine) send(ctx context.Context, sent outgoing, used *connection) (proto.Message, error) {
+	if e.isHedged(sent) {
+		return e.sendHedged(ctx, sent, used)
+	}
+	defer e.release(used)
+	return e.exchange(ctx, sent, used)
+}
+
+// exchange sends a request on a connection and returns its reply.
+func (e *engine) exchange(ctx context.Context, sent outgoing, used *connection) (proto.Message, error) {
 	if e.attempt > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.attempt)
 		defer cancel()
 	}
-	if m.hedged && e.configuration.hedgeDelay > 0 {
-		return e.sendHedged(ctx, m, used, request, reply, seen)
+	if sent.stream != nil {
+		return sent.reply, sent.stream(ctx, used.channel)
 	}
-	defer e.limiter.release(used)
-	if stream != nil {
-		return reply, stream(ctx, used.channel)
+	return sent.reply, used.channel.Invoke(ctx, sent.method.path, sent.request, sent.reply)
+}
+
+// release passes a place on. The goroutine that frees it is that of a caller, which returns: another one executes the
+// requests of the queue.
+func (e *engine) release(used *connection) {
+	if next := e.limiter.release(used); next != nil {
+		go e.serve(next, used)
 	}
-	return reply, used.channel.Invoke(ctx, m.path, request, reply)
+}
+
+// serve executes requests of the queue one after another, as long as there are any. A request is not executed by its
+// own goroutine: the stacks of many goroutines that wait would grow by that of gRPC, and the memory of all of them
+// would pass through the CPU caches.
+func (e *engine) serve(next *waiter, used *connection) {
+	for next != nil {
+		if seen := next.request.seen; seen != nil {
+			seen.queued += time.Since(next.entered)
+		}
+		switch {
+		case next.ctx.Err() != nil:
+			next.refused = refusalOf(next.ctx)
+		case e.isHedged(next.request):
+			// The requests of a hedge release their connections themselves.
+			next.reply, next.err = e.sendHedged(next.ctx, next.request, used)
+			next.ended <- struct{}{}
+			return
+		default:
+			next.reply, next.err = e.exchange(next.ctx, next.request, used)
+		}
+		next.ended <- struct{}{}
+		next = e.limiter.release(used)
+	}
+}
+
+// sendQueued waits in the queue for a place, and for the reply. The context has a deadline.
+func (e *engine) sendQueued(
+	ctx context.Context, sent outgoing, entered time.Time,
+) (proto.Message, *refusal, error) {
+	own := waiters.Get().(*waiter)
+	defer own.recycle()
+	own.ctx, own.request, own.entered = ctx, sent, entered
+	used, refused := e.limiter.enqueue(own)
+	if refused != nil {
+		return nil, refused, nil
+	}
+	if used != nil {
+		got, err := e.send(ctx, sent, used)
+		return got, nil, err
+	}
+	select {
+	case <-own.ended:
+	case <-ctx.Done():
+		if e.limiter.leave(own) {
+			if sent.seen != nil {
+				sent.seen.queued += time.Since(entered)
+			}
+			return nil, refusalOf(ctx), nil
+		}
+		// The request was sent, or the client was closed. gRPC ends it at once, because its context has ended.
+		<-own.ended
+	}
+	return own.reply, own.refused, own.err
 }
 
 // sendHedged sends a request, and a second one if the reply is slow. It returns the first good reply, and ends the
 // other request. Each request has a goroutine, which releases its connection.
-func (e *engine) sendHedged(
-	ctx context.Context, m *method, used *connection, request, reply proto.Message, seen *trace,
-) (proto.Message, error) {
+func (e *engine) sendHedged(ctx context.Context, sent outgoing, used *connection) (proto.Message, error) {
+	if e.attempt > 0 {
+		var cancelAttempt context.CancelFunc
+		ctx, cancelAttempt = context.WithTimeout(ctx, e.attempt)
+		defer cancelAttempt()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type ended struct {
@@ -354,11 +438,11 @@ func (e *engine) sendHedged(
 	}
 	results := make(chan ended, 2)
 	send := func(on *connection, into proto.Message) {
-		err := on.channel.Invoke(ctx, m.path, request, into)
-		e.limiter.release(on)
+		err := on.channel.Invoke(ctx, sent.method.path, sent.request, into)
+		e.release(on)
 		results <- ended{into, err}
 	}
-	go send(used, reply)
+	go send(used, sent.reply)
 	timer := time.NewTimer(e.configuration.hedgeDelay)
 	defer timer.Stop()
 	select {
@@ -369,10 +453,10 @@ func (e *engine) sendHedged(
 	second := e.limiter.acquireForHedge(used)
 	if second != nil {
 		e.hedges.Add(1)
-		if seen != nil {
-			seen.hedged = true
+		if sent.seen != nil {
+			sent.seen.hedged = true
 		}
-		go send(second, reply.ProtoReflect().New().Interface())
+		go send(second, sent.reply.ProtoReflect().New().Interface())
 	}
 	best := <-results
 	if second != nil && best.err != nil {

@@ -6,64 +6,75 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
-// TestPlacesAreNeverLostOrGrantedTwice runs requests with random deadlines against a limiter, and checks its bounds.
+// TestPlacesAreNeverLostOrGrantedTwice executes requests with random deadlines, and checks the bounds of the requests
+// in flight. The exchange with the server is a short sleep.
 func TestPlacesAreNeverLostOrGrantedTwice(t *testing.T) {
 	const inFlightMax, streams = 7, 3
-	connections := []*connection{{}, {}, {}}
-	l := newLimiter(connections, LaptopV1().WithRequestsInFlightMax(inFlightMax).WithStreamsPerConnection(streams))
+	e := &engine{configuration: LaptopV1().WithRequestsInFlightMax(inFlightMax).WithStreamsPerConnection(streams)}
+	e.metadata.Store(&map[string]metadata.MD{})
+	for range e.configuration.ConnectionsMax() {
+		e.connections = append(e.connections, &connection{channel: new(grpc.ClientConn)})
+	}
+	e.limiter = newLimiter(e.connections, e.configuration)
 	seed := rand.Uint64()
 	var mutex sync.Mutex
-	held := map[*connection]int{}
-	granted, refused := 0, 0
-	var requests sync.WaitGroup
-	for worker := range 32 {
-		requests.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(worker)))
+	held := map[*grpc.ClientConn]int{}
+	total, largest, executed, refused := 0, 0, 0, 0
+	exchange := func(ctx context.Context, on *grpc.ClientConn) error {
+		mutex.Lock()
+		held[on]++
+		total++
+		executed++
+		largest = max(largest, total)
+		if total > inFlightMax || held[on] > streams {
+			t.Errorf("seed %d: %d requests are in flight, %d on one connection", seed, total, held[on])
+		}
+		mutex.Unlock()
+		time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
+		mutex.Lock()
+		defer mutex.Unlock()
+		held[on]--
+		total--
+		return nil
+	}
+	var callers sync.WaitGroup
+	for caller := range 32 {
+		callers.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(caller)))
 			for range 200 {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(200))*time.Microsecond)
-				used, own, reason := l.enter(true)
-				if own != nil {
-					used, reason = l.wait(ctx, own)
+				limit := time.Duration(random.IntN(1000)) * time.Microsecond
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				_, failure := e.execute(ctx, methodGetBatch, "", nil, nil, exchange, nil)
+				cancel()
+				if failure == nil {
+					continue
 				}
 				mutex.Lock()
-				total := 0
-				if reason == nil {
-					held[used]++
-					granted++
-				} else {
-					refused++
-				}
-				for _, number := range held {
-					total += number
-				}
-				if total > inFlightMax || (reason == nil && held[used] > streams) {
-					t.Errorf("seed %d: %d places are held, %d on one connection", seed, total, held[used])
-				}
+				refused++
 				mutex.Unlock()
-				if reason == nil {
-					time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond)
-					mutex.Lock()
-					held[used]--
-					mutex.Unlock()
-					l.release(used)
+				if failure.Code != CodeClientQueueTimeout {
+					t.Errorf("seed %d: %v", seed, failure)
 				}
-				cancel()
 			}
 		})
 	}
-	requests.Wait()
+	callers.Wait()
+	l := e.limiter
 	if inFlight, queued := l.counts(); inFlight != 0 || queued != 0 || l.first != nil || l.newest != nil {
 		t.Fatalf("seed %d: %d in flight and %d queued after the last request", seed, inFlight, queued)
 	}
-	for _, each := range connections {
+	for _, each := range e.connections {
 		if each.inFlight != 0 {
 			t.Fatalf("seed %d: a connection has %d requests after the last one", seed, each.inFlight)
 		}
 	}
-	if granted == 0 || refused == 0 {
-		t.Fatalf("seed %d: %d granted and %d refused: both must occur", seed, granted, refused)
+	if executed+refused != 32*200 || executed == 0 || refused == 0 || largest != inFlightMax {
+		t.Fatalf("seed %d: %d executed, %d refused, at most %d at once", seed, executed, refused, largest)
 	}
 }
 

@@ -3,23 +3,40 @@ package gannet
 import (
 	"context"
 	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
-// waiter is a request in the queue. The limiter sends exactly one grant to it: a connection, or nil if the client was
-// closed.
+// waiter is a request in the queue. Exactly one message arrives on ended: after the request was executed on the
+// connection that a place was granted on, or after the client was closed.
 type waiter struct {
-	granted    chan *connection
+	ended      chan struct{}
 	next, prev *waiter
 	queued     bool
+
+	ctx     context.Context
+	request outgoing
+	entered time.Time
+
+	reply   proto.Message
+	err     error
+	refused *refusal
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{granted: make(chan *connection, 1)} }}
+var waiters = sync.Pool{New: func() any { return &waiter{ended: make(chan struct{}, 1)} }}
+
+// recycle returns a waiter to the pool. Its message has arrived, or never will.
+func (w *waiter) recycle() {
+	*w = waiter{ended: w.ended}
+	waiters.Put(w)
+}
 
 // limiter bounds the requests in flight. Further ones wait in order of their arrival:
 //
 //	enter --place free--> in flight --release, queue empty--> place free
 //	   |                     ^
-//	   +--no place--> wait --+--release passes its place to the first one
+//	   +--no place--> queue -+--release passes its place to the first one
 //
 // Requests wait only while inFlight is at its maximum, because a released place passes to the first waiter.
 type limiter struct {
@@ -45,57 +62,50 @@ func newLimiter(connections []*connection, configuration Configuration) *limiter
 	}
 }
 
-// enter returns a connection with a free stream, which the caller releases. If no place is free, it returns the
-// request's waiter in the queue, with which the caller has to call wait. Retries add nothing to the budget: isFirst
-// is false for them.
-func (l *limiter) enter(isFirst bool) (*connection, *waiter, *refusal) {
+// enter returns a connection with a free stream, which the caller releases, or nil if no place is free. Retries add
+// nothing to the budget: isFirst is false for them.
+func (l *limiter) enter(isFirst bool) (*connection, *refusal) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.closed {
-		return nil, nil, &refusalClosed
-	}
-	if isFirst {
+	if isFirst && !l.closed {
 		l.budget.add()
 	}
-	if l.inFlight < l.inFlightMax {
-		return l.take(nil), nil, nil
-	}
-	if l.queued >= l.queuedMax {
-		return nil, nil, refusalQueueFull(l.queuedMax)
-	}
-	own := waiters.Get().(*waiter)
-	l.append(own)
-	return nil, own, nil
+	return l.place()
 }
 
-// wait returns the connection that a waiter is granted. If the context ends before, the waiter leaves the queue.
-func (l *limiter) wait(ctx context.Context, own *waiter) (*connection, *refusal) {
-	var granted *connection
-	select {
-	case granted = <-own.granted:
-	case <-ctx.Done():
-		l.mutex.Lock()
-		wasQueued := own.queued
-		if wasQueued {
-			l.remove(own)
-		}
-		l.mutex.Unlock()
-		if wasQueued {
-			waiters.Put(own)
-			return nil, refusalOf(ctx)
-		}
-		// The limiter granted a place at the same time. The request is not sent, and passes the place on.
-		if granted = <-own.granted; granted != nil {
-			l.release(granted)
-		}
-		waiters.Put(own)
-		return nil, refusalOf(ctx)
-	}
-	waiters.Put(own)
-	if granted == nil {
+// place returns a connection with a free stream, nil if the request has to wait, or the reason why it cannot.
+func (l *limiter) place() (*connection, *refusal) {
+	switch {
+	case l.closed:
 		return nil, &refusalClosed
+	case l.inFlight < l.inFlightMax:
+		return l.take(nil), nil
+	case l.queued >= l.queuedMax:
+		return nil, refusalQueueFull(l.queuedMax)
 	}
-	return granted, nil
+	return nil, nil
+}
+
+// enqueue adds a request to the queue, unless a place has become free, which it returns.
+func (l *limiter) enqueue(own *waiter) (*connection, *refusal) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	used, refused := l.place()
+	if used == nil && refused == nil {
+		l.append(own)
+	}
+	return used, refused
+}
+
+// leave removes a request from the queue, and returns false if a place was granted to it before.
+func (l *limiter) leave(own *waiter) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	wasQueued := own.queued
+	if wasQueued {
+		l.remove(own)
+	}
+	return wasQueued
 }
 
 // take occupies a free place, on the first connection with a free stream. If other is not nil, a connection that is
@@ -115,17 +125,19 @@ func (l *limiter) take(other *connection) *connection {
 	return other
 }
 
-// release passes a place to the first waiter, or frees it.
-func (l *limiter) release(used *connection) {
+// release passes a place to the first request in the queue, which it returns and which the caller executes. It frees
+// the place and returns nil if no request waits.
+func (l *limiter) release(used *connection) *waiter {
 	l.mutex.Lock()
-	if next := l.first; next != nil {
+	defer l.mutex.Unlock()
+	next := l.first
+	if next != nil {
 		l.remove(next)
-		next.granted <- used
 	} else {
 		l.inFlight--
 		used.inFlight--
 	}
-	l.mutex.Unlock()
+	return next
 }
 
 // takeRetryToken takes a token of the budget, and returns false if there is none.
@@ -154,7 +166,8 @@ func (l *limiter) close() {
 	for l.first != nil {
 		next := l.first
 		l.remove(next)
-		next.granted <- nil
+		next.refused = &refusalClosed
+		next.ended <- struct{}{}
 	}
 }
 
