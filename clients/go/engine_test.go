@@ -250,7 +250,7 @@ func TestCancelledCallEndsAtOnce(t *testing.T) {
 
 func TestCallWithoutContextDeadlineEndsAtTheConfiguredOne(t *testing.T) {
 	slow, late := lateReplies(t, 0, 2*time.Second)
-	configuration := oneConnection.WithEagerConnect(true).WithDeadline(100 * time.Millisecond).WithRequestsInFlightMax(1)
+	configuration := oneConnection.WithEagerConnect(true).WithDeadline(400 * time.Millisecond).WithRequestsInFlightMax(1)
 	client := newClient(t, gannet.NoToken(slow.address()), configuration)
 	late.Store(true)
 	errs := make(chan error, 2)
@@ -264,7 +264,7 @@ func TestCallWithoutContextDeadlineEndsAtTheConfiguredOne(t *testing.T) {
 			t.Fatalf("code is %v", code)
 		}
 	}
-	if took := time.Since(begun); took < 100*time.Millisecond || took > 180*time.Millisecond {
+	if took := time.Since(begun); took < 400*time.Millisecond || took > 750*time.Millisecond {
 		t.Fatalf("the calls took %v", took)
 	}
 	_, err := client.GetBatch(context.Background(), "default", "k", "l")

@@ -243,11 +243,11 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 			"pass the address of gannet serve --grpc, not the port of memcached, Redis or HTTP clients"
 	case isHandshake:
 		return "the TLS handshake failed (" + lastOf(details) + ")", "check that the port uses TLS, and its certificate"
+	case has("no such host", "server misbehaving", "lookup "):
+		return "the host name is unknown", "correct the host name, or check DNS"
 	case has("connection refused"):
 		return "no server listens there",
 			"start one with `gannet serve --grpc " + c.address + "`, or correct the address"
-	case has("no such host", "server misbehaving", "lookup "):
-		return "the host name is unknown", "correct the host name, or check DNS"
 	case has("server preface", "preface", "http/1.x", "http2: frame too large", "frame header looked like"):
 		return "the server at this port does not speak gRPC",
 			"pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; " +

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	gannet "gannet.dev/client"
 	pb "gannet.dev/client/gannetv1"
@@ -344,9 +345,12 @@ func (m *measurement) result() result {
 	return r
 }
 
+// codeOf returns the code of an error of the library, or that of gRPC for an error of the stub.
 func codeOf(err error) string {
-	code, _ := gannet.CodeOf(err)
-	return code.String()
+	if code, isOwn := gannet.CodeOf(err); isOwn {
+		return code.String()
+	}
+	return status.Code(err).String()
 }
 
 // quantile returns the microseconds that this share of the sorted latencies does not exceed.
