@@ -232,10 +232,19 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 	}
 	isHandshake := has("handshake failed")
 	switch {
+	case has("no such host", "server misbehaving", "lookup "):
+		return "the host name is unknown", "correct the host name, or check DNS"
+	case has("server preface") && has("use of closed network connection"):
+		// gRPC closed the connection when the time for opening it had passed.
+		return "the server accepts connections, but does not answer",
+			"check that the server is not stopped or overloaded, and that a firewall does not discard its replies"
+	case has("i/o timeout", "deadline exceeded", "no route to host", "unreachable", "timed out"):
+		return "the server does not answer (" + lastOf(details) + ")",
+			"check the address, the network and the firewall, and that the server is not stopped"
 	case isHandshake && has("x509", "certificate"):
 		return "the certificate of the server was not signed by a known CA, or names another host (" + lastOf(details) + ")",
 			"pass Credentials.WithCAFile(PATH) with the CA of the server, and the host name of its certificate as the address"
-	case isHandshake && has("does not look like a tls handshake", "eof", "reset", "deadline exceeded", "timeout"):
+	case isHandshake && has("does not look like a tls handshake", "eof", "reset"):
 		return "the server at this port does not use TLS",
 			"pass Credentials.WithPlaintext(), or the address of the port that uses TLS"
 	case isHandshake && has("alpn", "application protocol"):
@@ -243,8 +252,6 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 			"pass the address of gannet serve --grpc, not the port of memcached, Redis or HTTP clients"
 	case isHandshake:
 		return "the TLS handshake failed (" + lastOf(details) + ")", "check that the port uses TLS, and its certificate"
-	case has("no such host", "server misbehaving", "lookup "):
-		return "the host name is unknown", "correct the host name, or check DNS"
 	case has("connection refused"):
 		return "no server listens there",
 			"start one with `gannet serve --grpc " + c.address + "`, or correct the address"
@@ -252,8 +259,6 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 		return "the server at this port does not speak gRPC",
 			"pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; " +
 				"if the port uses TLS, pass Credentials.WithTLS()"
-	case has("i/o timeout", "deadline exceeded", "no route to host", "unreachable", "timed out"):
-		return "the host does not answer (" + lastOf(details) + ")", "check the address, the network and the firewall"
 	case has("eof", "reset by peer", "broken pipe", "goaway", "closing", "error reading from server"):
 		return "the server closed the connection", "repeat the call; if it fails again, check that the server runs, and " +
 			"that TLS is as on its port"
@@ -267,8 +272,8 @@ func (c Credentials) unavailable(details string) (cause, remedy string) {
 func lastOf(details string) string {
 	if at := strings.LastIndex(details, "failed: "); at >= 0 {
 		details = details[at+len("failed: "):]
-	} else if at := strings.LastIndex(details, "dialing: "); at >= 0 {
-		details = details[at+len("dialing: "):]
+	} else if at := strings.LastIndex(details, "desc = "); at >= 0 {
+		details = details[at+len("desc = "):]
 	}
 	return strings.Trim(details, "\"")
 }

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +174,20 @@ func TestPortsOfOtherProtocols(t *testing.T) {
 		failure := failureOf(t, gannet.NoToken(fmt.Sprintf("127.0.0.1:%d", port)), gannet.CodeUnavailable)
 		wantMessage(t, failure, "does not speak gRPC", "gannet serve --grpc", "WithTLS")
 	}
+}
+
+func TestPortOfAWebServer(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	failure := failureOf(t, gannet.NoToken(web.Listener.Addr().String()), gannet.CodeUnavailable)
+	wantMessage(t, failure, "does not speak gRPC", "gannet serve --grpc")
+}
+
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	own := ownServer(t)
+	own.pause(t)
+	failure := failureOf(t, gannet.NoToken(own.address()), gannet.CodeUnavailable)
+	wantMessage(t, failure, "does not answer", "firewall")
 }
 
 func TestHostThatDoesNotExist(t *testing.T) {
