@@ -1,6 +1,7 @@
 package gannet_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -43,6 +44,7 @@ func TestBenchPrintsItsMeasurement(t *testing.T) {
 	}
 	client := newClient(t, gannet.NoToken(shared.address()), gannet.Laptop())
 	must(t, client.CreateCache(testContext(t), "bench"))
+	t.Cleanup(func() { must(t, client.DeleteCache(context.Background(), "bench")) })
 	output, err := exec.Command(program, "-address", shared.address(), "-cache", "bench",
 		"-preset", "InRegion.LowLatency.v1", "-concurrency", "150", "-seconds", "0.3",
 		"-key-space", "100", "-value-bytes", "10", "-get-ratio", "0.5").Output()
