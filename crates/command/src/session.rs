@@ -62,7 +62,8 @@ pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     }
 }
 
-/// Returns true if a reply waits until the client opens its windows, although the socket accepts bytes.
+/// Returns true if memory waits for a gRPC client, although the socket accepts bytes: for larger windows, or for the
+/// rest of its requests.
 #[inline]
 pub fn waits_for_window(session: &SessionState) -> bool {
     matches!(session, SessionState::Grpc(state) if state.reply_held().is_some())

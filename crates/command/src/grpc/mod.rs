@@ -116,7 +116,7 @@ fn execute(
             session.wire.replies.push_back(Reply::end(stream));
             return Ok(true);
         }
-        let (method, ready) = (request.method, request.completed);
+        let (method, ready) = (request.method, request.received);
         let begun = match request.is_late(ctx) {
             true => Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began")),
             false => session.begin(request, ctx),

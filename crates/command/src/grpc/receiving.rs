@@ -14,6 +14,10 @@ use protocol::grpc::{self, MessageError, Refusal, Status, whole_message};
 use protocol::http2::{self, FieldName, FrameEvent};
 use std::sync::Arc;
 
+/// The maximum number of messages and replies of a connection that wait, if requests with several messages are among
+/// them. A request with one message has a stream of its own, so that the limit of streams bounds those.
+const MESSAGES_MAX: usize = 256;
+
 /// Handles the next frame. Returns the number of consumed bytes; `None` if the frame is incomplete.
 pub(super) fn receive(
     input: &[u8],
@@ -99,8 +103,15 @@ fn data(
         if !request.is_whole || !request.method.is_ok_and(|method| method.is_streaming) {
             break;
         }
-        // Not more than the messages of one frame wait: the next frame is received when they are executed.
         let one = request.take_message();
+        if session.waiting.len() + session.wire.replies.len() >= MESSAGES_MAX {
+            session.receiving.swap_remove(place);
+            let text = "too many messages without a reader of their replies; read them first";
+            return session
+                .wire
+                .replies
+                .push_back(Reply::error(stream, CallError::new(Status::ResourceExhausted, text)));
+        }
         session.waiting.push_back(one);
     }
     if is_end {

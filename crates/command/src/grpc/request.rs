@@ -21,8 +21,8 @@ pub(super) struct CallRequest {
     /// The instant at which the request began, and its time limit in ns; `None` if it has none.
     begun: Ticks,
     timeout_ns: Option<u64>,
-    /// The instant at which the request was complete; that of its beginning before.
-    pub(super) completed: Ticks,
+    /// The instant at which the last bytes of the request were received.
+    pub(super) received: Ticks,
     reader: MessageReader,
     /// The message, as far as it was received.
     pub(super) message: Vec<u8>,
@@ -48,12 +48,17 @@ impl CallRequest {
             token,
             begun,
             timeout_ns,
-            completed: begun,
+            received: begun,
             reader: MessageReader::new(),
             message: Vec::new(),
             is_whole: false,
             grant: None,
         }
+    }
+
+    /// Returns the share of client memory of the request, in bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.grant.as_ref().map_or(0, Grant::bytes)
     }
 
     /// Returns true if nothing of the message was received.
@@ -69,7 +74,7 @@ impl CallRequest {
             cache: self.cache.clone(),
             token: Arc::clone(&self.token),
             begun: self.begun,
-            completed: self.completed,
+            received: self.received,
             timeout_ns: self.timeout_ns,
             reader: MessageReader::new(),
             message: std::mem::take(&mut self.message),
@@ -127,7 +132,7 @@ impl CallRequest {
                     }
                     self.message.extend_from_slice(part);
                     self.is_whole = last;
-                    self.completed = if last { ctx.clock.ticks() } else { self.completed };
+                    self.received = ctx.clock.ticks();
                 }
             }
         }

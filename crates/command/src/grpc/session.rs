@@ -17,6 +17,10 @@ use segment::{Guard, Namespace};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The least memory of a connection's incomplete requests that counts as held for its client, in bytes. It bounds the
+/// number of such connections.
+const HELD_REQUEST_BYTES_MIN: u64 = 64 << 10;
+
 /// A call in execution.
 pub(super) struct RunningCall {
     pub(super) stream: u32,
@@ -119,12 +123,16 @@ impl GrpcSession {
         !self.plain.is_empty() || self.running.is_some() || !self.waiting.is_empty() || !self.wire.replies.is_empty()
     }
 
-    /// Returns the instant since which a reply waits for its client, and the length of such replies in bytes.
+    /// Returns the instant since which memory waits for its client, and its size in bytes: replies that are not read,
+    /// and incomplete requests if they are long together.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
-        let mut held = self.wire.replies.iter().filter_map(Reply::held);
-        let (mut bytes, since) = held.next()?;
-        held.for_each(|(more, _)| bytes += more);
-        Some((since, bytes))
+        let replies = self.wire.replies.iter().filter_map(Reply::held);
+        let replies = replies.reduce(|(bytes, since), (more, _)| (bytes + more, since));
+        let requests = self.receiving.iter().map(|request| (request.held_bytes(), request.received));
+        let requests = requests.reduce(|(bytes, last), (more, at)| (bytes + more, last.max(at)));
+        let requests = requests.filter(|(bytes, _)| *bytes >= HELD_REQUEST_BYTES_MIN);
+        let held = [replies, requests].into_iter().flatten();
+        held.reduce(|(bytes, since), (more, at)| (bytes + more, since.min(at))).map(|(bytes, since)| (since, bytes))
     }
 
     /// Asks the client to connect again: the server stops, or another process takes over. Present calls are completed.

@@ -703,3 +703,46 @@ fn calls_are_counted_by_method_with_their_times() {
     assert_eq!(sums.iter().flat_map(|sum| sum.statuses).sum::<u64>(), 43, "no other method");
     running.stop();
 }
+
+#[test]
+fn incomplete_requests_give_way_to_others_if_memory_is_short() {
+    let running = start(config());
+    let budget = std::sync::Arc::clone(&running.shared().budget);
+    // Each of 20 clients sends a MiB of a message of 9 MiB, and then nothing: more than client memory, 16 MiB.
+    let mut hostile: Vec<Grpc> = Vec::new();
+    for _ in 0..20 {
+        let mut grpc = Grpc::connect(&running);
+        let message = item("k", &vec![b'x'; 9 << 20]);
+        let mut bytes = frame(HEADERS, 4, 1, &headers(SET, &[]));
+        message[..1 << 20].chunks(16_384).for_each(|part| bytes.extend_from_slice(&frame(DATA, 0, 1, part)));
+        grpc.client.send(&bytes);
+        hostile.push(grpc);
+    }
+    crate::common::wait_until("the requests", || budget.used() > 8 << 20);
+    let begun = Instant::now();
+    let mut other = Grpc::connect(&running);
+    let mut stream = 1;
+    while other.answer(stream, SET, &item("other", &vec![b'y'; 4 << 20])).status != "0" {
+        assert!(begun.elapsed() < Duration::from_secs(10), "another client has no memory");
+        std::thread::sleep(Duration::from_millis(20));
+        stream += 2;
+    }
+    drop(hostile);
+    running.stop();
+}
+
+#[test]
+fn messages_without_a_reader_of_their_replies_are_bounded() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let request = prefixed(|out| {
+        out.bytes(4, b"gannet.v1.Cache");
+    });
+    let messages: Vec<u8> = request.iter().copied().cycle().take(request.len() * 700).collect();
+    grpc.client.send(&frame(HEADERS, 4, 1, &headers(path, &[])));
+    messages.chunks(16_384).for_each(|part| grpc.client.send(&frame(DATA, 0, 1, part)));
+    let answer = grpc.answers(&[1]).remove(0);
+    assert_eq!(answer.status, "8", "{}", answer.text);
+    running.stop();
+}
