@@ -193,7 +193,15 @@ def test_pings_find_a_server_that_hangs_before_the_deadline(connect, own_server)
         assert time.monotonic() - started < 15
 
 
-def test_an_interrupt_of_a_waiting_thread_loses_no_place(own_server):
+@pytest.fixture
+def keyboard_interrupt():
+    """SIGINT raises KeyboardInterrupt, although another suite's library may have set a handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_of_a_waiting_thread_loses_no_place(own_server, keyboard_interrupt):
     with CacheClient(own_server.grpc_address, CONFIGURATION.with_requests_in_flight_max(1)) as client:
         client.get("k")
         own_server.pause()
