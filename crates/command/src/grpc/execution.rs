@@ -56,6 +56,11 @@ impl Execution {
         Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false })
     }
 
+    /// Returns true if the commands that authenticate the call are executed, or there are none.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.preamble.is_none()
+    }
+
     /// Returns true if the stream stays open after the messages of the reply.
     pub(super) fn stays_open(&self) -> bool {
         self.plan.stays_open

@@ -127,6 +127,7 @@ fn execute(
                 session.running = Some(RunningCall { stream, method, ready, begun, execution: Box::new(execution) });
             }
             Err(error) => {
+                session.forget_request(stream);
                 let reply = Reply::error(stream, error);
                 let timed = method.ok().map(|method| Timed { method, times: None });
                 session.wire.replies.push_back(if let Some(timed) = timed { reply.timed(timed) } else { reply });
@@ -144,9 +145,10 @@ fn execute(
             Ok(true)
         }
         Ok(Err(error)) => {
-            if error.status == Status::Unauthenticated {
+            if !execution.is_authenticated() || error.status == Status::Unauthenticated {
                 session.forget_token();
             }
+            session.forget_request(stream);
             session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
             Ok(true)
         }

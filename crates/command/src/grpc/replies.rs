@@ -115,7 +115,8 @@ impl Reply {
 /// The state of HTTP/2 and the replies that are not written.
 pub(super) struct Wire {
     pub(super) http: ServerConnection,
-    /// Replies that are not completely written. At most one for each open stream.
+    /// Replies that are not completely written. At most one for each open stream, and 256 for requests with several
+    /// messages.
     pub(super) replies: VecDeque<Reply>,
 }
 

@@ -181,7 +181,18 @@ impl GrpcSession {
         self.may_watch = plan.watches;
         // The message is no longer needed: its share of client memory is free for the commands.
         drop(request);
-        Execution::new(plan, preamble, namespace, ctx)
+        let changes_user = preamble.count > 0;
+        let execution = Execution::new(plan, preamble, namespace, ctx);
+        if execution.is_err() && changes_user {
+            // The session still has the user of an earlier call.
+            self.forget_token();
+        }
+        execution
+    }
+
+    /// Forgets a request with several messages, one of which has failed.
+    pub(super) fn forget_request(&mut self, stream: u32) {
+        self.receiving.retain(|request| request.stream != stream);
     }
 
     /// Adds a complete get or set to those that are executed together. Returns false if it must be executed apart: its

@@ -667,13 +667,12 @@ fn a_stop_completes_a_call_and_refuses_later_ones() {
     let mut redis = Replies::connect(addr(&running, Protocol::Resp));
     let mut grpc = Grpc::connect(&running);
     assert_eq!(grpc.answer(1, SET, &item("k", b"v")).status, "0");
-    assert_eq!(redis.text("CLIENT PAUSE 400 WRITE"), "+OK");
+    assert_eq!(redis.text("CLIENT PAUSE 1500 WRITE"), "+OK");
     grpc.client.send(&call(3, SET, &item("k", b"new")));
     std::thread::sleep(Duration::from_millis(50));
     let stopping = std::thread::spawn(move || running.stop());
-    std::thread::sleep(Duration::from_millis(50));
-    grpc.client.send(&call(5, SET, &item("k", b"later")));
     let payload = grpc.wait_for(GOAWAY);
+    grpc.client.send(&call(5, SET, &item("k", b"later")));
     assert_eq!((&payload[..4], &payload[4..8]), (&[0, 0, 0, 3][..], &[0; 4][..]));
     let answers = grpc.answers(&[3, 5]);
     assert_eq!((&answers[0].status[..], &answers[1].status[..]), ("0", "reset [0, 0, 0, 7]"));
@@ -744,5 +743,24 @@ fn messages_without_a_reader_of_their_replies_are_bounded() {
     messages.chunks(16_384).for_each(|part| grpc.client.send(&frame(DATA, 0, 1, part)));
     let answer = grpc.answers(&[1]).remove(0);
     assert_eq!(answer.status, "8", "{}", answer.text);
+    running.stop();
+}
+
+#[test]
+fn failed_messages_of_a_stream_leave_no_request() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let malformed = [&[0, 0, 0, 0, 1][..], &[0xff]].concat();
+    let used = |running: &Running| running.shared().budget.used();
+    let mut first = 0;
+    for number in 0..2_000 {
+        let stream = 2 * number + 1;
+        grpc.client.send(&frame(HEADERS, 4, stream, &headers(path, &[])));
+        grpc.client.send(&frame(DATA, 0, stream, &malformed));
+        assert_eq!(grpc.answers(&[stream]).remove(0).status, "3");
+        first = if number == 100 { used(&running) } else { first };
+    }
+    assert!(used(&running) <= first + 4096, "{first} bytes, then {}", used(&running));
     running.stop();
 }
