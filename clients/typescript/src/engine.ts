@@ -1,0 +1,331 @@
+/**
+ * The engine of a client: sends requests within the cap, repeats failed ones, and observes calls.
+ *
+ *     caller -> before (middleware) -> queue -> connection -> reply -> result
+ *                                        ^                      |
+ *                                        +---- delay <- retry <-+
+ */
+
+import { status as Status, type Channel, type Metadata, type StatusObject } from "@grpc/grpc-js";
+
+import type { Call } from "./calls.js";
+import type { Configuration, Settings } from "./configuration.js";
+import { Connection } from "./connection.js";
+import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js";
+import { Limiter, Waiter } from "./limiter.js";
+import { Recorder, type Metrics } from "./metrics.js";
+import { TokenBucket } from "./retry.js";
+import type { Target } from "./target.js";
+import { BadReply } from "./wire.js";
+
+type GrpcCall = ReturnType<Channel["createCall"]>;
+
+/** Settings that all calls of one client object share. */
+export interface Scope {
+  readonly cache: string;
+  readonly metadata: Metadata;
+}
+
+/** Options of every call. */
+export interface CallOptions {
+  /** Cancels the call. A request that waits in the client's queue leaves it, and the server never receives it. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds for this call, instead of those of the configuration. */
+  readonly deadlineMs?: number | undefined;
+}
+
+// The longest timer of Node.
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** Sends requests of one client, all of them from one thread. */
+export class Engine {
+  readonly connections: Connection[] = [];
+  readonly limiter: Limiter<Connection>;
+  readonly settings: Settings;
+  readonly budget: TokenBucket;
+  /** The calls that have no result yet. */
+  readonly pending = new Set<Execution<unknown>>();
+  closed = false;
+  retries = 0;
+  hedges = 0;
+  private readonly recorder: Recorder | undefined;
+
+  constructor(
+    readonly target: Target,
+    configuration: Configuration,
+  ) {
+    this.settings = configuration.settings;
+    while (this.connections.length < configuration.connectionsMax) {
+      this.connections.push(new Connection(target, this.settings));
+    }
+    const { requestsInFlightMax, requestsQueuedMax, streamsPerConnection, metrics, retryBudget } = this.settings;
+    this.limiter = new Limiter(this.connections, requestsInFlightMax, requestsQueuedMax, streamsPerConnection);
+    this.budget = new TokenBucket(retryBudget);
+    this.recorder = metrics ? new Recorder() : undefined;
+  }
+
+  /** Opens all connections, and resolves to whether they are open before the time has passed, or one has failed. */
+  async connect(timeoutMs: number, failureEnds: boolean): Promise<boolean> {
+    if (this.closed) return false;
+    const opened = await Promise.all(this.connections.map((each) => each.connect(timeoutMs, failureEnds)));
+    return opened.every(Boolean);
+  }
+
+  /** Ends all calls, and closes the connections. */
+  close(): void {
+    this.closed = true;
+    for (const each of [...this.pending]) each.end();
+    for (const each of this.connections) each.close();
+  }
+
+  /** Returns a snapshot of the metrics. */
+  metrics(): Metrics {
+    return {
+      inFlight: this.limiter.inFlight,
+      queued: this.limiter.queued,
+      connections: this.closed ? 0 : this.connections.length,
+      retries: this.retries,
+      hedges: this.hedges,
+      methods: this.recorder?.methods() ?? {},
+    };
+  }
+
+  /** Executes a call. `replies` is the number of replies that a batch has to get. */
+  call<R>(
+    call: Call<R>,
+    request: Buffer,
+    scope: Scope,
+    options: CallOptions | undefined,
+    replies = 1,
+  ): Promise<R | CacheError> {
+    const execution = new Execution(this, call, request, scope, options, replies);
+    if (this.recorder !== undefined || this.settings.middleware.length > 0) return this.observe(execution);
+    return new Promise((resolve) => execution.begin(resolve));
+  }
+
+  private async observe<R>(execution: Execution<R>): Promise<R | CacheError> {
+    const { method } = execution.call;
+    const { cache } = execution.scope;
+    const { middleware } = this.settings;
+    const start = { method, cache, requestBytes: execution.request.length };
+    for (const each of middleware) each.before?.(start);
+    const started = performance.now();
+    const result = await new Promise<R | CacheError>((resolve) => execution.begin(resolve));
+    const durationMs = performance.now() - started;
+    const error = result instanceof CacheError ? result : undefined;
+    const status = error?.code ?? "OK";
+    this.recorder?.record(method, durationMs, status);
+    if (middleware.length > 0) {
+      const { queuedMs, retries, hedged } = execution;
+      const end = { method, cache, status, durationMs, queuedMs, retries, hedged, error: error?.message };
+      for (let at = middleware.length - 1; at >= 0; at--) middleware[at]?.after?.(end);
+    }
+    return result;
+  }
+}
+
+/** One request that was sent: receives the replies and the status. */
+class Attempt {
+  readonly replies: Buffer[] = [];
+  private readonly sent: GrpcCall;
+
+  constructor(
+    private readonly execution: Execution<unknown>,
+    readonly connection: Connection,
+    deadline: number,
+  ) {
+    const { call, request, scope } = execution;
+    this.sent = connection.channel.createCall(call.path, deadline, null, null, null);
+    this.sent.start(scope.metadata, this);
+    this.sent.sendMessageWithContext({}, request);
+    this.sent.halfClose();
+    this.sent.startRead();
+  }
+
+  onReceiveMetadata(): void {}
+
+  onReceiveMessage(message: Buffer): void {
+    this.replies.push(message);
+    if (this.execution.call.streams) this.sent.startRead();
+  }
+
+  onReceiveStatus(status: StatusObject): void {
+    this.execution.onStatus(this, status);
+  }
+
+  cancel(): void {
+    this.sent.cancelWithStatus(Status.CANCELLED, "cancelled by the caller");
+  }
+}
+
+/**
+ * One call from its start to its result.
+ *
+ *     begin -> enter -> (queue) -> grant -> onStatus -> finish
+ *                ^                             |
+ *                +--------- (delay) <----------+
+ *
+ * `finish` may follow each state: the deadline passes in the queue, the caller cancels, or the client is closed.
+ */
+class Execution<R> extends Waiter<Connection> {
+  retries = 0;
+  queuedMs = 0;
+  hedged = false;
+  private deadline = 0;
+  private entered = 0;
+  private previousMs = 0;
+  private resolve: ((result: R | CacheError) => void) | undefined;
+  /** The wait in the queue, for a retry, or for a hedge: never two of them at once. */
+  private timer: NodeJS.Timeout | undefined;
+  private first: Attempt | undefined;
+  private second: Attempt | undefined;
+  private onAbort: (() => void) | undefined;
+
+  constructor(
+    private readonly engine: Engine,
+    readonly call: Call<R>,
+    readonly request: Buffer,
+    readonly scope: Scope,
+    private readonly options: CallOptions | undefined,
+    private readonly expected: number,
+  ) {
+    super();
+  }
+
+  /** Starts the call; `resolve` receives its result. */
+  begin(resolve: (result: R | CacheError) => void): void {
+    const { engine, options } = this;
+    this.resolve = resolve;
+    engine.pending.add(this as Execution<unknown>);
+    this.deadline = Date.now() + Math.min(options?.deadlineMs ?? engine.settings.deadlineMs, TIMER_MS_MAX);
+    const signal = options?.signal;
+    if (signal !== undefined) {
+      if (signal.aborted) return this.refuse(ErrorCode.CANCELLED, "the caller cancelled it");
+      this.onAbort = () => this.refuse(ErrorCode.CANCELLED, "the caller cancelled it");
+      signal.addEventListener("abort", this.onAbort, { once: true });
+    }
+    engine.budget.add();
+    this.enter();
+  }
+
+  /** Ends the call because the client is closed. */
+  end(): void {
+    this.refuse(ErrorCode.CANCELLED, "the client is closed", "create a new client");
+  }
+
+  private enter(): void {
+    const { engine } = this;
+    if (engine.closed) return this.end();
+    this.entered = Date.now();
+    const connection = engine.limiter.acquire();
+    if (connection !== undefined) return this.grant(connection);
+    if (engine.limiter.enqueue(this)) {
+      this.timer = setTimeout(() => this.refuseLate(), Math.max(0, this.deadline - this.entered));
+    } else {
+      const most = engine.settings.requestsQueuedMax;
+      this.refuse(ErrorCode.CLIENT_QUEUE_FULL, `${most} requests wait in the client's queue, which is its maximum`);
+    }
+  }
+
+  private refuseLate(): void {
+    const cause = "the deadline passed while the request waited in the client's queue";
+    this.refuse(ErrorCode.CLIENT_QUEUE_TIMEOUT, cause);
+  }
+
+  /** Sends the request. */
+  grant(connection: Connection): void {
+    const { settings } = this.engine;
+    const now = Date.now();
+    clearTimeout(this.timer);
+    this.queuedMs += now - this.entered;
+    if (now >= this.deadline) {
+      this.engine.limiter.release(connection);
+      return this.refuseLate();
+    }
+    const attemptMs = settings.retryStrategy.responseTimeoutMs;
+    const deadline = attemptMs === undefined ? this.deadline : Math.min(this.deadline, now + attemptMs);
+    this.first = new Attempt(this as Execution<unknown>, connection, deadline);
+    if (settings.hedgingDelayMs !== undefined && this.call.hedges) {
+      this.timer = setTimeout(() => this.hedge(connection, deadline), settings.hedgingDelayMs);
+    }
+  }
+
+  private hedge(connection: Connection, deadline: number): void {
+    const { limiter, budget } = this.engine;
+    if (limiter.inFlight >= this.engine.settings.requestsInFlightMax || !budget.take()) return;
+    const other = limiter.acquireBeside(connection);
+    if (other === undefined) return;
+    this.engine.hedges++;
+    this.hedged = true;
+    this.second = new Attempt(this as Execution<unknown>, other, deadline);
+  }
+
+  /** Receives the end of an attempt. The first good one of two decides, or the last bad one. */
+  onStatus(attempt: Attempt, status: StatusObject): void {
+    if (attempt === this.first) this.first = undefined;
+    else if (attempt === this.second) this.second = undefined;
+    else return;
+    const isLast = this.first === undefined && this.second === undefined;
+    this.engine.limiter.release(attempt.connection);
+    if (status.code === Status.OK) this.finish(this.parse(attempt.replies));
+    else if (isLast) this.fail(status);
+  }
+
+  private parse(replies: readonly Buffer[]): R | CacheError {
+    const { call } = this;
+    try {
+      if (replies.length !== this.expected) {
+        throw new BadReply(`${replies.length} replies arrived instead of ${this.expected}`);
+      }
+      return call.parse(replies);
+    } catch (error) {
+      if (!(error instanceof BadReply)) throw error;
+      return errorOfClient(ErrorCode.INTERNAL, call.method, error.message, "use a server and a client of one version");
+    }
+  }
+
+  private fail(status: StatusObject): void {
+    clearTimeout(this.timer);
+    const { engine, call } = this;
+    const delayMs = this.retryDelayMs(status.code);
+    if (delayMs === undefined || !engine.budget.take()) {
+      return this.finish(errorOfStatus(status.code, status.details, call.method, engine.target));
+    }
+    this.retries++;
+    this.previousMs = delayMs;
+    engine.retries++;
+    if (delayMs > 0) this.timer = setTimeout(() => this.enter(), delayMs);
+    else this.enter();
+  }
+
+  /** Returns the milliseconds after which the call is repeated, or undefined if it is not. */
+  private retryDelayMs(status: Status): number | undefined {
+    const strategy = this.engine.settings.retryStrategy;
+    const gaveUp = strategy.responseTimeoutMs !== undefined && status === Status.DEADLINE_EXCEEDED;
+    // After these statuses, the server did not execute the request, or failed.
+    const mayRepeat = status === Status.UNAVAILABLE || status === Status.INTERNAL || gaveUp;
+    if (!this.call.idempotent || !mayRepeat) return undefined;
+    const delayMs = strategy.delayMs(this.retries, this.previousMs);
+    return delayMs === undefined || Date.now() + delayMs >= this.deadline ? undefined : delayMs;
+  }
+
+  private refuse(code: ErrorCode, cause: string, remedy?: string): void {
+    this.finish(errorOfClient(code, this.call.method, cause, remedy));
+  }
+
+  private finish(result: R | CacheError): void {
+    const { resolve, engine, first, second } = this;
+    if (resolve === undefined) return;
+    this.resolve = this.first = this.second = undefined;
+    clearTimeout(this.timer);
+    engine.pending.delete(this as Execution<unknown>);
+    if (this.onAbort !== undefined) this.options?.signal?.removeEventListener("abort", this.onAbort);
+    engine.limiter.remove(this);
+    for (const attempt of [first, second]) {
+      if (attempt === undefined) continue;
+      attempt.cancel();
+      engine.limiter.release(attempt.connection);
+    }
+    resolve(result);
+  }
+}

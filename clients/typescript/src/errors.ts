@@ -1,0 +1,199 @@
+/** Errors as results: codes, and the remedy of each common mistake. */
+
+import { status as Status } from "@grpc/grpc-js";
+
+/** The kinds of errors. */
+export const ErrorCode = {
+  /** An argument is not allowed, such as an empty key. */
+  INVALID_ARGUMENT: "INVALID_ARGUMENT",
+  /** The cache does not exist. */
+  NOT_FOUND_CACHE: "NOT_FOUND_CACHE",
+  /** The cache exists already. */
+  ALREADY_EXISTS: "ALREADY_EXISTS",
+  /** The item has another type, or its value is not a number. */
+  FAILED_PRECONDITION: "FAILED_PRECONDITION",
+  /** The token is missing or wrong. */
+  UNAUTHENTICATED: "UNAUTHENTICATED",
+  /** The user of the token may not execute the call. */
+  PERMISSION_DENIED: "PERMISSION_DENIED",
+  /** A limit of the server: memory, quota, size of a message or value, number of caches. */
+  LIMIT_EXCEEDED: "LIMIT_EXCEEDED",
+  /** The deadline passed before a reply arrived. The server may have executed the call. */
+  TIMEOUT: "TIMEOUT",
+  /** The deadline passed while the request waited in the client. The server did not receive it. */
+  CLIENT_QUEUE_TIMEOUT: "CLIENT_QUEUE_TIMEOUT",
+  /** Too many requests wait in the client. The server did not receive this one. */
+  CLIENT_QUEUE_FULL: "CLIENT_QUEUE_FULL",
+  /** The caller cancelled the call, or the client was closed. */
+  CANCELLED: "CANCELLED",
+  /** The server cannot be reached, or does not speak the protocol of the client. */
+  UNAVAILABLE: "UNAVAILABLE",
+  /** The server does not have the call. */
+  UNIMPLEMENTED: "UNIMPLEMENTED",
+  /** The server failed, or a reply contradicts the protocol. */
+  INTERNAL: "INTERNAL",
+  /** Another error of the server. */
+  UNKNOWN: "UNKNOWN",
+} as const;
+
+/** The name of a kind of errors. */
+export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
+
+/** A call that failed. */
+export class CacheError {
+  readonly type = "error";
+
+  constructor(
+    readonly code: ErrorCode,
+    /** One sentence for people: `cannot VERB OBJECT: CAUSE; REMEDY`. */
+    readonly message: string,
+    /** The action that removes the cause, as at the end of `message`. */
+    readonly remedy: string,
+    /** True if the same call may succeed later. A call that is not idempotent may have been executed. */
+    readonly retryable: boolean,
+  ) {}
+
+  /** Returns an exception with the message, for callers that prefer to throw. Its `cause` is this error. */
+  toException(): Error {
+    const exception = new Error(this.message, { cause: this });
+    exception.name = `CacheError[${this.code}]`;
+    return exception;
+  }
+
+  toString(): string {
+    return `${this.code}: ${this.message}`;
+  }
+}
+
+const CODES: Partial<Record<Status, ErrorCode>> = {
+  [Status.INVALID_ARGUMENT]: ErrorCode.INVALID_ARGUMENT,
+  [Status.OUT_OF_RANGE]: ErrorCode.INVALID_ARGUMENT,
+  [Status.NOT_FOUND]: ErrorCode.NOT_FOUND_CACHE,
+  [Status.ALREADY_EXISTS]: ErrorCode.ALREADY_EXISTS,
+  [Status.FAILED_PRECONDITION]: ErrorCode.FAILED_PRECONDITION,
+  [Status.UNAUTHENTICATED]: ErrorCode.UNAUTHENTICATED,
+  [Status.PERMISSION_DENIED]: ErrorCode.PERMISSION_DENIED,
+  [Status.RESOURCE_EXHAUSTED]: ErrorCode.LIMIT_EXCEEDED,
+  [Status.DEADLINE_EXCEEDED]: ErrorCode.TIMEOUT,
+  [Status.CANCELLED]: ErrorCode.CANCELLED,
+  [Status.UNAVAILABLE]: ErrorCode.UNAVAILABLE,
+  [Status.UNIMPLEMENTED]: ErrorCode.UNIMPLEMENTED,
+  [Status.INTERNAL]: ErrorCode.INTERNAL,
+  [Status.ABORTED]: ErrorCode.INTERNAL,
+  [Status.DATA_LOSS]: ErrorCode.INTERNAL,
+};
+
+const RETRYABLE: ReadonlySet<ErrorCode> = new Set([
+  ErrorCode.UNAVAILABLE,
+  ErrorCode.INTERNAL,
+  ErrorCode.TIMEOUT,
+  ErrorCode.CLIENT_QUEUE_TIMEOUT,
+  ErrorCode.CLIENT_QUEUE_FULL,
+]);
+
+const REMEDIES: Record<ErrorCode, string> = {
+  INVALID_ARGUMENT: "change the argument",
+  NOT_FOUND_CACHE: "create the cache with createCache, or correct its name",
+  ALREADY_EXISTS: "use the cache, or choose another name",
+  FAILED_PRECONDITION: "use the calls of the item's type (getType returns it), or delete the item first",
+  UNAUTHENTICATED:
+    "pass credentials: CredentialProvider.fromString(TOKEN); the token is the password of the user default, " +
+    "or USER:PASSWORD",
+  PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
+  LIMIT_EXCEEDED: "store less in one call, or raise the limit of the server",
+  TIMEOUT: "raise the deadline of the configuration, or reduce the load of the server",
+  CLIENT_QUEUE_TIMEOUT: "send fewer requests at once, or raise requestsInFlightMax or the deadline",
+  CLIENT_QUEUE_FULL: "send fewer requests at once, or raise requestsQueuedMax",
+  CANCELLED: "repeat the call if its result is still needed",
+  UNAVAILABLE: "repeat the call; if it fails again, check that the server runs",
+  UNIMPLEMENTED: "use a server of the same version as the client, or newer",
+  INTERNAL: "repeat the call; if it fails again, read the log of the server",
+  UNKNOWN: "read the log of the server",
+};
+
+type Explanation = readonly [cause: string, remedy: string];
+
+const NOT_GRPC: Explanation = [
+  "the server at this port does not speak gRPC",
+  "pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; " +
+    "if the port uses TLS, pass tls: true",
+];
+
+/** Returns the cause and the remedy of a connection that failed, by the text of the gRPC library and of Node. */
+function explainUnavailable(details: string, address: string, tls: boolean): Explanation {
+  const text = details.toLowerCase();
+  const has = (...parts: string[]): boolean => parts.some((part) => text.includes(part));
+  if (tls && has("wrong version number", "packet length too long")) {
+    return ["the server at this port does not use TLS", "pass tls: false, or the port that uses TLS"];
+  }
+  if (has("certificate", "altname", "self-signed", "self signed")) {
+    return [
+      "the certificate of the server was not signed by a known CA, or names another host",
+      "pass caFile: PATH with the CA of the server, and an address with the host name of the certificate",
+    ];
+  }
+  if (has("ssl routines", "eproto", "tls")) {
+    return [`the TLS handshake failed (${details})`, "check that the port uses TLS, and its certificate"];
+  }
+  if (has("protocol error", "http/2")) return NOT_GRPC;
+  if (has("econnrefused")) {
+    const remedy = `start one with \`gannet serve --grpc ${address}\`, or correct the address`;
+    return ["no server listens there", remedy];
+  }
+  if (has("name resolution failed", "enotfound", "eai_again")) {
+    return ["the host name is unknown", "correct the host name, or check DNS"];
+  }
+  if (has("etimedout", "ehostunreach", "enetunreach", "keepalive", "ping", "connect timeout")) {
+    return [`the host does not answer (${details})`, "check the address, the network and the firewall"];
+  }
+  if (has("econnreset", "epipe", "goaway", "socket", "connection dropped", "session closed", "closed")) {
+    return [
+      "the server closed the connection",
+      "repeat the call; if it fails again, check that the server runs, and that tls is as on its port",
+    ];
+  }
+  return [details || "the server is unavailable", REMEDIES.UNAVAILABLE];
+}
+
+/** The parts of a connection that the messages of errors name. */
+export interface ErrorContext {
+  readonly address: string;
+  readonly tls: boolean;
+  readonly token: string | undefined;
+}
+
+/** Returns the error of a call that ended with a gRPC status other than OK. */
+export function errorOfStatus(status: Status, details: string, method: string, context: ErrorContext): CacheError {
+  let code = CODES[status] ?? ErrorCode.UNKNOWN;
+  let cause = details.replaceAll(/\. Resolution note: $|\n/g, "").trim();
+  cause = cause.replace(/^No connection established\. Last error: /, "") || (Status[status] ?? "");
+  let remedy: string = REMEDIES[code];
+  if (/^Received HTTP status code/.test(details)) {
+    code = ErrorCode.UNAVAILABLE;
+    [cause, remedy] = NOT_GRPC;
+  } else if (code === ErrorCode.UNAVAILABLE) {
+    [cause, remedy] = explainUnavailable(cause, context.address, context.tls);
+  } else if (code === ErrorCode.UNAUTHENTICATED) {
+    const none = context.token === undefined;
+    cause = none ? "the server needs a token, and none was passed" : "the server does not accept the token";
+  } else if (code === ErrorCode.TIMEOUT) {
+    if (details.includes("LB pick") && !details.includes("remote_addr")) {
+      cause = "no connection was opened before the deadline";
+      remedy = "check the address, the network and the firewall";
+    } else {
+      cause = "no reply arrived before the deadline";
+    }
+  } else if (cause.includes("; ")) {
+    // The server's own message names the remedy.
+    const at = cause.indexOf("; ");
+    if (code !== ErrorCode.NOT_FOUND_CACHE) remedy = cause.slice(at + 2);
+    cause = cause.slice(0, at);
+  }
+  const message = `cannot execute ${method} at ${context.address}: ${cause}; ${remedy}`;
+  return new CacheError(code, message, remedy, RETRYABLE.has(code));
+}
+
+/** Returns the error of a call whose request the client did not send, or whose reply it could not read. */
+export function errorOfClient(code: ErrorCode, method: string, cause: string, remedy = REMEDIES[code]): CacheError {
+  return new CacheError(code, `cannot execute ${method}: ${cause}; ${remedy}`, remedy, RETRYABLE.has(code));
+}
