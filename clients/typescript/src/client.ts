@@ -148,11 +148,12 @@ export class CacheClient {
     if (ttlMs < 1) {
       throw new RangeError(`cannot use defaultTtlSeconds ${defaultTtlSeconds}: it is below 1 ms; give at least 0.001`);
     }
-    const target = targetOf(address, tls, caFile, options.credentials ?? CredentialProvider.none());
+    const { eagerConnect, connectTimeoutMs } = configuration.settings;
+    const credentials = options.credentials ?? CredentialProvider.none();
+    const target = targetOf(address, tls, caFile, credentials, connectTimeoutMs);
     const scope = { cache, metadata: metadataOf(target, cache) };
     const cachesScope = { cache: "", metadata: metadataOf(target, "") };
     const engine = new Engine(target, configuration);
-    const { eagerConnect, connectTimeoutMs } = configuration.settings;
     if (eagerConnect) await engine.connect(connectTimeoutMs, true);
     return new CacheClient(engine, scope, cachesScope, ttlMs);
   }

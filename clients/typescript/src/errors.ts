@@ -120,7 +120,8 @@ const NOT_GRPC: Explanation = [
 ];
 
 /** Returns the cause and the remedy of a connection that failed, by the text of the gRPC library and of Node. */
-function explainUnavailable(details: string, address: string, tls: boolean): Explanation {
+function explainUnavailable(details: string, context: ErrorContext): Explanation {
+  const { address, tls } = context;
   const text = details.toLowerCase();
   const has = (...parts: string[]): boolean => parts.some((part) => text.includes(part));
   if (tls && has("wrong version number", "packet length too long")) {
@@ -141,7 +142,11 @@ function explainUnavailable(details: string, address: string, tls: boolean): Exp
     return ["no server listens there", remedy];
   }
   if (has("name resolution failed", "enotfound", "eai_again")) {
-    return ["the host name is unknown", "correct the host name, or check DNS"];
+    return ["the host name is unknown", "correct it, or check DNS"];
+  }
+  if (has("channel closed before call started")) {
+    const cause = `no connection was opened within ${context.connectTimeoutMs} ms`;
+    return [cause, "check the address, the network and the firewall"];
   }
   if (has("etimedout", "ehostunreach", "enetunreach", "keepalive", "ping", "connect timeout")) {
     return [`the host does not answer (${details})`, "check the address, the network and the firewall"];
@@ -160,6 +165,7 @@ export interface ErrorContext {
   readonly address: string;
   readonly tls: boolean;
   readonly token: string | undefined;
+  readonly connectTimeoutMs: number;
 }
 
 /** Returns the error of a call that ended with a gRPC status other than OK. */
@@ -172,7 +178,7 @@ export function errorOfStatus(status: Status, details: string, method: string, c
     code = ErrorCode.UNAVAILABLE;
     [cause, remedy] = NOT_GRPC;
   } else if (code === ErrorCode.UNAVAILABLE) {
-    [cause, remedy] = explainUnavailable(cause, context.address, context.tls);
+    [cause, remedy] = explainUnavailable(cause, context);
   } else if (code === ErrorCode.UNAUTHENTICATED) {
     const none = context.token === undefined;
     cause = none ? "the server needs a token, and none was passed" : "the server does not accept the token";

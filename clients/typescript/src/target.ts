@@ -15,6 +15,7 @@ export interface Target {
   readonly tls: boolean;
   readonly token: string | undefined;
   readonly credentials: ChannelCredentials;
+  readonly connectTimeoutMs: number;
 }
 
 /**
@@ -27,6 +28,7 @@ export function targetOf(
   tls: boolean | undefined,
   caFile: string | undefined,
   provider: CredentialProvider,
+  connectTimeoutMs: number,
 ): Target {
   const [, host = "", port = ""] = /^(\[[\da-fA-F:.]+\]|[^\s:/[\]]+):(\d{1,5})$/.exec(address) ?? [];
   if (!host || !(Number(port) > 0 && Number(port) < 65536)) {
@@ -36,7 +38,7 @@ export function targetOf(
   const credentials = usesTls
     ? grpcCredentials.createSsl(caFile === undefined ? null : readFileSync(caFile))
     : grpcCredentials.createInsecure();
-  return { address, tls: usesTls, token: provider.token, credentials };
+  return { address, tls: usesTls, token: provider.token, credentials, connectTimeoutMs };
 }
 
 function isLocal(host: string): boolean {

@@ -1,0 +1,166 @@
+// Common mistakes: each gives an error whose message names the remedy.
+
+import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { inspect } from "node:util";
+
+import { CacheClient, CacheError, Configurations, CredentialProvider, NoRetry } from "../dist/index.js";
+import { errorOfStatus } from "../dist/errors.js";
+import { certificates, clientOf, codeOf, freePort, ownServer, redis, Server } from "./server.mjs";
+
+const ONCE = Configurations.Laptop.v1().withRetryStrategy(new NoRetry()).withDeadlineMs(5000);
+
+let server, tlsServer, folder;
+
+before(async () => {
+  folder = certificates();
+  [server, tlsServer] = await Promise.all([Server.start(), Server.start({ TLS: folder })]);
+});
+
+after(async () => {
+  await Promise.all([server.stop(), tlsServer.stop()]);
+  rmSync(folder, { recursive: true });
+});
+
+async function failure(context, address, code, ...parts) {
+  const more = typeof parts.at(-1) === "object" ? parts.pop() : {};
+  const client = await clientOf(context, address, ONCE, more);
+  const result = await client.get("k");
+  assert.equal(codeOf(result), code, result.message);
+  for (const part of parts) assert.ok(result.message.includes(part), result.message);
+  client.close();
+  return result;
+}
+
+test("no server", async (context) => {
+  const address = `127.0.0.1:${await freePort()}`;
+  const start = `no server listens there; start one with \`gannet serve --grpc ${address}\``;
+  const result = await failure(context, address, "UNAVAILABLE", start);
+  assert.ok(result.retryable);
+});
+
+test("the port of another protocol", async (context) => {
+  for (const port of [server.port, server.respPort]) {
+    const parts = ["does not speak gRPC", "`gannet serve --grpc`, not the port of memcached, Redis"];
+    await failure(context, `127.0.0.1:${port}`, "UNAVAILABLE", ...parts);
+  }
+});
+
+test("an unknown host", async (context) => {
+  await failure(context, "gannet.invalid:1", "UNAVAILABLE", "the host name is unknown; correct it", { tls: false });
+});
+
+test("TLS to a port without TLS", async (context) => {
+  const address = `localhost:${server.grpcPort}`;
+  await failure(context, address, "UNAVAILABLE", "does not use TLS; pass tls: false", { tls: true });
+});
+
+test("plain to a port with TLS", async (context) => {
+  await failure(context, tlsServer.address, "UNAVAILABLE", "if the port uses TLS, pass tls: true");
+});
+
+test("a certificate of an unknown CA", async (context) => {
+  const address = `localhost:${tlsServer.grpcPort}`;
+  await failure(context, address, "UNAVAILABLE", "was not signed by a known CA", "pass caFile: PATH", { tls: true });
+});
+
+test("TLS with the CA of the server", async (context) => {
+  const caFile = join(folder, "ca.crt");
+  const client = await clientOf(context, `localhost:${tlsServer.grpcPort}`, ONCE, { caFile });
+  assert.equal((await client.set("tls", "v")).type, "success");
+  assert.equal((await client.get("tls")).valueString(), "v");
+  await assert.rejects(CacheClient.create({ address: "localhost:1", caFile: join(folder, "none") }), { code: "ENOENT" });
+});
+
+test("TLS is on unless the address is local", async (context) => {
+  await failure(context, `localhost:${tlsServer.grpcPort}`, "UNAVAILABLE", "does not speak gRPC");
+  // An address outside of documentation networks would be resolved; this one is refused before a connection is opened.
+  const client = await clientOf(context, "gannet.invalid:1", ONCE);
+  assert.equal(client.engine.target.tls, true);
+});
+
+test("tokens", async (context) => {
+  const own = await ownServer(context);
+  await redis(own, "ACL", "SETUSER", "reader", "on", ">word", "~*", "+get");
+  await redis(own, "ACL", "SETUSER", "default", "resetpass", ">secret");
+  const token = (text) => ({ credentials: CredentialProvider.fromString(text) });
+  await failure(context, own.address, "UNAUTHENTICATED", "none was passed; pass credentials:");
+  const wrong = await failure(context, own.address, "UNAUTHENTICATED", "does not accept the token", token("nope!"));
+  assert.ok(!wrong.message.includes("nope!") && !wrong.retryable);
+  const client = await clientOf(context, own.address, ONCE, token("secret"));
+  assert.equal((await client.set("k", "v")).type, "success");
+  assert.equal((await client.listCaches()).type, "success");
+  const reader = await clientOf(context, own.address, ONCE, token("reader:word"));
+  assert.equal((await reader.get("k")).valueString(), "v");
+  const denied = await reader.set("k", "v");
+  assert.equal(codeOf(denied), "PERMISSION_DENIED");
+  assert.equal(denied.retryable, false);
+});
+
+test("a cache that does not exist", async (context) => {
+  const client = await clientOf(context, server.address);
+  const result = await client.withCache("absent").get("k");
+  assert.equal(codeOf(result), "NOT_FOUND_CACHE");
+  assert.ok(result.remedy.includes("createCache") && !result.retryable);
+});
+
+test("arguments and limits", async (context) => {
+  const client = await clientOf(context, server.address);
+  assert.equal(codeOf(await client.get("")), "INVALID_ARGUMENT");
+  for (const bytes of [2_000_000, 12_000_000]) {
+    const result = await client.set("long", new Uint8Array(bytes));
+    assert.equal(codeOf(result), "LIMIT_EXCEEDED", result.message);
+    assert.equal(result.retryable, false);
+  }
+  assert.equal((await client.get("long")).type, "miss");
+  await client.set("text", "v");
+  const result = await client.listLength("text");
+  assert.equal(codeOf(result), "FAILED_PRECONDITION");
+  assert.ok(result.remedy.includes("getType"));
+  assert.equal(client.metrics().retries, 0);
+});
+
+test("calls after close", async (context) => {
+  const client = await clientOf(context, server.address);
+  assert.notEqual((await client.get("k")).type, "error");
+  client.close();
+  const result = await client.get("k");
+  assert.equal(codeOf(result), "CANCELLED");
+  assert.ok(result.message.includes("the client is closed; create a new client"));
+  assert.equal(await client.connect(100), false);
+});
+
+test("an address that is none", async () => {
+  for (const address of ["localhost", "http://localhost:7000", ":7000", "localhost:0", "localhost:x", "a b:1"]) {
+    const wrong = { name: "RangeError", message: /it is not HOST:PORT; give one/ };
+    await assert.rejects(CacheClient.create({ address }), wrong, address);
+  }
+  await assert.rejects(CacheClient.create({ address: "localhost:1", defaultTtlSeconds: 0 }), { name: "RangeError" });
+});
+
+test("an address of IPv6", async (context) => {
+  const client = await clientOf(context, "[::1]:7", ONCE);
+  assert.equal(codeOf(await client.get("k")), "UNAVAILABLE");
+});
+
+test("credentials", () => {
+  delete process.env.GANNET_TOKEN;
+  assert.throws(() => CredentialProvider.fromEnvironment(), /export GANNET_TOKEN=TOKEN/);
+  process.env.GANNET_TOKEN = "user:word";
+  const provider = CredentialProvider.fromEnvironment();
+  assert.equal(provider.token, "user:word");
+  assert.ok(!inspect(provider, { showHidden: true, depth: 9 }).includes("word") && !JSON.stringify(provider).includes("word"));
+  assert.throws(() => CredentialProvider.fromString(""), /it is empty/);
+  assert.throws(() => CredentialProvider.fromString("a\nb"), /not printable ASCII/);
+  assert.equal(CredentialProvider.none().token, undefined);
+});
+
+test("an error can be thrown", () => {
+  const error = errorOfStatus(12, "Received HTTP status code 404", "Get", { address: "h:1", tls: false });
+  assert.ok(error instanceof CacheError && error.code === "UNAVAILABLE" && error.message.includes("does not speak gRPC"));
+  const exception = error.toException();
+  assert.ok(exception instanceof Error && exception.cause === error && exception.message === error.message);
+  assert.equal(`${error}`, `UNAVAILABLE: ${error.message}`);
+});
