@@ -1,22 +1,64 @@
 /** One connection to the server: a channel with a subchannel pool of its own. */
 
-import { Channel, connectivityState as State } from "@grpc/grpc-js";
+import type { Socket } from "node:net";
+
+import { Channel, ChannelCredentials, connectivityState as State } from "@grpc/grpc-js";
 
 import type { Settings } from "./configuration.js";
 import type { Streams } from "./limiter.js";
 import { channelOptions, type Target } from "./target.js";
 
+type ConnectorArguments = Parameters<ChannelCredentials["_createSecureConnector"]>;
+type Connector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
+
+/** The error of a connection whose handshake took too long, as the messages of failed calls contain it. */
+export const CONNECT_TIMEOUT = "connect timeout";
+
+/** Credentials that pass each socket to a function before its handshake. */
+class ObservedCredentials extends ChannelCredentials {
+  constructor(
+    private readonly inner: ChannelCredentials,
+    private readonly observe: (socket: Socket) => void,
+  ) {
+    super();
+  }
+
+  override _isSecure(): boolean {
+    return this.inner._isSecure();
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(...parts: ConnectorArguments): Connector {
+    const connector = this.inner._createSecureConnector(...parts);
+    return {
+      connect: (socket) => {
+        this.observe(socket);
+        return connector.connect(socket);
+      },
+      waitForReady: () => connector.waitForReady(),
+      getCallCredentials: () => connector.getCallCredentials(),
+      destroy: () => connector.destroy(),
+    };
+  }
+}
+
 /**
  * A channel, and the number of its requests in flight.
  *
- * The channel itself waits for a connection as long as the operating system does. Therefore, a channel that is still
- * connecting after `connectTimeoutMs` is replaced by a new one; its requests fail with UNAVAILABLE.
+ * The gRPC library sets no limit to the time for connecting. Therefore, after `connectTimeoutMs` a socket whose handshake
+ * is not complete is destroyed, and the library connects again later. If there is no socket yet, because the host does
+ * not answer at all, the channel is replaced by a new one; the operating system gives up the old socket.
  */
 export class Connection implements Streams {
   inFlight = 0;
   channel: Channel;
   private timer: NodeJS.Timeout | undefined;
   private closed = false;
+  /** The socket whose handshake is not complete. */
+  private socket: Socket | undefined;
 
   constructor(
     private readonly target: Target,
@@ -26,30 +68,46 @@ export class Connection implements Streams {
   }
 
   private open(): Channel {
-    const channel = new Channel(this.target.address, this.target.credentials, channelOptions(this.settings));
+    const credentials = new ObservedCredentials(this.target.credentials, (socket) => this.began(socket));
+    const channel = new Channel(this.target.address, credentials, channelOptions(this.settings));
     this.watch(channel);
     return channel;
+  }
+
+  private began(socket: Socket): void {
+    this.socket = socket;
+    if (this.closed) socket.destroy();
   }
 
   private watch(channel: Channel): void {
     const state = channel.getConnectivityState(false);
     clearTimeout(this.timer);
-    if (state === State.SHUTDOWN) return;
     if (state === State.CONNECTING) {
-      this.timer = setTimeout(() => this.replace(channel), this.settings.connectTimeoutMs).unref();
+      this.timer = setTimeout(() => this.giveUp(channel), this.settings.connectTimeoutMs).unref();
+    } else {
+      this.socket = undefined;
     }
+    if (state === State.SHUTDOWN) return;
     channel.watchConnectivityState(state, Infinity, () => {
-      if (!this.closed && (this.channel as Channel | undefined) === channel) this.watch(channel);
+      if (!this.closed && this.channel === channel) this.watch(channel);
     });
   }
 
-  private replace(channel: Channel): void {
+  private giveUp(channel: Channel): void {
     if (this.closed || this.channel !== channel) return;
+    if (this.socket !== undefined) {
+      this.socket.destroy(new Error(CONNECT_TIMEOUT));
+      this.socket = undefined;
+      return;
+    }
     this.channel = this.open();
     channel.close();
   }
 
-  /** Begins to connect, and resolves to whether the connection is open before the time has passed or it failed. */
+  /**
+   * Begins to connect, and resolves to whether the connection is open before the time has passed. With `failureEnds`, it
+   * waits for one attempt only.
+   */
   async connect(timeoutMs: number, failureEnds: boolean): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
@@ -69,5 +127,6 @@ export class Connection implements Streams {
     this.closed = true;
     clearTimeout(this.timer);
     this.channel.close();
+    this.socket?.destroy();
   }
 }

@@ -45,6 +45,7 @@ export class Engine {
   readonly budget: TokenBucket;
   /** The calls that have no result yet. */
   readonly pending = new Set<Execution<unknown>>();
+  readonly signals = new Signals();
   closed = false;
   retries = 0;
   hedges = 0;
@@ -124,6 +125,31 @@ export class Engine {
   }
 }
 
+/** The pending calls of each signal. A signal has one listener, because Node warns about signals with many. */
+class Signals {
+  private readonly bySignal = new Map<AbortSignal, { calls: Set<Execution<unknown>>; listener: () => void }>();
+
+  add(signal: AbortSignal, call: Execution<unknown>): void {
+    const present = this.bySignal.get(signal);
+    if (present !== undefined) {
+      present.calls.add(call);
+      return;
+    }
+    const calls = new Set([call]);
+    const listener = (): void => [...calls].forEach((each) => each.cancel());
+    this.bySignal.set(signal, { calls, listener });
+    signal.addEventListener("abort", listener, { once: true });
+  }
+
+  /** Removes a call that has ended, and with the last one the listener. */
+  remove(signal: AbortSignal, call: Execution<unknown>): void {
+    const present = this.bySignal.get(signal);
+    if (present === undefined || !present.calls.delete(call) || present.calls.size > 0) return;
+    this.bySignal.delete(signal);
+    signal.removeEventListener("abort", present.listener);
+  }
+}
+
 /** One request that was sent: receives the replies and the status. */
 class Attempt {
   readonly replies: Buffer[] = [];
@@ -179,7 +205,6 @@ class Execution<R> extends Waiter<Connection> {
   private timer: NodeJS.Timeout | undefined;
   private first: Attempt | undefined;
   private second: Attempt | undefined;
-  private onAbort: (() => void) | undefined;
 
   constructor(
     private readonly engine: Engine,
@@ -200,12 +225,16 @@ class Execution<R> extends Waiter<Connection> {
     this.deadline = Date.now() + Math.min(options?.deadlineMs ?? engine.settings.deadlineMs, TIMER_MS_MAX);
     const signal = options?.signal;
     if (signal !== undefined) {
-      if (signal.aborted) return this.refuse(ErrorCode.CANCELLED, "the caller cancelled it");
-      this.onAbort = () => this.refuse(ErrorCode.CANCELLED, "the caller cancelled it");
-      signal.addEventListener("abort", this.onAbort, { once: true });
+      if (signal.aborted) return this.cancel();
+      engine.signals.add(signal, this as Execution<unknown>);
     }
     engine.budget.add();
     this.enter();
+  }
+
+  /** Ends the call because its caller cancelled it. */
+  cancel(): void {
+    this.refuse(ErrorCode.CANCELLED, "the caller cancelled it");
   }
 
   /** Ends the call because the client is closed. */
@@ -319,7 +348,7 @@ class Execution<R> extends Waiter<Connection> {
     this.resolve = this.first = this.second = undefined;
     clearTimeout(this.timer);
     engine.pending.delete(this as Execution<unknown>);
-    if (this.onAbort !== undefined) this.options?.signal?.removeEventListener("abort", this.onAbort);
+    if (this.options?.signal !== undefined) engine.signals.remove(this.options.signal, this as Execution<unknown>);
     engine.limiter.remove(this);
     for (const attempt of [first, second]) {
       if (attempt === undefined) continue;

@@ -144,11 +144,11 @@ function explainUnavailable(details: string, context: ErrorContext): Explanation
   if (has("name resolution failed", "enotfound", "eai_again")) {
     return ["the host name is unknown", "correct it, or check DNS"];
   }
-  if (has("channel closed before call started")) {
+  if (has("channel closed before call started", "connect timeout")) {
     const cause = `no connection was opened within ${context.connectTimeoutMs} ms`;
     return [cause, "check the address, the network and the firewall"];
   }
-  if (has("etimedout", "ehostunreach", "enetunreach", "keepalive", "ping", "connect timeout")) {
+  if (has("etimedout", "ehostunreach", "enetunreach", "keepalive", "ping")) {
     return [`the host does not answer (${details})`, "check the address, the network and the firewall"];
   }
   if (has("econnreset", "epipe", "goaway", "socket", "connection dropped", "session closed", "closed")) {

@@ -12,7 +12,9 @@ import { clientOf, codeOf, CONFIGURATION, freePort, ownServer, Server, sleep, un
 
 let server;
 
-before(async () => (server = await Server.start()));
+before(async () => {
+  server = await Server.start();
+});
 after(() => server.stop());
 
 const codes = (results) => results.map(codeOf);
@@ -71,7 +73,12 @@ test("eager connect does not wait for a server that is not there", async (contex
 });
 
 test("a host that does not answer the handshake fails after the time for connecting", async (context) => {
-  const silent = createServer(() => {}).listen(0, "127.0.0.1");
+  const sockets = new Set();
+  const silent = createServer((socket) => {
+    sockets.add(socket.resume());
+    socket.on("close", () => sockets.delete(socket)).on("error", () => {});
+  });
+  silent.listen(0, "127.0.0.1");
   await once(silent, "listening");
   context.after(() => silent.close());
   const configuration = CONFIGURATION.with({ connectTimeoutMs: 150 }).withRetryStrategy(new NoRetry());
@@ -83,9 +90,14 @@ test("a host that does not answer the handshake fails after the time for connect
     assert.ok(result.message.includes("no connection was opened within 150 ms"), result.message);
     assert.ok(performance.now() - started < 5000);
   }
-  const late = await client.get("k", { deadlineMs: 50 });
+  client.close();
+  await until("no socket is left open", () => sockets.size === 0);
+  const other = await clientOf(context, `127.0.0.1:${silent.address().port}`);
+  const late = await other.get("k", { deadlineMs: 50 });
   assert.equal(codeOf(late), "TIMEOUT");
   assert.ok(late.message.includes("no connection was opened before the deadline; check the address"), late.message);
+  other.close();
+  await until("no socket is left open", () => sockets.size === 0);
 });
 
 test("closing ends waiting and sent calls", async (context) => {
@@ -240,14 +252,14 @@ class Recorder extends Waiter {
 
 test("the queue agrees with a model under random changes", () => {
   let state = 12345;
-  const random = (below) => (state = (state * 1103515245 + 12345) % 2 ** 31) % below;
+  const random = (below) => (state = (state * 48271) % 2147483647) % below;
   const connections = Array.from({ length: 3 }, () => ({ inFlight: 0 }));
   const limiter = new Limiter(connections, 5, 8, 2);
   const [held, granted, model] = [[], [], []];
   let [refused, removed] = [0, 0];
   for (let at = 0; at < 20_000; at++) {
     const choice = random(4);
-    if (choice < 2) {
+    if (choice < 2 || random(8) === 0) {
       const connection = limiter.acquire();
       const free = connections.findIndex((each) => each === connection);
       if (connection !== undefined) {
