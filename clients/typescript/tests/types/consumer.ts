@@ -1,0 +1,55 @@
+// Compiled by a test, as a program that uses the package: the results are unions that the compiler distinguishes.
+
+import {
+  CacheClient,
+  Configuration,
+  Configurations,
+  CredentialProvider,
+  ErrorCode,
+  ExponentialBackoff,
+  type CacheError,
+  type GetResult,
+  type Middleware,
+} from "@gannet/client";
+
+const counting: Middleware = { after: (end) => void end.durationMs };
+
+const mine: Configuration = Configurations.InRegion.LowLatency.v1()
+  .withDeadlineMs(250)
+  .withRequestsInFlightMax(50)
+  .withRetryStrategy(new ExponentialBackoff({ maxDelayMs: 100 }))
+  .withHedging(5)
+  .withMiddleware(counting)
+  .withMetrics();
+
+export function textOf(result: GetResult): string | undefined {
+  switch (result.type) {
+    case "hit":
+      return result.valueString();
+    case "miss":
+      return undefined;
+    case "error":
+      throw result.toException();
+  }
+}
+
+export async function main(): Promise<CacheError | undefined> {
+  const client = await CacheClient.create({
+    address: "cache.example:7000",
+    credentials: CredentialProvider.fromString("user:password"),
+    configuration: mine.with({ requestsQueuedMax: 100 }),
+    defaultTtlSeconds: 60,
+  });
+  const stored = await client.setIfAbsent("lock", new Uint8Array([1]), { ttlSeconds: 10, signal: AbortSignal.timeout(5) });
+  if (stored.type === "stored") return undefined;
+  if (stored.type === "error") return stored.code === ErrorCode.TIMEOUT ? stored : undefined;
+  const batch = await client.getBatch(["a", "b"]);
+  const texts: (string | undefined)[] = batch.type === "success" ? batch.valuesString() : [];
+  // @ts-expect-error a result has no value before its type is known
+  (await client.get("k")).valueString();
+  // @ts-expect-error settings are immutable
+  mine.settings.deadlineMs = 1;
+  // @ts-expect-error a key is a string or a Uint8Array
+  await client.get(7);
+  return texts.length > 0 ? undefined : undefined;
+}
