@@ -117,18 +117,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         ),
         suite("gomemcache", "go", &[], "go test -v -count=1 ./...", RunnerFormat::Go),
         suite("go client", "../../clients/go", &[], "go vet ./... && go test -v -count=1 ./...", RunnerFormat::Go),
-        suite(
-            "npm memcached",
-            "node",
-            // The client library for Node has its own packages, and its tests use the compiled files.
-            &[
-                "npm ci --no-audit --no-fund",
-                "npm --prefix ../../../clients/typescript ci --no-audit --no-fund --ignore-scripts",
-                "npm --prefix ../../../clients/typescript run build",
-            ],
-            NODE,
-            RunnerFormat::Node,
-        ),
+        suite("npm memcached", "node", &NODE_PREPARE, NODE, RunnerFormat::Node),
         suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         Runner::of_release(
             "soak",
@@ -171,6 +160,13 @@ const TEST_RUNNER: &str = if cfg!(target_arch = "aarch64") {
 } else {
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"
 };
+
+/// The client library for Node has packages of its own, and its tests use the compiled files.
+const NODE_PREPARE: [&str; 3] = [
+    "npm ci --no-audit --no-fund",
+    "npm --prefix ../../../clients/typescript ci --no-audit --no-fund --ignore-scripts",
+    "npm --prefix ../../../clients/typescript run build",
+];
 
 /// The second folder has the tests of the client library.
 const NODE: &str = "node --test --test-reporter=tap *.test.mjs ../../../clients/typescript/tests/*.test.mjs";
