@@ -4,7 +4,7 @@
 
 import { CacheClient, Configurations } from "@gannet/client";
 
-const REQUESTS = 2_000;
+const REQUESTS = 1_000;
 
 const client = await CacheClient.create({
   address: process.argv[2] ?? "127.0.0.1:7000",

@@ -1,8 +1,8 @@
 /**
  * A load program: measures the client against a running server, in a closed loop, and prints one JSON object.
  *
- * `--client stub` measures a stub of the gRPC library without this one, with the same keys, metadata and deadline on one
- * channel. `--compare ROUNDS` measures both in turn, so that other load of the machine meets both alike, and adds the
+ * `--client stub` measures a stub of the gRPC library without this one, with the same keys, metadata and deadline on
+ * one channel. `--compare ROUNDS` measures both in turn, so that other load of the machine meets both alike, and adds the
  * ratio of their medians: the cost of the library.
  */
 
@@ -133,7 +133,8 @@ class Plan {
 
 async function sdk({ options, configuration, credentials, value }: Plan): Promise<Sender> {
   const { address, cache } = options;
-  const client = await CacheClient.create({ address, configuration, credentials, cache, defaultTtlSeconds: TTL_SECONDS });
+  const defaultTtlSeconds = TTL_SECONDS;
+  const client = await CacheClient.create({ address, configuration, credentials, cache, defaultTtlSeconds });
   await client.connect(configuration.settings.deadlineMs);
   const codeOf = (result: { type: string; code?: string }): string | undefined => result.code;
   return {

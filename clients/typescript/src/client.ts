@@ -160,6 +160,16 @@ export class CacheClient {
 
   // The client itself.
 
+  /** Returns the object as a log shows it, without the token. */
+  toJSON(): { address: string; cache: string } {
+    return { address: this.engine.target.address, cache: this.scope.cache };
+  }
+
+  /** @internal */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return `CacheClient ${JSON.stringify(this)}`;
+  }
+
   /** Returns an object whose calls use another cache, on the same connections and within the same limits. */
   withCache(cache: string): CacheClient {
     const scope = { cache, metadata: metadataOf(this.engine.target, cache) };

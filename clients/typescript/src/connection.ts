@@ -48,8 +48,8 @@ class ObservedCredentials extends ChannelCredentials {
 /**
  * A channel, and the number of its requests in flight.
  *
- * The gRPC library sets no limit to the time for connecting. Therefore, after `connectTimeoutMs` a socket whose handshake
- * is not complete is destroyed, and the library connects again later. If there is no socket yet, because the host does
+ * The gRPC library sets no limit to the time for connecting. Therefore, after `connectTimeoutMs` a socket whose
+ * handshake is not complete is destroyed, and the library connects again later. If there is no socket yet, because the host does
  * not answer at all, the channel is replaced by a new one; the operating system gives up the old socket.
  */
 export class Connection implements Streams {
@@ -105,8 +105,8 @@ export class Connection implements Streams {
   }
 
   /**
-   * Begins to connect, and resolves to whether the connection is open before the time has passed. With `failureEnds`, it
-   * waits for one attempt only.
+   * Begins to connect, and resolves to whether the connection is open before the time has passed. With `failureEnds`,
+   * it waits for one attempt only.
    */
   async connect(timeoutMs: number, failureEnds: boolean): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;

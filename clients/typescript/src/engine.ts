@@ -217,12 +217,16 @@ class Execution<R> extends Waiter<Connection> {
     super();
   }
 
-  /** Starts the call; `resolve` receives its result. */
+  /** Starts the call; `resolve` receives its result. Throws RangeError if the deadline is not a number. */
   begin(resolve: (result: R | CacheError) => void): void {
     const { engine, options } = this;
+    const deadlineMs = options?.deadlineMs ?? engine.settings.deadlineMs;
+    if (!(deadlineMs >= 0)) {
+      throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
+    }
+    this.deadline = Date.now() + Math.min(deadlineMs, TIMER_MS_MAX);
     this.resolve = resolve;
     engine.pending.add(this as Execution<unknown>);
-    this.deadline = Date.now() + Math.min(options?.deadlineMs ?? engine.settings.deadlineMs, TIMER_MS_MAX);
     const signal = options?.signal;
     if (signal !== undefined) {
       if (signal.aborted) return this.cancel();

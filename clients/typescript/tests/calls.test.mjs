@@ -274,5 +274,6 @@ test("arguments of a wrong type or range reject", async () => {
   await assert.rejects(client.increment("k", 1.5), { name: "RangeError", message: /give a whole number/ });
   await assert.rejects(client.set("k", "v", { ttlSeconds: NaN }), { name: "RangeError", message: /give one such as 60/ });
   await assert.rejects(client.listFetch("k", { first: 2 ** 31 }), { name: "RangeError" });
+  await assert.rejects(client.get("k", { deadlineMs: NaN }), { name: "RangeError", message: /deadlineMs NaN/ });
   assert.equal(client.metrics().inFlight, 0);
 });

@@ -76,7 +76,7 @@ test("TLS with the CA of the server", async (context) => {
 
 test("TLS is on unless the address is local", async (context) => {
   await failure(context, `localhost:${tlsServer.grpcPort}`, "UNAVAILABLE", "does not speak gRPC");
-  // An address outside of documentation networks would be resolved; this one is refused before a connection is opened.
+  // This name is never resolved.
   const client = await clientOf(context, "gannet.invalid:1", ONCE);
   assert.equal(client.engine.target.tls, true);
 });
@@ -90,6 +90,7 @@ test("tokens", async (context) => {
   const wrong = await failure(context, own.address, "UNAUTHENTICATED", "does not accept the token", token("nope!"));
   assert.ok(!wrong.message.includes("nope!") && !wrong.retryable);
   const client = await clientOf(context, own.address, ONCE, token("secret"));
+  assert.ok(!inspect(client, { depth: 9 }).includes("secret") && !JSON.stringify(client).includes("secret"));
   assert.equal((await client.set("k", "v")).type, "success");
   assert.equal((await client.listCaches()).type, "success");
   const reader = await clientOf(context, own.address, ONCE, token("reader:word"));
