@@ -7,7 +7,7 @@
 // | src/generated/messages.ts | proto/gannet/v1/cache.proto |
 // | src/generated/presets.ts | clients/presets.toml |
 //
-// The parser of protobufjs reads the schema. The code that it would generate itself is not used: it is five times as
+// The parser of protobufjs reads the schema. The code that it would generate itself is not used: it is three times as
 // long, and reads 64-bit integers into objects of another package.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";

@@ -158,7 +158,7 @@ export class Reader {
     return this.buffer.readDoubleLE(this.at - 8);
   }
 
-  /** Reads a length, and returns the place at which so many bytes end. */
+  /** Reads a length, and returns the place at which a block of this length ends. */
   block(): number {
     const length = this.varint();
     if (length > this.end - this.at) throw new BadReply("the message ends within a field");

@@ -22,7 +22,7 @@ after(async () => {
   await server.stop();
 });
 
-/** Returns the fields of a result, or what its methods return. */
+// Shorthands for the parts of results.
 const type = async (result) => (await result).type;
 const string = async (result) => (await result).valueString();
 const bytes = (...values) => Uint8Array.from(values);

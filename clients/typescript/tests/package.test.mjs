@@ -23,7 +23,7 @@ const execute = promisify(execFile);
 const SCHEMA = fileURLToPath(new URL("../../../proto/gannet/v1/cache.proto", import.meta.url));
 const PRESETS = fileURLToPath(new URL("../../presets.toml", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
-// Half of the slowest machine's time for one program.
+// Programs start slowly on a busy machine.
 const PATIENT = { timeout: 60_000 };
 
 let server, folder;
