@@ -101,7 +101,7 @@ export class Engine {
   ): Promise<R | CacheError> {
     const execution = new Execution(this, call, request, scope, options, replies);
     if (this.recorder !== undefined || this.settings.middleware.length > 0) return this.observe(execution);
-    return new Promise((resolve) => execution.begin(resolve));
+    return new Promise((resolve, reject) => execution.begin(resolve, reject));
   }
 
   private async observe<R>(execution: Execution<R>): Promise<R | CacheError> {
@@ -111,7 +111,7 @@ export class Engine {
     const start = { method, cache, requestBytes: execution.request.length };
     for (const each of middleware) each.before?.(start);
     const started = performance.now();
-    const result = await new Promise<R | CacheError>((resolve) => execution.begin(resolve));
+    const result = await new Promise<R | CacheError>((resolve, reject) => execution.begin(resolve, reject));
     const durationMs = performance.now() - started;
     const error = result instanceof CacheError ? result : undefined;
     const status = error?.code ?? "OK";
@@ -201,6 +201,7 @@ class Execution<R> extends Waiter<Connection> {
   private entered = 0;
   private previousMs = 0;
   private resolve: ((result: R | CacheError) => void) | undefined;
+  private reject: ((exception: unknown) => void) | undefined;
   /** The wait in the queue, for a retry, or for a hedge: never two of them at once. */
   private timer: NodeJS.Timeout | undefined;
   private first: Attempt | undefined;
@@ -217,8 +218,11 @@ class Execution<R> extends Waiter<Connection> {
     super();
   }
 
-  /** Starts the call; `resolve` receives its result. Throws RangeError if the deadline is not a number. */
-  begin(resolve: (result: R | CacheError) => void): void {
+  /**
+   * Starts the call. `resolve` receives its result, and `reject` an exception of the retry strategy. Throws RangeError
+   * if the deadline is not a number.
+   */
+  begin(resolve: (result: R | CacheError) => void, reject: (exception: unknown) => void): void {
     const { engine, options } = this;
     const deadlineMs = options?.deadlineMs ?? engine.settings.deadlineMs;
     if (!(deadlineMs >= 0)) {
@@ -226,6 +230,7 @@ class Execution<R> extends Waiter<Connection> {
     }
     this.deadline = Date.now() + Math.min(deadlineMs, TIMER_MS_MAX);
     this.resolve = resolve;
+    this.reject = reject;
     engine.pending.add(this as Execution<unknown>);
     const signal = options?.signal;
     if (signal !== undefined) {
@@ -319,11 +324,17 @@ class Execution<R> extends Waiter<Connection> {
 
   private fail(status: StatusObject): void {
     clearTimeout(this.timer);
-    const { engine, call } = this;
-    const delayMs = this.retryDelayMs(status.code);
-    if (delayMs === undefined || !engine.budget.take()) {
-      return this.finish(errorOfStatus(status.code, status.details, call.method, engine.target));
+    const { engine, call, reject } = this;
+    const error = (): CacheError => errorOfStatus(status.code, status.details, call.method, engine.target);
+    let delayMs: number | undefined;
+    try {
+      delayMs = this.retryDelayMs(status.code);
+    } catch (exception) {
+      // The strategy is code of the user: its caller gets the exception instead of the result.
+      this.resolve = () => reject?.(exception);
+      return this.finish(error());
     }
+    if (delayMs === undefined || !engine.budget.take()) return this.finish(error());
     this.retries++;
     this.previousMs = delayMs;
     engine.retries++;

@@ -40,6 +40,18 @@ test("no retry", async (context) => {
   assert.equal(client.metrics().retries, 0);
 });
 
+test("an exception of a strategy reaches the caller and leaks no place", async (context) => {
+  const broken = {
+    delayMs() {
+      throw new RangeError("broken");
+    },
+  };
+  const client = await clientOf(context, await nowhere(), CONFIGURATION.withRetryStrategy(broken));
+  await assert.rejects(client.get("k"), { name: "RangeError", message: "broken" });
+  assert.equal(codeOf(await client.increment("k")), "UNAVAILABLE");
+  assert.equal(client.metrics().inFlight, 0);
+});
+
 test("errors of the server are not repeated", async (context) => {
   const client = await clientOf(context, server.address);
   await client.listPushBack("l", "a");
