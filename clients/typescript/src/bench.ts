@@ -2,8 +2,8 @@
  * A load program: measures the client against a running server, in a closed loop, and prints one JSON object.
  *
  * `--client stub` measures a stub of the gRPC library without this one, with the same keys, metadata and deadline on
- * one channel. `--compare ROUNDS` measures both in turn, so that other load of the machine meets both alike, and adds the
- * ratio of their medians: the cost of the library.
+ * one channel. `--compare ROUNDS` measures both in turn, so that other load of the machine meets both alike, and adds
+ * the ratio of their medians: the cost of the library.
  */
 
 import { parseArgs } from "node:util";

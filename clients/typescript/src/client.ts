@@ -124,8 +124,8 @@ function orderOf(options: OrderOption | undefined): number {
  * Calls on one cache of one server.
  *
  * Keys, values, fields and elements are strings (stored as UTF-8) or Uint8Arrays. Every call resolves to a result, and
- * rejects only if an argument has a wrong type or range (TypeError, RangeError), or if middleware or a retry strategy of
- * the user throws.
+ * rejects only if an argument has a wrong type or range (TypeError, RangeError), or if middleware or a retry strategy
+ * of the user throws.
  */
 export class CacheClient {
   private constructor(

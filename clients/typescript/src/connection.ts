@@ -49,8 +49,8 @@ class ObservedCredentials extends ChannelCredentials {
  * A channel, and the number of its requests in flight.
  *
  * The gRPC library sets no limit to the time for connecting. Therefore, after `connectTimeoutMs` a socket whose
- * handshake is not complete is destroyed, and the library connects again later. If there is no socket yet, because the host does
- * not answer at all, the channel is replaced by a new one; the operating system gives up the old socket.
+ * handshake is not complete is destroyed, and the library connects again later. If there is no socket yet, because the
+ * host does not answer at all, the channel is replaced by a new one; the operating system gives up the old socket.
  */
 export class Connection implements Streams {
   inFlight = 0;
