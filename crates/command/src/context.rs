@@ -30,6 +30,7 @@ use crate::metrics::hot_keys::{SampledAccess, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
+use crate::push::topics::TopicPublishing;
 use crate::push::tracking::{Broadcasts, Invalidation};
 use crate::push::waiters::Deadlines;
 use crate::push::watch::Watch;
@@ -179,6 +180,8 @@ pub struct WorkerContext {
     pub(crate) scripts: WorkerScripts,
     /// The deadlines of clients that wait in blocking commands.
     pub deadlines: Deadlines,
+    /// The next instants at which gRPC connections must be visited.
+    pub timers: Deadlines,
     /// The buffers that gRPC connections share; `None` before the first one.
     pub(crate) grpc: Option<Box<GrpcBuffers>>,
     /// The memory of [`WorkerContext::scratch`].
@@ -214,6 +217,7 @@ impl WorkerContext {
             spares: RetiredTransactions::default(),
             scripts: WorkerScripts::default(),
             deadlines: Deadlines::default(),
+            timers: Deadlines::default(),
             grpc: None,
             scratch: Cell::default(),
         }
@@ -337,6 +341,20 @@ impl WorkerContext {
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
         shared.channels.publish_some(publishing, kind, message, work, note)
+    }
+
+    /// Continues the publication of a message to the topic of a channel. Returns true when it is complete, or false if
+    /// `work` is used up.
+    pub(crate) fn publish_to_topic(
+        &mut self,
+        publishing: &mut TopicPublishing,
+        namespace: Namespace,
+        (name, value): (&[u8], &[u8]),
+        work: &mut usize,
+    ) -> bool {
+        let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
+        let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
+        shared.topics.publish_some(publishing, (namespace, name), value, work, note)
     }
 
     /// Publishes a key event to its subscribers. Publishes at once if the work is small and no earlier event waits. If

@@ -319,9 +319,18 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the client is subscribed to a channel or pattern. The idle timeout then does not apply.
+    /// Returns true if the connection must be visited because it was signalled: messages wait in the log of a topic.
+    pub fn is_visited_for_messages(&self) -> bool {
+        matches!(self, Self::Grpc(_))
+    }
+
+    /// Returns true if the client is subscribed to a channel, a pattern or a topic. The idle timeout then does not apply.
     pub fn listens(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_subscribed())
+        match self {
+            Self::Memcache(_) => false,
+            Self::Resp(state) => state.is_subscribed(),
+            Self::Grpc(state) => state.is_subscribed(),
+        }
     }
 
     /// Returns the name of the last command that a Redis client called, which is empty if there is none, and the memory

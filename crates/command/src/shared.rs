@@ -6,6 +6,7 @@ use crate::clients::auth_delay::AuthDelay;
 use crate::clients::connection_table::ConnectionTable;
 use crate::clients::source::Sources;
 use crate::config::Config;
+use crate::grpc::FaultCounts;
 use crate::host::Host;
 use crate::keyspace::delayed_flush::DelayedFlush;
 use crate::keyspace::namespaces::Namespaces;
@@ -24,6 +25,7 @@ use crate::metrics::survey::Survey;
 use crate::metrics::{BucketCounts, Command, Recorder};
 use crate::push::notify::KeyEvents;
 use crate::push::outbox::{Channels, PushQueue};
+use crate::push::topics::Topics;
 use crate::push::tracking::Tracking;
 use crate::push::waiters::Waiters;
 use crate::push::watch::Hub;
@@ -91,6 +93,10 @@ pub struct Shared {
     pub waiters: Waiters,
     /// Subscribers, by channel.
     pub channels: Arc<Channels>,
+    /// The messages of channels, for gRPC clients.
+    pub topics: Topics,
+    /// The faults of tests; `None` if calls may not ask for faults.
+    pub faults: Option<FaultCounts>,
     /// Clients that cache values, and the keys of these values.
     pub tracking: Arc<Tracking>,
     /// The instant of the server's start, by the store's clock.

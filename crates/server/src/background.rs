@@ -42,6 +42,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let report = background.slice(shared.scripts.earliest_present(clock.unix()), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(shared);
+        shared.topics.expire(clock.unix());
         if rebuilds && !shared.store.is_rebuilding() {
             rebuilds = false;
             log_index_rebuilt(shared, clock);

@@ -11,7 +11,8 @@
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
 
-use super::plan::{CallError, CallPlan, Commands, Flow, error_of, no_memory};
+use super::plan::{CallError, CallPlan, Commands, Flow, Publication, error_of, no_memory};
+use super::subscriptions::TopicRequest;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -35,6 +36,8 @@ pub(super) struct Execution {
     grant: Grant,
     /// True if client memory was used up, so that the replies are discarded.
     is_cut: bool,
+    /// The subscription that the call begins, when its commands are executed.
+    subscription: Option<TopicRequest>,
 }
 
 impl Execution {
@@ -53,7 +56,7 @@ impl Execution {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
-        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false })
+        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false, subscription: None })
     }
 
     /// Returns true if the commands that authenticate the call are executed, or there are none.
@@ -64,6 +67,11 @@ impl Execution {
     /// Returns true if the stream stays open after the messages of the reply.
     pub(super) fn stays_open(&self) -> bool {
         self.plan.stays_open
+    }
+
+    /// Removes and returns the subscription that the call begins.
+    pub(super) fn take_subscription(&mut self) -> Option<TopicRequest> {
+        self.subscription.take()
     }
 
     /// Continues the call. Returns the messages of its reply with their share of client memory, or its error.
@@ -82,6 +90,11 @@ impl Execution {
             if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
                 return Ok(Err(CallError::namespace_full()));
             }
+            if self.preamble.is_none()
+                && let Some(Publication { is_text }) = self.plan.publication.take()
+            {
+                resp::prepare_publication(session, is_text);
+            }
             if let Err(error) = self.execute(guard, session, buffers, ctx)? {
                 return Ok(Err(error));
             }
@@ -93,18 +106,22 @@ impl Execution {
                     }
                     (self.plan.commands, self.at) = (commands, 0);
                 }
-                Ok(Flow::Reply(messages)) => {
-                    let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
-                    (self.replies, self.plan.commands) = (Vec::new(), Commands::default());
-                    self.grant.shrink(0);
-                    return Ok(match grant.resize(messages.capacity() as u64) {
-                        true => Ok((messages, grant)),
-                        false => Err(no_memory()),
-                    });
+                Ok(Flow::Reply(messages)) => return Ok(self.charged(messages, ctx)),
+                Ok(Flow::Subscribe(request, messages)) => {
+                    self.subscription = Some(request);
+                    return Ok(self.charged(messages, ctx));
                 }
                 Err(error) => return Ok(Err(error)),
             }
         }
+    }
+
+    /// Returns the messages of the reply with their share of client memory, in place of that of the commands.
+    fn charged(&mut self, messages: Vec<u8>, ctx: &WorkerContext) -> Result<(Vec<u8>, Grant), CallError> {
+        let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+        (self.replies, self.plan.commands) = (Vec::new(), Commands::default());
+        self.grant.shrink(0);
+        if grant.resize(messages.capacity() as u64) { Ok((messages, grant)) } else { Err(no_memory()) }
     }
 
     /// Executes the commands to their end.

@@ -19,17 +19,21 @@
 
 mod calls;
 mod execution;
+mod faults;
 mod plain;
 mod plan;
 mod receiving;
 mod replies;
 mod request;
 mod session;
+mod subscriptions;
 
+pub use faults::FaultCounts;
 pub use session::GrpcSession;
 
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
+use crate::memory::budget::Grant;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{Progress, SessionWait};
 use plan::CallError;
@@ -41,6 +45,9 @@ use session::RunningCall;
 
 /// The room that a step of [`serve`] needs in the output: for control frames, and for the longest block of headers.
 const STEP_ROOM: usize = protocol::grpc::reply::TRAILERS_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
+
+/// The text of an error that a call asked for.
+const FAULT_TEXT: &str = "a fault that the call asked for";
 
 /// Returns the names of all methods, by their numbers in [`crate::metrics::call_stats`].
 pub fn method_names() -> impl Iterator<Item = &'static str> {
@@ -57,6 +64,7 @@ pub fn serve(
 ) -> Progress {
     let mut buffers = ctx.grpc.take().unwrap_or_else(GrpcBuffers::new);
     session.relax(ctx.now.secs());
+    session.end_delays(ctx.now);
     let mut at = 0;
     let state = loop {
         if out.room() < STEP_ROOM {
@@ -66,7 +74,7 @@ pub fn serve(
             break SessionWait::Close;
         }
         session.say_goodbye(out);
-        if session.wire.write(out, ctx) {
+        if session.wire.write(out, ctx) || subscriptions::advance(session, ctx) {
             continue;
         }
         if ctx.is_slice_over() {
@@ -89,6 +97,7 @@ pub fn serve(
         session.wire.http.fail(ErrorCode::ENHANCE_YOUR_CALM, "client memory is used up", out);
         session.is_ending = true;
     }
+    session.set_timer(ctx);
     ctx.grpc = Some(buffers);
     Progress { consumed: at, state }
 }
@@ -117,14 +126,19 @@ fn execute(
             return Ok(true);
         }
         let (method, ready) = (request.method, request.received);
-        let begun = match request.is_late(ctx) {
-            true => Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began")),
-            false => session.begin(request, ctx),
+        let faults = request.faults.unwrap_or_default();
+        let begun = match faults.error {
+            _ if request.is_late(ctx) => {
+                Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began"))
+            }
+            Some(status) => Err(CallError::new(status, FAULT_TEXT)),
+            None => session.begin(request, ctx),
         };
         match begun {
             Ok(execution) => {
                 let begun = ctx.clock.ticks();
-                session.running = Some(RunningCall { stream, method, ready, begun, execution: Box::new(execution) });
+                let (execution, cut) = (Box::new(execution), faults.cut);
+                session.running = Some(RunningCall { stream, method, ready, begun, execution, cut });
             }
             Err(error) => {
                 session.forget_request(stream);
@@ -139,9 +153,7 @@ fn execute(
     let (stream, execution) = (running.stream, &mut running.execution);
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {
-            let reply = Reply::messages(stream, messages, grant, ctx.clock.ticks());
-            let reply = if execution.stays_open() { reply.staying_open() } else { reply };
-            session.wire.replies.push_back(running.timed(reply, ctx));
+            complete(running, messages, grant, session, ctx);
             Ok(true)
         }
         Ok(Err(error)) => {
@@ -156,5 +168,29 @@ fn execute(
             session.running = Some(running);
             Err(state)
         }
+    }
+}
+
+/// Replies to a call that was executed, or begins its subscription.
+fn complete(
+    mut running: RunningCall,
+    mut messages: Vec<u8>,
+    grant: Grant,
+    session: &mut GrpcSession,
+    ctx: &WorkerContext,
+) {
+    let stream = running.stream;
+    if let Some(request) = running.execution.take_subscription()
+        && let Err(error) = subscriptions::subscribe(session, stream, &request, running.cut, ctx)
+    {
+        return session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
+    }
+    let stays_open = running.execution.stays_open();
+    let cut = running.cut.filter(|_| !stays_open).filter(|(limit, _)| faults::cut(&mut messages, *limit));
+    let reply = Reply::messages(stream, messages, grant, ctx.clock.ticks());
+    let reply = if stays_open || cut.is_some() { reply.staying_open() } else { reply };
+    session.wire.replies.push_back(running.timed(reply, ctx));
+    if let Some((_, status)) = cut {
+        session.wire.replies.push_back(Reply::error(stream, CallError::new(status, FAULT_TEXT)));
     }
 }

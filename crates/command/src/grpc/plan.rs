@@ -12,6 +12,7 @@
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
 
+use super::subscriptions::TopicRequest;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
 use protocol::grpc::{Status, message_prefix};
 use protocol::number::Decimal;
@@ -121,6 +122,8 @@ pub(super) enum Flow {
     Execute(Commands),
     /// The call is done. The messages, each with its prefix, are its reply.
     Reply(Vec<u8>),
+    /// The call subscribes to a topic. The messages are the first ones of the stream.
+    Subscribe(TopicRequest, Vec<u8>),
 }
 
 /// The result of a step.
@@ -128,6 +131,13 @@ pub(super) type Next = Result<Flow, CallError>;
 
 /// The function that continues a call with the replies of its commands.
 type Continue = Box<dyn FnMut(&[Value<'_>]) -> Next + Send>;
+
+/// A property of the message that a call publishes with the command `PUBLISH`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Publication {
+    /// True if the client calls the message a text.
+    pub(super) is_text: bool,
+}
 
 /// A call that is decoded and not complete.
 pub(super) struct CallPlan {
@@ -141,17 +151,32 @@ pub(super) struct CallPlan {
     pub(super) watches: bool,
     /// True if the stream stays open after the messages of the reply, until the client ends it.
     pub(super) stays_open: bool,
+    /// The message that the commands publish, if they publish one.
+    pub(super) publication: Option<Publication>,
 }
 
 impl CallPlan {
     /// Creates the plan of a call that executes commands one after another. `next` gets a reply for each.
     pub(super) fn new(commands: Commands, next: impl FnMut(&[Value<'_>]) -> Next + Send + 'static) -> Self {
-        Self { commands, next: Box::new(next), namespace: None, held_bytes: 0, watches: false, stays_open: false }
+        Self {
+            commands,
+            next: Box::new(next),
+            namespace: None,
+            held_bytes: 0,
+            watches: false,
+            stays_open: false,
+            publication: None,
+        }
     }
 
     /// Returns the plan with another namespace for its commands.
     pub(super) fn within(self, namespace: Namespace) -> Self {
         Self { namespace: Some(namespace), ..self }
+    }
+
+    /// Returns the plan of a call that publishes a message.
+    pub(super) fn publishing(self, publication: Publication) -> Self {
+        Self { publication: Some(publication), ..self }
     }
 
     /// Returns the plan of a call whose stream stays open.

@@ -3,6 +3,7 @@
 //! A get or a set whose message arrives as a whole joins the plain calls at once, without a copy of its request. The
 //! message of any other request is collected until its stream ends.
 
+use super::faults;
 use super::plan::{CallError, no_memory};
 use super::replies::Reply;
 use super::request::{CallRequest, error_of};
@@ -10,6 +11,7 @@ use super::session::GrpcSession;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::visit::out::OutBuffer;
+use base::clock::UnixMillis;
 use protocol::grpc::{self, MessageError, Refusal, Status, whole_message};
 use protocol::http2::{self, FieldName, FrameEvent};
 use std::sync::Arc;
@@ -33,15 +35,15 @@ pub(super) fn receive(
         FrameEvent::Headers { stream, end_stream } | FrameEvent::HeadersTooLong { stream, end_stream } => {
             begin(stream, session, buffers, ctx);
             if end_stream {
-                complete(stream, session);
+                complete(stream, session, ctx);
             }
         }
         FrameEvent::Data { stream, bytes, end_stream, .. } => {
             data(stream, bytes, end_stream, session, buffers, ctx);
             session.wire.http.consumed(stream, bytes.len(), out);
         }
-        FrameEvent::Trailers { stream, .. } => complete(stream, session),
-        FrameEvent::Reset { stream, .. } => session.cancel(stream),
+        FrameEvent::Trailers { stream, .. } => complete(stream, session, ctx),
+        FrameEvent::Reset { stream, .. } => session.cancel(stream, ctx),
         FrameEvent::ConnectionError { .. } => session.is_ending = true,
     }
     Some(received.consumed)
@@ -66,6 +68,9 @@ fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &Wo
     let token = session.shared_token(buffers.fields.value(FieldName::Authorization).unwrap_or_default());
     let cache = buffers.fields.value(FieldName::Cache).map(|name| session.shared_cache(name));
     let mut request = CallRequest::new(stream, Ok(method), (cache, token), ctx.clock.ticks(), call.timeout_ns);
+    if let Some(counts) = &ctx.shared.faults {
+        request.faults = faults::of(&buffers.fields, method.name, counts);
+    }
     let own_bytes = session.own_bytes(&request);
     if own_bytes > 0 && !request.charge(own_bytes, ctx) {
         return session.wire.replies.push_back(Reply::error(stream, no_memory()));
@@ -87,6 +92,7 @@ fn data(
         && let Ok(method) = session.receiving[place].method
         && method.plain.is_some()
         && session.receiving[place].is_new()
+        && session.receiving[place].faults.is_none()
         && let Some((false, message)) = whole_message(bytes)
         && session.add_plain(place, method, message, buffers, ctx)
     {
@@ -115,12 +121,12 @@ fn data(
         session.waiting.push_back(one);
     }
     if is_end {
-        complete(stream, session);
+        complete(stream, session, ctx);
     }
 }
 
-/// Queues a request whose last byte was received.
-fn complete(stream: u32, session: &mut GrpcSession) {
+/// Queues a request whose last byte was received. A fault may delay it.
+fn complete(stream: u32, session: &mut GrpcSession, ctx: &WorkerContext) {
     let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
     let request = session.receiving.swap_remove(place);
     if let Err(refusal) = request.method {
@@ -129,7 +135,12 @@ fn complete(stream: u32, session: &mut GrpcSession) {
     // The end of a request with several messages follows them.
     let is_end = request.method.is_ok_and(|method| method.is_streaming) && request.is_new();
     match request.is_whole || is_end {
-        true => session.waiting.push_back(request),
+        true => match request.faults {
+            Some(faults) if faults.delay_ms > 0 => {
+                session.delayed.push((UnixMillis(ctx.now.0 + faults.delay_ms), request));
+            }
+            _ => session.waiting.push_back(request),
+        },
         false => session.wire.replies.push_back(Reply::error(stream, error_of(MessageError::Truncated))),
     }
 }

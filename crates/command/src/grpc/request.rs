@@ -1,6 +1,7 @@
 //! Requests: their header fields, and their messages while they arrive.
 
 use super::calls::Method;
+use super::faults::CallFaults;
 use super::plan::{CallError, no_memory};
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -30,6 +31,8 @@ pub(super) struct CallRequest {
     pub(super) is_whole: bool,
     /// The share of client memory of the request.
     grant: Option<Grant>,
+    /// The faults that the request asks for.
+    pub(super) faults: Option<CallFaults>,
 }
 
 impl CallRequest {
@@ -53,6 +56,7 @@ impl CallRequest {
             message: Vec::new(),
             is_whole: false,
             grant: None,
+            faults: None,
         }
     }
 
@@ -80,6 +84,7 @@ impl CallRequest {
             message: std::mem::take(&mut self.message),
             is_whole: std::mem::take(&mut self.is_whole),
             grant: self.grant.take(),
+            faults: self.faults,
         }
     }
 

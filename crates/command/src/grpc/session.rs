@@ -6,11 +6,13 @@ use super::plain::PlainCalls;
 use super::plan::{CallError, Commands};
 use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
+use super::subscriptions::Subscriptions;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp;
 use crate::visit::clock::Ticks;
+use base::clock::UnixMillis;
 use protocol::grpc::{Refusal, Status};
 use protocol::sink::Sink;
 use segment::{Guard, Namespace};
@@ -29,6 +31,8 @@ pub(super) struct RunningCall {
     pub(super) ready: Ticks,
     pub(super) begun: Ticks,
     pub(super) execution: Box<Execution>,
+    /// The fault that cuts the reply: the number of its messages, and its status.
+    pub(super) cut: Option<(u64, Status)>,
 }
 
 impl RunningCall {
@@ -51,6 +55,12 @@ pub struct GrpcSession {
     pub(super) receiving: Vec<CallRequest>,
     /// Complete requests, in the order of their ends. At most one for each open stream.
     pub(super) waiting: VecDeque<CallRequest>,
+    /// Complete requests that a fault delays, each until an instant. At most one for each open stream.
+    pub(super) delayed: Vec<(UnixMillis, CallRequest)>,
+    /// The subscriptions to topics, if there are or were any.
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// The instant at which the connection is visited even if nothing is received.
+    timer: Option<UnixMillis>,
     /// Gets and sets that are executed together. They precede all other calls.
     pub(super) plain: PlainCalls,
     /// The call in execution.
@@ -75,7 +85,7 @@ pub struct GrpcSession {
     /// True if the connection ends when its replies are sent.
     pub(super) is_ending: bool,
     /// True if the server stops, or another process takes over: the client must connect again.
-    is_leaving: bool,
+    pub(super) is_leaving: bool,
     /// True if the client knows it.
     has_said_goodbye: bool,
 }
@@ -88,6 +98,9 @@ impl GrpcSession {
             redis: resp::session_of_calls(namespace),
             receiving: Vec::new(),
             waiting: VecDeque::new(),
+            delayed: Vec::new(),
+            subscriptions: None,
+            timer: None,
             plain: PlainCalls::default(),
             running: None,
             cache: None,
@@ -115,7 +128,7 @@ impl GrpcSession {
 
     /// Returns true if a call is in execution, or its request or reply is incomplete.
     pub(crate) fn is_serving(&self) -> bool {
-        self.has_work() || !self.receiving.is_empty()
+        self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty()
     }
 
     /// Returns true if a call waits to be executed or replied to.
@@ -153,6 +166,11 @@ impl GrpcSession {
     /// iteration: a transaction that has begun is completed, as for a Redis client that leaves.
     pub(crate) fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         self.running = None;
+        if let Some(mut subscriptions) = self.subscriptions.take() {
+            subscriptions.end_all(ctx);
+        }
+        self.delayed.clear();
+        self.set_timer(ctx);
         resp::release(&mut self.redis, guard, ctx)
     }
 
@@ -164,7 +182,7 @@ impl GrpcSession {
         let Ok(Method { decode, .. }) = request.method else { return Err(CallError::unexpected()) };
         let plan = decode.plan(&request.message, &ctx.shared)?;
         let namespace = match (plan.namespace, decode) {
-            (None, Decode::Items(_)) => self.namespace(request.cache.clone(), ctx)?,
+            (None, Decode::Items(_) | Decode::Topics(_)) => self.namespace(request.cache.clone(), ctx)?,
             (namespace, _) => namespace,
         };
         let mut preamble = Commands::default();
@@ -278,8 +296,40 @@ impl GrpcSession {
         }
     }
 
+    /// Continues the delayed requests whose delay is over.
+    pub(super) fn end_delays(&mut self, now: UnixMillis) {
+        if self.timer.is_some_and(|timer| timer.0 <= now.0) {
+            self.timer = None;
+        }
+        while let Some(place) = self.delayed.iter().position(|(until, _)| until.0 <= now.0) {
+            self.waiting.push_back(self.delayed.remove(place).1);
+        }
+    }
+
+    /// Arranges the next visit: for the next heartbeat of a subscription, or the end of a delay.
+    pub(super) fn set_timer(&mut self, ctx: &mut WorkerContext) {
+        let delays = self.delayed.iter().map(|(until, _)| *until);
+        let heartbeat = self.subscriptions.as_ref().and_then(|subscriptions| subscriptions.next_heartbeat());
+        let next = delays.chain(heartbeat).min_by_key(|at| at.0);
+        if next != self.timer {
+            let connection = ctx.push.watch.connection;
+            self.timer.inspect(|timer| ctx.timers.remove(*timer, connection));
+            next.inspect(|next| ctx.timers.add(*next, connection));
+            self.timer = next;
+        }
+    }
+
+    /// Returns true if the client is subscribed to a topic.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.next_heartbeat().is_some())
+    }
+
     /// Forgets a stream that was reset. A call in execution is completed, because it may have changed items.
-    pub(super) fn cancel(&mut self, stream: u32) {
+    pub(super) fn cancel(&mut self, stream: u32, ctx: &WorkerContext) {
+        if let Some(subscriptions) = &mut self.subscriptions {
+            subscriptions.end(stream, ctx);
+        }
+        self.delayed.retain(|(_, request)| request.stream != stream);
         self.receiving.retain(|request| request.stream != stream);
         self.waiting.retain(|request| request.stream != stream);
         self.wire.replies.retain(|reply| reply.stream != stream);
@@ -302,6 +352,8 @@ impl GrpcSession {
     pub(super) fn account(&mut self, ctx: &WorkerContext) -> bool {
         let queues = self.receiving.capacity() * size_of::<CallRequest>()
             + self.waiting.capacity() * size_of::<CallRequest>()
+            + self.delayed.capacity() * size_of::<(UnixMillis, CallRequest)>()
+            + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes())
             + self.wire.replies.capacity() * size_of::<Reply>();
         let names = self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
         let bytes = (size_of::<Self>() + names + queues + self.wire.http.heap_bytes() + self.plain.held_bytes()) as u64;

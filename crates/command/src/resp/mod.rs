@@ -87,6 +87,7 @@ mod stream_error;
 mod string;
 pub mod subcommands;
 pub mod support;
+mod topics;
 mod tracking;
 mod transaction;
 mod typed;
@@ -105,6 +106,7 @@ pub use session::SessionState;
 pub(crate) use session::{adopt_messages, has_lost_user, identify, is_auth_delayed, needs_login, session_of_calls};
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;
+pub(crate) use topics::{CallUser, TopicRight, call_user, prepare_publication, topic_right};
 pub(crate) use walk::walk_step_ops;
 
 /// The version of Redis whose commands are implemented. Clients and tools compare the three numbers.

@@ -250,7 +250,9 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>
     let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
     let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
-    let replied = call.ctx.publish_some(&mut publishing, kind, message, &mut work);
+    let namespace = call.session.namespace;
+    let is_in_topic = kind != ChannelKind::Channel || call.ctx.publish_to_topic(&mut publishing.topic, namespace, message, &mut work);
+    let replied = is_in_topic.then(|| call.ctx.publish_some(&mut publishing, kind, message, &mut work)).flatten();
     call.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
     call.ctx.note_work(PUBLISH_WORK - work);
     let Some(replied) = replied else {
@@ -258,7 +260,7 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>
         call.session.done = 1;
         return Err(SessionWait::Yield.into());
     };
-    call.int(replied as i64);
+    call.int((replied + publishing.topic.receivers) as i64);
     Ok(())
 }
 

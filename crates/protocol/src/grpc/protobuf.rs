@@ -108,6 +108,29 @@ impl<'b> Message<'b> {
         self.try_uint(number).unwrap_or(0)
     }
 
+    /// Returns all unsigned numbers of a repeated field, packed or not.
+    ///
+    /// # Errors
+    /// If a packed number is malformed.
+    pub fn uints(self, number: u32) -> Result<Vec<u64>, MalformedMessage> {
+        let mut all = Vec::new();
+        for value in self.fields(number) {
+            match value {
+                Wire::Varint(varint) => all.push(varint),
+                Wire::Bytes(mut packed) => {
+                    while !packed.is_empty() {
+                        let at = packed.as_ptr().addr() - self.0.as_ptr().addr();
+                        let (value, rest) = varint(packed).ok_or(MalformedMessage { at })?;
+                        all.push(value);
+                        packed = rest;
+                    }
+                }
+                Wire::Fixed64(_) | Wire::Fixed32(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
     /// Returns the last number of type int64 or int32, or 0.
     pub fn int(self, number: u32) -> i64 {
         self.uint(number).cast_signed()

@@ -104,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 67] = [
+pub static SETTINGS: [Setting; 68] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -676,6 +676,16 @@ pub static SETTINGS: [Setting; 67] = [
         reload: Reload::Restart,
         help: "Redis clients may use DEBUG, which is for tests.",
         value: |s| &mut s.debug,
+    },
+    Setting {
+        path: "commands.test_faults",
+        flag: Some("test-faults"),
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "gRPC calls may ask by their metadata for errors, delays and cut streams (docs/grpc.md), to test \
+               clients. Not for production.",
+        value: |s| &mut s.test_faults,
     },
     Setting {
         path: "commands.keyspace_events",

@@ -134,6 +134,8 @@ pub struct ServerConfig {
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.
     pub debug_command: bool,
+    /// True if gRPC calls may ask for faults.
+    pub test_faults: bool,
     /// The key events that are published.
     pub key_events: KeyEvents,
     /// The maximum number of message bytes that wait for one subscriber. The connection of a subscriber with more
@@ -199,6 +201,7 @@ impl Default for ServerConfig {
             unprotected: false,
             disabled: Vec::new(),
             debug_command: false,
+            test_faults: false,
             key_events: KeyEvents::default(),
             subscriber_backlog_bytes: 8 << 20,
             client_memory_bytes: None,

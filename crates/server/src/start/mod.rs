@@ -19,6 +19,7 @@ use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::config::{Address, Config};
+use command::grpc::FaultCounts;
 use command::keyspace::delayed_flush::DelayedFlush;
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
 use command::keyspace::namespaces::Namespaces;
@@ -34,6 +35,7 @@ use command::metrics::counters::WorkerCounters;
 use command::metrics::hot_keys::{HotKeys, Minutes};
 use command::metrics::survey::Survey;
 use command::push::outbox::{Channels, PushQueue};
+use command::push::topics::Topics;
 use command::push::tracking::Tracking;
 use command::push::waiters::Waiters;
 use command::push::watch::Hub;
@@ -312,6 +314,8 @@ pub(crate) fn assemble_in(
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: command::keyspace::indexes::Indexes::default(),
+        topics: Topics::new(&budget),
+        faults: config.test_faults.then(FaultCounts::default),
         waiters: Waiters::new(&watch),
         tracking: Arc::new(Tracking::new(&watch, &channels)),
         watch,

@@ -187,6 +187,19 @@ impl<B: Backend> Core<B> {
         self.make_ready(index);
     }
 
+    /// Resumes a session at an instant that it has set itself.
+    pub(super) fn visit(&mut self, index: u32) {
+        if let Some(session) = self.sessions.peek_mut(index).filter(|session| session.phase == Phase::Open) {
+            match session.pause {
+                Pause::Clients => self.wake(index),
+                _ => {
+                    session.servable = true;
+                    self.make_ready(index);
+                }
+            }
+        }
+    }
+
     /// Puts a session that is in no list at the end of its queue (`ready` or `long`) if it has work to do. A dead
     /// session goes to `ended_sessions` instead.
     pub(super) fn make_ready(&mut self, index: u32) {

@@ -101,6 +101,14 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             core.wake(index);
             return false;
         }
+        if session.state.is_visited_for_messages() {
+            if session.place == SessionPlace::Batch {
+                return true;
+            }
+            session.servable = true;
+            core.make_ready(index);
+            return false;
+        }
         adopt_messages(&mut session.state, &core.ctx, index);
         match session.state.check_messages(&core.ctx.shared) {
             MessageCheck::Send => {}

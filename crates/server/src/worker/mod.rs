@@ -287,7 +287,8 @@ fn sleep<B: Backend>(core: &Core<B>) -> Duration {
     } else {
         SLEEP_ALONE_MAX
     };
-    let sleep = sleep.min(Duration::from_millis(core.ctx.deadlines.ms_left(core.ctx.now)));
+    let now = core.ctx.now;
+    let sleep = sleep.min(Duration::from_millis(core.ctx.deadlines.ms_left(now).min(core.ctx.timers.ms_left(now))));
     if core.holders.is_busy { sleep.min(core.holders.quiet(core.now_ns)) } else { sleep }
 }
 
@@ -304,6 +305,9 @@ fn begin_iteration<B: Backend>(core: &mut Core<B>) {
     }
     while let Some(index) = core.ctx.deadlines.pop_due(core.ctx.now) {
         core.wake(index);
+    }
+    while let Some(index) = core.ctx.timers.pop_due(core.ctx.now) {
+        core.visit(index);
     }
     while let Some(index) = core.parked.pop() {
         core.call_back(index);

@@ -8,10 +8,12 @@ pub(super) mod common;
 mod control;
 mod dictionaries;
 mod items;
+mod leaderboards;
 mod lists;
 mod reflection;
 mod sets;
 mod sorted_sets;
+mod topics;
 
 use super::plan::{CallError, CallPlan, Commands, reply};
 use crate::shared::Shared;
@@ -26,8 +28,10 @@ pub(super) enum Decode {
     Items(for<'b> fn(Message<'b>) -> Result<CallPlan, CallError>),
     /// A call that reads or changes the namespaces of the server.
     Caches(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
+    /// A call on a topic of the cache that its message or its header names.
+    Topics(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
 }
-use Decode::{Caches, Items};
+use Decode::{Caches, Items, Topics};
 pub(super) use items::plain_item;
 
 impl Decode {
@@ -36,7 +40,7 @@ impl Decode {
         let message = Message::parse(bytes)?;
         match self {
             Items(decode) => decode(message),
-            Caches(decode) => decode(message, shared),
+            Caches(decode) | Topics(decode) => decode(message, shared),
         }
     }
 }
@@ -93,8 +97,12 @@ impl Service {
 static SERVICES: &[Service] = &[
     Service { name: "gannet.v1.Cache", methods: &[&ITEMS] },
     Service { name: "gannet.v1.Caches", methods: &[&CACHES] },
+    Service { name: "gannet.v1.Topics", methods: &[&TOPICS] },
+    Service { name: "gannet.v1.Leaderboards", methods: &[&LEADERBOARDS] },
     Service { name: "cache_client.Scs", methods: &[&ITEMS, &ITEMS_OF_MOMENTO] },
     Service { name: "control_client.ScsControl", methods: &[&CACHES] },
+    Service { name: "cache_client.pubsub.Pubsub", methods: &[&TOPICS] },
+    Service { name: "leaderboard.Leaderboard", methods: &[&LEADERBOARDS] },
     Service { name: "cache_client.Ping", methods: &[&PING] },
     Service { name: "grpc.health.v1.Health", methods: &[&HEALTH] },
     Service { name: "grpc.reflection.v1.ServerReflection", methods: &[&REFLECTION] },
@@ -164,6 +172,22 @@ static CACHES: &[Method] = &[
     call("ListCaches", Caches(control::list_caches)),
 ];
 
+/// Calls on topics.
+static TOPICS: &[Method] =
+    &[call("Publish", Topics(topics::publish)), call("Subscribe", Topics(topics::subscribe))];
+
+/// Calls on leaderboards.
+static LEADERBOARDS: &[Method] = &[
+    call("DeleteLeaderboard", Items(leaderboards::delete)),
+    call("UpsertElements", Items(leaderboards::upsert)),
+    call("RemoveElements", Items(leaderboards::remove)),
+    call("GetLeaderboardLength", Items(leaderboards::length)),
+    call("GetByRank", Items(leaderboards::read_by_rank)),
+    call("GetRank", Items(leaderboards::read_rank)),
+    call("GetByScore", Items(leaderboards::read_by_score)),
+    call("GetCompetitionRank", Items(leaderboards::read_competition_rank)),
+];
+
 /// A call without effect.
 static PING: &[Method] = &[call("Ping", Items(control::ping))];
 
@@ -174,7 +198,8 @@ static HEALTH: &[Method] = &[call("Check", Items(check_health)), call("Watch", I
 static REFLECTION: &[Method] = &[call("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// All methods. A method's number is its place among them.
-static METHODS: [&&[Method]; 6] = [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &PING, &HEALTH, &REFLECTION];
+static METHODS: [&&[Method]; 8] =
+    [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &TOPICS, &LEADERBOARDS, &PING, &HEALTH, &REFLECTION];
 
 /// Returns the names of all methods, by their numbers.
 pub(super) fn method_names() -> impl Iterator<Item = &'static str> {

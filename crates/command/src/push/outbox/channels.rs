@@ -5,6 +5,7 @@ use super::names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
 use super::queue::{Message, MessageForm, Outbox, Queued};
 use crate::glob;
 use crate::memory::budget::Budget;
+use crate::push::topics::TopicPublishing;
 use crate::push::watch::Hub;
 use arrayvec::ArrayVec;
 use protocol::resp::{Version, reply};
@@ -81,6 +82,8 @@ pub(crate) struct Publishing {
     /// not receive the message.
     patterns_end: Option<u64>,
     receivers: u64,
+    /// The publication to the topic of the same name.
+    pub(crate) topic: TopicPublishing,
 }
 
 /// The stage of a publication.

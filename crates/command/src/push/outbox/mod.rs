@@ -42,8 +42,8 @@ mod subscriber;
 
 pub(crate) use channels::{ChannelKind, NamesCursor, Publishing};
 pub use channels::{Channels, MONITORS_MAX};
-pub(crate) use names::ChannelName;
-pub(crate) use queue::{Message, MessageForm, Outbox};
+pub(crate) use names::{ChannelName, Hashed, RECEIVERS_A_LOCK, Receivers};
+pub(crate) use queue::{MESSAGE_OVERHEAD, Message, MessageForm, Outbox};
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub use subscriber::{MessageCheck, Refused, Subscriber};
 
@@ -81,32 +81,37 @@ impl PushQueue {
 
 /// The client memory for all queued messages and subscriptions.
 #[derive(Debug)]
-pub(crate) struct MessageBudget(Arc<Budget>);
+pub(crate) struct MessageBudget(pub(super) Arc<Budget>);
 
 impl MessageBudget {
     /// Reserves `bytes` bytes for a message, even if this exceeds the limit of client memory. Returns true if the total
     /// is within the limit.
-    fn take(&self, bytes: u64) -> bool {
+    pub(super) fn take(&self, bytes: u64) -> bool {
         self.0.take(budget::MemoryUse::Messages, bytes)
     }
 
     /// Returns the bytes of a message to the budget.
-    fn give_back(&self, bytes: u64) {
+    pub(super) fn give_back(&self, bytes: u64) {
         self.0.release(budget::MemoryUse::Messages, bytes);
     }
 
     /// Reserves `bytes` bytes for a subscription. Reserves nothing and returns false if this would exceed the limit of
     /// client memory.
-    fn grant(&self, bytes: u64) -> bool {
+    pub(super) fn grant(&self, bytes: u64) -> bool {
         self.0.reserve(budget::MemoryUse::Subscriptions, bytes)
     }
 
     /// Returns the bytes of a subscription to the budget.
-    fn end_grant(&self, bytes: u64) {
+    pub(super) fn end_grant(&self, bytes: u64) {
         self.0.release(budget::MemoryUse::Subscriptions, bytes);
     }
 
-    fn used(&self) -> u64 {
+    /// Returns true if client memory is not used up.
+    pub(super) fn is_within(&self) -> bool {
+        self.0.used() <= self.0.bytes_max()
+    }
+
+    pub(super) fn used(&self) -> u64 {
         self.0.used_by(budget::MemoryUse::Messages) + self.0.used_by(budget::MemoryUse::Subscriptions)
     }
 }

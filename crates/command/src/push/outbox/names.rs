@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The maximum number of receivers that are taken from a set under one lock.
-pub(super) const RECEIVERS_A_LOCK: usize = 64;
+pub(crate) const RECEIVERS_A_LOCK: usize = 64;
 
 /// A name in its stored form, with its hash.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct ChannelName {
 }
 
 impl ChannelName {
-    pub(super) fn new(hash: u64, bytes: &[u8]) -> Self {
+    pub(crate) fn new(hash: u64, bytes: &[u8]) -> Self {
         Self { hash, bytes: bytes.into() }
     }
 
@@ -40,7 +40,7 @@ impl ChannelName {
 }
 
 /// A name with its hash, stored or borrowed for a lookup.
-pub(super) trait Hashed {
+pub(crate) trait Hashed {
     fn parts(&self) -> (u64, &[u8]);
 }
 
@@ -105,7 +105,7 @@ impl Ord for ChannelName {
 /// A set of outboxes, ordered by their numbers. A walk stores the number of the outbox after which it continues. This
 /// number stays valid while outboxes are added or removed.
 #[derive(Debug)]
-pub(super) enum Receivers {
+pub(crate) enum Receivers {
     One(Arc<Outbox>),
     Many(BTreeMap<u64, Arc<Outbox>>),
 }
@@ -119,7 +119,7 @@ impl Receivers {
     }
 
     /// Adds an outbox that is not in the set.
-    pub(super) fn add(&mut self, outbox: &Arc<Outbox>) {
+    pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
         if let Self::One(one) = self {
             *self = Self::Many(BTreeMap::from([(one.id, Arc::clone(one))]));
         }
@@ -129,7 +129,7 @@ impl Receivers {
     }
 
     /// Removes an outbox. Returns the number of remaining outboxes, or `None` if the outbox was not in the set.
-    pub(super) fn remove(&mut self, outbox: &Outbox) -> Option<usize> {
+    pub(crate) fn remove(&mut self, outbox: &Outbox) -> Option<usize> {
         match self {
             Self::One(one) => (one.id == outbox.id).then_some(0),
             Self::Many(many) => many.remove(&outbox.id).map(|_| many.len()),
@@ -137,7 +137,7 @@ impl Receivers {
     }
 
     /// Copies the next outboxes into `into`, from number `from` on.
-    pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>) {
+    pub(crate) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>) {
         match self {
             Self::One(one) if one.id >= from => into.push(Arc::clone(one)),
             Self::One(_) => {}

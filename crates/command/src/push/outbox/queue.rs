@@ -3,11 +3,11 @@
 use super::MessageBudget;
 use protocol::resp::Version;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The approximate memory of a message in addition to its text, in bytes: its counters and the allocator's overhead.
-const MESSAGE_OVERHEAD: u64 = 64;
+pub(crate) const MESSAGE_OVERHEAD: u64 = 64;
 
 /// The size of a message's entry in each queue that holds it, in bytes.
 const ENTRY_OVERHEAD: u64 = 16;
@@ -77,12 +77,14 @@ impl Drop for Message {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     /// A unique number. A newer outbox has a higher number.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// The worker of the connection. `connection` is the connection's number in that worker.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
     /// True if a message is queued or the outbox is broken. Only written under the lock.
     waiting: AtomicBool,
+    /// True if the connection must be visited, because there is something to read outside the queue.
+    signalled: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -121,7 +123,7 @@ pub(crate) enum Queued {
 
 impl Outbox {
     pub(super) fn new(id: u64, worker: usize, connection: u32) -> Self {
-        Self { id, worker, connection, waiting: AtomicBool::new(false), inner: Mutex::default() }
+        Self { id, worker, connection, waiting: AtomicBool::new(false), signalled: AtomicBool::new(false), inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -132,6 +134,17 @@ impl Outbox {
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Acquire)
+    }
+
+    /// Requests a visit of the connection. Returns true if none was requested before, so that the caller must notify
+    /// the worker.
+    pub(crate) fn signal(&self) -> bool {
+        !self.signalled.swap(true, AcqRel)
+    }
+
+    /// Returns true if a visit was requested, and ends the request. The caller then reads what there is.
+    pub(crate) fn take_signal(&self) -> bool {
+        self.signalled.load(Relaxed) && self.signalled.swap(false, AcqRel)
     }
 
     /// Returns true if the queued messages exceeded the maximum.

@@ -216,6 +216,8 @@ fn denied_namespace(
         "select" => namespaces.find(first?)?,
         // Invalidations name the keys of the database.
         "client" if first?.eq_ignore_ascii_case(b"tracking") => call.session.namespace,
+        // The topic of a gRPC call belongs to a cache.
+        "publish" if call.session.origin == CommandOrigin::Call => call.session.namespace,
         "flushall" | "swapdb" => return Some(Denied::namespace("all")),
         name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => call.session.namespace,
         _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => call.session.namespace,

@@ -241,7 +241,7 @@ impl Rights {
 
     /// Returns true if the user may access the channel `name`. If `name` is a pattern of channels, it is allowed only
     /// if all channels are allowed, or a rule contains exactly the same pattern.
-    pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub(in crate::resp) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
         self.all_channels() || self.channels.iter().any(fits)
     }

@@ -1,0 +1,63 @@
+//! Calls on topics, which are the channels of Redis clients with sequence numbers.
+
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication};
+use crate::grpc::subscriptions::{self, TopicRequest};
+use crate::push::topics::TopicPosition;
+use crate::shared::Shared;
+use protocol::grpc::Status;
+use protocol::grpc::protobuf::Message;
+use segment::Namespace;
+use std::sync::Arc;
+
+/// The maximum length of a topic's name, in bytes.
+const TOPIC_BYTES_MAX: usize = 1024;
+
+/// Returns the cache in the field 1 with its namespace, and the topic in the field 2. An empty name of a cache stands
+/// for that of the header `cache`, or of the listener.
+fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<(Option<(&'b [u8], Namespace)>, &'b [u8]), CallError> {
+    let cache = match message.bytes(1) {
+        b"" => None,
+        name => {
+            let found = shared.namespaces.find(name).ok_or_else(|| {
+                let name = String::from_utf8_lossy(name);
+                CallError::new(Status::NotFound, format!("the cache {name} does not exist; create it first"))
+            })?;
+            Some((name, found))
+        }
+    };
+    match message.bytes(2) {
+        topic if topic.is_empty() || topic.len() > TOPIC_BYTES_MAX => {
+            Err(CallError::invalid(format!("the name of a topic has 1 to {TOPIC_BYTES_MAX} bytes")))
+        }
+        topic => Ok((cache, topic)),
+    }
+}
+
+/// Decodes 1 cache, 2 topic, 3 value (1 text, 2 binary).
+pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let (cache, topic) = names(message, shared)?;
+    let value = message.message(3)?.ok_or_else(|| CallError::invalid("the request has no value"))?;
+    let (is_text, bytes) = match (value.try_bytes(1), value.try_bytes(2)) {
+        (Some(text), None) => (true, text),
+        (None, Some(binary)) => (false, binary),
+        _ => return Err(CallError::invalid("the value is neither a text nor binary; give one of both")),
+    };
+    let plan = CallPlan::one(&[b"PUBLISH", topic, bytes], |_| super::common::done());
+    let plan = plan.publishing(Publication { is_text });
+    Ok(if let Some((_, namespace)) = cache { plan.within(namespace) } else { plan })
+}
+
+/// Decodes 1 cache, 2 topic, 3 sequence number of the first message (0: the next one that is published), 4 page.
+pub(super) fn subscribe(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let (cache, topic) = names(message, shared)?;
+    let from = TopicPosition { sequence: message.uint(3), page: message.uint(4) };
+    let namespace = cache.map(|(_, namespace)| namespace);
+    let mut request = Some(TopicRequest { cache: cache.map(|(name, _)| name.into()), topic: topic.into(), from });
+    let plan = CallPlan::new(Commands::default(), move |_| {
+        let mut messages = Vec::new();
+        subscriptions::add_heartbeat(&mut messages);
+        request.take().map(|request| Flow::Subscribe(request, messages)).ok_or_else(CallError::unexpected)
+    });
+    let plan = plan.staying_open();
+    Ok(if let Some(namespace) = namespace { plan.within(namespace) } else { plan })
+}

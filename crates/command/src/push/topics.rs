@@ -1,0 +1,511 @@
+//! Topics: the messages of channels with sequence numbers, for gRPC subscribers, which may fall behind or come back.
+//!
+//! ```text
+//!   Publish, PUBLISH ──> topic { page, log: [n-2][n-1][n] } ── signal ──> outbox of each subscribed connection
+//!                                      ^         ^                               │ its worker visits it
+//!                                  position   position of a subscription <───────┘ reads from the log
+//! ```
+//!
+//! A topic is the channel of that name in one namespace. It exists while a gRPC client is subscribed to it, and for
+//! [`RETENTION_MS`] after that. A message to a topic that does not exist is not stored. A topic that is created again
+//! has a later page, because its sequence numbers begin anew.
+//!
+//! A subscription is only a position in the log, so that a slow subscriber holds no memory. If messages after its
+//! position are no longer in the log, it learns of the gap.
+//!
+//! Bounds:
+//!
+//! | bounded | maximum | when it is exceeded |
+//! |---|---|---|
+//! | topics | [`TOPICS_MAX`] | a subscription to a further one is refused |
+//! | the log of a topic | [`LOG_MESSAGES_MAX`] messages, [`LOG_BYTES_MAX`] bytes, but at least one message | the oldest messages are removed |
+//! | all logs | client memory | topics without subscribers are removed, then the oldest messages |
+//!
+//! Invariant: messages have consecutive numbers, and all subscribers read them in that order. While a lock is held,
+//! only a bounded number of entries is processed.
+
+use super::outbox::{ChannelName, Hashed, MESSAGE_OVERHEAD, MessageBudget, Outbox, RECEIVERS_A_LOCK, Receivers};
+use crate::memory::budget::Budget;
+use arrayvec::ArrayVec;
+use base::clock::UnixMillis;
+use segment::Namespace;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The maximum number of topics.
+pub(crate) const TOPICS_MAX: u64 = 1 << 16;
+/// The maximum number of messages in the log of a topic, and their bytes.
+const LOG_MESSAGES_MAX: usize = 1024;
+const LOG_BYTES_MAX: usize = 1 << 20;
+/// The time for which a topic without subscribers is kept, so that a client that connects again continues, in ms.
+const RETENTION_MS: u64 = 60_000;
+/// The number of parts into which topics are divided. Each part has its own lock.
+const PARTS: usize = 16;
+/// The maximum number of topics that one call removes.
+const REMOVED_MAX: usize = 4;
+/// The approximate memory of a topic in addition to its name and log, in bytes.
+const TOPIC_OVERHEAD: u64 = 320;
+/// The maximum number of messages, and their approximate bytes, that one call reads.
+pub(crate) const READ_MAX: usize = 64;
+const READ_BYTES: usize = 16 << 10;
+
+/// A message in the log of a topic.
+#[derive(Clone, Debug)]
+pub(crate) struct TopicMessage {
+    pub(crate) value: Arc<[u8]>,
+    /// True if the publisher called the value a text.
+    pub(crate) is_text: bool,
+    /// The identity in the publisher's token; empty if it has none.
+    pub(crate) publisher: Arc<[u8]>,
+}
+
+/// The progress of one message's publication to a topic.
+#[derive(Debug, Default)]
+pub(crate) struct TopicPublishing {
+    /// True if the publisher called the value a text, false if not; `None` if its protocol has no such distinction.
+    is_text: Option<bool>,
+    /// The identity in the publisher's token; empty if it has none.
+    publisher: Arc<[u8]>,
+    is_appended: bool,
+    is_done: bool,
+    /// The number of the outbox from which the search for the next connection continues.
+    from: u64,
+    /// The number of signalled connections.
+    pub(crate) receivers: u64,
+}
+
+impl TopicPublishing {
+    /// Creates the publication of a message that the publisher calls a text, or not.
+    pub(crate) fn of(is_text: bool) -> Self {
+        Self { is_text: Some(is_text), ..Self::default() }
+    }
+}
+
+impl TopicMessage {
+    fn new(value: &[u8], is_text: bool, publisher: Arc<[u8]>) -> Self {
+        Self { value: value.into(), is_text, publisher }
+    }
+
+    /// Returns the memory of the message, in bytes.
+    fn cost(&self) -> u64 {
+        self.value.len() as u64 + MESSAGE_OVERHEAD
+    }
+}
+
+/// The number of the next message of a subscription.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TopicPosition {
+    /// The page of the sequence numbers; 0 if the client names none.
+    pub(crate) page: u64,
+    /// The number of the next message, from 1; 0 for the next one that is published.
+    pub(crate) sequence: u64,
+}
+
+/// A gap before the next message of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Discontinuity {
+    /// The number of the last message before the gap; 0 if it is not known.
+    pub(crate) last_sequence: u64,
+    /// The position after the gap.
+    pub(crate) next: TopicPosition,
+}
+
+/// A message with its number.
+pub(crate) type NumberedMessage = (u64, TopicMessage);
+
+struct Topic {
+    name: ChannelName,
+    page: u64,
+    /// The number of the next message.
+    next: u64,
+    log: VecDeque<TopicMessage>,
+    /// The cost of the messages in the log, in bytes.
+    log_bytes: u64,
+    /// The connections that are subscribed, each once.
+    readers: Option<Receivers>,
+    /// The instant at which the last subscription ended.
+    idle_since: UnixMillis,
+}
+
+/// The topics of one part, by namespace and name.
+#[derive(Default)]
+struct Part {
+    topics: BTreeMap<(u8, ChannelName), Topic>,
+    /// Topics that had no subscribers at an instant, oldest first. A topic may have got subscribers since.
+    idle: VecDeque<(UnixMillis, (u8, ChannelName))>,
+}
+
+/// All topics.
+pub struct Topics {
+    parts: [Mutex<Part>; PARTS],
+    hasher: RandomState,
+    count: AtomicU64,
+    /// The page of the newest topic.
+    last_page: AtomicU64,
+    budget: MessageBudget,
+}
+
+impl std::fmt::Debug for Topics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topics").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Topics {
+    /// Creates the set without topics. Charges messages to `budget`.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self {
+            parts: Default::default(),
+            hasher: RandomState::new(),
+            count: AtomicU64::new(0),
+            last_page: AtomicU64::new(0),
+            budget: MessageBudget(Arc::clone(budget)),
+        }
+    }
+
+    /// Returns true if there are topics.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// Returns the number of topics.
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    fn key(&self, namespace: Namespace, name: &[u8]) -> (u8, ChannelName) {
+        (namespace.0, ChannelName::new(self.hasher.hash_one(name), name))
+    }
+
+    fn part(&self, key: &(u8, ChannelName)) -> &Mutex<Part> {
+        &self.parts[key.1.parts().0 as usize % PARTS]
+    }
+
+    /// Subscribes a connection to a topic, which is created if it does not exist. `is_new`: the connection has no other
+    /// subscription to it. Returns the position of the next message, and the gap before it if there is one. Returns
+    /// `None` if there are too many topics, or client memory is used up.
+    pub(crate) fn subscribe(
+        &self,
+        (namespace, name): (Namespace, &[u8]),
+        outbox: &Arc<Outbox>,
+        is_new: bool,
+        wanted: TopicPosition,
+        now: UnixMillis,
+    ) -> Option<(TopicPosition, Option<Discontinuity>)> {
+        let key = self.key(namespace, name);
+        let mut part = lock(self.part(&key));
+        self.remove_idle(&mut part, now);
+        if !part.topics.contains_key(&key) {
+            if self.count.load(Relaxed) >= TOPICS_MAX || !self.budget.grant(name.len() as u64 + TOPIC_OVERHEAD) {
+                return None;
+            }
+            self.count.fetch_add(1, Relaxed);
+            let page = self.next_page(now);
+            part.topics.insert(key.clone(), Topic::new(key.1.clone(), page));
+        }
+        let topic = part.topics.get_mut(&key)?;
+        if is_new {
+            match &mut topic.readers {
+                Some(readers) => readers.add(outbox),
+                none => *none = Some(Receivers::One(Arc::clone(outbox))),
+            }
+        }
+        Some(topic.start(wanted))
+    }
+
+    /// Returns the page of a new topic: the time, and more than that of any earlier topic.
+    fn next_page(&self, now: UnixMillis) -> u64 {
+        let later = |last: u64| Some(now.0.max(last + 1));
+        let last = self.last_page.fetch_update(Relaxed, Relaxed, later).unwrap_or_default();
+        now.0.max(last + 1)
+    }
+
+    /// Unsubscribes a connection from a topic.
+    pub(crate) fn unsubscribe(&self, (namespace, name): (Namespace, &[u8]), outbox: &Outbox, now: UnixMillis) {
+        let key = self.key(namespace, name);
+        let mut part = lock(self.part(&key));
+        let Some(topic) = part.topics.get_mut(&key) else { return };
+        if topic.readers.as_mut().and_then(|readers| readers.remove(outbox)) == Some(0) {
+            topic.readers = None;
+            topic.idle_since = now;
+            part.idle.push_back((now, key));
+        }
+        self.remove_idle(&mut part, now);
+    }
+
+    /// Continues a publication: appends the message to the log, then signals the subscribed connections. Returns true
+    /// when it is complete, or false if `work` is used up: each connection costs one unit. Calls `note` with the worker
+    /// and the number of a connection that must be visited.
+    pub(crate) fn publish_some(
+        &self,
+        publishing: &mut TopicPublishing,
+        (namespace, name): (Namespace, &[u8]),
+        value: &[u8],
+        work: &mut usize,
+        mut note: impl FnMut(usize, u32),
+    ) -> bool {
+        if !publishing.is_appended {
+            let is_text = publishing.is_text.unwrap_or_else(|| std::str::from_utf8(value).is_ok());
+            let publisher = Arc::clone(&publishing.publisher);
+            publishing.is_done = !self.any() || !self.append(namespace, name, TopicMessage::new(value, is_text, publisher));
+            publishing.is_appended = true;
+        }
+        while !publishing.is_done && *work > 0 {
+            let mut next = ArrayVec::new();
+            self.readers(namespace, name, publishing.from, &mut next);
+            for outbox in &next {
+                if outbox.signal() {
+                    note(outbox.worker, outbox.connection);
+                }
+            }
+            publishing.receivers += next.len() as u64;
+            *work = work.saturating_sub(next.len() + 1);
+            match next.last() {
+                Some(last) if next.is_full() => publishing.from = last.id + 1,
+                _ => publishing.is_done = true,
+            }
+        }
+        publishing.is_done
+    }
+
+    /// Appends a message to the log of a topic. Returns false if the topic does not exist.
+    fn append(&self, namespace: Namespace, name: &[u8], message: TopicMessage) -> bool {
+        let key = self.key(namespace, name);
+        let mut part = lock(self.part(&key));
+        let Some(topic) = part.topics.get_mut(&key) else { return false };
+        let cost = message.cost();
+        let mut within = self.budget.take(cost);
+        topic.log.push_back(message);
+        topic.log_bytes += cost;
+        topic.next += 1;
+        while topic.log.len() > 1
+            && (!within || topic.log.len() > LOG_MESSAGES_MAX || topic.log_bytes > LOG_BYTES_MAX as u64)
+        {
+            let Some(oldest) = topic.log.pop_front() else { break };
+            topic.log_bytes -= oldest.cost();
+            self.budget.give_back(oldest.cost());
+            within = within || self.budget.is_within();
+        }
+        true
+    }
+
+    /// Copies the next connections that are subscribed to a topic into `into`, from the outbox number `from` on.
+    fn readers(
+        &self,
+        namespace: Namespace,
+        name: &[u8],
+        from: u64,
+        into: &mut ArrayVec<Arc<Outbox>, RECEIVERS_A_LOCK>,
+    ) {
+        let key = self.key(namespace, name);
+        let part = lock(self.part(&key));
+        if let Some(readers) = part.topics.get(&key).and_then(|topic| topic.readers.as_ref()) {
+            readers.take(from, into);
+        }
+    }
+
+    /// Reads the next messages of a subscription, and advances its position. Returns the gap before them if there is
+    /// one.
+    pub(crate) fn read(
+        &self,
+        (namespace, name): (Namespace, &[u8]),
+        position: &mut TopicPosition,
+        into: &mut ArrayVec<NumberedMessage, READ_MAX>,
+    ) -> Option<Discontinuity> {
+        let key = self.key(namespace, name);
+        let part = lock(self.part(&key));
+        let topic = part.topics.get(&key)?;
+        let (start, gap) = topic.start(*position);
+        *position = start;
+        let mut bytes = 0;
+        let first = (start.sequence - topic.first()) as usize;
+        for message in topic.log.range(first..) {
+            if into.is_full() || bytes >= READ_BYTES {
+                break;
+            }
+            bytes += message.value.len();
+            into.push((position.sequence, message.clone()));
+            position.sequence += 1;
+        }
+        gap
+    }
+
+    /// Removes topics without subscribers whose retention is over, or of any age if client memory is used up.
+    fn remove_idle(&self, part: &mut Part, now: UnixMillis) {
+        for _ in 0..REMOVED_MAX {
+            let Some((since, key)) = part.idle.front() else { return };
+            if now.ms_since(*since) < RETENTION_MS && self.budget.is_within() {
+                return;
+            }
+            let is_idle = |topic: &Topic| topic.readers.is_none() && topic.idle_since == *since;
+            if part.topics.get(key).is_some_and(is_idle)
+                && let Some(topic) = part.topics.remove(key)
+            {
+                self.count.fetch_sub(1, Relaxed);
+                self.budget.give_back(topic.log_bytes);
+                self.budget.end_grant(topic.name.bytes().len() as u64 + TOPIC_OVERHEAD);
+            }
+            part.idle.pop_front();
+        }
+    }
+
+    /// Removes topics without subscribers, as [`Topics::subscribe`] does, if a part is free. The background thread
+    /// calls this, so that memory is freed although no client subscribes.
+    pub fn expire(&self, now: UnixMillis) {
+        if self.any() {
+            for part in &self.parts {
+                if let Ok(mut part) = part.try_lock() {
+                    self.remove_idle(&mut part, now);
+                }
+            }
+        }
+    }
+}
+
+impl Topic {
+    fn new(name: ChannelName, page: u64) -> Self {
+        Self {
+            name,
+            page,
+            next: 1,
+            log: VecDeque::new(),
+            log_bytes: 0,
+            readers: None,
+            idle_since: UnixMillis::default(),
+        }
+    }
+
+    /// Returns the number of the first message in the log, or that of the next one if the log is empty.
+    fn first(&self) -> u64 {
+        self.next - self.log.len() as u64
+    }
+
+    /// Returns the position from which a subscription continues that wants the messages from `wanted` on, and the gap
+    /// between both if there is one.
+    fn start(&self, wanted: TopicPosition) -> (TopicPosition, Option<Discontinuity>) {
+        let at = |sequence| TopicPosition { page: self.page, sequence };
+        if wanted.sequence == 0 {
+            return (at(self.next), None);
+        }
+        let is_known = wanted.page == self.page || wanted.page == 0;
+        let start = match is_known && wanted.sequence <= self.next {
+            true => at(wanted.sequence.max(self.first())),
+            // The numbers of the client are those of an earlier topic.
+            false => at(self.first()),
+        };
+        // A client that asks for the first message and names no page asks for all that there are.
+        let wants_all = wanted == TopicPosition { page: 0, sequence: 1 };
+        let is_gap = !wants_all && (!is_known || start.sequence != wanted.sequence);
+        let gap = is_gap.then(|| Discontinuity { last_sequence: wanted.sequence - 1, next: start });
+        (start, gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: (Namespace, &[u8]) = (Namespace(0), b"news");
+    const NOW: UnixMillis = UnixMillis(1_000_000);
+
+    fn topics(bytes_max: u64) -> Topics {
+        Topics::new(&Budget::new(0, Some(bytes_max)))
+    }
+
+    fn outbox(id: u64) -> Arc<Outbox> {
+        Arc::new(Outbox::new(id, 0, id as u32))
+    }
+
+    fn publish(topics: &Topics, bytes: usize) -> bool {
+        topics.append(NAME.0, NAME.1, TopicMessage::new(&vec![b'x'; bytes], true, Arc::default()))
+    }
+
+    fn sequences(topics: &Topics, position: &mut TopicPosition) -> (Option<Discontinuity>, Vec<u64>) {
+        let mut messages = ArrayVec::new();
+        let gap = topics.read(NAME, position, &mut messages);
+        (gap, messages.iter().map(|(sequence, _)| *sequence).collect())
+    }
+
+    #[test]
+    fn subscriber_reads_what_is_published_after_it_subscribed() {
+        let topics = topics(1 << 20);
+        assert!(!publish(&topics, 1));
+        let (mut position, gap) =
+            topics.subscribe(NAME, &outbox(1), true, TopicPosition::default(), NOW).expect("there is room");
+        assert_eq!((position.sequence, gap), (1, None));
+        assert!(publish(&topics, 1) && publish(&topics, 1));
+        assert_eq!(sequences(&topics, &mut position), (None, vec![1, 2]));
+        assert_eq!(sequences(&topics, &mut position), (None, vec![]));
+    }
+
+    #[test]
+    fn subscriber_that_fell_behind_learns_of_the_gap_once() {
+        let topics = topics(64 << 20);
+        let (mut position, _) =
+            topics.subscribe(NAME, &outbox(1), true, TopicPosition::default(), NOW).expect("there is room");
+        (0..LOG_MESSAGES_MAX + 10).for_each(|_| assert!(publish(&topics, 1)));
+        let (gap, read) = sequences(&topics, &mut position);
+        let gap = gap.expect("ten messages are gone");
+        assert_eq!((gap.last_sequence, gap.next.sequence, read[0], read.len()), (0, 11, 11, READ_MAX));
+        assert_eq!(sequences(&topics, &mut position).0, None);
+        (0..30).for_each(|_| assert!(publish(&topics, LOG_BYTES_MAX / 4)));
+        let (gap, read) = sequences(&topics, &mut position);
+        assert_eq!((gap.is_some(), read.len()), (true, 1), "a read ends after its number of bytes");
+    }
+
+    #[test]
+    fn client_that_comes_back_continues_and_one_of_an_earlier_topic_learns_of_the_reset() {
+        let topics = topics(1 << 20);
+        let first = outbox(1);
+        let (start, _) = topics.subscribe(NAME, &first, true, TopicPosition::default(), NOW).expect("there is room");
+        (0..3).for_each(|_| assert!(publish(&topics, 1)));
+        topics.unsubscribe(NAME, &first, NOW);
+        assert!(publish(&topics, 1), "the topic is kept for clients that come back");
+        let wanted = TopicPosition { page: start.page, sequence: 3 };
+        let (mut position, gap) = topics.subscribe(NAME, &outbox(2), true, wanted, NOW).expect("there is room");
+        assert_eq!((gap, sequences(&topics, &mut position).1), (None, vec![3, 4]));
+
+        let later = UnixMillis(NOW.0 + RETENTION_MS);
+        topics.unsubscribe(NAME, &outbox(2), later);
+        topics.expire(UnixMillis(later.0 + RETENTION_MS));
+        assert_eq!(topics.count(), 0);
+        let (position, gap) = topics.subscribe(NAME, &outbox(3), true, wanted, later).expect("there is room");
+        assert!(position.page > start.page);
+        assert_eq!(gap, Some(Discontinuity { last_sequence: 2, next: position }));
+    }
+
+    #[test]
+    fn logs_stay_within_client_memory_and_keep_the_newest_message() {
+        let topics = topics(100_000);
+        let (mut position, _) =
+            topics.subscribe(NAME, &outbox(1), true, TopicPosition::default(), NOW).expect("there is room");
+        (0..100).for_each(|_| assert!(publish(&topics, 10_000)));
+        assert!(topics.budget.used() <= 110_000, "{}", topics.budget.used());
+        assert!(publish(&topics, 500_000));
+        let (gap, read) = sequences(&topics, &mut position);
+        assert_eq!((gap.is_some(), read), (true, vec![101]));
+        let reader = outbox(1);
+        topics.unsubscribe(NAME, &reader, NOW);
+        topics.expire(NOW);
+        assert_eq!((topics.count(), topics.budget.used()), (0, 0), "client memory is used up, so the log is removed");
+    }
+
+    #[test]
+    fn topic_that_is_used_again_before_its_retention_ends_is_kept() {
+        let topics = topics(1 << 20);
+        let (first, second) = (outbox(1), outbox(2));
+        let wanted = TopicPosition::default();
+        topics.subscribe(NAME, &first, true, wanted, NOW).expect("there is room");
+        topics.unsubscribe(NAME, &first, NOW);
+        topics.subscribe(NAME, &second, true, wanted, NOW).expect("there is room");
+        topics.expire(UnixMillis(NOW.0 + 2 * RETENTION_MS));
+        assert_eq!(topics.count(), 1);
+    }
+}
