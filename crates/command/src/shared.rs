@@ -5,6 +5,7 @@ use crate::clients::auth::Auth;
 use crate::clients::auth_delay::AuthDelay;
 use crate::clients::connection_table::ConnectionTable;
 use crate::clients::source::Sources;
+use crate::clients::tokens::TokenKey;
 use crate::config::Config;
 use crate::grpc::FaultCounts;
 use crate::host::Host;
@@ -95,6 +96,8 @@ pub struct Shared {
     pub channels: Arc<Channels>,
     /// The messages of channels, for gRPC clients.
     pub topics: Topics,
+    /// The key that signs tokens of gRPC clients.
+    pub token_key: TokenKey,
     /// The faults of tests; `None` if calls may not ask for faults.
     pub faults: Option<FaultCounts>,
     /// Clients that cache values, and the keys of these values.

@@ -165,7 +165,7 @@ fn process_key() -> &'static [u8; 32] {
 ///
 /// # Panics
 /// If a filter of the host refuses the system call. Then no password can be stored safely.
-fn fill_with_random(bytes: &mut [u8]) {
+pub(super) fn fill_with_random(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();

@@ -8,3 +8,4 @@ pub mod client_info;
 pub mod connection_table;
 pub mod endpoint;
 pub mod source;
+pub mod tokens;

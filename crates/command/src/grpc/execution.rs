@@ -11,16 +11,18 @@
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
 
+use super::credentials::Caller;
 use super::plan::{CallError, CallPlan, Commands, Flow, Publication, error_of, no_memory};
 use super::subscriptions::TopicRequest;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
-use crate::resp;
+use crate::resp::{self, TokenUser};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use protocol::resp::client::{ParsedValue, Value, value};
 use segment::{Guard, Namespace};
+use std::sync::Arc;
 
 /// A call in execution.
 pub(super) struct Execution {
@@ -38,6 +40,8 @@ pub(super) struct Execution {
     is_cut: bool,
     /// The subscription that the call begins, when its commands are executed.
     subscription: Option<TopicRequest>,
+    /// The user of the call's signed token, if it has one.
+    token_user: Option<Arc<TokenUser>>,
 }
 
 impl Execution {
@@ -49,6 +53,7 @@ impl Execution {
         plan: CallPlan,
         preamble: Commands,
         namespace: Option<Namespace>,
+        token_user: Option<Arc<TokenUser>>,
         ctx: &WorkerContext,
     ) -> Result<Self, CallError> {
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
@@ -56,7 +61,7 @@ impl Execution {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
-        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false, subscription: None })
+        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false, subscription: None, token_user })
     }
 
     /// Returns true if the commands that authenticate the call are executed, or there are none.
@@ -86,6 +91,11 @@ impl Execution {
         ctx: &mut WorkerContext,
     ) -> Result<Result<(Vec<u8>, Grant), CallError>, SessionWait> {
         loop {
+            if self.preamble.is_none()
+                && let Some(user) = self.token_user.take()
+            {
+                resp::enter_as_token(session, &user);
+            }
             // `SWAPDB` may move the session, but not once its commands have begun.
             if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
                 return Ok(Err(CallError::namespace_full()));
@@ -98,7 +108,12 @@ impl Execution {
             if let Err(error) = self.execute(guard, session, buffers, ctx)? {
                 return Ok(Err(error));
             }
-            match self.next() {
+            let next = match self.next() {
+                Ok(Flow::WithCaller(next)) => next(&Caller::of(session, ctx)),
+                next => next,
+            };
+            match next {
+                Ok(Flow::WithCaller(_)) => return Ok(Err(CallError::unexpected())),
                 Ok(Flow::Execute(commands)) => {
                     self.replies = Vec::new();
                     if !self.grant.resize(self.plan.held_bytes + commands.request.capacity() as u64) {

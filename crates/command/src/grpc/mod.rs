@@ -18,6 +18,7 @@
 //! [`ConnectionLimits`]: protocol::http2::ConnectionLimits
 
 mod calls;
+mod credentials;
 mod execution;
 mod faults;
 mod plain;

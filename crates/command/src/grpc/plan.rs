@@ -12,6 +12,7 @@
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
 
+use super::credentials::Caller;
 use super::subscriptions::TopicRequest;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
 use protocol::grpc::{Status, message_prefix};
@@ -122,6 +123,8 @@ pub(super) enum Flow {
     Execute(Commands),
     /// The call is done. The messages, each with its prefix, are its reply.
     Reply(Vec<u8>),
+    /// The call continues with its user, who is authenticated now.
+    WithCaller(Box<dyn FnOnce(&Caller) -> Next + Send>),
     /// The call subscribes to a topic. The messages are the first ones of the stream.
     Subscribe(TopicRequest, Vec<u8>),
 }

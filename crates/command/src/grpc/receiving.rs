@@ -3,6 +3,7 @@
 //! A get or a set whose message arrives as a whole joins the plain calls at once, without a copy of its request. The
 //! message of any other request is collected until its stream ends.
 
+use super::calls::Decode;
 use super::faults;
 use super::plan::{CallError, no_memory};
 use super::replies::Reply;
@@ -68,10 +69,13 @@ fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &Wo
     let token = session.shared_token(buffers.fields.value(FieldName::Authorization).unwrap_or_default());
     let cache = buffers.fields.value(FieldName::Cache).map(|name| session.shared_cache(name));
     let mut request = CallRequest::new(stream, Ok(method), (cache, token), ctx.clock.ticks(), call.timeout_ns);
+    if matches!(method.decode, Decode::Tokens(..)) {
+        request.authority = buffers.fields.value(FieldName::Authority).unwrap_or_default().into();
+    }
     if let Some(counts) = &ctx.shared.faults {
         request.faults = faults::of(&buffers.fields, method.name, counts);
     }
-    let own_bytes = session.own_bytes(&request);
+    let own_bytes = session.own_bytes(&request) + request.authority.len();
     if own_bytes > 0 && !request.charge(own_bytes, ctx) {
         return session.wire.replies.push_back(Reply::error(stream, no_memory()));
     }

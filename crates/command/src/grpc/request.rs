@@ -19,6 +19,8 @@ pub(super) struct CallRequest {
     pub(super) cache: Option<Arc<[u8]>>,
     /// The token of the request; empty if it has none.
     pub(super) token: Arc<[u8]>,
+    /// The address under which the client knows the server, if the call issues a token.
+    pub(super) authority: Arc<[u8]>,
     /// The instant at which the request began, and its time limit in ns; `None` if it has none.
     begun: Ticks,
     timeout_ns: Option<u64>,
@@ -49,6 +51,7 @@ impl CallRequest {
             method,
             cache,
             token,
+            authority: Arc::default(),
             begun,
             timeout_ns,
             received: begun,
@@ -77,6 +80,7 @@ impl CallRequest {
             method: self.method,
             cache: self.cache.clone(),
             token: Arc::clone(&self.token),
+            authority: Arc::clone(&self.authority),
             begun: self.begun,
             received: self.received,
             timeout_ns: self.timeout_ns,

@@ -1,6 +1,7 @@
 //! The state of a gRPC connection between two visits.
 
 use super::calls::{self, Decode, Method, Service};
+use super::credentials::{SignedToken, is_signed};
 use super::execution::Execution;
 use super::plain::PlainCalls;
 use super::plan::{CallError, Commands};
@@ -10,9 +11,10 @@ use super::subscriptions::Subscriptions;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
-use crate::resp;
+use crate::resp::{self, TokenUser};
 use crate::visit::clock::Ticks;
 use base::clock::UnixMillis;
+use protocol::grpc::protobuf::Message;
 use protocol::grpc::{Refusal, Status};
 use protocol::sink::Sink;
 use segment::{Guard, Namespace};
@@ -76,6 +78,8 @@ pub struct GrpcSession {
     grant: Option<Grant>,
     /// The token of the user that the Redis session has; empty if it has authenticated none.
     token: Arc<[u8]>,
+    /// The signed token of the last call with one.
+    pub(super) signed: Option<SignedToken>,
     /// The token of the last request. Requests share it.
     last_token: Arc<[u8]>,
     /// The service and method of the last request.
@@ -108,6 +112,7 @@ impl GrpcSession {
             may_watch: false,
             grant: None,
             token: Arc::default(),
+            signed: None,
             last_token: Arc::default(),
             last_method: None,
             relaxed_secs: 0,
@@ -179,20 +184,24 @@ impl GrpcSession {
     /// # Errors
     /// If it cannot be executed.
     pub(super) fn begin(&mut self, request: CallRequest, ctx: &WorkerContext) -> Result<Execution, CallError> {
-        let Ok(Method { decode, .. }) = request.method else { return Err(CallError::unexpected()) };
-        let plan = decode.plan(&request.message, &ctx.shared)?;
-        let namespace = match (plan.namespace, decode) {
+        let Ok(method) = request.method else { return Err(CallError::unexpected()) };
+        let plan = method.decode.plan(&request.message, &ctx.shared, &request.authority)?;
+        let namespace = match (plan.namespace, method.decode) {
             (None, Decode::Items(_) | Decode::Topics(_)) => self.namespace(request.cache.clone(), ctx)?,
             (namespace, _) => namespace,
         };
+        let token = own_token(&request, method)?;
+        let token_user = self.token_user(&token, method, namespace, ctx)?;
         let mut preamble = Commands::default();
-        if request.token != self.token {
+        if token != self.token {
             // A call without a token must not have the rights of an earlier one.
             preamble.add(&[b"RESET"]);
-            if let Some(words) = credentials(&request.token, ctx) {
+            if token_user.is_none()
+                && let Some(words) = credentials(&token, ctx)
+            {
                 preamble.add(&words);
             }
-            self.token.clone_from(&request.token);
+            self.token = token;
         } else if self.may_watch {
             preamble.add(&[b"UNWATCH"]);
         }
@@ -200,12 +209,29 @@ impl GrpcSession {
         // The message is no longer needed: its share of client memory is free for the commands.
         drop(request);
         let changes_user = preamble.count > 0;
-        let execution = Execution::new(plan, preamble, namespace, ctx);
+        let execution = Execution::new(plan, preamble, namespace, token_user, ctx);
         if execution.is_err() && changes_user {
             // The session still has the user of an earlier call.
             self.forget_token();
         }
         execution
+    }
+
+    /// Returns the user of a signed token for a call in a namespace; `None` if the token is not signed.
+    fn token_user(
+        &mut self,
+        token: &Arc<[u8]>,
+        method: &Method,
+        namespace: Option<Namespace>,
+        ctx: &WorkerContext,
+    ) -> Result<Option<Arc<TokenUser>>, CallError> {
+        if !is_signed(token) {
+            return Ok(None);
+        }
+        let signed = SignedToken::of(self.signed.take(), token, ctx)?;
+        let signed = self.signed.insert(signed);
+        let namespace = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
+        signed.user(method, namespace, ctx).map(Some)
     }
 
     /// Forgets a request with several messages, one of which has failed.
@@ -230,6 +256,12 @@ impl GrpcSession {
         }
         let (stream, cache) = (request.stream, request.cache.clone());
         let Ok(namespace) = self.namespace(cache, ctx) else { return false };
+        if is_signed(&self.token) {
+            let of = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
+            if !self.signed.as_ref().is_some_and(|signed| signed.covers(of, ctx)) {
+                return false;
+            }
+        }
         let Some(Ok(item)) = method.plain.map(|call| calls::plain_item(call, message)) else { return false };
         if self.plain.is_empty() {
             self.plain.begin(buffers, ctx.ready);
@@ -355,11 +387,22 @@ impl GrpcSession {
             + self.delayed.capacity() * size_of::<(UnixMillis, CallRequest)>()
             + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes())
             + self.wire.replies.capacity() * size_of::<Reply>();
-        let names = self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
+        let signed = self.signed.as_ref().map_or(0, SignedToken::bytes);
+        let names = signed + self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
         let bytes = (size_of::<Self>() + names + queues + self.wire.http.heap_bytes() + self.plain.held_bytes()) as u64;
         let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
         grant.bytes() == bytes || grant.resize(bytes)
     }
+}
+
+/// Returns the token of a request: that of its header, or of its message if the method has a field for it.
+fn own_token(request: &CallRequest, method: &Method) -> Result<Arc<[u8]>, CallError> {
+    Ok(match method.decode {
+        // The tokens in the message authenticate the call, and that in the header may have expired.
+        Decode::Tokens(_, 0) => Arc::default(),
+        Decode::Tokens(_, field) if request.token.is_empty() => Message::parse(&request.message)?.bytes(field).into(),
+        _ => Arc::clone(&request.token),
+    })
 }
 
 /// Returns the words of the `AUTH` command for a token: `USER:PASSWORD`, or the password of the default user. Returns

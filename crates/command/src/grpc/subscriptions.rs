@@ -12,9 +12,11 @@
 //! connection's state, and each reply counts as client memory.
 
 use super::FAULT_TEXT;
+use super::credentials;
 use super::plan::{CallError, add_message};
 use super::replies::Reply;
 use super::session::GrpcSession;
+use crate::clients::tokens::{Claims, TokenError};
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::push::outbox::Outbox;
@@ -52,6 +54,8 @@ struct Subscription {
     /// The instant of the next heartbeat, if no message comes before.
     heartbeat_at: UnixMillis,
     user: resp::CallUser,
+    /// The claims of the signed token of the subscription, if it has one.
+    claims: Option<Arc<Claims>>,
     /// The numbers of changes of users and of namespaces at the last check of the subscription.
     checked_at: (u64, u64),
     /// The number of messages after which a fault ends the stream, and its status.
@@ -135,6 +139,7 @@ pub(super) fn subscribe(
         gap,
         heartbeat_at: UnixMillis(ctx.now.0 + HEARTBEAT_MS),
         user,
+        claims: session.signed.as_ref().filter(|_| resp::is_token(&session.redis)).map(|signed| Arc::clone(&signed.claims)),
         checked_at: (ctx.shared.users.changes(), ctx.shared.namespaces.changes()),
         cut,
     });
@@ -260,6 +265,14 @@ impl Subscription {
     /// Checks that the subscription may continue, if users or namespaces have changed.
     fn check(&mut self, ctx: &WorkerContext) -> Result<(), CallError> {
         let changes = (ctx.shared.users.changes(), ctx.shared.namespaces.changes());
+        if let Some(claims) = &self.claims {
+            if claims.is_expired(credentials::now_secs(ctx)) {
+                return Err(CallError::new(Status::Unauthenticated, TokenError::Expired.to_string()));
+            }
+            if self.checked_at.0 != changes.0 {
+                credentials::check_issuer(claims, &ctx.shared)?;
+            }
+        }
         if self.checked_at != changes {
             check_right(&self.user, self.namespace, &self.topic, ctx)?;
             if let Some(cache) = &self.cache

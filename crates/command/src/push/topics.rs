@@ -78,8 +78,8 @@ pub(crate) struct TopicPublishing {
 
 impl TopicPublishing {
     /// Creates the publication of a message that the publisher calls a text, or not.
-    pub(crate) fn of(is_text: bool) -> Self {
-        Self { is_text: Some(is_text), ..Self::default() }
+    pub(crate) fn of(is_text: bool, publisher: Arc<[u8]>) -> Self {
+        Self { is_text: Some(is_text), publisher, ..Self::default() }
     }
 }
 

@@ -25,6 +25,7 @@ mod atomic;
 mod bits;
 mod blocking;
 mod call;
+mod call_user;
 mod carry;
 pub mod catalog;
 mod client;
@@ -87,7 +88,6 @@ mod stream_error;
 mod string;
 pub mod subcommands;
 pub mod support;
-mod topics;
 mod tracking;
 mod transaction;
 mod typed;
@@ -106,7 +106,10 @@ pub use session::SessionState;
 pub(crate) use session::{adopt_messages, has_lost_user, identify, is_auth_delayed, needs_login, session_of_calls};
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;
-pub(crate) use topics::{CallUser, TopicRight, call_user, prepare_publication, topic_right};
+pub(crate) use call_user::{
+    CallUser, TokenUser, TopicRight, call_user, enter_as_token, home_namespace, is_token, prepare_publication,
+    topic_right, unrestricted_user,
+};
 pub(crate) use walk::walk_step_ops;
 
 /// The version of Redis whose commands are implemented. Clients and tools compare the three numbers.

@@ -229,7 +229,7 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
 /// authenticate now.
 pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     match &session.user {
-        ClientUser::OfFile => false,
+        ClientUser::OfFile | ClientUser::Token(_) => false,
         ClientUser::User(user) => user.is_replaced() && !shared.users.has(&user.name),
         ClientUser::Default => {
             let receives = session.subscriber().is_some()
@@ -249,7 +249,7 @@ pub(crate) fn session_of_calls(namespace: Namespace) -> SessionState {
 pub(super) fn update_restriction(session: &mut SessionState) {
     let has_proven = match &session.user {
         ClientUser::Default => false,
-        ClientUser::OfFile => true,
+        ClientUser::OfFile | ClientUser::Token(_) => true,
         ClientUser::User(user) => !user.no_password,
     };
     session.is_restricted = session.is_distant && !has_proven;
@@ -259,6 +259,12 @@ impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, numbers: DatabaseNumbers::new(namespace.0, namespace.0), ..Self::default() }
+    }
+
+    /// Returns true if the user is that of a signed token, so that each request is checked even without other users.
+    #[inline]
+    pub(super) fn is_limited(&self) -> bool {
+        matches!(self.user, ClientUser::Token(_))
     }
 
     /// Resets the state of the current request, because the request is complete or starts over.

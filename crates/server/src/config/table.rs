@@ -104,7 +104,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 68] = [
+pub static SETTINGS: [Setting; 69] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -196,6 +196,17 @@ pub static SETTINGS: [Setting; 68] = [
                password\" as the value of its first set. SIGHUP reads the file again. \"none\" requires no \
                password.",
         value: |s| &mut s.auth_file,
+    },
+    Setting {
+        path: "listen.token_key",
+        flag: Some("token-key"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file with the secret key that signs the tokens of gRPC clients, of at least 32 bytes; gannet user \
+               token creates it, and makes the first token. \"none\" chooses a random key, so that tokens are \
+               valid until the server ends.",
+        value: |s| &mut s.token_key,
     },
     Setting {
         path: "listen.acl_file",

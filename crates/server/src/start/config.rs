@@ -134,6 +134,8 @@ pub struct ServerConfig {
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.
     pub debug_command: bool,
+    /// The file with the key that signs tokens; `None` for a random key.
+    pub token_key_file: Option<std::path::PathBuf>,
     /// True if gRPC calls may ask for faults.
     pub test_faults: bool,
     /// The key events that are published.
@@ -202,6 +204,7 @@ impl Default for ServerConfig {
             disabled: Vec::new(),
             debug_command: false,
             test_faults: false,
+            token_key_file: None,
             key_events: KeyEvents::default(),
             subscriber_backlog_bytes: 8 << 20,
             client_memory_bytes: None,
@@ -246,6 +249,13 @@ pub enum StartError {
         path: std::path::PathBuf,
         /// The cause.
         error: command::clients::auth::AuthError,
+    },
+    /// The key that signs tokens cannot be loaded.
+    TokenKey {
+        /// The path of the file.
+        path: std::path::PathBuf,
+        /// The cause.
+        error: command::clients::tokens::KeyError,
     },
     /// The file of users and rights cannot be loaded.
     Rights {
@@ -304,6 +314,9 @@ impl std::fmt::Display for StartError {
         match self {
             Self::Config(fault) => f.write_str(fault),
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
+            Self::TokenKey { path, error } => {
+                write!(f, "cannot load the key of tokens in {} (--token-key): {error}", path.display())
+            }
             Self::Auth { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
             Self::Rights { path, error } => write!(f, "cannot load the users of {}: {error}", path.display()),
             Self::Audit { path, error } => write!(f, "cannot open the audit log {}: {error}", path.display()),

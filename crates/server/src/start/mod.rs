@@ -18,6 +18,7 @@ use command::clients::auth::Auth;
 use command::clients::auth_delay::AuthDelay;
 use command::clients::connection_table::ConnectionTable;
 use command::clients::endpoint::{Endpoint, Protocol};
+use command::clients::tokens::TokenKey;
 use command::config::{Address, Config};
 use command::grpc::FaultCounts;
 use command::keyspace::delayed_flush::DelayedFlush;
@@ -123,6 +124,13 @@ fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
     config.auth_file.as_ref().map(load).transpose()
 }
 
+fn load_token_key(config: &ServerConfig) -> Result<TokenKey, StartError> {
+    let load = |path: &std::path::PathBuf| {
+        TokenKey::load(path).map_err(|error| StartError::TokenKey { path: path.clone(), error })
+    };
+    config.token_key_file.as_ref().map_or_else(|| Ok(TokenKey::random()), load)
+}
+
 fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, StartError> {
     let path = config.acl_file.as_deref();
     Users::new(path, config.auth_file.is_none(), budget)
@@ -137,6 +145,7 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
 pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
     encryption::check(config)?;
     load_users(config)?;
+    load_token_key(config)?;
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
 }
 
@@ -315,6 +324,7 @@ pub(crate) fn assemble_in(
         minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: command::keyspace::indexes::Indexes::default(),
         topics: Topics::new(&budget),
+        token_key: load_token_key(&config)?,
         faults: config.test_faults.then(FaultCounts::default),
         waiters: Waiters::new(&watch),
         tracking: Arc::new(Tracking::new(&watch, &channels)),

@@ -13,6 +13,7 @@ mod lists;
 mod reflection;
 mod sets;
 mod sorted_sets;
+mod tokens;
 mod topics;
 
 use super::plan::{CallError, CallPlan, Commands, reply};
@@ -30,19 +31,47 @@ pub(super) enum Decode {
     Caches(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
     /// A call on a topic of the cache that its message or its header names.
     Topics(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
+    /// A call that issues a token for the address under which the client knows the server, and the number of the field
+    /// with the caller's token; 0 if the call needs none.
+    Tokens(for<'b> fn(Message<'b>, &Arc<Shared>, &[u8]) -> Result<CallPlan, CallError>, u32),
 }
-use Decode::{Caches, Items, Topics};
+use Decode::{Caches, Items, Tokens, Topics};
 pub(super) use items::plain_item;
 
 impl Decode {
     /// Decodes the message of a request.
-    pub(super) fn plan(self, bytes: &[u8], shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    pub(super) fn plan(
+        self,
+        bytes: &[u8],
+        shared: &Arc<Shared>,
+        authority: &[u8],
+    ) -> Result<CallPlan, CallError> {
         let message = Message::parse(bytes)?;
         match self {
+            Tokens(decode, _) => decode(message, shared, authority),
             Items(decode) => decode(message),
             Caches(decode) | Topics(decode) => decode(message, shared),
         }
     }
+}
+
+/// The kinds of access that a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// None.
+    Free,
+    /// It reads items.
+    Read,
+    /// It changes items without telling what was there.
+    Write,
+    /// It changes items depending on what was there, or tells what was there.
+    Change,
+    /// It creates and deletes caches, or issues tokens.
+    Control,
+    /// It publishes messages.
+    Publish,
+    /// It receives messages.
+    Subscribe,
 }
 
 /// A kind of call that is executed together with others of these kinds.
@@ -58,6 +87,7 @@ pub(super) enum PlainCall {
 #[derive(Debug)]
 pub(super) struct Method {
     pub(super) name: &'static str,
+    pub(super) access: Access,
     pub(super) decode: Decode,
     /// The kind of a call that is executed together with others.
     pub(super) plain: Option<PlainCall>,
@@ -65,8 +95,28 @@ pub(super) struct Method {
     pub(super) is_streaming: bool,
 }
 
-const fn call(name: &'static str, decode: Decode) -> Method {
-    Method { name, decode, plain: None, is_streaming: false }
+const fn call(name: &'static str, access: Access, decode: Decode) -> Method {
+    Method { name, access, decode, plain: None, is_streaming: false }
+}
+
+const fn read(name: &'static str, decode: Decode) -> Method {
+    call(name, Access::Read, decode)
+}
+
+const fn write(name: &'static str, decode: Decode) -> Method {
+    call(name, Access::Write, decode)
+}
+
+const fn change(name: &'static str, decode: Decode) -> Method {
+    call(name, Access::Change, decode)
+}
+
+const fn control(name: &'static str, decode: Decode) -> Method {
+    call(name, Access::Control, decode)
+}
+
+const fn free(name: &'static str, decode: Decode) -> Method {
+    call(name, Access::Free, decode)
 }
 
 impl Method {
@@ -103,6 +153,9 @@ static SERVICES: &[Service] = &[
     Service { name: "control_client.ScsControl", methods: &[&CACHES] },
     Service { name: "cache_client.pubsub.Pubsub", methods: &[&TOPICS] },
     Service { name: "leaderboard.Leaderboard", methods: &[&LEADERBOARDS] },
+    Service { name: "gannet.v1.Tokens", methods: &[&TOKENS] },
+    Service { name: "auth.Auth", methods: &[&TOKENS] },
+    Service { name: "token.Token", methods: &[&TOKENS] },
     Service { name: "cache_client.Ping", methods: &[&PING] },
     Service { name: "grpc.health.v1.Health", methods: &[&HEALTH] },
     Service { name: "grpc.reflection.v1.ServerReflection", methods: &[&REFLECTION] },
@@ -111,95 +164,102 @@ static SERVICES: &[Service] = &[
 
 /// Calls on items.
 static ITEMS: &[Method] = &[
-    call("Get", Items(items::get)).plain(PlainCall::Get),
-    call("Set", Items(items::set)).plain(PlainCall::Set),
-    call("GetBatch", Items(items::read_batch)),
-    call("SetBatch", Items(items::set_batch)),
-    call("Delete", Items(items::delete)),
-    call("KeysExist", Items(items::keys_exist)),
-    call("Increment", Items(items::increment)),
-    call("GetWithHash", Items(items::read_with_hash)),
-    call("SetIf", Items(items::set_if)),
-    call("SetIfHash", Items(items::set_if_hash)),
-    call("UpdateTtl", Items(items::update_ttl)),
-    call("ItemGetTtl", Items(items::item_get_ttl)),
-    call("ItemGetType", Items(items::item_get_type)),
-    call("DictionaryGet", Items(dictionaries::get)),
-    call("DictionaryFetch", Items(dictionaries::fetch)),
-    call("DictionarySet", Items(dictionaries::set)),
-    call("DictionaryIncrement", Items(dictionaries::increment)),
-    call("DictionaryDelete", Items(dictionaries::delete)),
-    call("DictionaryLength", Items(dictionaries::length)),
-    call("SetFetch", Items(sets::fetch)),
-    call("SetSample", Items(sets::sample)),
-    call("SetUnion", Items(sets::union)),
-    call("SetDifference", Items(sets::difference)),
-    call("SetContains", Items(sets::contains)),
-    call("SetLength", Items(sets::length)),
-    call("SetPop", Items(sets::pop)),
-    call("ListPushFront", Items(lists::push_front)),
-    call("ListPushBack", Items(lists::push_back)),
-    call("ListConcatenateFront", Items(lists::concatenate_front)),
-    call("ListConcatenateBack", Items(lists::concatenate_back)),
-    call("ListPopFront", Items(lists::pop_front)),
-    call("ListPopBack", Items(lists::pop_back)),
-    call("ListRemove", Items(lists::remove)),
-    call("ListFetch", Items(lists::fetch)),
-    call("ListRetain", Items(lists::retain)),
-    call("ListLength", Items(lists::length)),
-    call("SortedSetPut", Items(sorted_sets::put)),
-    call("SortedSetFetch", Items(sorted_sets::fetch)),
-    call("SortedSetGetScore", Items(sorted_sets::read_scores)),
-    call("SortedSetRemove", Items(sorted_sets::remove)),
-    call("SortedSetIncrement", Items(sorted_sets::increment)),
-    call("SortedSetGetRank", Items(sorted_sets::read_rank)),
-    call("SortedSetLength", Items(sorted_sets::length)),
+    read("Get", Items(items::get)).plain(PlainCall::Get),
+    write("Set", Items(items::set)).plain(PlainCall::Set),
+    read("GetBatch", Items(items::read_batch)),
+    write("SetBatch", Items(items::set_batch)),
+    write("Delete", Items(items::delete)),
+    read("KeysExist", Items(items::keys_exist)),
+    change("Increment", Items(items::increment)),
+    read("GetWithHash", Items(items::read_with_hash)),
+    change("SetIf", Items(items::set_if)),
+    change("SetIfHash", Items(items::set_if_hash)),
+    change("UpdateTtl", Items(items::update_ttl)),
+    read("ItemGetTtl", Items(items::item_get_ttl)),
+    read("ItemGetType", Items(items::item_get_type)),
+    read("DictionaryGet", Items(dictionaries::get)),
+    read("DictionaryFetch", Items(dictionaries::fetch)),
+    write("DictionarySet", Items(dictionaries::set)),
+    change("DictionaryIncrement", Items(dictionaries::increment)),
+    write("DictionaryDelete", Items(dictionaries::delete)),
+    read("DictionaryLength", Items(dictionaries::length)),
+    read("SetFetch", Items(sets::fetch)),
+    read("SetSample", Items(sets::sample)),
+    write("SetUnion", Items(sets::union)),
+    change("SetDifference", Items(sets::difference)),
+    read("SetContains", Items(sets::contains)),
+    read("SetLength", Items(sets::length)),
+    change("SetPop", Items(sets::pop)),
+    write("ListPushFront", Items(lists::push_front)),
+    write("ListPushBack", Items(lists::push_back)),
+    write("ListConcatenateFront", Items(lists::concatenate_front)),
+    write("ListConcatenateBack", Items(lists::concatenate_back)),
+    change("ListPopFront", Items(lists::pop_front)),
+    change("ListPopBack", Items(lists::pop_back)),
+    write("ListRemove", Items(lists::remove)),
+    read("ListFetch", Items(lists::fetch)),
+    write("ListRetain", Items(lists::retain)),
+    read("ListLength", Items(lists::length)),
+    write("SortedSetPut", Items(sorted_sets::put)),
+    read("SortedSetFetch", Items(sorted_sets::fetch)),
+    read("SortedSetGetScore", Items(sorted_sets::read_scores)),
+    write("SortedSetRemove", Items(sorted_sets::remove)),
+    change("SortedSetIncrement", Items(sorted_sets::increment)),
+    read("SortedSetGetRank", Items(sorted_sets::read_rank)),
+    read("SortedSetLength", Items(sorted_sets::length)),
 ];
 
 /// Calls on items that only Momento's protocol has.
 static ITEMS_OF_MOMENTO: &[Method] = &[
-    call("SetIfNotExists", Items(items::set_if_not_exists)),
-    call("ListErase", Items(lists::erase)),
-    call("SortedSetLengthByScore", Items(sorted_sets::length_by_score)),
-    call("SortedSetUnionStore", Items(sorted_sets::union_store)),
+    change("SetIfNotExists", Items(items::set_if_not_exists)),
+    write("ListErase", Items(lists::erase)),
+    read("SortedSetLengthByScore", Items(sorted_sets::length_by_score)),
+    change("SortedSetUnionStore", Items(sorted_sets::union_store)),
 ];
 
 /// Calls on caches.
 static CACHES: &[Method] = &[
-    call("CreateCache", Caches(control::create_cache)),
-    call("DeleteCache", Caches(control::delete_cache)),
-    call("FlushCache", Caches(control::flush_cache)),
-    call("ListCaches", Caches(control::list_caches)),
+    control("CreateCache", Caches(control::create_cache)),
+    control("DeleteCache", Caches(control::delete_cache)),
+    control("FlushCache", Caches(control::flush_cache)),
+    control("ListCaches", Caches(control::list_caches)),
 ];
 
 /// Calls on topics.
 static TOPICS: &[Method] =
-    &[call("Publish", Topics(topics::publish)), call("Subscribe", Topics(topics::subscribe))];
+    &[call("Publish", Access::Publish, Topics(topics::publish)), call("Subscribe", Access::Subscribe, Topics(topics::subscribe))];
 
 /// Calls on leaderboards.
 static LEADERBOARDS: &[Method] = &[
-    call("DeleteLeaderboard", Items(leaderboards::delete)),
-    call("UpsertElements", Items(leaderboards::upsert)),
-    call("RemoveElements", Items(leaderboards::remove)),
-    call("GetLeaderboardLength", Items(leaderboards::length)),
-    call("GetByRank", Items(leaderboards::read_by_rank)),
-    call("GetRank", Items(leaderboards::read_rank)),
-    call("GetByScore", Items(leaderboards::read_by_score)),
-    call("GetCompetitionRank", Items(leaderboards::read_competition_rank)),
+    write("DeleteLeaderboard", Items(leaderboards::delete)),
+    write("UpsertElements", Items(leaderboards::upsert)),
+    write("RemoveElements", Items(leaderboards::remove)),
+    read("GetLeaderboardLength", Items(leaderboards::length)),
+    read("GetByRank", Items(leaderboards::read_by_rank)),
+    read("GetRank", Items(leaderboards::read_rank)),
+    read("GetByScore", Items(leaderboards::read_by_score)),
+    read("GetCompetitionRank", Items(leaderboards::read_competition_rank)),
+];
+
+/// Calls that issue tokens.
+static TOKENS: &[Method] = &[
+    control("GenerateApiToken", Tokens(tokens::generate, 3)),
+    control("GenerateDisposableToken", Tokens(tokens::generate_disposable, 2)),
+    free("RefreshApiToken", Tokens(tokens::refresh, 0)),
 ];
 
 /// A call without effect.
-static PING: &[Method] = &[call("Ping", Items(control::ping))];
+static PING: &[Method] = &[free("Ping", Items(control::ping))];
 
 /// The standard calls on health.
-static HEALTH: &[Method] = &[call("Check", Items(check_health)), call("Watch", Items(watch_health))];
+static HEALTH: &[Method] = &[free("Check", Items(check_health)), free("Watch", Items(watch_health))];
 
 /// The standard call by which tools read the schemas.
-static REFLECTION: &[Method] = &[call("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
+static REFLECTION: &[Method] = &[free("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// All methods. A method's number is its place among them.
-static METHODS: [&&[Method]; 8] =
-    [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &TOPICS, &LEADERBOARDS, &PING, &HEALTH, &REFLECTION];
+static METHODS: [&&[Method]; 9] =
+    [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &TOPICS, &LEADERBOARDS, &TOKENS, &PING, &HEALTH, &REFLECTION];
 
 /// Returns the names of all methods, by their numbers.
 pub(super) fn method_names() -> impl Iterator<Item = &'static str> {

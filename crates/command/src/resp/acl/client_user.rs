@@ -3,6 +3,7 @@
 use super::users::{DEFAULT, User, Users};
 use crate::handover::HandoverUser;
 use crate::push::outbox::{ChannelKind, Subscriber};
+use crate::resp::call_user::TokenUser;
 use std::sync::Arc;
 
 /// The maximum number of subscriptions that one visit checks. Each is compared with all patterns of the user.
@@ -18,13 +19,16 @@ pub(in crate::resp) enum ClientUser {
     OfFile,
     /// A user with rights of its own.
     User(Arc<User>),
+    /// The user of a signed token.
+    Token(Arc<TokenUser>),
 }
 
 impl ClientUser {
     /// Returns the user in the form in which it is handed over to another process.
     pub(in crate::resp) fn to_handover(&self) -> HandoverUser {
         match self {
-            Self::Default => HandoverUser::Anonymous,
+            // Connections with signed tokens do not move.
+            Self::Default | Self::Token(_) => HandoverUser::Anonymous,
             Self::OfFile => HandoverUser::OfFile,
             Self::User(user) => HandoverUser::Named(user.name.clone()),
         }
@@ -46,7 +50,7 @@ impl ClientUser {
     pub(in crate::resp) fn check_channels(&self, users: &Users, subscriber: &mut Subscriber) -> Option<bool> {
         let changes = users.changes();
         let user = match self {
-            Self::OfFile => return subscriber.check(changes, usize::MAX, |_, _| true),
+            Self::OfFile | Self::Token(_) => return subscriber.check(changes, usize::MAX, |_, _| true),
             Self::Default => users.find(DEFAULT),
             Self::User(user) => users.find(&user.name),
         };

@@ -145,6 +145,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
             return Ok(());
         }
         ClientUser::User(user) => Arc::clone(user),
+        ClientUser::Token(token) => Arc::clone(&token.user),
         ClientUser::Default => match call.ctx.shared.users.find(DEFAULT) {
             Some(user) => user,
             None => return Err(Interrupt::Quit),
@@ -177,7 +178,7 @@ pub(super) fn is_always_allowed(session: &super::SessionState, entry: &CommandSp
 pub(super) fn take_op(call: &Call<'_, '_>) -> Result<(), ErrorReply> {
     let take = |user: &User| if user.take_op(call.ctx.now) { Ok(()) } else { Err(ErrorReply::TooManyOpsOfUser) };
     match &call.session.user {
-        ClientUser::OfFile => Ok(()),
+        ClientUser::OfFile | ClientUser::Token(_) => Ok(()),
         ClientUser::User(user) => take(user),
         ClientUser::Default => call.ctx.shared.users.find(DEFAULT).map_or(Ok(()), |user| take(&user)),
     }
@@ -185,11 +186,12 @@ pub(super) fn take_op(call: &Call<'_, '_>) -> Result<(), ErrorReply> {
 
 /// Returns true if the client's user may read all keys.
 pub(super) fn may_read_all_keys(call: &Call<'_, '_>) -> bool {
-    if call.ctx.shared.users.changes() == 0 {
+    if call.ctx.shared.users.changes() == 0 && !call.session.is_limited() {
         return true;
     }
     match &call.session.user {
         ClientUser::OfFile => true,
+        ClientUser::Token(token) => token.user.rights.reads_all_keys(),
         ClientUser::User(user) => user.rights.reads_all_keys(),
         ClientUser::Default => call.ctx.shared.users.find(DEFAULT).is_some_and(|user| user.rights.reads_all_keys()),
     }
@@ -237,7 +239,7 @@ pub(super) fn permit_queued(
     args: Args<'_>,
 ) -> Result<(), ErrorReply> {
     let changes = call.ctx.shared.users.changes();
-    if changes == 0 {
+    if changes == 0 && !call.session.is_limited() {
         return Ok(());
     }
     call.ctx.admission.user_changes = changes;
@@ -363,6 +365,7 @@ fn admitted_user(call: &Call<'_, '_>, name: &[u8], password: &[u8]) -> Option<Cl
 fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
     match &call.session.user {
         ClientUser::User(user) => user.name.clone(),
+        ClientUser::Token(token) => token.user.name.clone(),
         ClientUser::Default => DEFAULT.to_vec(),
         ClientUser::OfFile => call.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
     }

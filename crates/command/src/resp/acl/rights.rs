@@ -180,6 +180,17 @@ impl Rights {
         all
     }
 
+    /// Creates the rights of a signed token: commands on data and topics, with patterns of keys and their bits of
+    /// access, and patterns of channels, in one namespace.
+    pub(super) fn of_token(keys: Vec<(u8, Vec<u8>)>, channels: Vec<Vec<u8>>, namespace: u8) -> Self {
+        let mut rights = Self::none();
+        for rule in ["role:write", "+publish", "+subscribe"] {
+            rights.apply(rule.as_bytes()).expect("the rules are valid");
+        }
+        rights.keys = keys.into_iter().map(|(may, pattern)| KeyPattern { may, pattern }).collect();
+        Self { channels, namespaces: vec![namespace.to_string()], ..rights }
+    }
+
     /// Returns the number of bytes that the rights allocate.
     pub(super) fn cost(&self) -> u64 {
         let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());

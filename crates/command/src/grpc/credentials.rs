@@ -1,0 +1,141 @@
+//! The credentials of calls: passwords of users, and signed tokens.
+//!
+//! ```text
+//!   authorization ──┬─ PASSWORD, USER:PASSWORD ──> AUTH, once a connection and token
+//!                   └─ gannet1... ──> claims, verified once ──> a user with the rights of the call's cache
+//! ```
+//!
+//! The user of a signed token exists for one connection, and has the rights that the token grants in one cache.
+
+use super::calls::{Access, Method};
+use super::plan::CallError;
+use crate::clients::tokens::{Claims, PREFIX, TokenKind};
+use crate::context::WorkerContext;
+use crate::clients::tokens::{READ, WRITE};
+use crate::resp::{self, TokenUser};
+use crate::shared::Shared;
+use protocol::grpc::Status;
+use segment::Namespace;
+use std::sync::Arc;
+
+/// The user of a call that issues tokens.
+#[derive(Debug)]
+pub(super) struct Caller {
+    /// The name of the user, if that has all rights. That of a token's user is its issuer's.
+    pub(super) unrestricted: Option<Vec<u8>>,
+    pub(super) now_secs: u64,
+}
+
+/// The signed token of a connection's last call with one.
+pub(super) struct SignedToken {
+    token: Arc<[u8]>,
+    pub(super) claims: Arc<Claims>,
+    /// The number of changes of users at which the issuer existed.
+    checked_at: u64,
+    /// The user with the rights in a namespace, for subscriptions or for other calls.
+    user: Option<((Namespace, bool), Arc<TokenUser>)>,
+}
+
+/// Returns true for a signed token.
+pub(super) fn is_signed(token: &[u8]) -> bool {
+    token.starts_with(PREFIX)
+}
+
+/// Returns the time of the wall clock, in seconds since 1970.
+pub(super) fn now_secs(ctx: &WorkerContext) -> u64 {
+    ctx.now.0.saturating_add_signed(ctx.wall_lead_ms) / 1000
+}
+
+/// Returns an error if the issuer of a token no longer exists.
+pub(super) fn check_issuer(claims: &Claims, shared: &Shared) -> Result<(), CallError> {
+    let is_known = claims.issuer.is_empty()
+        || shared.users.find_enabled(&claims.issuer).is_some()
+        || shared.auth.as_ref().is_some_and(|auth| auth.has_user(&claims.issuer));
+    if is_known {
+        return Ok(());
+    }
+    Err(CallError::new(Status::Unauthenticated, "the user that issued the token was removed; get a new token"))
+}
+
+impl Caller {
+    /// Returns the user of the Redis session that executes a call.
+    pub(super) fn of(session: &resp::SessionState, ctx: &WorkerContext) -> Self {
+        Self { unrestricted: resp::unrestricted_user(session, ctx), now_secs: now_secs(ctx) }
+    }
+}
+
+impl SignedToken {
+    /// Verifies a token. Uses `last` if that is the same one.
+    ///
+    /// # Errors
+    /// If it is not valid now.
+    pub(super) fn of(last: Option<Self>, token: &Arc<[u8]>, ctx: &WorkerContext) -> Result<Self, CallError> {
+        let refused = |text: String| CallError::new(Status::Unauthenticated, text);
+        let now_secs = now_secs(ctx);
+        let mut signed = match last.filter(|last| last.token == *token && !last.claims.is_expired(now_secs)) {
+            Some(last) => last,
+            None => {
+                let claims =
+                    ctx.shared.token_key.verify(token, now_secs).map_err(|error| refused(error.to_string()))?;
+                if claims.kind != TokenKind::Access {
+                    return Err(refused("this is a refresh token; pass the token itself".into()));
+                }
+                let (token, claims) = (Arc::clone(token), Arc::new(claims));
+                Self { token, claims, checked_at: u64::MAX, user: None }
+            }
+        };
+        let changes = ctx.shared.users.changes();
+        if signed.checked_at != changes {
+            check_issuer(&signed.claims, &ctx.shared)?;
+            signed.checked_at = changes;
+        }
+        Ok(signed)
+    }
+
+    /// Returns true if plain calls with this token in a namespace have the rights of the session's user.
+    pub(super) fn covers(&self, namespace: Namespace, ctx: &WorkerContext) -> bool {
+        let is_valid = !self.claims.is_expired(now_secs(ctx)) && self.checked_at == ctx.shared.users.changes();
+        is_valid && matches!(&self.user, Some((of, _)) if *of == (namespace, false))
+    }
+
+    /// Returns the user with the rights that the token grants to a method in a namespace.
+    ///
+    /// # Errors
+    /// If the token does not grant the kind of access that the method needs.
+    pub(super) fn user(
+        &mut self,
+        method: &Method,
+        namespace: Namespace,
+        ctx: &WorkerContext,
+    ) -> Result<Arc<TokenUser>, CallError> {
+        let key = (namespace, method.access == Access::Subscribe);
+        let user = match &self.user {
+            Some((of, user)) if *of == key => Arc::clone(user),
+            _ => {
+                let cache = ctx.shared.namespaces.name(namespace);
+                let user = Arc::new(TokenUser::of(&self.claims, (namespace, cache.as_bytes()), key.1));
+                self.user = Some((key, Arc::clone(&user)));
+                user
+            }
+        };
+        let is_permitted = match method.access {
+            Access::Free => true,
+            Access::Read => user.keys & READ != 0,
+            Access::Write => user.keys & WRITE != 0,
+            Access::Change => user.keys == READ | WRITE,
+            Access::Publish => user.topics & WRITE != 0,
+            Access::Subscribe => user.topics & READ != 0,
+            Access::Control => user.is_superuser(),
+        };
+        if !is_permitted {
+            let text = format!("the token does not permit {} on this cache", method.name);
+            return Err(CallError::new(Status::PermissionDenied, text));
+        }
+        Ok(user)
+    }
+
+    /// Returns the memory of the token, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + 4 * self.token.len()
+    }
+}

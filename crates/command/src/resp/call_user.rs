@@ -1,0 +1,136 @@
+//! The users of gRPC calls: their rights to topics, and the users of signed tokens.
+
+use super::acl::{ClientUser, DEFAULT, READ, User, WRITE, number_named};
+use super::session::SessionState;
+use crate::clients::tokens::{CacheGrants, Claims};
+use crate::context::WorkerContext;
+use crate::push::topics::TopicPublishing;
+use crate::shared::Shared;
+use segment::Namespace;
+use std::sync::Arc;
+
+/// The user of a call, which a subscription keeps beyond the call.
+#[derive(Clone, Debug)]
+pub(crate) struct CallUser(ClientUser);
+
+/// The user of a signed token, with the rights that the token grants in one cache.
+#[derive(Debug)]
+pub(crate) struct TokenUser {
+    pub(super) user: Arc<User>,
+    pub(crate) claims: Arc<Claims>,
+    /// The bits of access that the token grants to any keys of the cache, and to any of its topics.
+    pub(crate) keys: u8,
+    /// See `keys`.
+    pub(crate) topics: u8,
+}
+
+impl TokenUser {
+    /// Creates the user of a token in a cache. `subscribes`: the user's channels are the topics to which it may
+    /// subscribe; otherwise, those to which it may publish.
+    pub(crate) fn of(claims: &Arc<Claims>, (namespace, cache): (Namespace, &[u8]), subscribes: bool) -> Self {
+        let name = [b"token:", claims.id.as_bytes()].concat();
+        let claims = Arc::clone(claims);
+        if claims.is_superuser() {
+            return Self { user: User::of_token(&name, None), claims, keys: READ | WRITE, topics: READ | WRITE };
+        }
+        let CacheGrants { keys, topics } = claims.grants(cache);
+        let needed = if subscribes { READ } else { WRITE };
+        let union = |grants: &[(u8, Vec<u8>)]| grants.iter().fold(0, |all, (access, _)| all | access);
+        let (of_keys, of_topics) = (union(&keys), union(&topics));
+        let channels = topics.into_iter().filter(|(access, _)| access & needed != 0).map(|(_, pattern)| pattern);
+        let user = User::of_token(&name, Some((keys, channels.collect(), namespace.0)));
+        Self { user, claims, keys: of_keys, topics: of_topics }
+    }
+
+    /// Returns true if the token grants everything.
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.user.rights.is_unrestricted()
+    }
+}
+
+/// Gives the session the user of a signed token.
+pub(crate) fn enter_as_token(session: &mut SessionState, user: &Arc<TokenUser>) {
+    session.user = ClientUser::Token(Arc::clone(user));
+    (session.known, session.is_restricted, session.all_rights_at) = (true, false, 0);
+}
+
+/// Returns true if the session's user is that of a signed token.
+pub(crate) fn is_token(session: &SessionState) -> bool {
+    matches!(session.user, ClientUser::Token(_))
+}
+
+/// Whether a user may subscribe to a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopicRight {
+    /// The user may.
+    Granted,
+    /// The user lacks a right to the command `SUBSCRIBE`, to the channel of this name or to the namespace.
+    Denied,
+    /// The user was removed, or clients must authenticate now.
+    Unknown,
+}
+
+/// Returns the user of the session's last request.
+pub(crate) fn call_user(session: &SessionState) -> CallUser {
+    CallUser(session.user.clone())
+}
+
+/// Returns whether `user` may subscribe to a topic. Users may have changed since the user was authenticated.
+pub(crate) fn topic_right(user: &CallUser, shared: &Shared, namespace: Namespace, topic: &[u8]) -> TopicRight {
+    let Some(user) = current(&user.0, shared) else { return TopicRight::Unknown };
+    let Some(user) = user else { return TopicRight::Granted };
+    let rights = &user.rights;
+    let may_enter =
+        || rights.all_namespaces() || rights.allows_namespace(namespace.0, &shared.namespaces.name(namespace));
+    let is_allowed = rights.allows(number_named("subscribe")) && rights.allows_channel(topic, false) && may_enter();
+    if is_allowed { TopicRight::Granted } else { TopicRight::Denied }
+}
+
+/// Returns the present version of a client's user. Returns `None` if there is none any more, and `Some(None)` for a
+/// user with all rights.
+fn current(user: &ClientUser, shared: &Shared) -> Option<Option<Arc<User>>> {
+    match user {
+        ClientUser::OfFile => Some(None),
+        ClientUser::Token(token) => Some(Some(Arc::clone(&token.user))),
+        ClientUser::User(user) => shared.users.find_enabled(&user.name).map(Some),
+        ClientUser::Default if shared.requires_authentication() => None,
+        ClientUser::Default if shared.users.changes() == 0 => Some(None),
+        ClientUser::Default => shared.users.find(DEFAULT).map(Some),
+    }
+}
+
+/// Returns the name of the session's user, if that has all rights. The name of a token's user is that of its issuer.
+pub(crate) fn unrestricted_user(session: &SessionState, ctx: &WorkerContext) -> Option<Vec<u8>> {
+    if session.is_restricted || super::needs_login(session, &ctx.shared) {
+        return None;
+    }
+    let user = current(&session.user, &ctx.shared)?;
+    if user.is_some_and(|user| !user.rights.is_unrestricted()) {
+        return None;
+    }
+    Some(match &session.user {
+        ClientUser::Default => DEFAULT.to_vec(),
+        ClientUser::User(user) => user.name.clone(),
+        ClientUser::Token(token) => token.claims.issuer.clone(),
+        ClientUser::OfFile => {
+            let user = |info: &mut crate::clients::client_info::ClientInfo| info.user.to_vec();
+            ctx.connection_table().client_info(ctx.push.watch.connection, user).unwrap_or_default()
+        }
+    })
+}
+
+/// Returns the namespace of the session's listener.
+pub(crate) fn home_namespace(session: &SessionState, ctx: &WorkerContext) -> Namespace {
+    ctx.shared.namespaces.databases().namespace(session.numbers.home())
+}
+
+/// Sets the properties of the message that the session's next command, `PUBLISH`, publishes.
+pub(crate) fn prepare_publication(session: &mut SessionState, is_text: bool) {
+    let publisher = match &session.user {
+        ClientUser::Token(token) => token.claims.id.as_bytes().into(),
+        _ => Arc::default(),
+    };
+    let mut publishing = session.publishing.take().unwrap_or_default();
+    publishing.topic = TopicPublishing::of(is_text, publisher);
+    session.publishing = Some(publishing);
+}
