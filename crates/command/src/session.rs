@@ -81,7 +81,7 @@ pub fn leave(session: &mut SessionState) {
 pub fn farewell(session: &mut SessionState) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let SessionState::Grpc(state) = session {
-        state.say_goodbye(&mut bytes);
+        state.say_farewell(&mut bytes);
     }
     bytes
 }

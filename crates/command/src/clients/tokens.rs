@@ -283,6 +283,64 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(|byte| special(*byte).then_some(b'\\').into_iter().chain([*byte])).collect()
 }
 
+/// The access that a permission grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Reading and writing.
+    ReadWrite = 1,
+    /// Reading; subscribing to topics.
+    Read = 2,
+    /// Writing; publishing to topics.
+    Write = 3,
+}
+
+/// A permission of a new token.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The access.
+    pub role: Role,
+    /// The only cache; `None` for all.
+    pub cache: Option<String>,
+    /// The start of the only keys, or of the only topics; `None` for all.
+    pub prefix: Option<String>,
+}
+
+impl Grant {
+    fn encode(&self, out: &mut Encoder) {
+        out.uint(1, self.role as u64);
+        match &self.cache {
+            None => out.message(2, |_| {}),
+            Some(cache) => out.message(3, |selector| {
+                selector.item(1, cache.as_bytes());
+            }),
+        };
+        match &self.prefix {
+            None => out.message(4, |_| {}),
+            Some(prefix) => out.message(5, |selector| {
+                selector.item(2, prefix.as_bytes());
+            }),
+        };
+    }
+}
+
+/// Encodes permissions for items and for topics; `None` for all permissions.
+pub fn permissions(grants: Option<(Option<Grant>, Option<Grant>)>) -> Vec<u8> {
+    let mut out = Encoder::new();
+    match grants {
+        None => out.one_of_uint(1, 0),
+        Some((items, topics)) => out.message(2, |explicit| {
+            for (number, grant) in [(1, items), (2, topics)] {
+                if let Some(grant) = grant {
+                    explicit.message(1, |one| {
+                        one.message(number, |out| grant.encode(out));
+                    });
+                }
+            }
+        }),
+    };
+    out.as_slice().to_vec()
+}
+
 /// Returns a random id.
 pub(crate) fn random_id() -> String {
     let mut bytes = [0; 12];

@@ -21,8 +21,9 @@ use std::sync::Arc;
 /// The user of a call that issues tokens.
 #[derive(Debug)]
 pub(super) struct Caller {
-    /// The name of the user, if that has all rights. That of a token's user is its issuer's.
-    pub(super) unrestricted: Option<Vec<u8>>,
+    /// The name of the user, if that has all rights. That of a token's user is its issuer's. An error if the client must
+    /// authenticate.
+    pub(super) unrestricted: Result<Option<Vec<u8>>, CallError>,
     pub(super) now_secs: u64,
 }
 
@@ -46,6 +47,14 @@ pub(super) fn now_secs(ctx: &WorkerContext) -> u64 {
     ctx.now.0.saturating_add_signed(ctx.wall_lead_ms) / 1000
 }
 
+/// Returns an error if the client must authenticate.
+pub(super) fn check_login(session: &resp::SessionState, ctx: &WorkerContext) -> Result<(), CallError> {
+    if resp::needs_login(session, &ctx.shared) {
+        return Err(CallError::new(Status::Unauthenticated, "the call has no token, but the server requires one"));
+    }
+    Ok(())
+}
+
 /// Returns an error if the issuer of a token no longer exists.
 pub(super) fn check_issuer(claims: &Claims, shared: &Shared) -> Result<(), CallError> {
     let is_known = claims.issuer.is_empty()
@@ -60,7 +69,8 @@ pub(super) fn check_issuer(claims: &Claims, shared: &Shared) -> Result<(), CallE
 impl Caller {
     /// Returns the user of the Redis session that executes a call.
     pub(super) fn of(session: &resp::SessionState, ctx: &WorkerContext) -> Self {
-        Self { unrestricted: resp::unrestricted_user(session, ctx), now_secs: now_secs(ctx) }
+        let unrestricted = check_login(session, ctx).map(|()| resp::unrestricted_user(session, ctx));
+        Self { unrestricted, now_secs: now_secs(ctx) }
     }
 }
 

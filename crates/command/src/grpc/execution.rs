@@ -109,7 +109,7 @@ impl Execution {
                 return Ok(Err(error));
             }
             let next = match self.next() {
-                Ok(Flow::WithCaller(next)) => next(&Caller::of(session, ctx)),
+                Ok(Flow::WithCaller(next)) => next(Caller::of(session, ctx)),
                 next => next,
             };
             match next {

@@ -124,7 +124,7 @@ pub(super) enum Flow {
     /// The call is done. The messages, each with its prefix, are its reply.
     Reply(Vec<u8>),
     /// The call continues with its user, who is authenticated now.
-    WithCaller(Box<dyn FnOnce(&Caller) -> Next + Send>),
+    WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
     /// The call subscribes to a topic. The messages are the first ones of the stream.
     Subscribe(TopicRequest, Vec<u8>),
 }

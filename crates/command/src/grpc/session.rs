@@ -167,6 +167,17 @@ impl GrpcSession {
         }
     }
 
+    /// Writes what the client must know before the connection ends: that it must connect again, and that its
+    /// subscriptions end.
+    pub(crate) fn say_farewell(&mut self, out: &mut impl Sink) {
+        self.say_goodbye(out);
+        if let Some(subscriptions) = &self.subscriptions
+            && self.wire.replies.is_empty()
+        {
+            subscriptions.say_goodbye(&mut self.wire.http, out);
+        }
+    }
+
     /// Releases what the connection holds. Returns false if the caller must call this function again in a later
     /// iteration: a transaction that has begun is completed, as for a Redis client that leaves.
     pub(crate) fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {

@@ -24,13 +24,18 @@ use crate::push::topics::{Discontinuity, NumberedMessage, READ_MAX, TopicPositio
 use crate::resp::{self, TopicRight};
 use arrayvec::ArrayVec;
 use base::clock::UnixMillis;
-use protocol::grpc::Status;
 use protocol::grpc::protobuf::Encoder;
+use protocol::grpc::{Status, reply};
+use protocol::http2::ServerConnection;
+use protocol::sink::Sink;
 use segment::Namespace;
 use std::sync::Arc;
 
 /// The time between two messages of a stream, in ms. A heartbeat shows a client that an idle subscription works.
 const HEARTBEAT_MS: u64 = 5_000;
+
+/// The text of the end of a subscription when its server leaves.
+const LEAVING_TEXT: &str = "the server stops or is replaced; subscribe again";
 
 /// A request for a subscription.
 #[derive(Clone, Debug)]
@@ -76,6 +81,13 @@ impl Subscriptions {
         self.all.iter().map(|subscription| subscription.heartbeat_at).min_by_key(|at| at.0)
     }
 
+    /// Writes the ends of all streams, because the connection ends.
+    pub(super) fn say_goodbye(&self, http: &mut ServerConnection, out: &mut impl Sink) {
+        for subscription in &self.all {
+            reply::end(http, subscription.stream, Status::Unavailable, LEAVING_TEXT, out);
+        }
+    }
+
     /// Returns the memory of the subscriptions, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let names = self.all.iter().map(|subscription| subscription.topic.len()).sum::<usize>();
@@ -113,9 +125,7 @@ pub(super) fn subscribe(
     ctx: &WorkerContext,
 ) -> Result<(), CallError> {
     let namespace = session.redis.namespace;
-    if resp::needs_login(&session.redis, &ctx.shared) {
-        return Err(CallError::new(Status::Unauthenticated, "the call has no token, but the server requires one"));
-    }
+    credentials::check_login(&session.redis, ctx)?;
     let user = resp::call_user(&session.redis);
     check_right(&user, namespace, &request.topic, ctx)?;
     let subscriptions = session.subscriptions.get_or_insert_with(|| {
@@ -181,8 +191,8 @@ pub(super) fn advance(session: &mut GrpcSession, ctx: &WorkerContext) -> bool {
             continue;
         }
         match subscription.next(is_leaving, ctx) {
-            Ok(Some((reply, is_last))) => {
-                subscriptions.may_have_messages |= !is_last;
+            Ok(Some((reply, has_more))) => {
+                subscriptions.may_have_messages |= has_more;
                 replies.push_back(reply);
             }
             Ok(None) => {}
@@ -198,25 +208,23 @@ pub(super) fn advance(session: &mut GrpcSession, ctx: &WorkerContext) -> bool {
 }
 
 impl Subscription {
-    /// Returns the next reply with messages, and true if the log has no more; `None` if there is nothing to say.
+    /// Returns the next reply with messages, and true if the log has more; `None` if there is nothing to say.
     ///
     /// # Errors
     /// The reason why the stream ends.
     fn next(&mut self, is_leaving: bool, ctx: &WorkerContext) -> Result<Option<(Reply, bool)>, CallError> {
         self.check(ctx)?;
         let mut read = ArrayVec::new();
-        let gap = ctx.shared.topics.read((self.namespace, &self.topic), &mut self.position, &mut read);
+        let (gap, has_more) = ctx.shared.topics.read((self.namespace, &self.topic), &mut self.position, &mut read);
         let gap = self.gap.take().or(gap);
         let mut messages = Vec::new();
         if let Some(gap) = gap {
             add_gap(&mut messages, gap);
         }
-        let is_last = !read.is_full();
         self.add_messages(&mut messages, &read)?;
         if messages.is_empty() {
             if is_leaving {
-                let text = "the server stops or is replaced; subscribe again";
-                return Err(CallError::new(Status::Unavailable, text));
+                return Err(CallError::new(Status::Unavailable, LEAVING_TEXT));
             }
             if self.heartbeat_at.0 > ctx.now.0 {
                 return Ok(None);
@@ -227,7 +235,7 @@ impl Subscription {
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
         grant.force(messages.capacity() as u64);
         let reply = Reply::messages(self.stream, messages, grant, ctx.clock.ticks()).staying_open();
-        Ok(Some((reply, is_last)))
+        Ok(Some((reply, has_more)))
     }
 
     /// Adds the messages that were read. A fault may end the stream before them.

@@ -312,16 +312,16 @@ impl Topics {
     }
 
     /// Reads the next messages of a subscription, and advances its position. Returns the gap before them if there is
-    /// one.
+    /// one, and true if there are further messages.
     pub(crate) fn read(
         &self,
         (namespace, name): (Namespace, &[u8]),
         position: &mut TopicPosition,
         into: &mut ArrayVec<NumberedMessage, READ_MAX>,
-    ) -> Option<Discontinuity> {
+    ) -> (Option<Discontinuity>, bool) {
         let key = self.key(namespace, name);
         let part = lock(self.part(&key));
-        let topic = part.topics.get(&key)?;
+        let Some(topic) = part.topics.get(&key) else { return (None, false) };
         let (start, gap) = topic.start(*position);
         *position = start;
         let mut bytes = 0;
@@ -334,7 +334,7 @@ impl Topics {
             into.push((position.sequence, message.clone()));
             position.sequence += 1;
         }
-        gap
+        (gap, position.sequence < topic.next)
     }
 
     /// Removes topics without subscribers whose retention is over, or of any age if client memory is used up.
@@ -429,7 +429,8 @@ mod tests {
 
     fn sequences(topics: &Topics, position: &mut TopicPosition) -> (Option<Discontinuity>, Vec<u64>) {
         let mut messages = ArrayVec::new();
-        let gap = topics.read(NAME, position, &mut messages);
+        let (gap, has_more) = topics.read(NAME, position, &mut messages);
+        assert!(!has_more || !messages.is_empty());
         (gap, messages.iter().map(|(sequence, _)| *sequence).collect())
     }
 
@@ -458,6 +459,7 @@ mod tests {
         (0..30).for_each(|_| assert!(publish(&topics, LOG_BYTES_MAX / 4)));
         let (gap, read) = sequences(&topics, &mut position);
         assert_eq!((gap.is_some(), read.len()), (true, 1), "a read ends after its number of bytes");
+        assert!(topics.read(NAME, &mut position, &mut ArrayVec::new()).1, "there are more");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! `gannet user`: edits the file of users (`listen.acl_file`), and makes a running server read it.
+//! `gannet user`: edits the file of users (`listen.acl_file`), and makes a running server read it; makes tokens.
 
 mod password;
 mod server;
+mod token;
 mod users_file;
 
 use std::fmt::Write;
@@ -69,6 +70,7 @@ pub fn command() -> Command {
                 .arg(flag(STDIN, "Read the password of --as from the first line of standard input"))
                 .arg(name()),
         )
+        .subcommand(token::command())
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -101,6 +103,9 @@ fn with_password(command: Command) -> Command {
 /// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((verb, matches)) = matches.subcommand() else { unreachable!("a subcommand is required") };
+    if verb == "token" {
+        return token::run(matches);
+    }
     let path = Path::new(matches.get_one::<String>(FILE).expect("it is required"));
     if verb == "list" {
         return print(&table(&read(path)?.users().collect::<Vec<_>>()));

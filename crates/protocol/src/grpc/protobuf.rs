@@ -210,6 +210,13 @@ impl Encoder {
         self
     }
 
+    /// Adds an unsigned number of a oneof, also if it is 0.
+    pub fn one_of_uint(&mut self, number: u32, value: u64) -> &mut Self {
+        self.varint(u64::from(number) << 3);
+        self.varint(value);
+        self
+    }
+
     /// Adds a number of type int64 or int32.
     pub fn int(&mut self, number: u32, value: i64) -> &mut Self {
         self.uint(number, value.cast_unsigned())

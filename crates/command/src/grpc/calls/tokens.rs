@@ -12,7 +12,7 @@ use std::sync::Arc;
 const VALID_SECS_MAX: u64 = 3_653 * 86_400;
 
 /// Returns the plan of a call that needs to know its user.
-fn with_caller(next: impl FnOnce(&Caller) -> Next + Send + 'static) -> CallPlan {
+fn with_caller(next: impl FnOnce(Caller) -> Next + Send + 'static) -> CallPlan {
     let mut next = Some(Box::new(next));
     CallPlan::new(Commands::default(), move |_| {
         next.take().map(|next| Flow::WithCaller(next as _)).ok_or_else(CallError::unexpected)
@@ -20,8 +20,8 @@ fn with_caller(next: impl FnOnce(&Caller) -> Next + Send + 'static) -> CallPlan 
 }
 
 /// Returns the name of the caller if it may issue tokens.
-fn issuer(caller: &Caller) -> Result<Vec<u8>, CallError> {
-    caller.unrestricted.clone().ok_or_else(|| {
+fn issuer(caller: Caller) -> Result<Vec<u8>, CallError> {
+    caller.unrestricted?.ok_or_else(|| {
         let text = "only a user with all rights, or a token of one without limits, may issue tokens";
         CallError::new(Status::PermissionDenied, text)
     })
@@ -50,7 +50,7 @@ impl TokenRequest {
         Ok(Self { permissions, id, valid_secs })
     }
 
-    fn claims(self, caller: &Caller) -> Result<Claims, CallError> {
+    fn claims(self, caller: Caller) -> Result<Claims, CallError> {
         let (issued_secs, valid_secs) = (caller.now_secs, self.valid_secs);
         let expires_secs = if valid_secs == 0 { 0 } else { issued_secs + valid_secs };
         let (kind, issuer) = (TokenKind::Access, issuer(caller)?);

@@ -1,0 +1,273 @@
+//! Tests of signed tokens: what they permit, and how they are issued and replaced.
+
+use crate::common::redis::{Replies, addr};
+use crate::common::start;
+use crate::grpc_client::{Answer, DATA, Grpc, HEADERS, config, frame, headers, item, key, prefixed};
+use crate::grpc_topics::{Event, Events, published, subscription};
+use command::clients::endpoint::Protocol;
+use command::clients::tokens::{Claims, Grant, Role, TokenKey, TokenKind, permissions};
+use gannet_server::start::{Running, ServerConfig};
+use protocol::grpc::protobuf::Message;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+const SECRET: &[u8] = b"a secret key of at least 32 bytes.";
+
+/// Starts a server whose key is known.
+fn with_key(config: ServerConfig) -> (Running, TokenKey) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("gannet-token-key-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, SECRET).expect("a file in the temporary folder");
+    let running = start(ServerConfig { token_key_file: Some(path.clone()), ..config });
+    std::fs::remove_file(path).expect("the file exists");
+    (running, TokenKey::new(SECRET).expect("it is long enough"))
+}
+
+fn grant(role: Role, cache: Option<&str>, prefix: Option<&str>) -> Option<Grant> {
+    Some(Grant { role, cache: cache.map(Into::into), prefix: prefix.map(Into::into) })
+}
+
+/// Returns a token that is valid for an hour.
+fn token(key: &TokenKey, permissions: Vec<u8>) -> String {
+    token_of(key, permissions, b"", 3_600)
+}
+
+fn token_of(key: &TokenKey, permissions: Vec<u8>, issuer: &[u8], valid_secs: i64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    let claims = Claims {
+        id: "ann".into(),
+        issuer: issuer.to_vec(),
+        issued_secs: now,
+        expires_secs: now.saturating_add_signed(valid_secs),
+        valid_secs: 3_600,
+        kind: TokenKind::Access,
+        permissions,
+    };
+    key.sign(&claims).expect("it is short")
+}
+
+/// A connection whose calls have numbers of their own.
+struct Calls {
+    grpc: Grpc,
+    stream: u32,
+}
+
+impl Calls {
+    fn connect(running: &Running) -> Self {
+        Self { grpc: Grpc::connect(running), stream: 1 }
+    }
+
+    fn send(&mut self, path: &str, fields: &[(&str, &str)], message: &[u8]) -> u32 {
+        self.stream += 2;
+        self.grpc.client.send(&frame(HEADERS, 4, self.stream, &headers(path, fields)));
+        self.grpc.client.send(&frame(DATA, 1, self.stream, message));
+        self.stream
+    }
+
+    fn ask(&mut self, method: &str, token: &str, cache: &str, message: &[u8]) -> Answer {
+        let fields = [("authorization", token), ("cache", cache)];
+        let stream = self.send(method, &fields[..if cache.is_empty() { 1 } else { 2 }], message);
+        self.grpc.answers(&[stream]).remove(0)
+    }
+
+    fn status(&mut self, method: &str, token: &str, cache: &str, message: &[u8]) -> String {
+        self.ask(&format!("/cache_client.Scs/{method}"), token, cache, message).status
+    }
+
+    fn issue(&mut self, method: &str, token: &str, message: &[u8]) -> Answer {
+        self.ask(method, token, "", message)
+    }
+}
+
+fn parts(answer: &Answer) -> Message<'_> {
+    assert_eq!(answer.status, "0", "{answer:?}");
+    Message::parse(&answer.data[5..]).expect("a message")
+}
+
+fn text(message: Message<'_>, number: u32) -> String {
+    String::from_utf8(message.bytes(number).to_vec()).expect("a text")
+}
+
+fn create(calls: &mut Calls, cache: &str) {
+    let message = prefixed(|out| {
+        out.bytes(1, cache.as_bytes());
+    });
+    assert_eq!(calls.ask("/control_client.ScsControl/CreateCache", "", "", &message).status, "0");
+}
+
+fn increment(name: &str) -> Vec<u8> {
+    prefixed(|out| {
+        out.bytes(1, name.as_bytes()).uint(2, 1).uint(3, 60_000);
+    })
+}
+
+#[test]
+fn token_permits_what_its_role_says_for_its_cache_and_keys() {
+    let (running, secret) = with_key(config());
+    let mut calls = Calls::connect(&running);
+    create(&mut calls, "shop");
+    create(&mut calls, "other");
+    let sign = |role, cache, prefix| token(&secret, permissions(Some((grant(role, cache, prefix), None))));
+    let (read, write, both) = (
+        sign(Role::Read, Some("shop"), None),
+        sign(Role::Write, Some("shop"), Some("a*")),
+        sign(Role::ReadWrite, None, Some("a")),
+    );
+    let admin = token(&secret, permissions(None));
+    for (method, token, cache, message, status) in [
+        ("Set", &admin, "shop", item("a1", b"v"), "0"),
+        ("Get", &read, "shop", key("a1"), "0"),
+        ("Get", &read, "shop", key("b"), "0"),
+        ("Set", &read, "shop", item("a1", b"w"), "7"),
+        ("Get", &read, "other", key("a1"), "7"),
+        ("Get", &read, "", key("a1"), "7"),
+        ("Delete", &read, "shop", key("a1"), "7"),
+        ("Increment", &read, "shop", increment("n"), "7"),
+        ("Set", &write, "shop", item("a*1", b"w"), "0"),
+        ("Set", &write, "shop", item("a1", b"w"), "7"),
+        ("Get", &write, "shop", key("a*1"), "7"),
+        ("KeysExist", &write, "shop", key("a*1"), "7"),
+        ("Increment", &write, "shop", increment("a*n"), "7"),
+        ("Set", &both, "other", item("a", b"v"), "0"),
+        ("Get", &both, "other", key("a"), "0"),
+        ("Get", &both, "other", key("b"), "7"),
+        ("Increment", &both, "shop", increment("an"), "0"),
+        ("Get", &read, "shop", key("a1"), "0"),
+        ("Get", &admin, "other", key("a"), "0"),
+    ] {
+        assert_eq!(calls.status(method, token, cache, &message), status, "{method} {cache} {message:?}");
+    }
+    let names = prefixed(|_| {});
+    for (token, status) in [(&both, "7"), (&admin, "0")] {
+        assert_eq!(calls.ask("/control_client.ScsControl/ListCaches", token, "", &names).status, status);
+    }
+    running.stop();
+}
+
+#[test]
+fn plain_calls_with_different_tokens_never_share_rights() {
+    let (running, secret) = with_key(config());
+    let mut calls = Calls::connect(&running);
+    create(&mut calls, "shop");
+    let read = token(&secret, permissions(Some((grant(Role::Read, Some("shop"), None), None))));
+    let admin = token(&secret, permissions(None));
+    let streams: Vec<u32> = (0..40)
+        .map(|at| {
+            let fields = [("authorization", if at % 2 == 0 { &read[..] } else { &admin }), ("cache", "shop")];
+            calls.send("/cache_client.Scs/Set", &fields, &item("k", b"v"))
+        })
+        .collect();
+    let answers = calls.grpc.answers(&streams);
+    for (at, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.status, if at % 2 == 0 { "7" } else { "0" }, "{at}");
+    }
+    // The rights of one cache are not those of another one in the same batch.
+    let caches = ["shop", "", "shop"];
+    let streams = caches.map(|cache| {
+        let fields = [("authorization", &read[..]), ("cache", cache)];
+        calls.send("/cache_client.Scs/Get", &fields[..if cache.is_empty() { 1 } else { 2 }], &key("k"))
+    });
+    let statuses = calls.grpc.answers(&streams).into_iter().map(|answer| answer.status);
+    assert_eq!(statuses.collect::<Vec<_>>(), ["0", "7", "0"]);
+    running.stop();
+}
+
+#[test]
+fn token_that_is_expired_forged_or_of_a_removed_issuer_is_refused() {
+    let (running, secret) = with_key(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("ACL SETUSER boss on >pw ~* &* +@all");
+    let mut calls = Calls::connect(&running);
+    let admin = permissions(None);
+    let valid = token_of(&secret, admin.clone(), b"boss", 60);
+    let expired = token_of(&secret, admin.clone(), b"", -1);
+    let other = TokenKey::new(b"another secret key of over 32 bytes").expect("it is long enough");
+    let forged = token(&other, admin);
+    let unsigned = format!("gannet1.{}", "A".repeat(40));
+    for (token, status) in [(&valid, "0"), (&expired, "16"), (&forged, "16"), (&unsigned, "16"), (&valid, "0")] {
+        let answer = calls.ask("/cache_client.Scs/Get", token, "", &key("k"));
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    redis.text("ACL DELUSER boss");
+    assert_eq!(calls.status("Get", &valid, "", &key("k")), "16");
+    running.stop();
+}
+
+#[test]
+fn only_users_with_all_rights_issue_tokens_and_refresh_replaces_them() {
+    let (running, secret) = with_key(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("ACL SETUSER boss on >pw ~* &* +@all");
+    redis.text("ACL SETUSER ann on >pw ~* &* +@all ns=shop");
+    redis.text("ACL SETUSER default resetpass");
+    let mut calls = Calls::connect(&running);
+    let request = |secs: u64, permissions: &[u8]| {
+        prefixed(|out| {
+            out.message(2, |expires| {
+                expires.uint(1, secs);
+            });
+            out.bytes(4, permissions).bytes(5, b"service");
+        })
+    };
+    let read = permissions(Some((grant(Role::Read, None, None), None)));
+    let generate = "/auth.Auth/GenerateApiToken";
+    for (token, status) in [("ann:pw", "7"), ("", "16"), ("boss:wrong", "16")] {
+        assert_eq!(calls.issue(generate, token, &request(60, &read)).status, status, "{token}");
+    }
+    for (message, status) in [(request(0, &read), "3"), (request(60, b""), "3"), (request(u64::MAX / 2, &read), "3")] {
+        assert_eq!(calls.issue(generate, "boss:pw", &message).status, status);
+    }
+    let answer = calls.issue(generate, "boss:pw", &request(60, &read));
+    let (access, refresh) = (text(parts(&answer), 1), text(parts(&answer), 2));
+    assert!(parts(&answer).uint(4) > 1_700_000_000);
+    assert_eq!(calls.status("Get", &access, "", &key("k")), "0");
+    assert_eq!(calls.status("Set", &access, "", &item("k", b"v")), "7");
+    assert_eq!(calls.status("Get", &refresh, "", &key("k")), "16", "a refresh token is no token");
+    assert_eq!(calls.issue(generate, &access, &request(60, &read)).status, "7", "it has no such right");
+    let pair = |access: &str, refresh: &str| {
+        prefixed(|out| {
+            out.bytes(1, access.as_bytes()).bytes(2, refresh.as_bytes());
+        })
+    };
+    let replace = "/auth.Auth/RefreshApiToken";
+    let answer = calls.issue(replace, "", &pair(&access, &refresh));
+    assert_eq!(calls.status("Get", &text(parts(&answer), 1), "", &key("k")), "0");
+    let stranger = token(&secret, read.clone());
+    for (access, refresh) in [(&stranger, &refresh), (&access, &access), (&refresh, &refresh)] {
+        assert_eq!(calls.issue(replace, "", &pair(access, refresh)).status, "16");
+    }
+    let disposable = prefixed(|out| {
+        out.message(1, |expires| {
+            expires.uint(1, 60);
+        });
+        out.bytes(2, b"boss:pw").bytes(3, &read);
+    });
+    // The caller's token is in the message, as published clients send it.
+    let answer = calls.grpc.answer(calls.stream + 2, "/token.Token/GenerateDisposableToken", &disposable);
+    calls.stream += 2;
+    assert_eq!(calls.status("Get", &text(parts(&answer), 1), "", &key("k")), "0");
+    running.stop();
+}
+
+#[test]
+fn token_of_topics_permits_one_direction_and_names_the_publisher() {
+    let (running, secret) = with_key(config());
+    let sign = |role, prefix| token(&secret, permissions(Some((None, grant(role, None, Some(prefix))))));
+    let (publisher, subscriber) = (sign(Role::Write, "t"), sign(Role::Read, "t"));
+    let (mut calls, mut other) = (Calls::connect(&running), Calls::connect(&running));
+    let (subscribe, publish) = ("/cache_client.pubsub.Pubsub/Subscribe", "/cache_client.pubsub.Pubsub/Publish");
+    let refused = [(&publisher, "t1"), (&subscriber, "u1")].map(|(token, topic)| {
+        let stream = calls.send(subscribe, &[("authorization", token)], &subscription(topic, 0, 0));
+        calls.grpc.answers(&[stream]).remove(0).status
+    });
+    assert_eq!(refused, ["7", "7"]);
+    let stream = calls.send(subscribe, &[("authorization", &subscriber)], &subscription("t1", 0, 0));
+    let mut events = Events::of(stream);
+    assert_eq!(events.next_of_any(&mut calls.grpc), Event::Heartbeat);
+    for (token, topic, status) in [(&subscriber, "t1", "7"), (&publisher, "u1", "7"), (&publisher, "t1", "0")] {
+        assert_eq!(other.ask(publish, token, "", &published(topic, b"v", true)).status, status, "{topic}");
+    }
+    assert_eq!(events.next(&mut calls.grpc), Event::Item(1, true, b"v".to_vec(), "ann".into()));
+    assert_eq!(calls.status("Get", &subscriber, "", &key("k")), "7");
+    running.stop();
+}
