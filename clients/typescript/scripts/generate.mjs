@@ -96,7 +96,8 @@ function encoder(type) {
   const fixed = !sizes.some((line) => line.includes("message."));
   return [
     `export interface ${name} {`, ...members, "}", "",
-    `function sizeOf${name}(${fixed ? "_" : ""}message: ${name}): number {`, "  let size = 0;", ...sizes, "  return size;", "}", "",
+    `function sizeOf${name}(${fixed ? "_" : ""}message: ${name}): number {`, "  let size = 0;", ...sizes,
+    "  return size;", "}", "",
     `function write${name}(message: ${name}, out: Writer): void {`, ...writes, "}", "",
   ];
 }

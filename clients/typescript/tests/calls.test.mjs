@@ -35,12 +35,14 @@ test("no call of the schema is missing", () => {
 });
 
 test("only calls that may be repeated are retried", () => {
-  const names = (idempotent) => new Set(ALL.filter((call) => call.idempotent === idempotent).map((call) => call.method));
+  const names = (idempotent) => 
+    new Set(ALL.filter((call) => call.idempotent === idempotent).map((call) => call.method));
   const [once, often] = [names(false), names(true)];
   // A removal may be repeated; a subtraction from the set may not.
   assert.deepEqual([...once].filter((name) => often.has(name)), ["SetDifference"]);
   const expected =
-    "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront ListPushBack " +
+    "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront " +
+    "ListPushBack " +
     "ListConcatenateFront ListConcatenateBack ListPopFront ListPopBack ListRemove ListRetain SortedSetIncrement " +
     "CreateCache DeleteCache";
   assert.deepEqual([...once].sort(), expected.split(" ").sort());
@@ -272,7 +274,8 @@ test("arguments of a wrong type or range reject", async () => {
   await assert.rejects(client.set("k", undefined), { name: "TypeError" });
   await assert.rejects(client.keysExist("abc"), { name: "TypeError", message: /pass an array/ });
   await assert.rejects(client.increment("k", 1.5), { name: "RangeError", message: /give a whole number/ });
-  await assert.rejects(client.set("k", "v", { ttlSeconds: NaN }), { name: "RangeError", message: /give one such as 60/ });
+  await assert.rejects(client.set("k", "v", { ttlSeconds: NaN }),
+    { name: "RangeError", message: /give one such as 60/ });
   await assert.rejects(client.listFetch("k", { first: 2 ** 31 }), { name: "RangeError" });
   await assert.rejects(client.get("k", { deadlineMs: NaN }), { name: "RangeError", message: /deadlineMs NaN/ });
   assert.equal(client.metrics().inFlight, 0);

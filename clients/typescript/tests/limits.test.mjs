@@ -234,7 +234,8 @@ test("the deadline reaches the server", async (context) => {
 test("an idle client does not keep the process alive", async () => {
   const { execFileSync } = await import("node:child_process");
   const program =
-    `import { CacheClient, Configurations } from ${JSON.stringify(new URL("../dist/index.js", import.meta.url).href)};` +
+    `import { CacheClient, Configurations } from ` +
+    `${JSON.stringify(new URL("../dist/index.js", import.meta.url).href)};` +
     `const client = await CacheClient.create({ address: "${server.address}", ` +
     `configuration: Configurations.InRegion.Default.v1() }); console.log((await client.get("none")).type);`;
   const output = execFileSync(process.execPath, ["--input-type=module", "-e", program], { timeout: 20_000 });

@@ -61,7 +61,8 @@ test("presets have the values of clients/presets.toml", () => {
     const configuration = Configurations.named(`${name}.${version}`);
     const object = name.split(".").reduce((at, part) => at[part], Configurations);
     assert.deepEqual(object[version](), configuration);
-    if (version === latest) assert.deepEqual([object.latest(), Configurations.named(name)], [configuration, configuration]);
+    if (version === latest)
+      assert.deepEqual([object.latest(), Configurations.named(name)], [configuration, configuration]);
     const { connections_max, retry_strategy, retry_count, retry_budget_percent, retry_budget_burst, ...rest } = values;
     const { retryStrategy, retryBudget, hedgingDelayMs, middleware, metrics, ...settings } = configuration.settings;
     assert.deepEqual(settings, Object.fromEntries(Object.entries(rest).map(([key, value]) => [camel(key), value])));
@@ -87,7 +88,8 @@ test("configurations are immutable and checked", () => {
   assert.throws(() => preset.settings.middleware.push({}), { name: "TypeError" });
   assert.throws(() => preset.withRequestsInFlightMax(0), /give a whole number of at least 1/);
   assert.throws(() => preset.withRequestsInFlightMax(1.5), /give a whole number of at least 1/);
-  for (const deadline of [0, -1, NaN, Infinity]) assert.throws(() => preset.withDeadlineMs(deadline), /give a positive/);
+  for (const deadline of [0, -1, NaN, Infinity])
+    assert.throws(() => preset.withDeadlineMs(deadline), /give a positive/);
   assert.throws(() => preset.withRequestsQueuedMax(-1), { name: "RangeError" });
   assert.throws(() => preset.withHedging(-1), { name: "RangeError" });
   assert.throws(() => preset.with({ reconnectDelayMaxMs: 1 }), /give at least reconnectDelayMinMs/);
@@ -244,7 +246,8 @@ test("a program that uses the package compiles", PATIENT, async () => {
   const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc");
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
   writeFileSync(join(folder, "consumer.ts"), readFileSync(join(PACKAGE, "tests", "types", "consumer.ts")));
-  const flags = "--noEmit --strict --noUncheckedIndexedAccess --exactOptionalPropertyTypes --module Node16 --target ES2022";
+  const flags = "--noEmit --strict --noUncheckedIndexedAccess --exactOptionalPropertyTypes " +
+    "--module Node16 --target ES2022";
   const types = ["--types", "node", "--typeRoots", join(PACKAGE, "node_modules", "@types"), "--preserveSymlinks"];
   const args = [compiler, ...flags.split(" "), ...types, "--skipLibCheck", "consumer.ts"];
   await execute(process.execPath, args, { cwd: folder }).catch((error) => assert.fail(error.stdout));
@@ -263,7 +266,8 @@ test("the package has its files, its licence and one dependency", PATIENT, async
   for (const [url] of lock.matchAll(/https?:\/\/[^"]+\.tgz/g)) assert.ok(url.startsWith("https://registry.npmjs.org/"));
 });
 
-const run = (args) => execute(process.execPath, args, { cwd: folder, timeout: 30_000, env: { ...process.env, GANNET_TOKEN: "t" } });
+const run = (args) =>
+  execute(process.execPath, args, { cwd: folder, timeout: 30_000, env: { ...process.env, GANNET_TOKEN: "t" } });
 
 test("the programs of the README run", PATIENT, async () => {
   const text = readFileSync(join(PACKAGE, "README.md"), "utf8");

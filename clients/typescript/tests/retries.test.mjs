@@ -123,7 +123,8 @@ test("an attempt without reply is given up and repeated", async (context) => {
 });
 
 // One stream for each connection, so that a second request uses another connection.
-const hedged = (delayMs) => CONFIGURATION.with({ requestsInFlightMax: 2, streamsPerConnection: 1 }).withHedging(delayMs);
+const hedged = (delayMs) =>
+  CONFIGURATION.with({ requestsInFlightMax: 2, streamsPerConnection: 1 }).withHedging(delayMs);
 
 test("a hedged read returns the reply that comes first", async (context) => {
   const proxy = await Proxy.start(context, server.grpcPort);

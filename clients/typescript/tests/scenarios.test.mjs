@@ -19,7 +19,8 @@ function configured(changes) {
   if ("requests_in_flight_max" in changes) {
     configuration = configuration.withRequestsInFlightMax(changes.requests_in_flight_max);
   }
-  if ("requests_queued_max" in changes) configuration = configuration.withRequestsQueuedMax(changes.requests_queued_max);
+  if ("requests_queued_max" in changes)
+    configuration = configuration.withRequestsQueuedMax(changes.requests_queued_max);
   if ("retry_count" in changes) {
     configuration = configuration.withRetryStrategy(
       changes.retry_count ? new FixedCount(changes.retry_count) : new NoRetry(),
@@ -76,7 +77,8 @@ async function play(step, client, server, started) {
   if ("wait_ms" in step) return sleep(step.wait_ms);
   if ("metrics" in step) {
     const metrics = Object.entries(step.metrics);
-    return until("the metrics are equal", () => metrics.every(([key, value]) => client.metrics()[camel(key)] === value), 2000);
+    return until("the metrics are equal",
+      () => metrics.every(([key, value]) => client.metrics()[camel(key)] === value), 2000);
   }
   if ("cancel" in step) return started.get(step.cancel).controller.abort();
   if ("finish" in step) {

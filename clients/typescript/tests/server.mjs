@@ -83,7 +83,8 @@ export class Server {
   /** Returns the number of open gRPC connections. */
   connections() {
     const port = `:${this.grpcPort.toString(16).toUpperCase().padStart(4, "0")}`;
-    const rows = readFileSync(`/proc/${this.child.pid}/net/tcp`, "utf8").split("\n").map((row) => row.trim().split(/\s+/));
+    const rows = readFileSync(`/proc/${this.child.pid}/net/tcp`, "utf8").split("\n")
+      .map((row) => row.trim().split(/\s+/));
     return rows.filter((row) => row[1]?.endsWith(port) && row[3] === "01").length;
   }
 }

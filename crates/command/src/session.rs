@@ -69,6 +69,11 @@ pub fn waits_for_window(session: &SessionState) -> bool {
     matches!(session, SessionState::Grpc(state) if state.reply_held().is_some())
 }
 
+/// Returns true if a connection with messages must be visited: they wait in the log of a topic.
+pub fn is_visited_for_messages(session: &SessionState) -> bool {
+    matches!(session, SessionState::Grpc(_))
+}
+
 /// Prepares the client of a connection that cannot move for the end of the connection: the server stops, or another
 /// process takes over.
 pub fn leave(session: &mut SessionState) {
@@ -319,12 +324,8 @@ impl SessionState {
         }
     }
 
-    /// Returns true if the connection must be visited because it was signalled: messages wait in the log of a topic.
-    pub fn is_visited_for_messages(&self) -> bool {
-        matches!(self, Self::Grpc(_))
-    }
-
-    /// Returns true if the client is subscribed to a channel, a pattern or a topic. The idle timeout then does not apply.
+    /// Returns true if the client is subscribed to a channel, a pattern or a topic. The idle timeout then does not
+    /// apply.
     pub fn listens(&self) -> bool {
         match self {
             Self::Memcache(_) => false,

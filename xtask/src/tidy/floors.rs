@@ -56,7 +56,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
 /// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
 /// their functions and no command uses the table.
-const COMMAND: [&[&str]; 15] = [
+const COMMAND: [&[&str]; 17] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
@@ -69,14 +69,23 @@ const COMMAND: [&[&str]; 15] = [
         "resp::support",
         "resp::subcommands",
     ],
-    &["keyspace", "resp::error", "resp::stream_error", "resp::acl::rights", "resp::acl::users"],
+    &[
+        "keyspace",
+        "resp::error",
+        "resp::stream_error",
+        "resp::acl::rights",
+        "resp::acl::token_user",
+        "resp::acl::users",
+    ],
     &["shared", "keyspace::figures", "push::watch::evictions", "handover", "resp::acl::client_user", "resp::state"],
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
     &["grpc::plan"],
+    &["grpc::credentials"],
     &["grpc::calls"],
     &["grpc::replies", "grpc::request"],
+    &["grpc::subscriptions"],
     &["grpc::execution", "grpc::plain"],
     &["grpc::session"],
     &["grpc"],

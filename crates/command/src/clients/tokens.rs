@@ -15,6 +15,7 @@
 //!
 //! Bounds: a token has at most [`TOKEN_BYTES_MAX`] bytes, so that its permissions are few.
 
+use super::access::{READ, WRITE};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac};
@@ -33,9 +34,6 @@ pub const KEY_BYTES_MIN: usize = 32;
 const MAC_BYTES: usize = 32;
 /// The maximum length of a token's id, in bytes.
 pub const ID_BYTES_MAX: usize = 64;
-
-/// The bits of access to keys: reading, and writing.
-pub(crate) use crate::resp::acl::{READ, WRITE};
 
 /// The key that signs tokens.
 #[derive(Clone)]
@@ -285,7 +283,7 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
 
 /// The access that a permission grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum TokenRole {
     /// Reading and writing.
     ReadWrite = 1,
     /// Reading; subscribing to topics.
@@ -298,7 +296,7 @@ pub enum Role {
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The access.
-    pub role: Role,
+    pub role: TokenRole,
     /// The only cache; `None` for all.
     pub cache: Option<String>,
     /// The start of the only keys, or of the only topics; `None` for all.
@@ -358,7 +356,8 @@ pub fn check_permissions(permissions: &[u8]) -> Result<(), &'static str> {
     if permissions.try_uint(1).is_some() {
         return Ok(());
     }
-    let explicit = permissions.message(2).map_err(malformed)?.ok_or("the token has no permissions; give at least one")?;
+    let explicit =
+        permissions.message(2).map_err(malformed)?.ok_or("the token has no permissions; give at least one")?;
     let mut is_empty = true;
     for one in explicit.all(1) {
         let one = Message::parse(one).map_err(malformed)?;

@@ -7,25 +7,15 @@
 //!
 //! The user of a signed token exists for one connection, and has the rights that the token grants in one cache.
 
-use super::calls::{Access, Method};
-use super::plan::CallError;
+use super::plan::{Access, CallError, Caller};
+use crate::clients::access::{READ, WRITE};
 use crate::clients::tokens::{Claims, PREFIX, TokenKind};
 use crate::context::WorkerContext;
-use crate::clients::tokens::{READ, WRITE};
 use crate::resp::{self, TokenUser};
 use crate::shared::Shared;
 use protocol::grpc::Status;
 use segment::Namespace;
 use std::sync::Arc;
-
-/// The user of a call that issues tokens.
-#[derive(Debug)]
-pub(super) struct Caller {
-    /// The name of the user, if that has all rights. That of a token's user is its issuer's. An error if the client must
-    /// authenticate.
-    pub(super) unrestricted: Result<Option<Vec<u8>>, CallError>,
-    pub(super) now_secs: u64,
-}
 
 /// The signed token of a connection's last call with one.
 pub(super) struct SignedToken {
@@ -66,12 +56,10 @@ pub(super) fn check_issuer(claims: &Claims, shared: &Shared) -> Result<(), CallE
     Err(CallError::new(Status::Unauthenticated, "the user that issued the token was removed; get a new token"))
 }
 
-impl Caller {
-    /// Returns the user of the Redis session that executes a call.
-    pub(super) fn of(session: &resp::SessionState, ctx: &WorkerContext) -> Self {
-        let unrestricted = check_login(session, ctx).map(|()| resp::unrestricted_user(session, ctx));
-        Self { unrestricted, now_secs: now_secs(ctx) }
-    }
+/// Returns the user of the Redis session that executes a call.
+pub(super) fn caller(session: &resp::SessionState, ctx: &WorkerContext) -> Caller {
+    let unrestricted = check_login(session, ctx).map(|()| resp::unrestricted_user(session, ctx));
+    Caller { unrestricted, now_secs: now_secs(ctx) }
 }
 
 impl SignedToken {
@@ -114,11 +102,11 @@ impl SignedToken {
     /// If the token does not grant the kind of access that the method needs.
     pub(super) fn user(
         &mut self,
-        method: &Method,
+        (method, access): (&str, Access),
         namespace: Namespace,
         ctx: &WorkerContext,
     ) -> Result<Arc<TokenUser>, CallError> {
-        let key = (namespace, method.access == Access::Subscribe);
+        let key = (namespace, access == Access::Subscribe);
         let user = match &self.user {
             Some((of, user)) if *of == key => Arc::clone(user),
             _ => {
@@ -128,7 +116,7 @@ impl SignedToken {
                 user
             }
         };
-        let is_permitted = match method.access {
+        let is_permitted = match access {
             Access::Free => true,
             Access::Read => user.keys & READ != 0,
             Access::Write => user.keys & WRITE != 0,
@@ -138,7 +126,7 @@ impl SignedToken {
             Access::Control => user.is_superuser(),
         };
         if !is_permitted {
-            let text = format!("the token does not permit {} on this cache", method.name);
+            let text = format!("the token does not permit {method} on this cache");
             return Err(CallError::new(Status::PermissionDenied, text));
         }
         Ok(user)

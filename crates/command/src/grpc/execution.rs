@@ -11,9 +11,8 @@
 //! Invariant: the commands of a call that has begun are executed to their end, even if the client resets its stream. If
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
 
-use super::credentials::Caller;
-use super::plan::{CallError, CallPlan, Commands, Flow, Publication, error_of, no_memory};
-use super::subscriptions::TopicRequest;
+use super::credentials::caller;
+use super::plan::{CallError, CallPlan, Commands, Flow, Publication, TopicRequest, error_of, no_memory};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -61,7 +60,17 @@ impl Execution {
             return Err(no_memory());
         }
         let preamble = Some(preamble).filter(|preamble| preamble.count > 0);
-        Ok(Self { plan, preamble, namespace, at: 0, replies: Vec::new(), grant, is_cut: false, subscription: None, token_user })
+        Ok(Self {
+            plan,
+            preamble,
+            namespace,
+            at: 0,
+            replies: Vec::new(),
+            grant,
+            is_cut: false,
+            subscription: None,
+            token_user,
+        })
     }
 
     /// Returns true if the commands that authenticate the call are executed, or there are none.
@@ -100,6 +109,9 @@ impl Execution {
             if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
                 return Ok(Err(CallError::namespace_full()));
             }
+            if self.preamble.is_none() && self.at == 0 {
+                resp::speak_version_3(session, self.plan.has_types);
+            }
             if self.preamble.is_none()
                 && let Some(Publication { is_text }) = self.plan.publication.take()
             {
@@ -109,7 +121,7 @@ impl Execution {
                 return Ok(Err(error));
             }
             let next = match self.next() {
-                Ok(Flow::WithCaller(next)) => next(Caller::of(session, ctx)),
+                Ok(Flow::WithCaller(next)) => next(caller(session, ctx)),
                 next => next,
             };
             match next {

@@ -20,7 +20,6 @@
 mod calls;
 mod credentials;
 mod execution;
-mod faults;
 mod plain;
 mod plan;
 mod receiving;
@@ -29,9 +28,9 @@ mod request;
 mod session;
 mod subscriptions;
 
-pub use faults::FaultCounts;
 pub use session::GrpcSession;
 
+use crate::clients::faults::{self, FAULT_TEXT};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::Grant;
@@ -46,9 +45,6 @@ use session::RunningCall;
 
 /// The room that a step of [`serve`] needs in the output: for control frames, and for the longest block of headers.
 const STEP_ROOM: usize = protocol::grpc::reply::TRAILERS_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
-
-/// The text of an error that a call asked for.
-const FAULT_TEXT: &str = "a fault that the call asked for";
 
 /// Returns the names of all methods, by their numbers in [`crate::metrics::call_stats`].
 pub fn method_names() -> impl Iterator<Item = &'static str> {
@@ -75,7 +71,9 @@ pub fn serve(
             break SessionWait::Close;
         }
         session.say_goodbye(out);
-        if session.wire.write(out, ctx) || subscriptions::advance(session, ctx) {
+        if session.wire.write(out, ctx)
+            || subscriptions::advance(&mut session.subscriptions, &mut session.wire, session.is_leaving, ctx)
+        {
             continue;
         }
         if ctx.is_slice_over() {
@@ -182,7 +180,7 @@ fn complete(
 ) {
     let stream = running.stream;
     if let Some(request) = running.execution.take_subscription()
-        && let Err(error) = subscriptions::subscribe(session, stream, &request, running.cut, ctx)
+        && let Err(error) = session.subscribe(stream, &request, running.cut, ctx)
     {
         return session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
     }

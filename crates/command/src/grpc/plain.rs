@@ -117,6 +117,7 @@ pub(super) fn execute(
         return Ok(());
     }
     if !std::mem::replace(&mut plain.has_begun, true) {
+        resp::speak_version_3(redis, false);
         plain.begun = ctx.clock.ticks();
     }
     loop {

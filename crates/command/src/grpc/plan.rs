@@ -12,13 +12,13 @@
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
 
-use super::credentials::Caller;
-use super::subscriptions::TopicRequest;
+use crate::push::topics::TopicPosition;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
 use protocol::grpc::{Status, message_prefix};
 use protocol::number::Decimal;
 use protocol::resp::client::Value;
 use segment::Namespace;
+use std::sync::Arc;
 
 /// The maximum number of times that a call starts over because other clients change its key.
 const TRIES_MAX: usize = 1_000;
@@ -123,7 +123,7 @@ pub(super) enum Flow {
     Execute(Commands),
     /// The call is done. The messages, each with its prefix, are its reply.
     Reply(Vec<u8>),
-    /// The call continues with its user, who is authenticated now.
+    /// The call continues with its user, which is authenticated now.
     WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
     /// The call subscribes to a topic. The messages are the first ones of the stream.
     Subscribe(TopicRequest, Vec<u8>),
@@ -134,6 +134,44 @@ pub(super) type Next = Result<Flow, CallError>;
 
 /// The function that continues a call with the replies of its commands.
 type Continue = Box<dyn FnMut(&[Value<'_>]) -> Next + Send>;
+
+/// A request for a subscription.
+#[derive(Clone, Debug)]
+pub(super) struct TopicRequest {
+    /// The cache that the request names; `None` if it names none.
+    pub(super) cache: Option<Arc<[u8]>>,
+    pub(super) topic: Arc<[u8]>,
+    /// The position from which the client continues.
+    pub(super) from: TopicPosition,
+}
+
+/// The user of a call that issues tokens.
+#[derive(Debug)]
+pub(super) struct Caller {
+    /// The name of the user, if that has all rights. That of a token's user is its issuer's. An error if the client
+    /// must authenticate.
+    pub(super) unrestricted: Result<Option<Vec<u8>>, CallError>,
+    pub(super) now_secs: u64,
+}
+
+/// The kinds of access that a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// None.
+    Free,
+    /// It reads items.
+    Read,
+    /// It changes items, and its reply does not depend on them.
+    Write,
+    /// It changes items, and its effect or reply depends on them.
+    Change,
+    /// It creates and deletes caches, or issues tokens.
+    Control,
+    /// It publishes messages.
+    Publish,
+    /// It receives messages.
+    Subscribe,
+}
 
 /// A property of the message that a call publishes with the command `PUBLISH`.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +192,8 @@ pub(super) struct CallPlan {
     pub(super) watches: bool,
     /// True if the stream stays open after the messages of the reply, until the client ends it.
     pub(super) stays_open: bool,
+    /// True if the replies must tell the types of values: the commands are executed in version 3 of the protocol.
+    pub(super) has_types: bool,
     /// The message that the commands publish, if they publish one.
     pub(super) publication: Option<Publication>,
 }
@@ -168,6 +208,7 @@ impl CallPlan {
             held_bytes: 0,
             watches: false,
             stays_open: false,
+            has_types: false,
             publication: None,
         }
     }
@@ -175,6 +216,11 @@ impl CallPlan {
     /// Returns the plan with another namespace for its commands.
     pub(super) fn within(self, namespace: Namespace) -> Self {
         Self { namespace: Some(namespace), ..self }
+    }
+
+    /// Returns the plan of a call whose replies tell the types of values.
+    pub(super) fn with_types(self) -> Self {
+        Self { has_types: true, ..self }
     }
 
     /// Returns the plan of a call that publishes a message.
@@ -286,16 +332,26 @@ pub(super) fn integer(value: Value<'_>) -> Result<i64, CallError> {
 pub(super) fn error_of(reply: &[u8]) -> CallError {
     let code = reply.split(|byte| *byte == b' ').next().unwrap_or_default();
     let status = match code {
-        b"WRONGTYPE" => Status::FailedPrecondition,
-        b"OOM" | b"MAXOPS" => Status::ResourceExhausted,
+        b"WRONGTYPE" | b"RECORDSET" | b"FILTERED" | b"BINTYPE" | b"NOINDEX" => Status::FailedPrecondition,
+        b"NOTFOUND" => Status::NotFound,
+        b"EXISTS" => Status::AlreadyExists,
+        b"REVISION" => Status::Aborted,
+        b"BINRANGE" => Status::OutOfRange,
+        b"BINVALUE" | b"BINNAME" => Status::InvalidArgument,
+        b"OOM" | b"MAXOPS" | b"INDEXFULL" => Status::ResourceExhausted,
         b"NOAUTH" | b"WRONGPASS" => Status::Unauthenticated,
         b"NOPERM" => Status::PermissionDenied,
-        b"BUSY" | b"LOADING" | b"DENIED" => Status::Unavailable,
+        b"BUSY" | b"LOADING" | b"DENIED" | b"BUILDING" => Status::Unavailable,
         _ if reply.starts_with(b"ERR value is not") || reply.starts_with(b"ERR hash value is not") => {
             Status::FailedPrecondition
         }
         _ if reply.starts_with(b"ERR string exceeds") => Status::ResourceExhausted,
-        _ if reply.starts_with(b"ERR increment") => Status::InvalidArgument,
+        _ if [&b"ERR increment"[..], b"ERR invalid filter", b"ERR syntax", b"ERR invalid cursor"]
+            .iter()
+            .any(|start| reply.starts_with(start)) =>
+        {
+            Status::InvalidArgument
+        }
         _ => Status::Unknown,
     };
     CallError::new(status, String::from_utf8_lossy(reply))

@@ -4,11 +4,11 @@
 //! message of any other request is collected until its stream ends.
 
 use super::calls::Decode;
-use super::faults;
 use super::plan::{CallError, no_memory};
 use super::replies::Reply;
 use super::request::{CallRequest, error_of};
 use super::session::GrpcSession;
+use crate::clients::faults;
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::visit::out::OutBuffer;

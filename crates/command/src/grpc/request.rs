@@ -1,8 +1,8 @@
 //! Requests: their header fields, and their messages while they arrive.
 
 use super::calls::Method;
-use super::faults::CallFaults;
 use super::plan::{CallError, no_memory};
+use crate::clients::faults::CallFaults;
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::visit::clock::Ticks;

@@ -4,10 +4,10 @@ use super::calls::{self, Decode, Method, Service};
 use super::credentials::{SignedToken, is_signed};
 use super::execution::Execution;
 use super::plain::PlainCalls;
-use super::plan::{CallError, Commands};
+use super::plan::{CallError, Commands, TopicRequest};
 use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
-use super::subscriptions::Subscriptions;
+use super::subscriptions::{self, Subscriptions};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -228,6 +228,18 @@ impl GrpcSession {
         execution
     }
 
+    /// Begins the subscription of a call that was executed.
+    pub(super) fn subscribe(
+        &mut self,
+        stream: u32,
+        request: &TopicRequest,
+        cut: Option<(u64, Status)>,
+        ctx: &WorkerContext,
+    ) -> Result<(), CallError> {
+        let user = (&self.redis, self.signed.as_ref());
+        subscriptions::subscribe(&mut self.subscriptions, user, stream, request, cut, ctx)
+    }
+
     /// Returns the user of a signed token for a call in a namespace; `None` if the token is not signed.
     fn token_user(
         &mut self,
@@ -242,7 +254,7 @@ impl GrpcSession {
         let signed = SignedToken::of(self.signed.take(), token, ctx)?;
         let signed = self.signed.insert(signed);
         let namespace = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
-        signed.user(method, namespace, ctx).map(Some)
+        signed.user((method.name, method.access), namespace, ctx).map(Some)
     }
 
     /// Forgets a request with several messages, one of which has failed.
@@ -399,7 +411,8 @@ impl GrpcSession {
             + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes())
             + self.wire.replies.capacity() * size_of::<Reply>();
         let signed = self.signed.as_ref().map_or(0, SignedToken::bytes);
-        let names = signed + self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
+        let names =
+            signed + self.token.len() + self.last_token.len() + self.cache.as_ref().map_or(0, |(name, _)| name.len());
         let bytes = (size_of::<Self>() + names + queues + self.wire.http.heap_bytes() + self.plain.held_bytes()) as u64;
         let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
         grant.bytes() == bytes || grant.resize(bytes)

@@ -11,11 +11,11 @@
 //! Bounds: a subscription takes a stream, so that the limit of streams bounds their number. Their memory is part of the
 //! connection's state, and each reply counts as client memory.
 
-use super::FAULT_TEXT;
-use super::credentials;
-use super::plan::{CallError, add_message};
-use super::replies::Reply;
-use super::session::GrpcSession;
+use super::calls::add_heartbeat;
+use super::credentials::{self, SignedToken};
+use super::plan::{CallError, TopicRequest, add_message};
+use super::replies::{Reply, Wire};
+use crate::clients::faults::FAULT_TEXT;
 use crate::clients::tokens::{Claims, TokenError};
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -24,7 +24,6 @@ use crate::push::topics::{Discontinuity, NumberedMessage, READ_MAX, TopicPositio
 use crate::resp::{self, TopicRight};
 use arrayvec::ArrayVec;
 use base::clock::UnixMillis;
-use protocol::grpc::protobuf::Encoder;
 use protocol::grpc::{Status, reply};
 use protocol::http2::ServerConnection;
 use protocol::sink::Sink;
@@ -36,16 +35,6 @@ const HEARTBEAT_MS: u64 = 5_000;
 
 /// The text of the end of a subscription when its server leaves.
 const LEAVING_TEXT: &str = "the server stops or is replaced; subscribe again";
-
-/// A request for a subscription.
-#[derive(Clone, Debug)]
-pub(super) struct TopicRequest {
-    /// The cache that the request names; `None` if it names none.
-    pub(super) cache: Option<Arc<[u8]>>,
-    pub(super) topic: Arc<[u8]>,
-    /// The position from which the client continues.
-    pub(super) from: TopicPosition,
-}
 
 /// A subscription.
 struct Subscription {
@@ -116,26 +105,27 @@ impl Subscriptions {
     }
 }
 
-/// Begins a subscription in the namespace of the Redis session. `cut` is a fault that ends it.
+/// Begins a subscription of a stream in the namespace of the Redis session, with its user. `signed` is the token of
+/// that user if it is signed, and `cut` a fault that ends the stream.
 pub(super) fn subscribe(
-    session: &mut GrpcSession,
+    subscriptions: &mut Option<Box<Subscriptions>>,
+    (redis, signed): (&resp::SessionState, Option<&SignedToken>),
     stream: u32,
     request: &TopicRequest,
     cut: Option<(u64, Status)>,
     ctx: &WorkerContext,
 ) -> Result<(), CallError> {
-    let namespace = session.redis.namespace;
-    credentials::check_login(&session.redis, ctx)?;
-    let user = resp::call_user(&session.redis);
+    let namespace = redis.namespace;
+    credentials::check_login(redis, ctx)?;
+    let user = resp::call_user(redis);
     check_right(&user, namespace, &request.topic, ctx)?;
-    let subscriptions = session.subscriptions.get_or_insert_with(|| {
+    let subscriptions = subscriptions.get_or_insert_with(|| {
         let outbox = ctx.shared.channels.outbox(ctx.worker, ctx.push.watch.connection);
         Box::new(Subscriptions { all: Vec::new(), outbox, may_have_messages: false })
     });
     let is_new = !subscriptions.shares_topic(namespace, &request.topic);
     let name = (namespace, &request.topic[..]);
-    let Some((position, gap)) =
-        ctx.shared.topics.subscribe(name, &subscriptions.outbox, is_new, request.from, ctx.now)
+    let Some((position, gap)) = ctx.shared.topics.subscribe(name, &subscriptions.outbox, is_new, request.from, ctx.now)
     else {
         let text = "no further topic: client memory is used up (limits.client_memory), or there are too many topics";
         return Err(CallError::new(Status::ResourceExhausted, text));
@@ -149,7 +139,7 @@ pub(super) fn subscribe(
         gap,
         heartbeat_at: UnixMillis(ctx.now.0 + HEARTBEAT_MS),
         user,
-        claims: session.signed.as_ref().filter(|_| resp::is_token(&session.redis)).map(|signed| Arc::clone(&signed.claims)),
+        claims: signed.filter(|_| resp::is_token(redis)).map(|signed| Arc::clone(&signed.claims)),
         checked_at: (ctx.shared.users.changes(), ctx.shared.namespaces.changes()),
         cut,
     });
@@ -165,24 +155,26 @@ fn check_right(
 ) -> Result<(), CallError> {
     match resp::topic_right(user, &ctx.shared, namespace, topic) {
         TopicRight::Granted => Ok(()),
-        TopicRight::Denied => {
-            Err(CallError::new(Status::PermissionDenied, "the user may not subscribe to this topic"))
-        }
+        TopicRight::Denied => Err(CallError::new(Status::PermissionDenied, "the user may not subscribe to this topic")),
         TopicRight::Unknown => Err(CallError::new(Status::Unauthenticated, "the user no longer exists")),
     }
 }
 
 /// Queues the next messages and heartbeats of all subscriptions without a reply that waits. Returns true if any was
 /// queued.
-pub(super) fn advance(session: &mut GrpcSession, ctx: &WorkerContext) -> bool {
-    let is_leaving = session.is_leaving;
-    let Some(subscriptions) = &mut session.subscriptions else { return false };
+pub(super) fn advance(
+    subscriptions: &mut Option<Box<Subscriptions>>,
+    wire: &mut Wire,
+    is_leaving: bool,
+    ctx: &WorkerContext,
+) -> bool {
+    let Some(subscriptions) = subscriptions else { return false };
     let is_signalled = subscriptions.outbox.take_signal();
     let is_due = subscriptions.next_heartbeat().is_some_and(|at| at.0 <= ctx.now.0);
     if !is_signalled && !is_due && !is_leaving && !subscriptions.may_have_messages {
         return false;
     }
-    let replies = &mut session.wire.replies;
+    let replies = &mut wire.replies;
     subscriptions.may_have_messages = false;
     let (mut ended, queued) = (Vec::new(), replies.len());
     for subscription in &mut subscriptions.all {
@@ -215,7 +207,8 @@ impl Subscription {
     fn next(&mut self, is_leaving: bool, ctx: &WorkerContext) -> Result<Option<(Reply, bool)>, CallError> {
         self.check(ctx)?;
         let mut read = ArrayVec::new();
-        let (gap, has_more) = ctx.shared.topics.read((self.namespace, &self.topic), &mut self.position, &mut read);
+        let topic = (self.namespace, &self.topic[..]);
+        let (gap, has_more) = ctx.shared.topics.read(topic, &mut self.position, &mut read);
         let gap = self.gap.take().or(gap);
         let mut messages = Vec::new();
         if let Some(gap) = gap {
@@ -292,13 +285,6 @@ impl Subscription {
         }
         Ok(())
     }
-}
-
-/// Adds 3 a heartbeat.
-pub(super) fn add_heartbeat(messages: &mut Vec<u8>) {
-    add_message(messages, |out: &mut Encoder| {
-        out.message(3, |_| {});
-    });
 }
 
 /// Adds 2 a gap (1 last sequence number, 2 new sequence number, 3 new page).

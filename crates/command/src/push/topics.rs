@@ -8,7 +8,7 @@
 //!
 //! A topic is the channel of that name in one namespace. It exists while a gRPC client is subscribed to it, and for
 //! [`RETENTION_MS`] after that. A message to a topic that does not exist is not stored. A topic that is created again
-//! has a later page, because its sequence numbers begin anew.
+//! has a later page, because its sequence numbers begin at 1 again.
 //!
 //! A subscription is only a position in the log, so that a slow subscriber holds no memory. If messages after its
 //! position are no longer in the log, it learns of the gap.
@@ -18,7 +18,7 @@
 //! | bounded | maximum | when it is exceeded |
 //! |---|---|---|
 //! | topics | [`TOPICS_MAX`] | a subscription to a further one is refused |
-//! | the log of a topic | [`LOG_MESSAGES_MAX`] messages, [`LOG_BYTES_MAX`] bytes, but at least one message | the oldest messages are removed |
+//! | the log of a topic | [`LOG_MESSAGES_MAX`], [`LOG_BYTES_MAX`]; at least one message | the oldest are removed |
 //! | all logs | client memory | topics without subscribers are removed, then the oldest messages |
 //!
 //! Invariant: messages have consecutive numbers, and all subscribers read them in that order. While a lock is held,
@@ -131,7 +131,7 @@ struct Topic {
 
 /// The topics of one part, by namespace and name.
 #[derive(Default)]
-struct Part {
+struct TopicPart {
     topics: BTreeMap<(u8, ChannelName), Topic>,
     /// Topics that had no subscribers at an instant, oldest first. A topic may have got subscribers since.
     idle: VecDeque<(UnixMillis, (u8, ChannelName))>,
@@ -139,7 +139,7 @@ struct Part {
 
 /// All topics.
 pub struct Topics {
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<TopicPart>; PARTS],
     hasher: RandomState,
     count: AtomicU64,
     /// The page of the newest topic.
@@ -153,7 +153,7 @@ impl std::fmt::Debug for Topics {
     }
 }
 
-fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+fn lock(part: &Mutex<TopicPart>) -> MutexGuard<'_, TopicPart> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,7 +184,7 @@ impl Topics {
         (namespace.0, ChannelName::new(self.hasher.hash_one(name), name))
     }
 
-    fn part(&self, key: &(u8, ChannelName)) -> &Mutex<Part> {
+    fn part(&self, key: &(u8, ChannelName)) -> &Mutex<TopicPart> {
         &self.parts[key.1.parts().0 as usize % PARTS]
     }
 
@@ -254,7 +254,8 @@ impl Topics {
         if !publishing.is_appended {
             let is_text = publishing.is_text.unwrap_or_else(|| std::str::from_utf8(value).is_ok());
             let publisher = Arc::clone(&publishing.publisher);
-            publishing.is_done = !self.any() || !self.append(namespace, name, TopicMessage::new(value, is_text, publisher));
+            let message = TopicMessage::new(value, is_text, publisher);
+            publishing.is_done = !self.any() || !self.append(namespace, name, message);
             publishing.is_appended = true;
         }
         while !publishing.is_done && *work > 0 {
@@ -338,7 +339,7 @@ impl Topics {
     }
 
     /// Removes topics without subscribers whose retention is over, or of any age if client memory is used up.
-    fn remove_idle(&self, part: &mut Part, now: UnixMillis) {
+    fn remove_idle(&self, part: &mut TopicPart, now: UnixMillis) {
         for _ in 0..REMOVED_MAX {
             let Some((since, key)) = part.idle.front() else { return };
             if now.ms_since(*since) < RETENTION_MS && self.budget.is_within() {

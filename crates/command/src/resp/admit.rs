@@ -6,7 +6,7 @@
 use super::acl::KnownKeys;
 use super::catalog;
 use super::error::ErrorReply;
-use super::session::SessionState;
+use super::session::{SessionState, is_token};
 use super::subcommands::find_subcommand;
 use crate::context::WorkerContext;
 use crate::resp::acl;
@@ -31,7 +31,8 @@ pub(super) fn admit_command<'c>(
     }
     let session = &*call.session;
     let restrained = call.ctx.admission.restrained || call.ctx.has_op_quota(call.session.namespace);
-    if restrained || session.is_restricted || session.is_limited() || session.aside.is_some() || call.is_unauthenticated() {
+    if restrained || session.is_restricted || is_token(session) || session.aside.is_some() || call.is_unauthenticated()
+    {
         check_allowed(call, entry, asked).map_err(|stop| match stop {
             Interrupt::Fault(fault) => refusal(call, entry, fault),
             other => other,
@@ -77,7 +78,7 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         return Err(ErrorReply::Disabled(entry.name).into());
     }
     pubsub::may_while_subscribed(call, entry)?;
-    if call.ctx.admission.user_changes != 0 || call.session.is_limited() {
+    if call.ctx.admission.user_changes != 0 || is_token(call.session) {
         acl::permit(call, entry, asked)?;
     }
     let waits = match call.ctx.admission.pause {

@@ -1,11 +1,12 @@
 //! The users of gRPC calls: their rights to topics, and the users of signed tokens.
 
-use super::acl::{ClientUser, DEFAULT, READ, User, WRITE, number_named};
+use super::acl::{ClientUser, DEFAULT, TokenUser, User, number_named};
 use super::session::SessionState;
-use crate::clients::tokens::{CacheGrants, Claims};
+use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
 use crate::push::topics::TopicPublishing;
 use crate::shared::Shared;
+use protocol::resp::Version;
 use segment::Namespace;
 use std::sync::Arc;
 
@@ -13,53 +14,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct CallUser(ClientUser);
 
-/// The user of a signed token, with the rights that the token grants in one cache.
-#[derive(Debug)]
-pub(crate) struct TokenUser {
-    pub(super) user: Arc<User>,
-    pub(crate) claims: Arc<Claims>,
-    /// The bits of access that the token grants to any keys of the cache, and to any of its topics.
-    pub(crate) keys: u8,
-    /// See `keys`.
-    pub(crate) topics: u8,
-}
-
-impl TokenUser {
-    /// Creates the user of a token in a cache. `subscribes`: the user's channels are the topics to which it may
-    /// subscribe; otherwise, those to which it may publish.
-    pub(crate) fn of(claims: &Arc<Claims>, (namespace, cache): (Namespace, &[u8]), subscribes: bool) -> Self {
-        let name = [b"token:", claims.id.as_bytes()].concat();
-        let claims = Arc::clone(claims);
-        if claims.is_superuser() {
-            return Self { user: User::of_token(&name, None), claims, keys: READ | WRITE, topics: READ | WRITE };
-        }
-        let CacheGrants { keys, topics } = claims.grants(cache);
-        let needed = if subscribes { READ } else { WRITE };
-        let union = |grants: &[(u8, Vec<u8>)]| grants.iter().fold(0, |all, (access, _)| all | access);
-        let (of_keys, of_topics) = (union(&keys), union(&topics));
-        let channels = topics.into_iter().filter(|(access, _)| access & needed != 0).map(|(_, pattern)| pattern);
-        let user = User::of_token(&name, Some((keys, channels.collect(), namespace.0)));
-        Self { user, claims, keys: of_keys, topics: of_topics }
-    }
-
-    /// Returns true if the token grants everything.
-    pub(crate) fn is_superuser(&self) -> bool {
-        self.user.rights.is_unrestricted()
-    }
-}
-
 /// Gives the session the user of a signed token.
 pub(crate) fn enter_as_token(session: &mut SessionState, user: &Arc<TokenUser>) {
     session.user = ClientUser::Token(Arc::clone(user));
     (session.known, session.is_restricted, session.all_rights_at) = (true, false, 0);
 }
 
-/// Returns true if the session's user is that of a signed token.
-pub(crate) fn is_token(session: &SessionState) -> bool {
-    matches!(session.user, ClientUser::Token(_))
-}
-
-/// Whether a user may subscribe to a topic.
+/// The right of a user to subscribe to a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopicRight {
     /// The user may.
@@ -113,10 +74,16 @@ pub(crate) fn unrestricted_user(session: &SessionState, ctx: &WorkerContext) -> 
         ClientUser::User(user) => user.name.clone(),
         ClientUser::Token(token) => token.claims.issuer.clone(),
         ClientUser::OfFile => {
-            let user = |info: &mut crate::clients::client_info::ClientInfo| info.user.to_vec();
+            let user = |info: &mut ClientInfo| info.user.to_vec();
             ctx.connection_table().client_info(ctx.push.watch.connection, user).unwrap_or_default()
         }
     })
+}
+
+/// Selects the version of the protocol for the session's next command: 3, or 2.
+#[inline]
+pub(crate) fn speak_version_3(session: &mut SessionState, is_3: bool) {
+    session.version = if is_3 { Version::Resp3 } else { Version::Resp2 };
 }
 
 /// Returns the namespace of the session's listener.

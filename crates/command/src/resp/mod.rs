@@ -94,8 +94,13 @@ mod typed;
 mod value_reply;
 mod walk;
 
+pub(crate) use acl::TokenUser;
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use blocking::waits_in_command;
+pub(crate) use call_user::{
+    CallUser, TopicRight, call_user, enter_as_token, home_namespace, prepare_publication, speak_version_3, topic_right,
+    unrestricted_user,
+};
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
@@ -103,13 +108,11 @@ pub use records::index::{insert_persisted, recreate_persisted};
 pub(crate) use run::head_key;
 pub use scripts::load_persisted;
 pub use session::SessionState;
-pub(crate) use session::{adopt_messages, has_lost_user, identify, is_auth_delayed, needs_login, session_of_calls};
+pub(crate) use session::{
+    adopt_messages, has_lost_user, identify, is_auth_delayed, is_token, needs_login, session_of_calls,
+};
 pub use state::script::WorkerScripts;
 pub use state::transaction::RetiredTransactions;
-pub(crate) use call_user::{
-    CallUser, TokenUser, TopicRight, call_user, enter_as_token, home_namespace, is_token, prepare_publication,
-    topic_right, unrestricted_user,
-};
 pub(crate) use walk::walk_step_ops;
 
 /// The version of Redis whose commands are implemented. Clients and tools compare the three numbers.

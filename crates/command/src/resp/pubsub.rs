@@ -251,7 +251,8 @@ fn publish_to<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, mut args: Args<'c>
     let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
     let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
     let namespace = call.session.namespace;
-    let is_in_topic = kind != ChannelKind::Channel || call.ctx.publish_to_topic(&mut publishing.topic, namespace, message, &mut work);
+    let is_in_topic =
+        kind != ChannelKind::Channel || call.ctx.publish_to_topic(&mut publishing.topic, namespace, message, &mut work);
     let replied = is_in_topic.then(|| call.ctx.publish_some(&mut publishing, kind, message, &mut work)).flatten();
     call.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
     call.ctx.note_work(PUBLISH_WORK - work);

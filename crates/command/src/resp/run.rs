@@ -8,7 +8,7 @@ use crate::lookup::run::{self, PROBES_MAX};
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::resp::call::{Call, Interrupt, Step};
-use crate::resp::session::SessionState;
+use crate::resp::session::{SessionState, is_token};
 use crate::resp::settle;
 use crate::resp::statistics;
 use crate::resp::string;
@@ -117,7 +117,7 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
 /// about absent keys are published, and no plain request of this client can be refused.
 #[inline(always)]
 pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
-    let restrained = call.ctx.admission.restrained || call.session.is_restricted || call.session.is_limited();
+    let restrained = call.ctx.admission.restrained || call.session.is_restricted || is_token(call.session);
     let free = (!restrained || is_free(call)) && !call.ctx.has_op_quota(call.session.namespace);
     free && !call.is_unauthenticated() && !call.ctx.push.watch.watched.inspects_each_request()
 }
@@ -129,7 +129,7 @@ fn is_free(call: &Call<'_, '_>) -> bool {
     let others = call.ctx.admission.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
     let is_settled = settle::is_settled(call.session, &call.ctx.shared.namespaces);
     let has_all_rights = call.session.all_rights_at == call.ctx.admission.user_changes;
-    !others && is_settled && !call.session.is_restricted && !call.session.is_limited() && has_all_rights
+    !others && is_settled && !call.session.is_restricted && !is_token(call.session) && has_all_rights
 }
 
 /// Executes the plain requests at the start of the input. Returns `None` if the first request is not plain, or if plain

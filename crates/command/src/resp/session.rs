@@ -245,6 +245,12 @@ pub(crate) fn session_of_calls(namespace: Namespace) -> SessionState {
     SessionState { origin: CommandOrigin::Call, ..SessionState::of(namespace) }
 }
 
+/// Returns true if the user is that of a signed token, so that each request is checked even without other users.
+#[inline]
+pub(crate) fn is_token(session: &SessionState) -> bool {
+    matches!(session.user, ClientUser::Token(_))
+}
+
 /// Restricts a client on another host, unless it has authenticated as a user with a password.
 pub(super) fn update_restriction(session: &mut SessionState) {
     let has_proven = match &session.user {
@@ -259,12 +265,6 @@ impl SessionState {
     /// Returns the state of a new connection.
     pub(crate) fn of(namespace: Namespace) -> Self {
         Self { namespace, numbers: DatabaseNumbers::new(namespace.0, namespace.0), ..Self::default() }
-    }
-
-    /// Returns true if the user is that of a signed token, so that each request is checked even without other users.
-    #[inline]
-    pub(super) fn is_limited(&self) -> bool {
-        matches!(self.user, ClientUser::Token(_))
     }
 
     /// Resets the state of the current request, because the request is complete or starts over.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use base::units::TimeSpan;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use command::clients::tokens::{Claims, Grant, ID_BYTES_MAX, KeyError, Role, TokenKey, TokenKind, permissions};
+use command::clients::tokens::{Claims, Grant, ID_BYTES_MAX, KeyError, TokenKey, TokenKind, TokenRole, permissions};
 
 use super::password;
 use crate::{Failure, print};
@@ -64,9 +64,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Err(usage(format!("--id is longer than {ID_BYTES_MAX} bytes; use a shorter one")));
     }
     let role = match text(ROLE) {
-        Some("readwrite") => Some(Role::ReadWrite),
-        Some("read") => Some(Role::Read),
-        Some("write") => Some(Role::Write),
+        Some("readwrite") => Some(TokenRole::ReadWrite),
+        Some("read") => Some(TokenRole::Read),
+        Some("write") => Some(TokenRole::Write),
         _ => None,
     };
     let (cache, items, topics) = (text(CACHE), text(ITEMS), text(TOPICS));
@@ -77,7 +77,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let permissions = match role {
         None => permissions(None),
         Some(role) => {
-            let grant = |prefix: Option<&str>| Grant { role, cache: cache.map(Into::into), prefix: prefix.map(Into::into) };
+            let grant =
+                |prefix: Option<&str>| Grant { role, cache: cache.map(Into::into), prefix: prefix.map(Into::into) };
             let of_items = (items.is_some() || topics.is_none()).then(|| grant(items));
             let of_topics = (topics.is_some() || items.is_none()).then(|| grant(topics));
             permissions(Some((of_items, of_topics)))

@@ -203,11 +203,7 @@ impl Encoder {
 
     /// Adds an unsigned number, a bool or an enum.
     pub fn uint(&mut self, number: u32, value: u64) -> &mut Self {
-        if value != 0 {
-            self.varint(u64::from(number) << 3);
-            self.varint(value);
-        }
-        self
+        if value == 0 { self } else { self.one_of_uint(number, value) }
     }
 
     /// Adds an unsigned number of a oneof, also if it is 0.
@@ -224,10 +220,13 @@ impl Encoder {
 
     /// Adds a double.
     pub fn double(&mut self, number: u32, value: f64) -> &mut Self {
-        if value.to_bits() != 0 {
-            self.varint(u64::from(number) << 3 | 1);
-            self.0.extend_from_slice(&value.to_le_bytes());
-        }
+        if value.to_bits() == 0 { self } else { self.one_of_double(number, value) }
+    }
+
+    /// Adds a double of a oneof, also if it is 0.
+    pub fn one_of_double(&mut self, number: u32, value: f64) -> &mut Self {
+        self.varint(u64::from(number) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 

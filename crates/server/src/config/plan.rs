@@ -53,8 +53,7 @@ pub struct Plan {
 pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<ConfigFault>> {
     let mut planner = Planner::new(settings, origins, host);
     let (workers, memory) = (planner.workers(settings), planner.memory(settings));
-    planner.sizes(settings, memory);
-    planner.places(settings);
+    planner.sizes_and_places(settings, memory);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
@@ -363,9 +362,12 @@ impl<'a> Planner<'a> {
         (configs, endpoints)
     }
 
-    fn sizes(&mut self, settings: &Settings, memory: ByteSize) {
+    fn sizes_and_places(&mut self, settings: &Settings, memory: ByteSize) {
         self.segment(settings);
         self.item_max(settings, memory);
+        self.huge_pages(settings);
+        self.flash(settings);
+        self.checkpoint(settings);
     }
 
     fn segment(&mut self, settings: &Settings) {
@@ -384,12 +386,6 @@ impl<'a> Planner<'a> {
     }
 
     /// Checks the settings of checkpoints, flash and huge pages.
-    fn places(&mut self, settings: &Settings) {
-        self.huge_pages(settings);
-        self.flash(settings);
-        self.checkpoint(settings);
-    }
-
     fn checkpoint(&mut self, settings: &Settings) {
         let every = settings.checkpoint;
         if every.0 == 0 {

@@ -8,7 +8,7 @@ use crate::worker::hold;
 use crate::worker::output;
 use command::push::outbox::MessageCheck;
 use command::push::watch::QUEUE_BYTES;
-use command::session::adopt_messages;
+use command::session::{adopt_messages, is_visited_for_messages};
 use command::visit::out::OUT_BYTES;
 use io::Backend;
 
@@ -101,7 +101,7 @@ fn deliver_to<B: Backend>(core: &mut Core<B>, index: u32) -> bool {
             core.wake(index);
             return false;
         }
-        if session.state.is_visited_for_messages() {
+        if is_visited_for_messages(&session.state) {
             if session.place == SessionPlace::Batch {
                 return true;
             }

@@ -5,7 +5,7 @@ use crate::common::start;
 use crate::grpc_client::{Answer, DATA, Grpc, HEADERS, config, frame, headers, item, key, prefixed};
 use crate::grpc_topics::{Event, Events, published, subscription};
 use command::clients::endpoint::Protocol;
-use command::clients::tokens::{Claims, Grant, Role, TokenKey, TokenKind, permissions};
+use command::clients::tokens::{Claims, Grant, TokenKey, TokenKind, TokenRole, permissions};
 use gannet_server::start::{Running, ServerConfig};
 use protocol::grpc::protobuf::Message;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,7 +23,7 @@ fn with_key(config: ServerConfig) -> (Running, TokenKey) {
     (running, TokenKey::new(SECRET).expect("it is long enough"))
 }
 
-fn grant(role: Role, cache: Option<&str>, prefix: Option<&str>) -> Option<Grant> {
+fn grant(role: TokenRole, cache: Option<&str>, prefix: Option<&str>) -> Option<Grant> {
     Some(Grant { role, cache: cache.map(Into::into), prefix: prefix.map(Into::into) })
 }
 
@@ -109,9 +109,9 @@ fn token_permits_what_its_role_says_for_its_cache_and_keys() {
     create(&mut calls, "other");
     let sign = |role, cache, prefix| token(&secret, permissions(Some((grant(role, cache, prefix), None))));
     let (read, write, both) = (
-        sign(Role::Read, Some("shop"), None),
-        sign(Role::Write, Some("shop"), Some("a*")),
-        sign(Role::ReadWrite, None, Some("a")),
+        sign(TokenRole::Read, Some("shop"), None),
+        sign(TokenRole::Write, Some("shop"), Some("a*")),
+        sign(TokenRole::ReadWrite, None, Some("a")),
     );
     let admin = token(&secret, permissions(None));
     for (method, token, cache, message, status) in [
@@ -149,7 +149,7 @@ fn plain_calls_with_different_tokens_never_share_rights() {
     let (running, secret) = with_key(config());
     let mut calls = Calls::connect(&running);
     create(&mut calls, "shop");
-    let read = token(&secret, permissions(Some((grant(Role::Read, Some("shop"), None), None))));
+    let read = token(&secret, permissions(Some((grant(TokenRole::Read, Some("shop"), None), None))));
     let admin = token(&secret, permissions(None));
     let streams: Vec<u32> = (0..40)
         .map(|at| {
@@ -209,7 +209,7 @@ fn only_users_with_all_rights_issue_tokens_and_refresh_replaces_them() {
             out.bytes(4, permissions).bytes(5, b"service");
         })
     };
-    let read = permissions(Some((grant(Role::Read, None, None), None)));
+    let read = permissions(Some((grant(TokenRole::Read, None, None), None)));
     let generate = "/auth.Auth/GenerateApiToken";
     for (token, status) in [("ann:pw", "7"), ("", "16"), ("boss:wrong", "16")] {
         assert_eq!(calls.issue(generate, token, &request(60, &read)).status, status, "{token}");
@@ -253,7 +253,7 @@ fn only_users_with_all_rights_issue_tokens_and_refresh_replaces_them() {
 fn token_of_topics_permits_one_direction_and_names_the_publisher() {
     let (running, secret) = with_key(config());
     let sign = |role, prefix| token(&secret, permissions(Some((None, grant(role, None, Some(prefix))))));
-    let (publisher, subscriber) = (sign(Role::Write, "t"), sign(Role::Read, "t"));
+    let (publisher, subscriber) = (sign(TokenRole::Write, "t"), sign(TokenRole::Read, "t"));
     let (mut calls, mut other) = (Calls::connect(&running), Calls::connect(&running));
     let (subscribe, publish) = ("/cache_client.pubsub.Pubsub/Subscribe", "/cache_client.pubsub.Pubsub/Publish");
     let refused = [(&publisher, "t1"), (&subscriber, "u1")].map(|(token, topic)| {

@@ -141,7 +141,10 @@ fn subscribers_on_all_workers_receive_the_same_messages_in_the_same_order() {
             std::thread::spawn(move || {
                 for at in 0..MESSAGES as u32 / 3 {
                     let value = format!("{number}.{at}");
-                    assert_eq!(grpc.answer(2 * at + 1, PUBLISH, &published("news", value.as_bytes(), true)).status, "0");
+                    assert_eq!(
+                        grpc.answer(2 * at + 1, PUBLISH, &published("news", value.as_bytes(), true)).status,
+                        "0"
+                    );
                 }
             })
         })
@@ -358,8 +361,16 @@ fn leaderboard_ranks_elements_in_both_orders_and_by_score() {
     let by_score = |least: Option<f64>, end: Option<f64>, offset, order| {
         board(2, |out| {
             out.message(3, |scores| {
-                if let Some(least) = least { scores.double(5, least) } else { scores.message(1, |_| {}) };
-                if let Some(end) = end { scores.double(6, end) } else { scores.message(3, |_| {}) };
+                if let Some(least) = least {
+                    scores.double(5, least)
+                } else {
+                    scores.message(1, |_| {})
+                };
+                if let Some(end) = end {
+                    scores.double(6, end)
+                } else {
+                    scores.message(3, |_| {})
+                };
             });
             out.uint(4, offset).uint(5, 2).uint(6, order);
         })
@@ -391,12 +402,8 @@ const SET: &str = "/cache_client.Scs/Set";
 fn faults_fail_a_number_of_calls_and_delay_only_the_calls_that_ask() {
     let running = start(ServerConfig { test_faults: true, ..config() });
     let mut grpc = Grpc::connect(&running);
-    let errors = [
-        ("request-id", "one"),
-        ("return-error", "unavailable"),
-        ("error-rpcs", "get set"),
-        ("error-count", "2"),
-    ];
+    let errors =
+        [("request-id", "one"), ("return-error", "unavailable"), ("error-rpcs", "get set"), ("error-count", "2")];
     assert_eq!(grpc.answer(1, SET, &item("k", b"v")).status, "0");
     let statuses: Vec<String> = [3, 5, 7]
         .map(|stream| {

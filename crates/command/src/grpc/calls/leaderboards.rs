@@ -86,10 +86,7 @@ fn elements_reply(elements: impl Iterator<Item = Result<RankedElement, CallError
 }
 
 /// Returns the elements of a reply with values and scores, of which the first has the rank `first`.
-fn ranked<'b>(
-    pairs: Value<'b>,
-    first: u64,
-) -> impl Iterator<Item = Result<RankedElement, CallError>> + use<'b> {
+fn ranked<'b>(pairs: Value<'b>, first: u64) -> impl Iterator<Item = Result<RankedElement, CallError>> + use<'b> {
     let items: Vec<Value<'b>> = pairs.items().collect();
     (0..items.len() / 2).map(move |place| {
         let [id, score] = [items[2 * place], items[2 * place + 1]];
@@ -111,7 +108,9 @@ pub(super) fn upsert(message: Message<'_>) -> Result<CallPlan, CallError> {
     for element in message.all(3) {
         let element = Message::parse(element)?;
         words.push(score_text(element.try_double(3).unwrap_or(0.0))?);
-        words.push(u32::try_from(element.uint(1)).map_err(|_| CallError::invalid("an id has more than 32 bits"))?.to_string());
+        words.push(
+            u32::try_from(element.uint(1)).map_err(|_| CallError::invalid("an id has more than 32 bits"))?.to_string(),
+        );
     }
     check_count(words.len() / 2)?;
     let mut commands = Commands::default();
@@ -164,7 +163,9 @@ pub(super) fn read_by_score(message: Message<'_>) -> Result<CallPlan, CallError>
     let is_descending = message.uint(6) == DESCENDING;
     let (offset, count) = (message.uint(4), message.uint(5));
     if count > ELEMENTS_MAX as u64 {
-        return Err(CallError::invalid(format!("the request asks for {count} elements; ask for at most {ELEMENTS_MAX}")));
+        return Err(CallError::invalid(format!(
+            "the request asks for {count} elements; ask for at most {ELEMENTS_MAX}"
+        )));
     }
     let count = if count == 0 { ELEMENTS_MAX as u64 } else { count }.to_string();
     let below = end.as_ref().map_or_else(|| "+inf".to_owned(), |end| format!("({end}"));

@@ -9,14 +9,16 @@ mod control;
 mod dictionaries;
 mod items;
 mod leaderboards;
+mod leases;
 mod lists;
+mod records;
 mod reflection;
 mod sets;
 mod sorted_sets;
 mod tokens;
 mod topics;
 
-use super::plan::{CallError, CallPlan, Commands, reply};
+use super::plan::{Access, CallError, CallPlan, Commands, reply};
 use crate::shared::Shared;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
@@ -37,15 +39,11 @@ pub(super) enum Decode {
 }
 use Decode::{Caches, Items, Tokens, Topics};
 pub(super) use items::plain_item;
+pub(super) use topics::add_heartbeat;
 
 impl Decode {
     /// Decodes the message of a request.
-    pub(super) fn plan(
-        self,
-        bytes: &[u8],
-        shared: &Arc<Shared>,
-        authority: &[u8],
-    ) -> Result<CallPlan, CallError> {
+    pub(super) fn plan(self, bytes: &[u8], shared: &Arc<Shared>, authority: &[u8]) -> Result<CallPlan, CallError> {
         let message = Message::parse(bytes)?;
         match self {
             Tokens(decode, _) => decode(message, shared, authority),
@@ -53,25 +51,6 @@ impl Decode {
             Caches(decode) | Topics(decode) => decode(message, shared),
         }
     }
-}
-
-/// The kinds of access that a call needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// None.
-    Free,
-    /// It reads items.
-    Read,
-    /// It changes items without telling what was there.
-    Write,
-    /// It changes items depending on what was there, or tells what was there.
-    Change,
-    /// It creates and deletes caches, or issues tokens.
-    Control,
-    /// It publishes messages.
-    Publish,
-    /// It receives messages.
-    Subscribe,
 }
 
 /// A kind of call that is executed together with others of these kinds.
@@ -146,6 +125,8 @@ impl Service {
 /// All services. The services of `gannet.v1` and those of Momento's protocol have the same methods and messages.
 static SERVICES: &[Service] = &[
     Service { name: "gannet.v1.Cache", methods: &[&ITEMS] },
+    Service { name: "gannet.v1.Leases", methods: &[&LEASES] },
+    Service { name: "gannet.v1.Records", methods: &[&RECORDS] },
     Service { name: "gannet.v1.Caches", methods: &[&CACHES] },
     Service { name: "gannet.v1.Topics", methods: &[&TOPICS] },
     Service { name: "gannet.v1.Leaderboards", methods: &[&LEADERBOARDS] },
@@ -217,6 +198,25 @@ static ITEMS_OF_MOMENTO: &[Method] = &[
     change("SortedSetUnionStore", Items(sorted_sets::union_store)),
 ];
 
+/// Calls by which one client fills a value.
+static LEASES: &[Method] = &[
+    change("LeaseGet", Items(leases::read)),
+    change("LeaseSet", Items(leases::fill)),
+    change("LeaseStale", Items(leases::make_stale)),
+];
+
+/// Calls on records.
+static RECORDS: &[Method] = &[
+    read("RecordGet", Items(records::read)),
+    change("RecordPut", Items(records::put)),
+    change("RecordAdd", Items(records::add)),
+    change("RecordAppend", Items(records::append)),
+    change("RecordTouch", Items(records::touch)),
+    change("RecordDelete", Items(records::delete)),
+    read("RecordScan", Items(records::scan)),
+    read("RecordQuery", Items(records::query)),
+];
+
 /// Calls on caches.
 static CACHES: &[Method] = &[
     control("CreateCache", Caches(control::create_cache)),
@@ -226,8 +226,10 @@ static CACHES: &[Method] = &[
 ];
 
 /// Calls on topics.
-static TOPICS: &[Method] =
-    &[call("Publish", Access::Publish, Topics(topics::publish)), call("Subscribe", Access::Subscribe, Topics(topics::subscribe))];
+static TOPICS: &[Method] = &[
+    call("Publish", Access::Publish, Topics(topics::publish)),
+    call("Subscribe", Access::Subscribe, Topics(topics::subscribe)),
+];
 
 /// Calls on leaderboards.
 static LEADERBOARDS: &[Method] = &[
@@ -258,8 +260,19 @@ static HEALTH: &[Method] = &[free("Check", Items(check_health)), free("Watch", I
 static REFLECTION: &[Method] = &[free("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// All methods. A method's number is its place among them.
-static METHODS: [&&[Method]; 9] =
-    [&ITEMS, &ITEMS_OF_MOMENTO, &CACHES, &TOPICS, &LEADERBOARDS, &TOKENS, &PING, &HEALTH, &REFLECTION];
+static METHODS: [&&[Method]; 11] = [
+    &ITEMS,
+    &ITEMS_OF_MOMENTO,
+    &LEASES,
+    &RECORDS,
+    &CACHES,
+    &TOPICS,
+    &LEADERBOARDS,
+    &TOKENS,
+    &PING,
+    &HEALTH,
+    &REFLECTION,
+];
 
 /// Returns the names of all methods, by their numbers.
 pub(super) fn method_names() -> impl Iterator<Item = &'static str> {

@@ -1,8 +1,8 @@
 //! Calls that issue signed tokens. The caller must have all rights.
 
 use crate::clients::tokens::{Claims, ID_BYTES_MAX, TokenKind, check_permissions, random_id};
-use crate::grpc::credentials::{Caller, check_issuer};
-use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Next, reply};
+use crate::grpc::credentials::check_issuer;
+use crate::grpc::plan::{CallError, CallPlan, Caller, Commands, Flow, Next, reply};
 use crate::shared::Shared;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;

@@ -1,7 +1,6 @@
 //! Calls on topics, which are the channels of Redis clients with sequence numbers.
 
-use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication};
-use crate::grpc::subscriptions::{self, TopicRequest};
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication, TopicRequest, add_message};
 use crate::push::topics::TopicPosition;
 use crate::shared::Shared;
 use protocol::grpc::Status;
@@ -55,9 +54,16 @@ pub(super) fn subscribe(message: Message<'_>, shared: &Arc<Shared>) -> Result<Ca
     let mut request = Some(TopicRequest { cache: cache.map(|(name, _)| name.into()), topic: topic.into(), from });
     let plan = CallPlan::new(Commands::default(), move |_| {
         let mut messages = Vec::new();
-        subscriptions::add_heartbeat(&mut messages);
+        add_heartbeat(&mut messages);
         request.take().map(|request| Flow::Subscribe(request, messages)).ok_or_else(CallError::unexpected)
     });
     let plan = plan.staying_open();
     Ok(if let Some(namespace) = namespace { plan.within(namespace) } else { plan })
+}
+
+/// Adds 3 a heartbeat.
+pub(in crate::grpc) fn add_heartbeat(messages: &mut Vec<u8>) {
+    add_message(messages, |out| {
+        out.message(3, |_| {});
+    });
 }

@@ -123,7 +123,14 @@ pub(crate) enum Queued {
 
 impl Outbox {
     pub(super) fn new(id: u64, worker: usize, connection: u32) -> Self {
-        Self { id, worker, connection, waiting: AtomicBool::new(false), signalled: AtomicBool::new(false), inner: Mutex::default() }
+        Self {
+            id,
+            worker,
+            connection,
+            waiting: AtomicBool::new(false),
+            signalled: AtomicBool::new(false),
+            inner: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

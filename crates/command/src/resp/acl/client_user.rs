@@ -1,9 +1,9 @@
 //! The user as whom a client is authenticated.
 
+use super::token_user::TokenUser;
 use super::users::{DEFAULT, User, Users};
 use crate::handover::HandoverUser;
 use crate::push::outbox::{ChannelKind, Subscriber};
-use crate::resp::call_user::TokenUser;
 use std::sync::Arc;
 
 /// The maximum number of subscriptions that one visit checks. Each is compared with all patterns of the user.

@@ -15,6 +15,7 @@ use crate::resp::session::CommandOrigin;
 mod client_user;
 mod operator;
 mod rights;
+mod token_user;
 mod users;
 pub mod users_file;
 
@@ -23,6 +24,7 @@ pub use operator::{OperatorCheck, check_operator, requires_operator};
 pub(in crate::resp) use rights::number_of;
 pub use rights::{NUMBER_COUNT, Rights};
 pub(crate) use rights::{READ, WRITE, name_of, number_named};
+pub(crate) use token_user::TokenUser;
 pub use users::{FileError, User, Users};
 pub(in crate::resp) use users::{FileWork, PasswordWork, WorkedPasswords};
 
@@ -39,7 +41,7 @@ use crate::config::PasswordHash;
 use crate::context::{AuthWait, audit_redis};
 use crate::resp::blocking;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::session::{OutsideWait, take_auth_wait, update_restriction};
+use crate::resp::session::{OutsideWait, is_token, take_auth_wait, update_restriction};
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, Version, reply};
@@ -186,7 +188,7 @@ pub(super) fn take_op(call: &Call<'_, '_>) -> Result<(), ErrorReply> {
 
 /// Returns true if the client's user may read all keys.
 pub(super) fn may_read_all_keys(call: &Call<'_, '_>) -> bool {
-    if call.ctx.shared.users.changes() == 0 && !call.session.is_limited() {
+    if call.ctx.shared.users.changes() == 0 && !is_token(call.session) {
         return true;
     }
     match &call.session.user {
@@ -239,7 +241,7 @@ pub(super) fn permit_queued(
     args: Args<'_>,
 ) -> Result<(), ErrorReply> {
     let changes = call.ctx.shared.users.changes();
-    if changes == 0 && !call.session.is_limited() {
+    if changes == 0 && !is_token(call.session) {
         return Ok(());
     }
     call.ctx.admission.user_changes = changes;

@@ -14,6 +14,7 @@ use super::super::catalog::{COMMANDS, CommandSpec, find};
 use super::super::subcommands::{SUBCOMMANDS, find_subcommand};
 use super::super::support::absent_of;
 use super::users::{BLOCK_BYTES, is_plain};
+pub use crate::clients::access::{READ, WRITE};
 use crate::glob::{is_bounded, matches};
 use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use protocol::number::parse_u64;
@@ -72,11 +73,6 @@ pub(super) fn role_of(commands: &str) -> Option<&'static str> {
         (of_commands.collect::<Vec<_>>().join(" ") == commands).then_some(rule)
     })
 }
-
-/// The bit that stands for read access to a key.
-pub const READ: u8 = 1;
-/// The bit that stands for write access to a key.
-pub const WRITE: u8 = 2;
 
 /// A bit for each command and subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
-//! Faults that a call asks for by its metadata, for tests of clients. Only with `--test-faults`.
+//! Faults that a gRPC call asks for by its metadata, for tests of clients. Only with `--test-faults`.
 //!
 //! | metadata | meaning |
 //! |---|---|
 //! | `request-id` | the test; counts belong to it |
-//! | `error-rpcs`, `return-error`, `error-count` | these methods fail with this status, at most so many times |
-//! | `delay-rpcs`, `delay-ms`, `delay-count` | these methods are executed after this time, at most so many times |
-//! | `stream-error-rpcs`, `stream-error`, `stream-error-message-limit` | the streams of these methods end with this status after so many messages |
+//! | `error-rpcs`, `return-error`, `error-count` | these methods fail with this status, up to this number of times |
+//! | `delay-rpcs`, `delay-ms`, `delay-count` | these methods wait for this time, up to this number of times |
+//! | `stream-error-rpcs`, `stream-error` | the streams of these methods end with this status |
+//! | `stream-error-message-limit` | the number of messages of a stream before that end; 0 by default |
 //!
 //! Names of methods are separated by spaces or commas, as in `get sorted-set-put topic-subscribe`; without them, all
 //! methods are meant. Without a count, there is no limit. The names are those of Momento's own test server, so that the
@@ -21,6 +22,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// The maximum number of tests whose counts are kept, for each kind of fault.
 const TESTS_MAX: usize = 4096;
+/// The text of an error that a call asked for.
+pub(crate) const FAULT_TEXT: &str = "a fault that the call asked for";
+
 /// The longest delay, in ms.
 const DELAY_MS_MAX: u64 = 600_000;
 
@@ -29,18 +33,18 @@ const PREFIX_BYTES: usize = 5;
 
 /// The kinds of faults that have a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Counted {
+enum FaultKind {
     Error,
     Delay,
 }
 
 /// The number of faults of each test.
 #[derive(Debug, Default)]
-pub struct FaultCounts(Mutex<HashMap<(Counted, Box<[u8]>), u64>>);
+pub struct FaultCounts(Mutex<HashMap<(FaultKind, Box<[u8]>), u64>>);
 
 impl FaultCounts {
     /// Counts a fault of a test. Returns false if the test has had `max` of them already.
-    fn count(&self, kind: Counted, test: &[u8], max: u64) -> bool {
+    fn count(&self, kind: FaultKind, test: &[u8], max: u64) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= 2 * TESTS_MAX {
             counts.clear();
@@ -53,17 +57,17 @@ impl FaultCounts {
 
 /// The faults of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CallFaults {
+pub(crate) struct CallFaults {
     /// The status with which the call fails instead of its execution.
-    pub(super) error: Option<Status>,
+    pub(crate) error: Option<Status>,
     /// The time for which the complete request waits, in ms; 0 for none.
-    pub(super) delay_ms: u64,
+    pub(crate) delay_ms: u64,
     /// The number of messages after which the reply ends, and its status.
-    pub(super) cut: Option<(u64, Status)>,
+    pub(crate) cut: Option<(u64, Status)>,
 }
 
 /// Returns the faults that a call of `method` asks for. Returns `None` if it asks for none.
-pub(super) fn of(fields: &FieldList, method: &str, counts: &FaultCounts) -> Option<CallFaults> {
+pub(crate) fn of(fields: &FieldList, method: &str, counts: &FaultCounts) -> Option<CallFaults> {
     let value = |name: &str| fields.others().find(|(field, _)| *field == name.as_bytes()).map(|(_, value)| value);
     let names_method = |list: &str| {
         let mut all = fields.others().filter(|(field, _)| *field == list.as_bytes()).map(|(_, value)| value).peekable();
@@ -76,13 +80,13 @@ pub(super) fn of(fields: &FieldList, method: &str, counts: &FaultCounts) -> Opti
     let mut faults = CallFaults::default();
     if let Some(status) = status("return-error")
         && names_method("error-rpcs")
-        && is_left(Counted::Error, "error-count")
+        && is_left(FaultKind::Error, "error-count")
     {
         faults.error = Some(status);
     }
     if let Some(ms) = number("delay-ms").or_else(|| number("delay-millis"))
         && names_method("delay-rpcs")
-        && is_left(Counted::Delay, "delay-count")
+        && is_left(FaultKind::Delay, "delay-count")
     {
         faults.delay_ms = ms.min(DELAY_MS_MAX);
     }
@@ -95,7 +99,7 @@ pub(super) fn of(fields: &FieldList, method: &str, counts: &FaultCounts) -> Opti
 }
 
 /// Shortens `messages`, each with its prefix, to the first `limit` of them. Returns false if there are no more.
-pub(super) fn cut(messages: &mut Vec<u8>, limit: u64) -> bool {
+pub(crate) fn cut(messages: &mut Vec<u8>, limit: u64) -> bool {
     let mut at = 0;
     for _ in 0..limit {
         let Some(prefix) = messages[at..].first_chunk::<PREFIX_BYTES>() else { return false };
@@ -160,16 +164,16 @@ mod tests {
     #[test]
     fn fault_ends_after_its_count_for_each_test_and_kind() {
         let counts = FaultCounts::default();
-        let faults = [b"a", b"a", b"a", b"b"].map(|test| counts.count(Counted::Error, test, 2));
+        let faults = [b"a", b"a", b"a", b"b"].map(|test| counts.count(FaultKind::Error, test, 2));
         assert_eq!(faults, [true, true, false, true]);
-        assert!(counts.count(Counted::Delay, b"a", 1));
+        assert!(counts.count(FaultKind::Delay, b"a", 1));
     }
 
     #[test]
     fn counts_of_many_tests_do_not_grow_without_bound() {
         let counts = FaultCounts::default();
         for test in 0..3 * TESTS_MAX as u64 {
-            counts.count(Counted::Error, &test.to_le_bytes(), 1);
+            counts.count(FaultKind::Error, &test.to_le_bytes(), 1);
         }
         assert!(counts.0.lock().expect("no thread has panicked").len() <= 2 * TESTS_MAX);
     }
