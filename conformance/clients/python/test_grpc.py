@@ -241,8 +241,13 @@ def test_client_without_a_schema_learns_it_by_reflection(server, plain):
 
         call("Set", key=b"k", value=b"v", ttl_ms=60_000)
         assert call("Get", key=b"k").value == b"v"
-        with pytest.raises(KeyError):
-            pool.FindServiceByName("gannet.v1.None")
+        # Each service is in a file of its own.
+        for service, method in [("Records", "RecordGet"), ("Topics", "Subscribe"), ("Tokens", "RefreshApiToken")]:
+            assert method in pool.FindServiceByName(f"gannet.v1.{service}").methods_by_name
+        assert pool.FindMessageTypeByName("gannet.v1.Permission.Scope").full_name == "gannet.v1.Permission.Scope"
+        for name in ["gannet.v1.None", "gannet.v2.Cache"]:
+            with pytest.raises(KeyError):
+                pool.FindServiceByName(name)
 
 
 def test_health_is_checked_and_watched(server):

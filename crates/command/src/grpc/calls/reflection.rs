@@ -17,9 +17,14 @@ fn schemas() -> impl Iterator<Item = (&'static [u8], &'static [u8], &'static [u8
     files.filter_map(|file| Message::parse(file).ok().map(|fields| (file, fields.bytes(1), fields.bytes(2))))
 }
 
-/// Returns true if a package contains a symbol with a full name.
-fn contains(package: &[u8], symbol: &[u8]) -> bool {
-    symbol.strip_prefix(package).is_some_and(|rest| rest.starts_with(b"."))
+/// Returns true if a file of a package defines a symbol with a full name, or the type or service that contains it: 4
+/// messages, 5 enums and 6 services, each with 1 its name.
+fn defines(file: &[u8], package: &[u8], symbol: &[u8]) -> bool {
+    let Some(local) = symbol.strip_prefix(package).and_then(|rest| rest.strip_prefix(b".")) else { return false };
+    let first = local.split(|byte| *byte == b'.').next();
+    let Ok(file) = Message::parse(file) else { return false };
+    let mut parts = [4, 5, 6].into_iter().flat_map(|number| file.all(number));
+    parts.any(|part| Message::parse(part).is_ok_and(|part| Some(part.bytes(1)) == first))
 }
 
 fn write_file(out: &mut Encoder, file: Option<&'static [u8]>, wanted: &[u8]) {
@@ -49,7 +54,7 @@ pub(super) fn reflect(message: Message<'_>) -> Result<CallPlan, CallError> {
             if let Some(name) = message.try_bytes(3) {
                 write_file(out, schemas().find(|(_, of, _)| *of == name).map(|(file, ..)| file), name);
             } else if let Some(symbol) = message.try_bytes(4) {
-                let found = schemas().find(|(_, _, package)| contains(package, symbol));
+                let found = schemas().find(|(file, _, package)| defines(file, package, symbol));
                 write_file(out, found.map(|(file, ..)| file), symbol);
             } else if message.try_bytes(7).is_some() {
                 out.message(6, |services| {
