@@ -24,8 +24,8 @@ impl Words {
         commands
     }
 
-    /// Adds the type and the text of a value: 1 integer, 2 number, 3 boolean, 4 text, 5 binary, 6 list (1 values), 7 map
-    /// (1 entries: 1 key, 2 value).
+    /// Adds the type and the text of a value: 1 integer, 2 number, 3 boolean, 4 text, 5 binary, 6 list (1 values), 7
+    /// map (1 entries: 1 key, 2 value).
     fn add_value(&mut self, value: Message<'_>, depth: usize) -> Result<(), CallError> {
         if depth > DEPTH_MAX {
             return Err(CallError::invalid(format!("a value has more than {DEPTH_MAX} levels of lists and maps")));
@@ -117,8 +117,8 @@ fn add_value(out: &mut Encoder, kind: &[u8], value: Value<'_>) {
     };
 }
 
-/// Adds a record: 1 key if it is named, 2 revision, 3 the instant at which it expires in ms since 1970 (0: never), 4 bins
-/// (1 name, 2 value).
+/// Adds a record: 1 key if it is named, 2 revision, 3 the instant at which it expires in ms since 1970 (0: never), 4
+/// bins (1 name, 2 value).
 fn add_record(out: &mut Encoder, name: &[u8], parts: &[Value<'_>]) -> Result<(), CallError> {
     let [revision, expires, bins] = parts else { return Err(CallError::unexpected()) };
     out.bytes(1, name).int(2, integer(*revision)?).int(3, integer(*expires)?.max(0));
