@@ -17,7 +17,8 @@ SCHEMAS = Path(__file__).resolve().parents[3] / "proto"
 class Services:
     """The messages and stubs of all files."""
 
-    FILES = {"cache": ["Cache", "Caches"], "leaderboards": ["Leaderboards"], "records": ["Leases", "Records"],
+    FILES = {"cache": ["Cache", "Caches"], "invalidations": ["Invalidations"], "leaderboards": ["Leaderboards"],
+             "records": ["Leases", "Records"],
              "tokens": ["Tokens"], "topics": ["Topics"]}  # fmt: skip
 
     def __init__(self, channel: grpc.Channel):
@@ -210,3 +211,62 @@ def test_token_that_may_only_read_a_prefix(services):
             lambda: s.tokens.GenerateApiToken(request, metadata=metadata),
         ]:
             assert code(call).name == "PERMISSION_DENIED"
+
+
+def changed(stream, count):
+    """Returns the next changed keys, without heartbeats."""
+    keys = []
+    while len(keys) < count:
+        event = next(stream)
+        assert not event.HasField("all")
+        keys += event.keys.keys
+    return keys
+
+
+def test_changes_of_keys_by_all_protocols_reach_their_watchers(services, plain):
+    s = services
+    stream = s.invalidations.WatchKeys(s.WatchKeysRequest(prefixes=[b"a:", b"b", b"a:1"]))
+    every = s.invalidations.WatchKeys(s.WatchKeysRequest())
+    assert next(stream).HasField("heartbeat") and next(every).HasField("heartbeat")
+    s.cache.Set(s.SetRequest(key=b"a:1", value=b"v", ttl_ms=60_000))
+    plain.set("c", "v")
+    plain.lpush("b", "v")
+    assert changed(stream, 2) == [b"a:1", b"b"]
+    assert changed(every, 3) == [b"a:1", b"c", b"b"]
+    s.cache.Set(s.SetRequest(key=b"b", value=b"v", ttl_ms=50))
+    assert changed(stream, 1) == [b"b"]
+    assert changed(stream, 1) == [b"b"], "it has expired"
+    plain.execute_command("SELECT", 1)
+    plain.set("a:1", "of another cache")
+    plain.execute_command("SELECT", 0)
+    plain.delete("a:1")
+    assert changed(stream, 1) == [b"a:1"]
+    plain.flushall()
+    events = [next(stream), next(every)]
+    while not events[0].HasField("all"):
+        events[0] = next(stream)
+    while not events[1].HasField("all"):
+        events[1] = next(every)
+    stream.cancel()
+    every.cancel()
+    for prefixes in [[b"p" * 257], [b"%d" % number for number in range(1000, 1257)]]:
+        request = s.WatchKeysRequest(prefixes=prefixes)
+        assert code(lambda: next(s.invalidations.WatchKeys(request))).name == "INVALID_ARGUMENT"
+
+
+def test_watchers_may_read_all_keys_of_their_prefixes(services, plain):
+    s = services
+    plain.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "%R~a:*", "+@all")
+
+    def first(prefix, user="ann:pw"):
+        request = s.WatchKeysRequest(prefixes=[prefix])
+        return s.invalidations.WatchKeys(request, metadata=[("authorization", user)])
+
+    for prefix in [b"", b"a", b"b:"]:
+        assert code(lambda: next(first(prefix))).name == "PERMISSION_DENIED"
+    stream = first(b"a:x")
+    assert next(stream).HasField("heartbeat")
+    plain.execute_command("ACL", "SETUSER", "ann", "resetkeys")
+    plain.set("a:x", "secret")
+    assert code(lambda: next(stream)).name == "PERMISSION_DENIED"
+    plain.execute_command("ACL", "DELUSER", "ann")

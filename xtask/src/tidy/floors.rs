@@ -56,7 +56,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
 /// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
 /// their functions and no command uses the table.
-const COMMAND: [&[&str]; 17] = [
+const COMMAND: [&[&str]; 18] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
@@ -85,6 +85,7 @@ const COMMAND: [&[&str]; 17] = [
     &["grpc::credentials"],
     &["grpc::calls"],
     &["grpc::replies", "grpc::request"],
+    &["grpc::key_watch"],
     &["grpc::subscriptions"],
     &["grpc::execution", "grpc::plain"],
     &["grpc::session"],

@@ -12,7 +12,7 @@
 //! the connection ends, its Redis session completes a transaction that has begun, and nothing else.
 
 use super::credentials::caller;
-use super::plan::{CallError, CallPlan, Commands, Flow, Publication, TopicRequest, error_of, no_memory};
+use super::plan::{CallError, CallPlan, Commands, Flow, Publication, StreamRequest, error_of, no_memory};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -38,7 +38,7 @@ pub(super) struct Execution {
     /// True if client memory was used up, so that the replies are discarded.
     is_cut: bool,
     /// The subscription that the call begins, when its commands are executed.
-    subscription: Option<TopicRequest>,
+    subscription: Option<StreamRequest>,
     /// The user of the call's signed token, if it has one.
     token_user: Option<Arc<TokenUser>>,
 }
@@ -84,7 +84,7 @@ impl Execution {
     }
 
     /// Removes and returns the subscription that the call begins.
-    pub(super) fn take_subscription(&mut self) -> Option<TopicRequest> {
+    pub(super) fn take_subscription(&mut self) -> Option<StreamRequest> {
         self.subscription.take()
     }
 

@@ -20,6 +20,7 @@
 mod calls;
 mod credentials;
 mod execution;
+mod key_watch;
 mod plain;
 mod plan;
 mod receiving;
@@ -72,7 +73,7 @@ pub fn serve(
         }
         session.say_goodbye(out);
         if session.wire.write(out, ctx)
-            || subscriptions::advance(&mut session.subscriptions, &mut session.wire, session.is_leaving, ctx)
+            || subscriptions::advance(&mut session.subscriptions, &mut session.wire, session.is_leaving, guard, ctx)
         {
             continue;
         }
@@ -87,6 +88,10 @@ pub fn serve(
         match execute(guard, out, session, &mut buffers, ctx) {
             Ok(true) => {}
             // An incomplete frame needs at least one byte more.
+            Ok(false) if session.awaits_guards() => {
+                ctx.retry_at_once = true;
+                break SessionWait::Parked;
+            }
             Ok(false) if at < buf.len() => break SessionWait::NeedInput { want: buf.len() - at + 1 },
             Ok(false) => break SessionWait::NeedInput { want: 0 },
             Err(state) => break state,
@@ -152,7 +157,7 @@ fn execute(
     let (stream, execution) = (running.stream, &mut running.execution);
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {
-            complete(running, messages, grant, session, ctx);
+            complete(running, (messages, grant), guard, session, ctx);
             Ok(true)
         }
         Ok(Err(error)) => {
@@ -173,14 +178,14 @@ fn execute(
 /// Replies to a call that was executed, or begins its subscription.
 fn complete(
     mut running: RunningCall,
-    mut messages: Vec<u8>,
-    grant: Grant,
+    (mut messages, grant): (Vec<u8>, Grant),
+    guard: &Guard<'_>,
     session: &mut GrpcSession,
-    ctx: &WorkerContext,
+    ctx: &mut WorkerContext,
 ) {
     let stream = running.stream;
     if let Some(request) = running.execution.take_subscription()
-        && let Err(error) = session.subscribe(stream, &request, running.cut, ctx)
+        && let Err(error) = session.subscribe(stream, request, running.cut, guard, ctx)
     {
         return session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
     }

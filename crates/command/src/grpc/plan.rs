@@ -125,8 +125,8 @@ pub(super) enum Flow {
     Reply(Vec<u8>),
     /// The call continues with its user, which is authenticated now.
     WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
-    /// The call subscribes to a topic. The messages are the first ones of the stream.
-    Subscribe(TopicRequest, Vec<u8>),
+    /// The call subscribes to a topic or to changes of keys. The messages are the first ones of the stream.
+    Subscribe(StreamRequest, Vec<u8>),
 }
 
 /// The result of a step.
@@ -143,6 +143,15 @@ pub(super) struct TopicRequest {
     pub(super) topic: Arc<[u8]>,
     /// The position from which the client continues.
     pub(super) from: TopicPosition,
+}
+
+/// The events for which a call subscribes.
+#[derive(Clone, Debug)]
+pub(super) enum StreamRequest {
+    /// The messages of a topic.
+    Topic(TopicRequest),
+    /// The changes of keys with these prefixes, none of which is a prefix of another one.
+    Keys(Vec<Box<[u8]>>),
 }
 
 /// The user of a call that issues tokens.

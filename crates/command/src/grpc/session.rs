@@ -4,7 +4,7 @@ use super::calls::{self, Decode, Method, Service};
 use super::credentials::{SignedToken, is_signed};
 use super::execution::Execution;
 use super::plain::PlainCalls;
-use super::plan::{CallError, Commands, TopicRequest};
+use super::plan::{CallError, Commands, StreamRequest};
 use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
 use super::subscriptions::{self, Subscriptions};
@@ -232,12 +232,18 @@ impl GrpcSession {
     pub(super) fn subscribe(
         &mut self,
         stream: u32,
-        request: &TopicRequest,
+        request: StreamRequest,
         cut: Option<(u64, Status)>,
-        ctx: &WorkerContext,
+        guard: &Guard<'_>,
+        ctx: &mut WorkerContext,
     ) -> Result<(), CallError> {
         let user = (&self.redis, self.signed.as_ref());
-        subscriptions::subscribe(&mut self.subscriptions, user, stream, request, cut, ctx)
+        subscriptions::subscribe(&mut self.subscriptions, user, (stream, cut), request, guard, ctx)
+    }
+
+    /// Returns true if a stream waits for the end of requests of other workers.
+    pub(super) fn awaits_guards(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaits_guards)
     }
 
     /// Returns the user of a signed token for a call in a namespace; `None` if the token is not signed.

@@ -1,4 +1,4 @@
-//! The subscriptions of a connection to topics.
+//! The subscriptions of a connection: to topics, and to changes of keys.
 //!
 //! ```text
 //!   Subscribe ──> heartbeat ──> messages from the topic's log, as the client's windows allow ──> ...
@@ -13,7 +13,8 @@
 
 use super::calls::add_heartbeat;
 use super::credentials::{self, SignedToken};
-use super::plan::{CallError, TopicRequest, add_message};
+use super::key_watch::KeyWatch;
+use super::plan::{CallError, StreamRequest, TopicRequest, add_message};
 use super::replies::{Reply, Wire};
 use crate::clients::faults::FAULT_TEXT;
 use crate::clients::tokens::{Claims, TokenError};
@@ -21,13 +22,13 @@ use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::push::outbox::Outbox;
 use crate::push::topics::{Discontinuity, NumberedMessage, READ_MAX, TopicPosition};
-use crate::resp::{self, TopicRight};
+use crate::resp::{self, StreamRight};
 use arrayvec::ArrayVec;
 use base::clock::UnixMillis;
 use protocol::grpc::{Status, reply};
 use protocol::http2::ServerConnection;
 use protocol::sink::Sink;
-use segment::Namespace;
+use segment::{Guard, Namespace};
 use std::sync::Arc;
 
 /// The time between two messages of a stream, in ms. A heartbeat shows a client that an idle subscription works.
@@ -36,15 +37,30 @@ const HEARTBEAT_MS: u64 = 5_000;
 /// The text of the end of a subscription when its server leaves.
 const LEAVING_TEXT: &str = "the server stops or is replaced; subscribe again";
 
-/// A subscription.
-struct Subscription {
-    stream: u32,
-    namespace: Namespace,
+/// The events of a subscription.
+enum EventSource {
+    /// The messages of a topic.
+    Topic(TopicReader),
+    /// The changes of keys.
+    Keys(Box<KeyWatch>, Vec<Box<[u8]>>),
+}
+
+/// A subscription to a topic.
+struct TopicReader {
     cache: Option<Arc<[u8]>>,
     topic: Arc<[u8]>,
     position: TopicPosition,
     /// The gap before the next message, if it is not written.
     gap: Option<Discontinuity>,
+    /// The number of messages after which a fault ends the stream, and its status.
+    cut: Option<(u64, Status)>,
+}
+
+/// A subscription.
+struct Subscription {
+    stream: u32,
+    namespace: Namespace,
+    source: EventSource,
     /// The instant of the next heartbeat, if no message comes before.
     heartbeat_at: UnixMillis,
     user: resp::CallUser,
@@ -52,16 +68,17 @@ struct Subscription {
     claims: Option<Arc<Claims>>,
     /// The numbers of changes of users and of namespaces at the last check of the subscription.
     checked_at: (u64, u64),
-    /// The number of messages after which a fault ends the stream, and its status.
-    cut: Option<(u64, Status)>,
 }
 
 /// The subscriptions of a connection.
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
+    /// The outbox by which the connection is visited when a topic has messages.
     outbox: Arc<Outbox>,
-    /// True if a subscription may have messages in its log.
+    /// True if a subscription may have messages that are not queued as replies.
     may_have_messages: bool,
+    /// True if a subscription to changes of keys waits for the end of requests of other workers.
+    pub(super) awaits_guards: bool,
 }
 
 impl Subscriptions {
@@ -79,19 +96,22 @@ impl Subscriptions {
 
     /// Returns the memory of the subscriptions, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let names = self.all.iter().map(|subscription| subscription.topic.len()).sum::<usize>();
+        let names = self.all.iter().map(|subscription| subscription.source.bytes()).sum::<usize>();
         size_of::<Self>() + self.all.capacity() * size_of::<Subscription>() + names
     }
 
     fn shares_topic(&self, namespace: Namespace, topic: &[u8]) -> bool {
-        self.all.iter().any(|other| other.namespace == namespace && *other.topic == *topic)
+        let reads = |source: &EventSource| matches!(source, EventSource::Topic(reader) if *reader.topic == *topic);
+        self.all.iter().any(|other| other.namespace == namespace && reads(&other.source))
     }
 
     /// Ends the subscription of a stream, if there is one.
     pub(super) fn end(&mut self, stream: u32, ctx: &WorkerContext) {
         if let Some(place) = self.all.iter().position(|subscription| subscription.stream == stream) {
-            let Subscription { namespace, topic, .. } = self.all.swap_remove(place);
-            if !self.shares_topic(namespace, &topic) {
+            let Subscription { namespace, source, .. } = self.all.swap_remove(place);
+            if let EventSource::Topic(TopicReader { topic, .. }) = source
+                && !self.shares_topic(namespace, &topic)
+            {
                 ctx.shared.topics.unsubscribe((namespace, &topic), &self.outbox, ctx.now);
             }
         }
@@ -110,53 +130,69 @@ impl Subscriptions {
 pub(super) fn subscribe(
     subscriptions: &mut Option<Box<Subscriptions>>,
     (redis, signed): (&resp::SessionState, Option<&SignedToken>),
-    stream: u32,
-    request: &TopicRequest,
-    cut: Option<(u64, Status)>,
-    ctx: &WorkerContext,
+    (stream, cut): (u32, Option<(u64, Status)>),
+    request: StreamRequest,
+    guard: &Guard<'_>,
+    ctx: &mut WorkerContext,
 ) -> Result<(), CallError> {
     let namespace = redis.namespace;
     credentials::check_login(redis, ctx)?;
     let user = resp::call_user(redis);
-    check_right(&user, namespace, &request.topic, ctx)?;
     let subscriptions = subscriptions.get_or_insert_with(|| {
         let outbox = ctx.shared.channels.outbox(ctx.worker, ctx.push.watch.connection);
-        Box::new(Subscriptions { all: Vec::new(), outbox, may_have_messages: false })
+        Box::new(Subscriptions { all: Vec::new(), outbox, may_have_messages: false, awaits_guards: false })
     });
-    let is_new = !subscriptions.shares_topic(namespace, &request.topic);
-    let name = (namespace, &request.topic[..]);
-    let Some((position, gap)) = ctx.shared.topics.subscribe(name, &subscriptions.outbox, is_new, request.from, ctx.now)
-    else {
-        let text = "no further topic: client memory is used up (limits.client_memory), or there are too many topics";
-        return Err(CallError::new(Status::ResourceExhausted, text));
+    let source = match request {
+        StreamRequest::Topic(request) => {
+            check(resp::topic_right(&user, &ctx.shared, namespace, &request.topic))?;
+            EventSource::Topic(read_topic(subscriptions, namespace, request, cut, ctx)?)
+        }
+        StreamRequest::Keys(prefixes) => {
+            check(resp::watch_right(&user, &ctx.shared, namespace, &prefixes))?;
+            EventSource::Keys(Box::new(KeyWatch::begin(&prefixes, namespace, guard, ctx)?), prefixes)
+        }
     };
     subscriptions.all.push(Subscription {
         stream,
         namespace,
-        cache: request.cache.clone(),
-        topic: Arc::clone(&request.topic),
-        position,
-        gap,
-        heartbeat_at: UnixMillis(ctx.now.0 + HEARTBEAT_MS),
+        // The first heartbeat of a stream of keys is due when it has begun.
+        heartbeat_at: match source {
+            EventSource::Topic(_) => UnixMillis(ctx.now.0 + HEARTBEAT_MS),
+            EventSource::Keys(..) => ctx.now,
+        },
+        source,
         user,
         claims: signed.filter(|_| resp::is_token(redis)).map(|signed| Arc::clone(&signed.claims)),
         checked_at: (ctx.shared.users.changes(), ctx.shared.namespaces.changes()),
-        cut,
     });
     subscriptions.may_have_messages = true;
     Ok(())
 }
 
-fn check_right(
-    user: &resp::CallUser,
+fn read_topic(
+    subscriptions: &Subscriptions,
     namespace: Namespace,
-    topic: &[u8],
+    request: TopicRequest,
+    cut: Option<(u64, Status)>,
     ctx: &WorkerContext,
-) -> Result<(), CallError> {
-    match resp::topic_right(user, &ctx.shared, namespace, topic) {
-        TopicRight::Granted => Ok(()),
-        TopicRight::Denied => Err(CallError::new(Status::PermissionDenied, "the user may not subscribe to this topic")),
-        TopicRight::Unknown => Err(CallError::new(Status::Unauthenticated, "the user no longer exists")),
+) -> Result<TopicReader, CallError> {
+    let TopicRequest { cache, topic, from } = request;
+    let is_new = !subscriptions.shares_topic(namespace, &topic);
+    let begun = ctx.shared.topics.subscribe((namespace, &topic), &subscriptions.outbox, is_new, from, ctx.now);
+    let Some((position, gap)) = begun else {
+        let text = "no further topic: client memory is used up (limits.client_memory), or there are too many topics";
+        return Err(CallError::new(Status::ResourceExhausted, text));
+    };
+    Ok(TopicReader { cache, topic, position, gap, cut })
+}
+
+fn check(right: StreamRight) -> Result<(), CallError> {
+    match right {
+        StreamRight::Granted => Ok(()),
+        StreamRight::Denied => {
+            Err(CallError::new(Status::PermissionDenied, "the user may not subscribe to this topic or these keys"))
+        }
+        StreamRight::Unknown => Err(CallError::new(Status::Unauthenticated, "the user no longer exists")),
     }
 }
 
@@ -166,20 +202,28 @@ pub(super) fn advance(
     subscriptions: &mut Option<Box<Subscriptions>>,
     wire: &mut Wire,
     is_leaving: bool,
+    guard: &Guard<'_>,
     ctx: &WorkerContext,
 ) -> bool {
     let Some(subscriptions) = subscriptions else { return false };
     let is_signalled = subscriptions.outbox.take_signal();
     let is_due = subscriptions.next_heartbeat().is_some_and(|at| at.0 <= ctx.now.0);
-    if !is_signalled && !is_due && !is_leaving && !subscriptions.may_have_messages {
+    let have_keys = || subscriptions.all.iter().any(|subscription| subscription.source.has_keys());
+    if !is_signalled && !is_due && !is_leaving && !subscriptions.may_have_messages && !have_keys() {
         return false;
     }
     let replies = &mut wire.replies;
-    subscriptions.may_have_messages = false;
+    (subscriptions.may_have_messages, subscriptions.awaits_guards) = (false, false);
     let (mut ended, queued) = (Vec::new(), replies.len());
     for subscription in &mut subscriptions.all {
         if replies.iter().any(|reply| reply.stream == subscription.stream) {
             subscriptions.may_have_messages = true;
+            continue;
+        }
+        if let EventSource::Keys(watch, _) = &mut subscription.source
+            && !watch.has_begun(guard)
+        {
+            (subscriptions.may_have_messages, subscriptions.awaits_guards) = (true, true);
             continue;
         }
         match subscription.next(is_leaving, ctx) {
@@ -199,22 +243,31 @@ pub(super) fn advance(
     has_queued
 }
 
+impl EventSource {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Topic(reader) => reader.topic.len(),
+            Self::Keys(watch, _) => watch.bytes(),
+        }
+    }
+
+    fn has_keys(&self) -> bool {
+        matches!(self, Self::Keys(watch, _) if watch.has_keys())
+    }
+}
+
 impl Subscription {
-    /// Returns the next reply with messages, and true if the log has more; `None` if there is nothing to say.
+    /// Returns the next reply with messages, and true if there are more; `None` if there is nothing to say.
     ///
     /// # Errors
     /// The reason why the stream ends.
     fn next(&mut self, is_leaving: bool, ctx: &WorkerContext) -> Result<Option<(Reply, bool)>, CallError> {
         self.check(ctx)?;
-        let mut read = ArrayVec::new();
-        let topic = (self.namespace, &self.topic[..]);
-        let (gap, has_more) = ctx.shared.topics.read(topic, &mut self.position, &mut read);
-        let gap = self.gap.take().or(gap);
         let mut messages = Vec::new();
-        if let Some(gap) = gap {
-            add_gap(&mut messages, gap);
-        }
-        self.add_messages(&mut messages, &read)?;
+        let has_more = match &mut self.source {
+            EventSource::Topic(reader) => reader.add_messages(self.namespace, &mut messages, ctx)?,
+            EventSource::Keys(watch, _) => watch.add_messages(&mut messages)?,
+        };
         if messages.is_empty() {
             if is_leaving {
                 return Err(CallError::new(Status::Unavailable, LEAVING_TEXT));
@@ -231,20 +284,60 @@ impl Subscription {
         Ok(Some((reply, has_more)))
     }
 
-    /// Adds the messages that were read. A fault may end the stream before them.
+    /// Checks that the subscription may continue, if users or namespaces have changed.
+    fn check(&mut self, ctx: &WorkerContext) -> Result<(), CallError> {
+        let changes = (ctx.shared.users.changes(), ctx.shared.namespaces.changes());
+        if let Some(claims) = &self.claims {
+            if claims.is_expired(credentials::now_secs(ctx)) {
+                return Err(CallError::new(Status::Unauthenticated, TokenError::Expired.to_string()));
+            }
+            if self.checked_at.0 != changes.0 {
+                credentials::check_issuer(claims, &ctx.shared)?;
+            }
+        }
+        if self.checked_at == changes {
+            return Ok(());
+        }
+        match &self.source {
+            EventSource::Topic(reader) => {
+                check(resp::topic_right(&self.user, &ctx.shared, self.namespace, &reader.topic))?;
+                if let Some(cache) = &reader.cache
+                    && ctx.shared.namespaces.find(cache) != Some(self.namespace)
+                {
+                    return Err(CallError::new(Status::NotFound, "the cache of the topic was deleted"));
+                }
+            }
+            EventSource::Keys(_, prefixes) => {
+                check(resp::watch_right(&self.user, &ctx.shared, self.namespace, prefixes))?;
+            }
+        }
+        self.checked_at = changes;
+        Ok(())
+    }
+}
+
+impl TopicReader {
+    /// Adds the next messages of the topic's log. Returns true if there are more. A fault may end the stream before
+    /// them.
     fn add_messages(
         &mut self,
+        namespace: Namespace,
         messages: &mut Vec<u8>,
-        read: &ArrayVec<NumberedMessage, READ_MAX>,
-    ) -> Result<(), CallError> {
-        for (sequence, message) in read {
+        ctx: &WorkerContext,
+    ) -> Result<bool, CallError> {
+        let mut read: ArrayVec<NumberedMessage, READ_MAX> = ArrayVec::new();
+        let (gap, has_more) = ctx.shared.topics.read((namespace, &self.topic), &mut self.position, &mut read);
+        if let Some(gap) = self.gap.take().or(gap) {
+            add_gap(messages, gap);
+        }
+        for (sequence, message) in &read {
             if let Some((left, status)) = &mut self.cut {
                 if *left == 0 && messages.is_empty() {
                     return Err(CallError::new(*status, FAULT_TEXT));
                 }
                 if *left == 0 {
                     self.position.sequence = *sequence;
-                    return Ok(());
+                    return Ok(true);
                 }
                 *left -= 1;
             }
@@ -260,30 +353,7 @@ impl Subscription {
                 });
             });
         }
-        Ok(())
-    }
-
-    /// Checks that the subscription may continue, if users or namespaces have changed.
-    fn check(&mut self, ctx: &WorkerContext) -> Result<(), CallError> {
-        let changes = (ctx.shared.users.changes(), ctx.shared.namespaces.changes());
-        if let Some(claims) = &self.claims {
-            if claims.is_expired(credentials::now_secs(ctx)) {
-                return Err(CallError::new(Status::Unauthenticated, TokenError::Expired.to_string()));
-            }
-            if self.checked_at.0 != changes.0 {
-                credentials::check_issuer(claims, &ctx.shared)?;
-            }
-        }
-        if self.checked_at != changes {
-            check_right(&self.user, self.namespace, &self.topic, ctx)?;
-            if let Some(cache) = &self.cache
-                && ctx.shared.namespaces.find(cache) != Some(self.namespace)
-            {
-                return Err(CallError::new(Status::NotFound, "the cache of the topic was deleted"));
-            }
-            self.checked_at = changes;
-        }
-        Ok(())
+        Ok(has_more)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The users of gRPC calls: their rights to topics, and the users of signed tokens.
 
-use super::acl::{ClientUser, DEFAULT, TokenUser, User, number_named};
+use super::acl::{ClientUser, DEFAULT, Rights, TokenUser, User, number_named};
 use super::session::SessionState;
 use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
@@ -20,12 +20,12 @@ pub(crate) fn enter_as_token(session: &mut SessionState, user: &Arc<TokenUser>) 
     (session.known, session.is_restricted, session.all_rights_at) = (true, false, 0);
 }
 
-/// The right of a user to subscribe to a topic.
+/// The right of a user to a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TopicRight {
+pub(crate) enum StreamRight {
     /// The user may.
     Granted,
-    /// The user lacks a right to the command `SUBSCRIBE`, to the channel of this name or to the namespace.
+    /// The user lacks a right to the command, to the channel or keys, or to the namespace.
     Denied,
     /// The user was removed, or clients must authenticate now.
     Unknown,
@@ -37,14 +37,36 @@ pub(crate) fn call_user(session: &SessionState) -> CallUser {
 }
 
 /// Returns whether `user` may subscribe to a topic. Users may have changed since the user was authenticated.
-pub(crate) fn topic_right(user: &CallUser, shared: &Shared, namespace: Namespace, topic: &[u8]) -> TopicRight {
-    let Some(user) = current(&user.0, shared) else { return TopicRight::Unknown };
-    let Some(user) = user else { return TopicRight::Granted };
+pub(crate) fn topic_right(user: &CallUser, shared: &Shared, namespace: Namespace, topic: &[u8]) -> StreamRight {
+    right(user, shared, namespace, |rights| {
+        rights.allows(number_named("subscribe")) && rights.allows_channel(topic, false)
+    })
+}
+
+/// Returns whether `user` may learn of all changes of keys with these prefixes.
+pub(crate) fn watch_right(
+    user: &CallUser,
+    shared: &Shared,
+    namespace: Namespace,
+    prefixes: &[Box<[u8]>],
+) -> StreamRight {
+    right(user, shared, namespace, |rights| {
+        rights.allows(number_named("client|tracking")) && prefixes.iter().all(|prefix| rights.reads_prefix(prefix))
+    })
+}
+
+fn right(
+    user: &CallUser,
+    shared: &Shared,
+    namespace: Namespace,
+    is_allowed: impl FnOnce(&Rights) -> bool,
+) -> StreamRight {
+    let Some(user) = current(&user.0, shared) else { return StreamRight::Unknown };
+    let Some(user) = user else { return StreamRight::Granted };
     let rights = &user.rights;
     let may_enter =
         || rights.all_namespaces() || rights.allows_namespace(namespace.0, &shared.namespaces.name(namespace));
-    let is_allowed = rights.allows(number_named("subscribe")) && rights.allows_channel(topic, false) && may_enter();
-    if is_allowed { TopicRight::Granted } else { TopicRight::Denied }
+    if is_allowed(rights) && may_enter() { StreamRight::Granted } else { StreamRight::Denied }
 }
 
 /// Returns the present version of a client's user. Returns `None` if there is none any more, and `Some(None)` for a

@@ -98,8 +98,8 @@ pub(crate) use acl::TokenUser;
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use blocking::waits_in_command;
 pub(crate) use call_user::{
-    CallUser, TopicRight, call_user, enter_as_token, home_namespace, prepare_publication, speak_version_3, topic_right,
-    unrestricted_user,
+    CallUser, StreamRight, call_user, enter_as_token, home_namespace, prepare_publication, speak_version_3,
+    topic_right, unrestricted_user, watch_right,
 };
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;

@@ -129,6 +129,7 @@ static SERVICES: &[Service] = &[
     Service { name: "gannet.v1.Records", methods: &[&RECORDS] },
     Service { name: "gannet.v1.Caches", methods: &[&CACHES] },
     Service { name: "gannet.v1.Topics", methods: &[&TOPICS] },
+    Service { name: "gannet.v1.Invalidations", methods: &[&INVALIDATIONS] },
     Service { name: "gannet.v1.Leaderboards", methods: &[&LEADERBOARDS] },
     Service { name: "cache_client.Scs", methods: &[&ITEMS, &ITEMS_OF_MOMENTO] },
     Service { name: "control_client.ScsControl", methods: &[&CACHES] },
@@ -231,6 +232,9 @@ static TOPICS: &[Method] = &[
     call("Subscribe", Access::Subscribe, Topics(topics::subscribe)),
 ];
 
+/// Calls on changes of keys.
+static INVALIDATIONS: &[Method] = &[read("WatchKeys", Topics(topics::watch_keys))];
+
 /// Calls on leaderboards.
 static LEADERBOARDS: &[Method] = &[
     write("DeleteLeaderboard", Items(leaderboards::delete)),
@@ -260,13 +264,14 @@ static HEALTH: &[Method] = &[free("Check", Items(check_health)), free("Watch", I
 static REFLECTION: &[Method] = &[free("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// All methods. A method's number is its place among them.
-static METHODS: [&&[Method]; 11] = [
+static METHODS: [&&[Method]; 12] = [
     &ITEMS,
     &ITEMS_OF_MOMENTO,
     &LEASES,
     &RECORDS,
     &CACHES,
     &TOPICS,
+    &INVALIDATIONS,
     &LEADERBOARDS,
     &TOKENS,
     &PING,

@@ -1,7 +1,9 @@
-//! Calls on topics, which are the channels of Redis clients with sequence numbers.
+//! Calls with streams of events: on topics, which are the channels of Redis clients with sequence numbers, and on
+//! changes of keys.
 
-use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication, TopicRequest, add_message};
+use crate::grpc::plan::{CallError, CallPlan, Commands, Flow, Publication, StreamRequest, TopicRequest, add_message};
 use crate::push::topics::TopicPosition;
+use crate::push::tracking::{PREFIX_BYTES_MAX, PREFIXES_MAX};
 use crate::shared::Shared;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
@@ -55,10 +57,32 @@ pub(super) fn subscribe(message: Message<'_>, shared: &Arc<Shared>) -> Result<Ca
     let plan = CallPlan::new(Commands::default(), move |_| {
         let mut messages = Vec::new();
         add_heartbeat(&mut messages);
-        request.take().map(|request| Flow::Subscribe(request, messages)).ok_or_else(CallError::unexpected)
+        let request = request.take().map(StreamRequest::Topic);
+        request.map(|request| Flow::Subscribe(request, messages)).ok_or_else(CallError::unexpected)
     });
     let plan = plan.staying_open();
     Ok(if let Some(namespace) = namespace { plan.within(namespace) } else { plan })
+}
+
+/// Decodes 1 prefixes; none for all keys.
+pub(super) fn watch_keys(message: Message<'_>, _: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    let mut sorted: Vec<&[u8]> = message.all(1).collect();
+    if sorted.is_empty() {
+        sorted.push(b"");
+    }
+    if sorted.len() > PREFIXES_MAX || sorted.iter().any(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
+        let text = format!("a stream has at most {PREFIXES_MAX} prefixes of at most {PREFIX_BYTES_MAX} bytes");
+        return Err(CallError::invalid(text));
+    }
+    sorted.sort_unstable();
+    // In this order, a prefix precedes all those that it includes.
+    sorted.dedup_by(|next, before| next.starts_with(before));
+    let mut prefixes = Some(sorted.into_iter().map(Box::from).collect());
+    let plan = CallPlan::new(Commands::default(), move |_| {
+        let request = prefixes.take().map(StreamRequest::Keys);
+        request.map(|request| Flow::Subscribe(request, Vec::new())).ok_or_else(CallError::unexpected)
+    });
+    Ok(plan.staying_open())
 }
 
 /// Adds 3 a heartbeat.

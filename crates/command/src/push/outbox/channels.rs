@@ -182,6 +182,11 @@ impl Channels {
         outbox
     }
 
+    /// Creates the outbox of one stream of a connection.
+    pub(crate) fn stream_outbox(&self, worker: usize, connection: u32) -> Arc<Outbox> {
+        Arc::new(Outbox::new(self.next_outbox.fetch_add(1, Relaxed), worker, connection))
+    }
+
     /// Returns the outbox of a connection if it has messages.
     pub(crate) fn waiting_outbox(&self, worker: usize, connection: u32) -> Option<Arc<Outbox>> {
         if self.outboxes_count.load(Relaxed) == 0 {

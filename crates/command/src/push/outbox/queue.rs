@@ -51,6 +51,11 @@ impl Message {
         Arc::new(Self { form, bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
     }
 
+    /// Returns the bytes of the message, without the texts around them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Returns the texts before and after the message's bytes. Returns `None` if the receiver must not receive it.
     fn frame(&self, receiver: Receiver) -> Option<[&'static [u8]; 2]> {
         let Receiver { version, is_subscribed } = receiver;
@@ -211,6 +216,19 @@ impl Outbox {
             self.waiting.store(false, Relaxed);
         }
         bytes
+    }
+
+    /// Removes and returns the first message. Only for an outbox whose messages are never taken in parts.
+    pub(crate) fn pop(&self) -> Option<Arc<Message>> {
+        let mut inner = self.lock();
+        let message = inner.messages.front().cloned().filter(|_| !inner.broken);
+        if message.is_some() {
+            inner.drop_first();
+        }
+        if inner.messages.is_empty() && !inner.broken {
+            self.waiting.store(false, Relaxed);
+        }
+        message
     }
 
     /// Accepts messages again after [`Outbox::drop_some`], because the connection remains open.

@@ -246,6 +246,13 @@ impl Rights {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
+    /// Returns true if a rule lets the user read all keys that begin with `prefix`.
+    pub(in crate::resp) fn reads_prefix(&self, prefix: &[u8]) -> bool {
+        let starts_with = |start: &[u8]| literal(start).is_some_and(|start| prefix.starts_with(&start));
+        let mut readable = self.keys.iter().filter(|key| key.may & READ != 0);
+        readable.any(|key| key.pattern.strip_suffix(b"*").is_some_and(starts_with))
+    }
+
     /// Returns true if the user may access the channel `name`. If `name` is a pattern of channels, it is allowed only
     /// if all channels are allowed, or a rule contains exactly the same pattern.
     pub(in crate::resp) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
@@ -422,6 +429,19 @@ impl Rights {
     pub(super) fn namespaces_text(&self) -> Vec<u8> {
         self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
+}
+
+/// Returns the only text that a pattern matches; `None` if it may match several.
+fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
+    let (mut text, mut bytes) = (Vec::with_capacity(pattern.len()), pattern.iter());
+    while let Some(byte) = bytes.next() {
+        text.push(match byte {
+            b'\\' => *bytes.next()?,
+            b'*' | b'?' | b'[' => return None,
+            byte => *byte,
+        });
+    }
+    Some(text)
 }
 
 /// Parses a number of requests per second.
