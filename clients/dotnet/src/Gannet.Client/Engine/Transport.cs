@@ -1,0 +1,214 @@
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Globalization;
+using System.IO;
+using System.Net;
+using System.Net.Http;
+using System.Net.Http.Headers;
+using System.Threading;
+using System.Threading.Tasks;
+using Gannet.Client.Protocol;
+
+namespace Gannet.Client.Engine
+{
+    /// <summary>The metadata that all calls of one client object share.</summary>
+    internal sealed class Scope
+    {
+        public Scope(string cache, string? token)
+        {
+            Cache = cache;
+            Token = token;
+        }
+
+        /// <summary>The name of the cache, or an empty string for calls on no cache.</summary>
+        public string Cache { get; }
+
+        public string? Token { get; }
+    }
+
+    /// <summary>One handler of HTTP/2, which has one connection, and the requests on it.</summary>
+    internal sealed class Transport : IDisposable
+    {
+        private static readonly MediaTypeHeaderValue GrpcType = new MediaTypeHeaderValue("application/grpc");
+        private static readonly string UserAgent =
+            "gannet-dotnet/" + typeof(Transport).Assembly.GetName().Version?.ToString(3);
+
+        // The unit "m" of the protocol allows eight digits.
+        private const long TimeoutMsMax = 99_999_999;
+
+        private readonly HttpMessageInvoker invoker;
+        private readonly CancellationTokenSource broken = new CancellationTokenSource();
+        private readonly Target target;
+        private readonly int messageBytesMax;
+        private long lastReply;
+        private TimeoutText timeoutText = new TimeoutText(-1);
+
+        public Transport(Target target, Configuration configuration)
+        {
+            this.target = target;
+            messageBytesMax = configuration.MessageBytesMax;
+            invoker = new HttpMessageInvoker(Handlers.Create(target, configuration));
+        }
+
+        /// <summary>Cancelled when the client gives up the connection. <see cref="Cause"/> is the reason.</summary>
+        public CancellationToken Broken => broken.Token;
+
+        public string Cause { get; private set; } = string.Empty;
+
+        /// <summary>The time of the latest reply, in ticks of <see cref="Stopwatch"/>.</summary>
+        public long LastReply => Volatile.Read(ref lastReply);
+
+        /// <summary>Ends all requests of the connection, and closes it.</summary>
+        public void Break(string cause)
+        {
+            Cause = cause;
+            broken.Cancel();
+            invoker.Dispose();
+        }
+
+        public void Dispose() => Break("the client was disposed of");
+
+        /// <summary>
+        /// Sends one request and awaits its replies. <paramref name="remainingMs"/> tells the server how long the client
+        /// waits. Throws OperationCanceledException if <paramref name="cancellation"/> is cancelled first.
+        /// </summary>
+        public async Task<Outcome> SendAsync(
+            string path, byte[] frame, Scope scope, long remainingMs, int expected, CancellationToken cancellation)
+        {
+            try
+            {
+                using var request = RequestOf(path, frame, scope, remainingMs);
+                using var response = await invoker.SendAsync(request, cancellation).ConfigureAwait(false);
+                Volatile.Write(ref lastReply, Stopwatch.GetTimestamp());
+                if (response.StatusCode != HttpStatusCode.OK || response.Content.Headers.ContentType?.MediaType != GrpcType.MediaType)
+                {
+                    return Outcome.Broken($"{NotGrpc}: status {(int)response.StatusCode} of HTTP", null, false);
+                }
+                using var stream = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
+                var replies = new Replies(messageBytesMax);
+                await replies.ReadAsync(stream, cancellation).ConfigureAwait(false);
+                return OutcomeOf(response, replies, expected);
+            }
+            catch (Exception exception) when (IsOfNetwork(exception))
+            {
+                // The HTTP client reports a cancellation in several ways.
+                cancellation.ThrowIfCancellationRequested();
+                return Outcome.Broken(exception.Message, exception, LastReply != 0);
+            }
+        }
+
+        /// <summary>The beginning of the details if the port is that of another protocol.</summary>
+        public const string NotGrpc = "the reply is not of gRPC";
+
+        private static bool IsOfNetwork(Exception exception) =>
+            exception is HttpRequestException || exception is IOException
+            || exception is ObjectDisposedException || exception is OperationCanceledException;
+
+        private HttpRequestMessage RequestOf(string path, byte[] frame, Scope scope, long remainingMs)
+        {
+            var request = new HttpRequestMessage(HttpMethod.Post, target.Base + path) { Content = new Frame(frame) };
+            Handlers.RequireHttp2(request);
+            var headers = request.Headers;
+            headers.TryAddWithoutValidation("te", "trailers");
+            headers.TryAddWithoutValidation("grpc-timeout", TimeoutOf(remainingMs));
+            headers.TryAddWithoutValidation("user-agent", UserAgent);
+            if (scope.Cache.Length > 0)
+            {
+                headers.TryAddWithoutValidation("cache", scope.Cache);
+            }
+            if (scope.Token != null)
+            {
+                headers.TryAddWithoutValidation("authorization", scope.Token);
+            }
+            return request;
+        }
+
+        /// <summary>Returns the text of a timeout. Most calls have that of the one before.</summary>
+        private string TimeoutOf(long remainingMs)
+        {
+            var latest = timeoutText;
+            if (latest.Ms != remainingMs)
+            {
+                timeoutText = latest = new TimeoutText(remainingMs);
+            }
+            return latest.Text;
+        }
+
+        private static Outcome OutcomeOf(HttpResponseMessage response, Replies replies, int expected)
+        {
+            if (replies.Problem != null)
+            {
+                return Outcome.Failed(replies.IsTooLong ? GrpcStatus.ResourceExhausted : GrpcStatus.Internal, replies.Problem);
+            }
+            if (!Find(response.TrailingHeaders, "grpc-status", out var text) && !Find(response.Headers, "grpc-status", out text))
+            {
+                return Outcome.Broken("the connection was closed within a reply", null, true);
+            }
+            if (!int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var status))
+            {
+                return Outcome.Failed(GrpcStatus.Unknown, $"the status '{text}' is no number");
+            }
+            if (status != GrpcStatus.Ok)
+            {
+                if (!Find(response.TrailingHeaders, "grpc-message", out var message))
+                {
+                    Find(response.Headers, "grpc-message", out message);
+                }
+                return Outcome.Failed(status, Uri.UnescapeDataString(message));
+            }
+            return replies.Messages.Count == expected
+                ? Outcome.Of(replies.Messages)
+                : Outcome.Failed(GrpcStatus.Internal, $"{replies.Messages.Count} replies arrived instead of {expected}; use a server and a client of one version");
+        }
+
+        private static bool Find(HttpHeaders headers, string name, out string value)
+        {
+            value = string.Empty;
+            if (!headers.TryGetValues(name, out var values))
+            {
+                return false;
+            }
+            foreach (var each in values)
+            {
+                value = each;
+                return true;
+            }
+            return false;
+        }
+
+        private sealed class TimeoutText
+        {
+            public TimeoutText(long ms)
+            {
+                Ms = ms;
+                Text = Math.Min(TimeoutMsMax, ms).ToString(CultureInfo.InvariantCulture) + "m";
+            }
+
+            public long Ms { get; }
+
+            public string Text { get; }
+        }
+
+        /// <summary>The body of a request: one message of gRPC.</summary>
+        private sealed class Frame : HttpContent
+        {
+            private readonly byte[] bytes;
+
+            public Frame(byte[] bytes)
+            {
+                this.bytes = bytes;
+                Headers.ContentType = GrpcType;
+            }
+
+            protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) =>
+                stream.WriteAsync(bytes, 0, bytes.Length);
+
+            protected override bool TryComputeLength(out long length)
+            {
+                length = bytes.Length;
+                return true;
+            }
+        }
+    }
+}
