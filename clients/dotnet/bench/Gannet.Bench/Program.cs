@@ -1,0 +1,9 @@
+namespace Gannet.Bench
+{
+    internal static class Program
+    {
+        private static void Main()
+        {
+        }
+    }
+}
