@@ -244,18 +244,19 @@ namespace Gannet.Client.Tests
     /// <summary>A TCP relay to a port. Each connection may hold back its replies, and all of them may be cut.</summary>
     internal sealed class Relay : IDisposable
     {
-        private readonly TcpListener listener = new TcpListener(IPAddress.Loopback, 0);
+        private readonly TcpListener listener;
         private readonly List<Gate> gates = new List<Gate>();
         private readonly int port;
 
-        public Relay(int port)
+        public Relay(int port, string host = "127.0.0.1")
         {
             this.port = port;
+            listener = new TcpListener(IPAddress.Parse(host), 0);
             listener.Start();
             _ = AcceptAsync();
         }
 
-        public string Address => $"127.0.0.1:{((IPEndPoint)listener.LocalEndpoint).Port}";
+        public string Address => listener.LocalEndpoint.ToString()!;
 
         /// <summary>The connections in order of arrival.</summary>
         public IReadOnlyList<Gate> Gates
@@ -313,9 +314,12 @@ namespace Gannet.Client.Tests
         /// <summary>One connection.</summary>
         internal sealed class Gate
         {
+            // Tests that read the bytes send few of them.
+            private const int SentMax = 100_000;
             private readonly TcpClient client;
             private readonly TcpClient server;
             private readonly Func<bool> isSilent;
+            private readonly StringBuilder sent = new StringBuilder();
             private volatile bool isHeld;
 
             public Gate(TcpClient client, TcpClient server, Func<bool> isSilent)
@@ -328,6 +332,18 @@ namespace Gannet.Client.Tests
             }
 
             public bool IsOpen { get; private set; } = true;
+
+            /// <summary>The bytes of the client so far, as characters.</summary>
+            public string Sent
+            {
+                get
+                {
+                    lock (sent)
+                    {
+                        return sent.ToString();
+                    }
+                }
+            }
 
             /// <summary>Holds the replies back, until <see cref="Release"/>.</summary>
             public void Hold() => isHeld = true;
@@ -356,6 +372,13 @@ namespace Gannet.Client.Tests
                         if (count == 0)
                         {
                             return;
+                        }
+                        if (!isReply && sent.Length < SentMax)
+                        {
+                            lock (sent)
+                            {
+                                sent.Append(Encoding.GetEncoding("iso-8859-1").GetString(buffer, 0, count));
+                            }
                         }
                         await to.GetStream().WriteAsync(buffer.AsMemory(0, count));
                     }

@@ -142,7 +142,7 @@ namespace Gannet.Client.Tests
                 Console.WriteLine($"{(problem == null ? "ok" : "not ok")} {number} - {name} # time={started.ElapsedMilliseconds}ms");
                 if (problem != null)
                 {
-                    Console.WriteLine($"  {problem.Replace("\n", "\n  ")}");
+                    Console.WriteLine($"  {Printable(problem)}");
                 }
             }
             Console.WriteLine($"1..{tests.Count}");
@@ -151,6 +151,9 @@ namespace Gannet.Client.Tests
             Console.WriteLine($"# fail {failed}");
             return failed == 0 && tests.Count > 0 ? 0 : 1;
         }
+
+        private static string Printable(string text) => string.Concat(
+            text.Select(each => each == '\n' ? "\n  " : char.IsControl(each) ? "?" : each.ToString()));
 
         private static Func<Task> ActionOf(MethodInfo method) => () =>
             (Task?)method.Invoke(null, null) ?? Task.CompletedTask;

@@ -131,7 +131,7 @@ namespace Gannet.Client.Engine
                 {
                     return false;
                 }
-                if (connection.Ready != null)
+                if ((await attempt.ConfigureAwait(false)).Transport != null)
                 {
                     return true;
                 }
@@ -267,39 +267,87 @@ namespace Gannet.Client.Engine
         }
 
         /// <summary>Sends the request on a connection, which it releases. Sets the refusal if the call ends here.</summary>
-        private Task<Outcome> AttemptAsync(Execution execution, Connection connection)
+        private ValueTask<Outcome> AttemptAsync(Execution execution, Connection connection)
         {
             if (Configuration.HedgingDelay is TimeSpan delay && execution.Call.IsHedged)
             {
-                return HedgedAsync(execution, connection, delay);
+                return new ValueTask<Outcome>(HedgedAsync(execution, connection, delay));
             }
             return SendAsync(execution, connection, default);
         }
 
-        private async Task<Outcome> SendAsync(Execution execution, Connection connection, CancellationToken loser)
+        private async ValueTask<Outcome> SendAsync(Execution execution, Connection connection, CancellationToken loser)
         {
+            CancellationTokenSource? cancellation = null;
+            Transport? transport = null;
             try
             {
-                var ready = connection.Ready;
-                if (ready == null)
+                transport = connection.Ready;
+                if (transport == null)
                 {
                     var opened = await OpenAsync(execution, connection, loser).ConfigureAwait(false);
-                    ready = connection.Ready;
-                    if (ready == null || execution.Refusal != null)
+                    transport = opened.Transport;
+                    if (transport == null)
                     {
-                        return opened;
+                        return opened.Failure;
                     }
                 }
-                return await SendAsync(execution, connection, ready, loser).ConfigureAwait(false);
+                var limit = LimitOf(execution);
+                if (limit <= TimeSpan.Zero)
+                {
+                    execution.Refusal = ErrorFactory.OfClient(
+                        ErrorCode.ClientQueueTimeout, execution.Call.Name, "the deadline passed before the request was sent");
+                    return Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
+                }
+                cancellation = loser.CanBeCanceled
+                    ? CancellationTokenSource.CreateLinkedTokenSource(transport.Broken, execution.Cancellation, loser)
+                    : CancellationTokenSource.CreateLinkedTokenSource(transport.Broken, execution.Cancellation);
+                cancellation.CancelAfter(limit);
+                // Rounded up: the client's own timer ends the call.
+                var ms = (limit.Ticks + TimeSpan.TicksPerMillisecond - 1) / TimeSpan.TicksPerMillisecond;
+                var outcome = await transport
+                    .SendAsync(
+                        Target.UriOf(execution.Call.Method), execution.Frame, execution.Scope, ms, execution.Expected, cancellation.Token)
+                    .ConfigureAwait(false);
+                if (outcome.Exception != null)
+                {
+                    connection.Suspect(transport);
+                }
+                return outcome;
+            }
+            catch (OperationCanceledException) when (cancellation != null)
+            {
+                return OfCancellation(execution, transport!);
             }
             finally
             {
+                cancellation?.Dispose();
                 limiter.Release(connection);
             }
         }
 
+        /// <summary>Returns the time that one attempt may take.</summary>
+        private TimeSpan LimitOf(Execution execution)
+        {
+            var remaining = execution.Remaining;
+            return Configuration.RetryStrategy.ResponseTimeout is TimeSpan response && response < remaining ? response : remaining;
+        }
+
+        /// <summary>Returns the outcome of an attempt that was cancelled: by the caller, the client, or a timer.</summary>
+        private Outcome OfCancellation(Execution execution, Transport transport)
+        {
+            if (Ended(execution) is CacheError error)
+            {
+                execution.Refusal = error;
+                return Outcome.Failed(GrpcStatus.Cancelled, string.Empty);
+            }
+            return transport.Broken.IsCancellationRequested
+                ? Outcome.Broken(transport.Cause, null, true)
+                : Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
+        }
+
         /// <summary>Waits until the connection is open, the attempt to open it has failed, or the call has ended.</summary>
-        private async Task<Outcome> OpenAsync(Execution execution, Connection connection, CancellationToken loser)
+        private async Task<Opened> OpenAsync(Execution execution, Connection connection, CancellationToken loser)
         {
             var opening = connection.ConnectAsync();
             if (!opening.IsCompleted)
@@ -312,56 +360,15 @@ namespace Gannet.Client.Engine
                     {
                         execution.Refusal = Ended(execution) ?? ErrorFactory.NoConnection(execution.Call.Name, Target);
                     }
-                    return Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
+                    return new Opened(Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty));
                 }
             }
             if (Ended(execution) is CacheError error)
             {
                 execution.Refusal = error;
+                return new Opened(Outcome.Failed(GrpcStatus.Cancelled, string.Empty));
             }
             return await opening.ConfigureAwait(false);
-        }
-
-        private async Task<Outcome> SendAsync(
-            Execution execution, Connection connection, Transport transport, CancellationToken loser)
-        {
-            var remaining = execution.Remaining;
-            var limit = Configuration.RetryStrategy.ResponseTimeout is TimeSpan response && response < remaining ? response : remaining;
-            if (remaining <= TimeSpan.Zero)
-            {
-                execution.Refusal = ErrorFactory.OfClient(
-                    ErrorCode.ClientQueueTimeout, execution.Call.Name, "the deadline passed before the request was sent");
-                return Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
-            }
-            using var cancellation = loser.CanBeCanceled
-                ? CancellationTokenSource.CreateLinkedTokenSource(transport.Broken, execution.Cancellation, loser)
-                : CancellationTokenSource.CreateLinkedTokenSource(transport.Broken, execution.Cancellation);
-            cancellation.CancelAfter(limit);
-            try
-            {
-                var call = execution.Call;
-                // Rounded up: the client's own timer ends the call.
-                var ms = (limit.Ticks + TimeSpan.TicksPerMillisecond - 1) / TimeSpan.TicksPerMillisecond;
-                var outcome = await transport
-                    .SendAsync(call.Method.Path, execution.Frame, execution.Scope, ms, execution.Expected, cancellation.Token)
-                    .ConfigureAwait(false);
-                if (outcome.Exception != null)
-                {
-                    connection.Suspect(transport);
-                }
-                return outcome;
-            }
-            catch (OperationCanceledException)
-            {
-                if (Ended(execution) is CacheError error)
-                {
-                    execution.Refusal = error;
-                    return Outcome.Failed(GrpcStatus.Cancelled, string.Empty);
-                }
-                return transport.Broken.IsCancellationRequested
-                    ? Outcome.Broken(transport.Cause, null, true)
-                    : Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
-            }
         }
 
         /// <summary>
@@ -371,7 +378,7 @@ namespace Gannet.Client.Engine
         private async Task<Outcome> HedgedAsync(Execution execution, Connection connection, TimeSpan delay)
         {
             using var loser = new CancellationTokenSource();
-            var first = SendAsync(execution, connection, loser.Token);
+            var first = SendAsync(execution, connection, loser.Token).AsTask();
             using (var timer = CancellationTokenSource.CreateLinkedTokenSource(loser.Token))
             {
                 timer.CancelAfter(delay);
@@ -391,7 +398,7 @@ namespace Gannet.Client.Engine
             }
             Interlocked.Increment(ref hedges);
             execution.IsHedged = true;
-            var second = SendAsync(execution, other, loser.Token);
+            var second = SendAsync(execution, other, loser.Token).AsTask();
             var winner = await Task.WhenAny(first, second).ConfigureAwait(false);
             var slower = winner == first ? second : first;
             var outcome = await winner.ConfigureAwait(false);

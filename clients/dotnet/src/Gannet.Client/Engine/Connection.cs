@@ -6,6 +6,28 @@ using Gannet.Client.Protocol;
 
 namespace Gannet.Client.Engine
 {
+    /// <summary>The end of an attempt to open a connection: its transport, or the failure.</summary>
+    internal readonly struct Opened
+    {
+        public Opened(Transport transport)
+        {
+            Transport = transport;
+            Failure = default;
+        }
+
+        public Opened(Outcome failure)
+        {
+            Transport = null;
+            Failure = failure;
+        }
+
+        /// <summary>The open connection, or null.</summary>
+        public Transport? Transport { get; }
+
+        /// <summary>The failure if there is no transport.</summary>
+        public Outcome Failure { get; }
+    }
+
     /// <summary>
     /// One connection to the server, which is opened again after it has failed.
     /// <code>
@@ -28,11 +50,12 @@ namespace Gannet.Client.Engine
 
         private readonly object mutex = new object();
         private readonly Target target;
+        private readonly Uri checkUri;
         private readonly Configuration configuration;
         private readonly Timer? keepalive;
         private Transport? transport;
         private volatile Transport? ready;
-        private Task<Outcome>? connecting;
+        private Task<Opened>? connecting;
         private Outcome failure;
         private int failures;
         private long retryAt;
@@ -42,6 +65,7 @@ namespace Gannet.Client.Engine
         public Connection(Target target, Configuration configuration)
         {
             this.target = target;
+            checkUri = new Uri(target.Base + CheckPath);
             this.configuration = configuration;
             if (configuration.KeepaliveTime > TimeSpan.Zero && !Handlers.PingsConnections(configuration))
             {
@@ -60,26 +84,26 @@ namespace Gannet.Client.Engine
         public Transport? Ready => ready;
 
         /// <summary>
-        /// Opens the connection unless it is open. Returns a successful outcome, or that of the latest failed attempt if the
-        /// delay before the next one is not over.
+        /// Opens the connection unless it is open. Returns the failure of the latest attempt if the delay before the next one
+        /// is not over.
         /// </summary>
-        public Task<Outcome> ConnectAsync()
+        public Task<Opened> ConnectAsync()
         {
             lock (mutex)
             {
                 if (isDisposed)
                 {
-                    return Task.FromResult(Outcome.Broken("the client was disposed of", null, false));
+                    return Task.FromResult(new Opened(Outcome.Broken("the client was disposed of", null, false)));
                 }
                 if (ready != null)
                 {
-                    return Task.FromResult(Outcome.Of(Array.Empty<ReadOnlyMemory<byte>>()));
+                    return Task.FromResult(new Opened(ready));
                 }
                 if (connecting == null)
                 {
                     if (failures > 0 && Stopwatch.GetTimestamp() < retryAt)
                     {
-                        return Task.FromResult(failure);
+                        return Task.FromResult(new Opened(failure));
                     }
                     transport ??= new Transport(target, configuration);
                     var current = transport;
@@ -115,7 +139,7 @@ namespace Gannet.Client.Engine
             last?.Dispose();
         }
 
-        private async Task<Outcome> AttemptAsync(Transport current)
+        private async Task<Opened> AttemptAsync(Transport current)
         {
             var outcome = await CheckAsync(current, configuration.ConnectTimeout).ConfigureAwait(false);
             Transport? ended = null;
@@ -124,7 +148,7 @@ namespace Gannet.Client.Engine
                 connecting = null;
                 if (transport != current)
                 {
-                    return Outcome.Broken(current.Cause, null, false);
+                    return new Opened(Outcome.Broken(current.Cause, null, false));
                 }
                 if (IsAlive(outcome))
                 {
@@ -141,7 +165,7 @@ namespace Gannet.Client.Engine
                 }
             }
             ended?.Break(outcome.Details);
-            return outcome;
+            return ended == null ? new Opened(current) : new Opened(outcome);
         }
 
         /// <summary>Returns true if the server has replied as gRPC does, whatever the status.</summary>
@@ -154,7 +178,7 @@ namespace Gannet.Client.Engine
             try
             {
                 return await current
-                    .SendAsync(CheckPath, CheckFrame, CheckScope, (long)timeout.TotalMilliseconds, 1, cancellation.Token)
+                    .SendAsync(checkUri, CheckFrame, CheckScope, (long)timeout.TotalMilliseconds, 1, cancellation.Token)
                     .ConfigureAwait(false);
             }
             catch (OperationCanceledException)

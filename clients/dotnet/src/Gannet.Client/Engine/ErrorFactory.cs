@@ -38,6 +38,9 @@ namespace Gannet.Client.Engine
             "pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; "
             + "if the port uses TLS, pass tls: true");
 
+        private static readonly (string Cause, string Remedy) NotTls = (
+            "the server at this port does not use TLS", "pass tls: false, or the port that uses TLS");
+
         /// <summary>Returns the error of an attempt that failed.</summary>
         public static CacheError OfOutcome(Outcome outcome, string method, Target target)
         {
@@ -175,6 +178,11 @@ namespace Gannet.Client.Engine
         private static (string, string) OfTls(AuthenticationException exception)
         {
             var text = exception.ToString();
+            if (text.Contains("wrong version number", StringComparison.Ordinal)
+                || text.Contains("Cannot determine the frame size", StringComparison.Ordinal))
+            {
+                return NotTls;
+            }
             if (text.Contains("certificate", StringComparison.OrdinalIgnoreCase))
             {
                 return (
@@ -194,7 +202,7 @@ namespace Gannet.Client.Engine
             }
             if (target.UsesTls)
             {
-                return ("the server at this port does not use TLS, or does not speak gRPC", "pass tls: false, or the port that uses TLS");
+                return NotTls;
             }
             return NotGrpc;
         }

@@ -1,16 +1,22 @@
 using System;
+using System.Collections.Generic;
 using System.Globalization;
 using System.IO;
+using System.Linq;
 using System.Net;
 using System.Net.Sockets;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Gannet.Client.Protocol;
+using Gannet.V1;
 
 namespace Gannet.Client.Engine
 {
     /// <summary>The server that a client talks to, with everything that a connection to it needs.</summary>
     internal sealed class Target
     {
+        private readonly IReadOnlyDictionary<Method, Uri> uris;
+
         /// <summary>Without <paramref name="tls"/>, TLS is used unless the address is local.</summary>
         public Target(string address, bool? tls, string? caFile, CredentialProvider credentials, TimeSpan connectTimeout)
         {
@@ -23,6 +29,7 @@ namespace Gannet.Client.Engine
             ConnectTimeout = connectTimeout;
             var bracketed = host.Contains(':') ? $"[{host}]" : host;
             Base = $"{(UsesTls ? "https" : "http")}://{bracketed}:{port}";
+            uris = Methods.All.ToDictionary(method => method, method => new Uri(Base + method.Path));
         }
 
         /// <summary>HOST:PORT, as the user wrote it.</summary>
@@ -41,6 +48,9 @@ namespace Gannet.Client.Engine
 
         /// <summary>The beginning of all URIs.</summary>
         public string Base { get; }
+
+        /// <summary>Returns the URI of a call. To parse one takes longer than to find it.</summary>
+        public Uri UriOf(Method method) => uris[method];
 
         private static (string Host, int Port) Split(string address)
         {

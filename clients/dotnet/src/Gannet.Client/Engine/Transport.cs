@@ -73,17 +73,17 @@ namespace Gannet.Client.Engine
         /// Sends one request and awaits its replies. <paramref name="remainingMs"/> tells the server how long the client
         /// waits. Throws OperationCanceledException if <paramref name="cancellation"/> is cancelled first.
         /// </summary>
-        public async Task<Outcome> SendAsync(
-            string path, byte[] frame, Scope scope, long remainingMs, int expected, CancellationToken cancellation)
+        public async ValueTask<Outcome> SendAsync(
+            Uri uri, byte[] frame, Scope scope, long remainingMs, int expected, CancellationToken cancellation)
         {
             try
             {
-                using var request = RequestOf(path, frame, scope, remainingMs);
+                using var request = RequestOf(uri, frame, scope, remainingMs);
                 using var response = await invoker.SendAsync(request, cancellation).ConfigureAwait(false);
                 Volatile.Write(ref lastReply, Stopwatch.GetTimestamp());
-                if (response.StatusCode != HttpStatusCode.OK || response.Content.Headers.ContentType?.MediaType != GrpcType.MediaType)
+                if (response.StatusCode != HttpStatusCode.OK)
                 {
-                    return Outcome.Broken($"{NotGrpc}: status {(int)response.StatusCode} of HTTP", null, false);
+                    return OfOtherProtocol(response);
                 }
                 using var stream = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
                 var replies = new Replies(messageBytesMax);
@@ -105,9 +105,12 @@ namespace Gannet.Client.Engine
             exception is HttpRequestException || exception is IOException
             || exception is ObjectDisposedException || exception is OperationCanceledException;
 
-        private HttpRequestMessage RequestOf(string path, byte[] frame, Scope scope, long remainingMs)
+        private HttpRequestMessage RequestOf(Uri uri, byte[] frame, Scope scope, long remainingMs)
         {
-            var request = new HttpRequestMessage(HttpMethod.Post, target.Base + path) { Content = new Frame(frame) };
+            // Of all contents, only this one and its relatives let the HTTP client send head and body in one write.
+            var content = new ByteArrayContent(frame);
+            content.Headers.ContentType = GrpcType;
+            var request = new HttpRequestMessage(HttpMethod.Post, uri) { Content = content };
             Handlers.RequireHttp2(request);
             var headers = request.Headers;
             headers.TryAddWithoutValidation("te", "trailers");
@@ -139,11 +142,14 @@ namespace Gannet.Client.Engine
         {
             if (replies.Problem != null)
             {
-                return Outcome.Failed(replies.IsTooLong ? GrpcStatus.ResourceExhausted : GrpcStatus.Internal, replies.Problem);
+                return !IsGrpc(response) ? OfOtherProtocol(response)
+                    : Outcome.Failed(replies.IsTooLong ? GrpcStatus.ResourceExhausted : GrpcStatus.Internal, replies.Problem);
             }
             if (!Find(response.TrailingHeaders, "grpc-status", out var text) && !Find(response.Headers, "grpc-status", out text))
             {
-                return Outcome.Broken("the connection was closed within a reply", null, true);
+                return IsGrpc(response)
+                    ? Outcome.Broken("the connection was closed within a reply", null, true)
+                    : OfOtherProtocol(response);
             }
             if (!int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var status))
             {
@@ -161,6 +167,13 @@ namespace Gannet.Client.Engine
                 ? Outcome.Of(replies.Messages)
                 : Outcome.Failed(GrpcStatus.Internal, $"{replies.Messages.Count} replies arrived instead of {expected}; use a server and a client of one version");
         }
+
+        // Reading the type costs more than the rest of a reply, so that only those are checked that have a problem.
+        private static bool IsGrpc(HttpResponseMessage response) =>
+            response.Content.Headers.ContentType?.MediaType == GrpcType.MediaType;
+
+        private static Outcome OfOtherProtocol(HttpResponseMessage response) =>
+            Outcome.Broken($"{NotGrpc}: status {(int)response.StatusCode} of HTTP", null, false);
 
         private static bool Find(HttpHeaders headers, string name, out string value)
         {
@@ -188,27 +201,6 @@ namespace Gannet.Client.Engine
             public long Ms { get; }
 
             public string Text { get; }
-        }
-
-        /// <summary>The body of a request: one message of gRPC.</summary>
-        private sealed class Frame : HttpContent
-        {
-            private readonly byte[] bytes;
-
-            public Frame(byte[] bytes)
-            {
-                this.bytes = bytes;
-                Headers.ContentType = GrpcType;
-            }
-
-            protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) =>
-                stream.WriteAsync(bytes, 0, bytes.Length);
-
-            protected override bool TryComputeLength(out long length)
-            {
-                length = bytes.Length;
-                return true;
-            }
         }
     }
 }

@@ -32,7 +32,7 @@ namespace Gannet.Client.Protocol
         public bool IsTooLong { get; private set; }
 
         /// <summary>Reads all messages, to the end of the stream or to a problem.</summary>
-        public async Task ReadAsync(Stream stream, CancellationToken cancellation)
+        public async ValueTask ReadAsync(Stream stream, CancellationToken cancellation)
         {
             var buffer = ArrayPool<byte>.Shared.Rent(BufferSize);
             try
