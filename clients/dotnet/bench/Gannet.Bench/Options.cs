@@ -90,7 +90,8 @@ namespace Gannet.Bench
 
         private double Number(string name, double least)
         {
-            if (double.TryParse(values[name], NumberStyles.Float, CultureInfo.InvariantCulture, out var value) && value >= least)
+            if (double.TryParse(values[name], NumberStyles.Float, CultureInfo.InvariantCulture, out var value)
+                && value >= least)
             {
                 return value;
             }

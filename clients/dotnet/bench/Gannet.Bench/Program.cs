@@ -75,7 +75,8 @@ namespace Gannet.Bench
         /// <summary>Measures both in turn, and prints the medians of both and the ratio of their CPU time.</summary>
         private static async Task<int> CompareAsync(Options options, Configuration configuration, Load load)
         {
-            var reports = new Dictionary<string, List<Report>> { ["bare"] = new List<Report>(), ["sdk"] = new List<Report>() };
+            var reports =
+                new Dictionary<string, List<Report>> { ["bare"] = new List<Report>(), ["sdk"] = new List<Report>() };
             // The first run of each compiles its code, and does not count.
             await load.RunAsync("bare", configuration);
             await load.RunAsync("sdk", configuration);
@@ -143,8 +144,10 @@ namespace Gannet.Bench
         private static void Print(IEnumerable<(string Name, object Value)> figures)
         {
             string Shown(object value) =>
-                value is string ? $"\"{value}\"" : Convert.ToString(value, CultureInfo.InvariantCulture) ?? string.Empty;
-            Console.WriteLine("{" + string.Join(", ", figures.Select(each => $"\"{each.Name}\": {Shown(each.Value)}")) + "}");
+                value is string ? $"\"{value}\"" : Convert.ToString(value, CultureInfo.InvariantCulture)
+                    ?? string.Empty;
+            Console.WriteLine(
+                "{" + string.Join(", ", figures.Select(each => $"\"{each.Name}\": {Shown(each.Value)}")) + "}");
         }
 
         /// <summary>The keys, and the loop.</summary>
@@ -172,7 +175,8 @@ namespace Gannet.Bench
                     options.Address, null, SdkSender.CredentialsOf(options), SdkSender.Ttl, options.Cache);
                 for (var at = 0; at < keys.Length; at += BatchKeys)
                 {
-                    var batch = keys.Skip(at).Take(BatchKeys).Select(key => KeyValuePair.Create<Bytes, Bytes>(key, value));
+                    var batch = keys.Skip(at).Take(BatchKeys).Select(
+                        key => KeyValuePair.Create<Bytes, Bytes>(key, value));
                     if (await client.SetBatchAsync(batch) is DoneResult.Error error)
                     {
                         throw error.Details.ToException();

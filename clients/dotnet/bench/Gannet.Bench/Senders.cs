@@ -51,7 +51,8 @@ namespace Gannet.Bench
 
         public async Task<bool> GetAsync(string key) => !(await client.GetAsync(key) is IErrorResult);
 
-        public async Task<bool> SetAsync(string key, byte[] value) => !(await client.SetAsync(key, value) is IErrorResult);
+        public async Task<bool> SetAsync(string key, byte[] value) =>
+            !(await client.SetAsync(key, value) is IErrorResult);
 
         public ValueTask DisposeAsync() => client.DisposeAsync();
     }
@@ -72,9 +73,11 @@ namespace Gannet.Bench
         public BareSender(Options options, Configuration configuration)
         {
             this.options = options;
-            var target = new Target(options.Address, null, null, SdkSender.CredentialsOf(options), configuration.ConnectTimeout);
+            var target = new Target(
+                options.Address, null, null, SdkSender.CredentialsOf(options), configuration.ConnectTimeout);
             clients = Enumerable.Range(0, (options.Concurrency + 99) / 100)
-                .Select(_ => new HttpClient(Handlers.Create(target, configuration)) { Timeout = configuration.Deadline }).ToArray();
+                .Select(_ => new HttpClient(Handlers.Create(target, configuration)) { Timeout =
+                    configuration.Deadline }).ToArray();
             get = new Uri(target.Base + Methods.CacheGet.Path);
             set = new Uri(target.Base + Methods.CacheSet.Path);
             timeout = ((long)configuration.Deadline.TotalMilliseconds).ToString(CultureInfo.InvariantCulture) + "m";
@@ -134,13 +137,17 @@ namespace Gannet.Bench
                 {
                     request.Headers.TryAddWithoutValidation("authorization", options.Token);
                 }
-                var client = clients[clients.Length == 1 ? 0 : (Interlocked.Increment(ref next) & int.MaxValue) % clients.Length];
+                var client = clients[clients.Length == 1 ? 0
+                    : (Interlocked.Increment(ref next) & int.MaxValue) % clients.Length];
                 using var response = await client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
                 var body = await response.Content.ReadAsByteArrayAsync();
-                var isOk = response.TrailingHeaders.TryGetValues("grpc-status", out var status) && status.First() == "0";
-                return isOk && body.Length == Wire.HeadSize + BinaryPrimitives.ReadInt32BigEndian(body.AsSpan(1)) ? body : null;
+                var isOk =
+                    response.TrailingHeaders.TryGetValues("grpc-status", out var status) && status.First() == "0";
+                return isOk
+                    && body.Length == Wire.HeadSize + BinaryPrimitives.ReadInt32BigEndian(body.AsSpan(1)) ? body : null;
             }
-            catch (Exception exception) when (exception is HttpRequestException || exception is OperationCanceledException)
+            catch (Exception exception) when (
+                exception is HttpRequestException || exception is OperationCanceledException)
             {
                 return null;
             }

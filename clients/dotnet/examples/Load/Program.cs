@@ -9,12 +9,13 @@ namespace Load
     internal static class Program
     {
         private const int Callers = 1000;
-        private const int CallsOfEach = 20;
+        private const int CallsOfEach = 5;
 
         private static async Task<int> Main(string[] arguments)
         {
             var address = arguments.Length > 0 ? arguments[0] : "127.0.0.1:7000";
-            var configuration = Configurations.InRegion.Default.Latest().WithDeadline(TimeSpan.FromSeconds(10)).WithMetrics();
+            var configuration =
+                Configurations.InRegion.Default.Latest().WithDeadline(TimeSpan.FromSeconds(10)).WithMetrics();
             await using var client = await CacheClient.CreateAsync(address, configuration);
             var failures = await Task.WhenAll(Enumerable.Range(0, Callers).Select(number => CallAsync(client, number)));
             foreach (var method in client.GetMetrics().Methods)

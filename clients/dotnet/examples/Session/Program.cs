@@ -4,7 +4,9 @@ using Gannet.Client;
 
 namespace Session
 {
-    /// <summary>Stores a value, and reads it again: <c>dotnet run --project examples/Session 127.0.0.1:7000</c>.</summary>
+    /// <summary>
+    /// Stores a value, and reads it again: <c>dotnet run --project examples/Session 127.0.0.1:7000</c>.
+    /// </summary>
     internal static class Program
     {
         private static async Task Main(string[] arguments)

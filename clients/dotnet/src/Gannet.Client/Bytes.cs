@@ -6,8 +6,8 @@ using System.Text;
 namespace Gannet.Client
 {
     /// <summary>
-    /// A key, value, field or element. A string, a byte array and a <see cref="ReadOnlyMemory{T}"/> of bytes convert to it;
-    /// a string is stored as UTF-8. The memory must not change before the call has ended.
+    /// A key, value, field or element. A string, a byte array and a <see cref="ReadOnlyMemory{T}"/> of bytes convert to
+    /// it; a string is stored as UTF-8. The memory must not change before the call has ended.
     /// </summary>
     public readonly struct Bytes
     {

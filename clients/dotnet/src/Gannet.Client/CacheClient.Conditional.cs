@@ -23,7 +23,8 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), Absent = new Condition() }, deadline, cancellationToken);
+                new SetIfRequest { Key =
+                    key, Value = value, TtlMs = TtlOf(ttl), Absent = new Condition() }, deadline, cancellationToken);
 
         /// <summary>Stores a value if the key exists.</summary>
         /// <param name="key">The key.</param>
@@ -39,7 +40,8 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), Present = new Condition() }, deadline, cancellationToken);
+                new SetIfRequest { Key =
+                    key, Value = value, TtlMs = TtlOf(ttl), Present = new Condition() }, deadline, cancellationToken);
 
         /// <summary>Stores a value if the present one is equal to another one.</summary>
         /// <param name="key">The key.</param>
@@ -57,7 +59,8 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), Equal = ValueOf(equal) }, deadline, cancellationToken);
+                new SetIfRequest { Key =
+                    key, Value = value, TtlMs = TtlOf(ttl), Equal = ValueOf(equal) }, deadline, cancellationToken);
 
         /// <summary>Stores a value if the present one is not equal to another one, or the key does not exist.</summary>
         /// <param name="key">The key.</param>
@@ -75,7 +78,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), NotEqual = ValueOf(notEqual) }, deadline, cancellationToken);
+                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), NotEqual = ValueOf(notEqual) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key does not exist, or the present value is equal to another one.</summary>
         /// <param name="key">The key.</param>
@@ -93,7 +98,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrEqual = ValueOf(equal) }, deadline, cancellationToken);
+                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrEqual = ValueOf(equal) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key exists, and the present value is not equal to another one.</summary>
         /// <param name="key">The key.</param>
@@ -111,7 +118,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotEqual = ValueOf(notEqual) }, deadline, cancellationToken);
+                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotEqual = ValueOf(notEqual) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Returns the value of a key with its hash.</summary>
         /// <param name="key">The key.</param>
@@ -138,7 +147,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), Unconditional = new Condition() }, deadline, cancellationToken);
+                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), Unconditional = new Condition() },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key exists, and the present value has a hash.</summary>
         /// <param name="key">The key.</param>
@@ -156,7 +167,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndHashEqual = HashOf(hashEqual) }, deadline, cancellationToken);
+                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndHashEqual = HashOf(hashEqual) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key exists, and the present value has another hash.</summary>
         /// <param name="key">The key.</param>
@@ -174,7 +187,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotHashEqual = HashOf(hashNotEqual) }, deadline, cancellationToken);
+                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotHashEqual = HashOf(hashNotEqual) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key does not exist, or the present value has a hash.</summary>
         /// <param name="key">The key.</param>
@@ -192,7 +207,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrHashEqual = HashOf(hashEqual) }, deadline, cancellationToken);
+                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrHashEqual = HashOf(hashEqual) },
+                deadline,
+                cancellationToken);
 
         /// <summary>Stores a value if the key does not exist, or the present value has another hash.</summary>
         /// <param name="key">The key.</param>
@@ -210,7 +227,9 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrNotHashEqual = HashOf(hashNotEqual) }, deadline, cancellationToken);
+                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrNotHashEqual = HashOf(hashNotEqual) },
+                deadline,
+                cancellationToken);
 
         private static ValueCondition ValueOf(Bytes value) => new ValueCondition { Value = value };
 

@@ -77,7 +77,9 @@ namespace Gannet.Client
         /// <param name="key">The key.</param>
         /// <param name="field">The field.</param>
         /// <param name="value">The value.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -88,12 +90,15 @@ namespace Gannet.Client
             CollectionTtl? ttl = null,
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
-            DictionarySetFieldsAsync(key, new[] { KeyValuePair.Create(field, value) }, ttl, deadline, cancellationToken);
+            DictionarySetFieldsAsync(
+                key, new[] { KeyValuePair.Create(field, value) }, ttl, deadline, cancellationToken);
 
         /// <summary>Sets several fields.</summary>
         /// <param name="key">The key.</param>
         /// <param name="fields">The fields and values.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -105,14 +110,17 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.DictionarySet,
-                new DictionarySetRequest { Key = key, Items = FieldsOf(fields), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new DictionarySetRequest { Key =
+                    key, Items = FieldsOf(fields), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
         /// <summary>Sets several fields.</summary>
         /// <param name="key">The key.</param>
         /// <param name="fields">The fields and values.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -124,15 +132,20 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.DictionarySet,
-                new DictionarySetRequest { Key = key, Items = FieldsOf(fields), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new DictionarySetRequest { Key =
+                    key, Items = FieldsOf(fields), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
-        /// <summary>Adds to the decimal number in a field, and returns the sum. A field that does not exist counts as 0.</summary>
+        /// <summary>
+        /// Adds to the decimal number in a field, and returns the sum. A field that does not exist counts as 0.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="field">The field.</param>
         /// <param name="amount">The amount, which may be negative.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>The number after the increment, or an error.</returns>

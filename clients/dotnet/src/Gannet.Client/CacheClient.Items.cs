@@ -218,15 +218,21 @@ namespace Gannet.Client
             IReadOnlyList<Bytes> keys, TimeSpan? deadline, CancellationToken cancellationToken)
         {
             var items = keys.Select(key => new GetRequest { Key = key }).ToList();
-            return Send(Calls.GetBatch, new GetBatchRequest { Items = items }, deadline, cancellationToken, items.Count);
+            return Send(
+                Calls.GetBatch, new GetBatchRequest { Items = items }, deadline, cancellationToken, items.Count);
         }
 
         private Task<DoneResult> SendSets(
-            IEnumerable<KeyValuePair<Bytes, Bytes>> pairs, TimeSpan? ttl, TimeSpan? deadline, CancellationToken cancellationToken)
+            IEnumerable<KeyValuePair<Bytes, Bytes>> pairs,
+            TimeSpan? ttl,
+            TimeSpan? deadline,
+            CancellationToken cancellationToken)
         {
             var ms = TtlOf(ttl);
-            var items = pairs.Select(each => new SetRequest { Key = each.Key, Value = each.Value, TtlMs = ms }).ToList();
-            return Send(Calls.SetBatch, new SetBatchRequest { Items = items }, deadline, cancellationToken, items.Count);
+            var items =
+                pairs.Select(each => new SetRequest { Key = each.Key, Value = each.Value, TtlMs = ms }).ToList();
+            return Send(
+                Calls.SetBatch, new SetBatchRequest { Items = items }, deadline, cancellationToken, items.Count);
         }
     }
 }

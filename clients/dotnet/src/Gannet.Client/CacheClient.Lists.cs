@@ -13,7 +13,9 @@ namespace Gannet.Client
         /// <summary>Adds an element at the front. A list above the maximum length is cut at the back.</summary>
         /// <param name="key">The key.</param>
         /// <param name="value">The value.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -30,7 +32,9 @@ namespace Gannet.Client
         /// <summary>Adds an element at the back. A list above the maximum length is cut at the front.</summary>
         /// <param name="key">The key.</param>
         /// <param name="value">The value.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -44,10 +48,14 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(Calls.ListPushBack, Pushed(key, value, ttl, lengthMax), deadline, cancellationToken);
 
-        /// <summary>Adds elements at the front, in their order. A list above the maximum length is cut at the back.</summary>
+        /// <summary>
+        /// Adds elements at the front, in their order. A list above the maximum length is cut at the back.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="values">The elements in their order.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -65,10 +73,14 @@ namespace Gannet.Client
                 deadline,
                 cancellationToken);
 
-        /// <summary>Adds elements at the front, in their order. A list above the maximum length is cut at the back.</summary>
+        /// <summary>
+        /// Adds elements at the front, in their order. A list above the maximum length is cut at the back.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="values">The elements in their order.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -86,10 +98,14 @@ namespace Gannet.Client
                 deadline,
                 cancellationToken);
 
-        /// <summary>Adds elements at the back, in their order. A list above the maximum length is cut at the front.</summary>
+        /// <summary>
+        /// Adds elements at the back, in their order. A list above the maximum length is cut at the front.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="values">The elements in their order.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -107,10 +123,14 @@ namespace Gannet.Client
                 deadline,
                 cancellationToken);
 
-        /// <summary>Adds elements at the back, in their order. A list above the maximum length is cut at the front.</summary>
+        /// <summary>
+        /// Adds elements at the back, in their order. A list above the maximum length is cut at the front.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="values">The elements in their order.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="lengthMax">The maximum length; 0 for none.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -179,7 +199,9 @@ namespace Gannet.Client
         /// <summary>Removes all elements outside of a range, and returns the length of the rest.</summary>
         /// <param name="key">The key.</param>
         /// <param name="range">The range of indexes.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A hit, a miss or an error.</returns>

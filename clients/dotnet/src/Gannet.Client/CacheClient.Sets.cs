@@ -41,7 +41,9 @@ namespace Gannet.Client
         /// <summary>Adds elements.</summary>
         /// <param name="key">The key.</param>
         /// <param name="elements">The elements.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -53,14 +55,17 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.SetUnion,
-                new SetUnionRequest { Key = key, Elements = Bytes.ListOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new SetUnionRequest { Key =
+                    key, Elements = Bytes.ListOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
         /// <summary>Adds elements.</summary>
         /// <param name="key">The key.</param>
         /// <param name="elements">The elements.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -72,7 +77,8 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.SetUnion,
-                new SetUnionRequest { Key = key, Elements = Bytes.ListOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new SetUnionRequest { Key =
+                    key, Elements = Bytes.ListOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
@@ -222,7 +228,10 @@ namespace Gannet.Client
                 nameof(count), $"cannot use count {count}: it is negative; give at least 0");
 
         private Task<FoundResult> SetRemove(
-            Bytes key, SetDifferenceRequestSubtrahend subtrahend, TimeSpan? deadline, CancellationToken cancellationToken) =>
+            Bytes key,
+            SetDifferenceRequestSubtrahend subtrahend,
+            TimeSpan? deadline,
+            CancellationToken cancellationToken) =>
             Send(
                 Calls.SetRemove,
                 new SetDifferenceRequest { Key = key, Subtrahend = subtrahend },

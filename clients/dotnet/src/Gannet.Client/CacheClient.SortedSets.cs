@@ -15,7 +15,9 @@ namespace Gannet.Client
         /// <summary>Adds elements with their scores, or sets the scores of present ones.</summary>
         /// <param name="key">The key.</param>
         /// <param name="elements">The elements and their scores.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -27,14 +29,17 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.SortedSetPut,
-                new SortedSetPutRequest { Key = key, Elements = ScoredOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new SortedSetPutRequest { Key =
+                    key, Elements = ScoredOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
         /// <summary>Adds elements with their scores, or sets the scores of present ones.</summary>
         /// <param name="key">The key.</param>
         /// <param name="elements">The elements and their scores.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>A success or an error.</returns>
@@ -46,7 +51,8 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default) =>
             Send(
                 Calls.SortedSetPut,
-                new SortedSetPutRequest { Key = key, Elements = ScoredOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
+                new SortedSetPutRequest { Key =
+                    key, Elements = ScoredOf(elements), TtlMs = TtlOf(ttl), RefreshTtl = Refreshes(ttl) },
                 deadline,
                 cancellationToken);
 
@@ -188,11 +194,15 @@ namespace Gannet.Client
                 deadline,
                 cancellationToken);
 
-        /// <summary>Adds to the score of an element, and returns the sum. An element that does not exist has score 0.</summary>
+        /// <summary>
+        /// Adds to the score of an element, and returns the sum. An element that does not exist has score 0.
+        /// </summary>
         /// <param name="key">The key.</param>
         /// <param name="element">The element.</param>
         /// <param name="amount">The amount, which may be negative.</param>
-        /// <param name="ttl">The time to live, and if the call refreshes it; the default of the client if it is null.</param>
+        /// <param name="ttl">
+        /// The time to live, and if the call refreshes it; the default of the client if it is null.
+        /// </param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
         /// <returns>The score after the change, or an error.</returns>
@@ -258,35 +268,37 @@ namespace Gannet.Client
             return elements.Select(each => new ScoredElement { Value = each.Key, Score = each.Value }).ToList();
         }
 
-        private static SortedSetFetchRequest Fetched(Bytes key, IndexRange range, SortOrder order) => new SortedSetFetchRequest
-        {
-            Key = key,
-            Order = (Order)(int)order,
-            WithScores = true,
-            ByIndex = new SortedSetFetchRequestByIndex
+        private static SortedSetFetchRequest Fetched(Bytes key, IndexRange range, SortOrder order) =>
+            new SortedSetFetchRequest
             {
-                UnboundedStart = range.First == null ? new Condition() : null,
-                First = range.First,
-                UnboundedEnd = range.End == null ? new Condition() : null,
-                End = range.End,
-            },
-        };
+                Key = key,
+                Order = (Order)(int)order,
+                WithScores = true,
+                ByIndex = new SortedSetFetchRequestByIndex
+                {
+                    UnboundedStart = range.First == null ? new Condition() : null,
+                    First = range.First,
+                    UnboundedEnd = range.End == null ? new Condition() : null,
+                    End = range.End,
+                },
+            };
 
-        private static SortedSetFetchRequest Fetched(Bytes key, ScoreRange range, SortOrder order) => new SortedSetFetchRequest
-        {
-            Key = key,
-            Order = (Order)(int)order,
-            WithScores = true,
-            ByScore = new SortedSetFetchRequestByScore
+        private static SortedSetFetchRequest Fetched(Bytes key, ScoreRange range, SortOrder order) =>
+            new SortedSetFetchRequest
             {
-                UnboundedLeast = range.Least == null ? new Condition() : null,
-                From = BoundOf(range.Least, range.IsLeastExclusive),
-                UnboundedGreatest = range.Greatest == null ? new Condition() : null,
-                To = BoundOf(range.Greatest, range.IsGreatestExclusive),
-                Offset = (uint)range.Offset,
-                Count = range.Count ?? -1,
-            },
-        };
+                Key = key,
+                Order = (Order)(int)order,
+                WithScores = true,
+                ByScore = new SortedSetFetchRequestByScore
+                {
+                    UnboundedLeast = range.Least == null ? new Condition() : null,
+                    From = BoundOf(range.Least, range.IsLeastExclusive),
+                    UnboundedGreatest = range.Greatest == null ? new Condition() : null,
+                    To = BoundOf(range.Greatest, range.IsGreatestExclusive),
+                    Offset = (uint)range.Offset,
+                    Count = range.Count ?? -1,
+                },
+            };
 
         private static SortedSetFetchRequestBound? BoundOf(double? score, bool isExclusive) => score == null
             ? null

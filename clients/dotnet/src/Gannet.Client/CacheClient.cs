@@ -9,9 +9,9 @@ using Gannet.Client.Protocol;
 namespace Gannet.Client
 {
     /// <summary>
-    /// Calls on one cache of one server. Every call returns a result: a hit, a miss, an error and so on. It throws only if
-    /// an argument is null or out of its range, or if middleware or a retry strategy of the user throws. All members may
-    /// be used by several threads at once. Use one client for the whole process.
+    /// Calls on one cache of one server. Every call returns a result: a hit, a miss, an error and so on. It throws only
+    /// if an argument is null or out of its range, or if middleware or a retry strategy of the user throws. All members
+    /// may be used by several threads at once. Use one client for the whole process.
     /// </summary>
     public sealed partial class CacheClient : IAsyncDisposable, IDisposable
     {
@@ -43,10 +43,14 @@ namespace Gannet.Client
         /// <param name="defaultTtl">The time to live of items whose call names none; 1 hour if it is null.</param>
         /// <param name="cache">The cache that the calls use.</param>
         /// <param name="tls">Turns TLS on or off; if it is null, TLS is on unless the address is local.</param>
-        /// <param name="caFile">A PEM file with the CA of the server's certificate; those of the system if it is null.</param>
+        /// <param name="caFile">
+        /// A PEM file with the CA of the server's certificate; those of the system if it is null.
+        /// </param>
         /// <param name="cancellationToken">Ends the wait for the connections.</param>
         /// <returns>The client.</returns>
-        /// <exception cref="ArgumentException">The address is not HOST:PORT, or the file contains no certificate.</exception>
+        /// <exception cref="ArgumentException">
+        /// The address is not HOST:PORT, or the file contains no certificate.
+        /// </exception>
         /// <exception cref="ArgumentOutOfRangeException">The time to live is below 1 ms.</exception>
         /// <exception cref="System.IO.IOException">The file cannot be read.</exception>
         /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
@@ -76,7 +80,8 @@ namespace Gannet.Client
             {
                 try
                 {
-                    await engine.ConnectAsync(configuration.ConnectTimeout, true, cancellationToken).ConfigureAwait(false);
+                    await engine.ConnectAsync(
+                        configuration.ConnectTimeout, true, cancellationToken).ConfigureAwait(false);
                 }
                 catch (OperationCanceledException)
                 {
@@ -103,7 +108,9 @@ namespace Gannet.Client
         public Task<bool> ConnectAsync(TimeSpan timeout, CancellationToken cancellationToken = default) =>
             engine.ConnectAsync(timeout, false, cancellationToken);
 
-        /// <summary>Returns a snapshot of the metrics. Those by method need <see cref="Configuration.WithMetrics"/>.</summary>
+        /// <summary>
+        /// Returns a snapshot of the metrics. Those by method need <see cref="Configuration.WithMetrics"/>.
+        /// </summary>
         /// <returns>The metrics.</returns>
         public Metrics GetMetrics() => engine.Metrics;
 
@@ -114,7 +121,9 @@ namespace Gannet.Client
         /// <returns>The end of the calls.</returns>
         public ValueTask DisposeAsync() => new ValueTask(engine.CloseAsync());
 
-        /// <summary>Ends all calls with the error <see cref="ErrorCode.Cancelled"/>, and closes the connections.</summary>
+        /// <summary>
+        /// Ends all calls with the error <see cref="ErrorCode.Cancelled"/>, and closes the connections.
+        /// </summary>
         public void Dispose() => _ = engine.CloseAsync();
 
         /// <inheritdoc/>
@@ -125,7 +134,8 @@ namespace Gannet.Client
             if (string.IsNullOrEmpty(cache) || cache.Any(each => each < ' ' || each > '~'))
             {
                 throw new ArgumentException(
-                    $"cannot use cache '{cache}': its name is empty or not printable ASCII; give another name", nameof(cache));
+                    $"cannot use cache '{cache}': its name is empty or not printable ASCII; give another name", nameof(
+                        cache));
             }
             return new Scope(cache, target.Token);
         }
@@ -149,7 +159,8 @@ namespace Gannet.Client
         private ulong TtlOf(CollectionTtl? ttl) => TtlOf(ttl?.Ttl);
 
         private Task<TResult> Send<TResult>(
-            Call<TResult> call, IRequest request, TimeSpan? deadline, CancellationToken cancellationToken, int replies = 1) =>
+            Call<TResult> call, IRequest request, TimeSpan? deadline, CancellationToken cancellationToken, int replies =
+                1) =>
             engine.CallAsync(call, Wire.Frame(request), scope, deadline, cancellationToken, replies);
 
         private Task<TResult> SendToCaches<TResult>(

@@ -5,8 +5,8 @@ using System.Linq;
 namespace Gannet.Client
 {
     /// <summary>
-    /// All settings of a client. Immutable: each <c>With</c> method returns a changed copy. <see cref="Configurations"/>
-    /// has presets, from which a configuration of your own starts.
+    /// All settings of a client. Immutable: each <c>With</c> method returns a changed copy. <see
+    /// cref="Configurations"/> has presets, from which a configuration of your own starts.
     /// </summary>
     public sealed class Configuration
     {
@@ -46,11 +46,14 @@ namespace Gannet.Client
             Check();
         }
 
-        /// <summary>The time for one call, from its start to its result, with the wait in the queue and all retries.</summary>
+        /// <summary>
+        /// The time for one call, from its start to its result, with the wait in the queue and all retries.
+        /// </summary>
         public TimeSpan Deadline { get; private set; }
 
         /// <summary>
-        /// The maximum number of requests that were sent and whose replies are awaited. Further ones wait in the client.
+        /// The maximum number of requests that were sent and whose replies are awaited. Further ones wait in the
+        /// client.
         /// </summary>
         public int RequestsInFlightMax { get; private set; }
 
@@ -61,7 +64,8 @@ namespace Gannet.Client
         public int StreamsPerConnection { get; private set; }
 
         /// <summary>The maximum number of connections: as many as <see cref="RequestsInFlightMax"/> needs.</summary>
-        public int ConnectionsMax => (int)(((long)RequestsInFlightMax + StreamsPerConnection - 1) / StreamsPerConnection);
+        public int ConnectionsMax =>
+            (int)(((long)RequestsInFlightMax + StreamsPerConnection - 1) / StreamsPerConnection);
 
         /// <summary>True to open all connections when the client is created.</summary>
         public bool EagerConnect { get; private set; }
@@ -91,9 +95,9 @@ namespace Gannet.Client
         public RetryBudget RetryBudget { get; private set; }
 
         /// <summary>
-        /// The time after which a get without a reply is sent a second time; null turns hedging off. A good delay is the
-        /// p99 of get: then 1 % of the requests are sent twice. The second request uses another connection if there is
-        /// one, never waits in the client's queue, and takes a token of the retry budget.
+        /// The time after which a get without a reply is sent a second time; null turns hedging off. A good delay is
+        /// the p99 of get: then 1 % of the requests are sent twice. The second request uses another connection if there
+        /// is one, never waits in the client's queue, and takes a token of the retry budget.
         /// </summary>
         public TimeSpan? HedgingDelay { get; private set; }
 
@@ -112,7 +116,9 @@ namespace Gannet.Client
         /// <exception cref="ArgumentOutOfRangeException">The time is not positive.</exception>
         public Configuration WithDeadline(TimeSpan deadline) => With(copy => copy.Deadline = deadline);
 
-        /// <summary>Returns a copy with another maximum of requests in flight, and as many connections as it needs.</summary>
+        /// <summary>
+        /// Returns a copy with another maximum of requests in flight, and as many connections as it needs.
+        /// </summary>
         /// <param name="requestsInFlightMax">The maximum.</param>
         /// <returns>The copy.</returns>
         /// <exception cref="ArgumentOutOfRangeException">The maximum is below 1.</exception>
@@ -144,7 +150,8 @@ namespace Gannet.Client
         /// <param name="withoutCalls">True to check connections without requests too.</param>
         /// <returns>The copy.</returns>
         /// <exception cref="ArgumentOutOfRangeException">A time is negative, or the timeout not positive.</exception>
-        public Configuration WithKeepalive(TimeSpan time, TimeSpan? timeout = null, bool withoutCalls = true) => With(copy =>
+        public Configuration WithKeepalive(TimeSpan time, TimeSpan? timeout =
+            null, bool withoutCalls = true) => With(copy =>
         {
             copy.KeepaliveTime = time;
             copy.KeepaliveTimeout = timeout ?? TimeSpan.FromSeconds(1);
@@ -162,7 +169,9 @@ namespace Gannet.Client
         /// <param name="min">The delay before the first attempt.</param>
         /// <param name="max">The longest delay.</param>
         /// <returns>The copy.</returns>
-        /// <exception cref="ArgumentOutOfRangeException">A delay is not positive, or the longest one is the shorter.</exception>
+        /// <exception cref="ArgumentOutOfRangeException">
+        /// A delay is not positive, or the longest one is the shorter.
+        /// </exception>
         public Configuration WithReconnectDelay(TimeSpan min, TimeSpan max) => With(copy =>
         {
             copy.ReconnectDelayMin = min;
@@ -215,7 +224,8 @@ namespace Gannet.Client
             "fixed_timeout" => new FixedTimeout(),
             "exponential_backoff" => new ExponentialBackoff(),
             "no_retry" => new NoRetry(),
-            _ => throw new ArgumentException($"cannot read preset: retry_strategy '{preset.RetryStrategy}' is unknown; regenerate it"),
+            _ => throw new ArgumentException(
+                $"cannot read preset: retry_strategy '{preset.RetryStrategy}' is unknown; regenerate it"),
         };
 
         private Configuration With(Action<Configuration> change)
@@ -236,9 +246,21 @@ namespace Gannet.Client
             RequirePositive(nameof(KeepaliveTimeout), KeepaliveTimeout);
             RequirePositive(nameof(ConnectTimeout), ConnectTimeout);
             RequirePositive(nameof(ReconnectDelayMin), ReconnectDelayMin);
-            Require(KeepaliveTime >= TimeSpan.Zero && KeepaliveTime <= TimerMax, nameof(KeepaliveTime), KeepaliveTime, "give zero or a positive time");
-            Require(ReconnectDelayMax >= ReconnectDelayMin && ReconnectDelayMax <= TimerMax, nameof(ReconnectDelayMax), ReconnectDelayMax, "give at least ReconnectDelayMin");
-            Require(HedgingDelay == null || (HedgingDelay >= TimeSpan.Zero && HedgingDelay <= TimerMax), nameof(HedgingDelay), HedgingDelay, "give at least zero, or null");
+            Require(
+                KeepaliveTime >= TimeSpan.Zero && KeepaliveTime <= TimerMax,
+                nameof(KeepaliveTime),
+                KeepaliveTime,
+                "give zero or a positive time");
+            Require(
+                ReconnectDelayMax >= ReconnectDelayMin && ReconnectDelayMax <= TimerMax,
+                nameof(ReconnectDelayMax),
+                ReconnectDelayMax,
+                "give at least ReconnectDelayMin");
+            Require(
+                HedgingDelay == null || (HedgingDelay >= TimeSpan.Zero && HedgingDelay <= TimerMax),
+                nameof(HedgingDelay),
+                HedgingDelay,
+                "give at least zero, or null");
         }
 
         private static void RequireAtLeast(string name, int value, int least) =>

@@ -8,7 +8,9 @@ namespace Gannet.Client
     public static class Configurations
     {
         /// <summary>Returns the preset with this name.</summary>
-        /// <param name="name">A name such as <c>InRegion.LowLatency</c> (the latest version) or <c>Laptop.v1</c>.</param>
+        /// <param name="name">
+        /// A name such as <c>InRegion.LowLatency</c> (the latest version) or <c>Laptop.v1</c>.
+        /// </param>
         /// <returns>The configuration.</returns>
         /// <exception cref="ArgumentException">There is no such preset.</exception>
         public static Configuration Named(string name)
@@ -18,7 +20,8 @@ namespace Gannet.Client
             return Preset.Versions.TryGetValue(version, out var preset)
                 ? new Configuration(preset)
                 : throw new ArgumentException(
-                    $"cannot find preset '{name}': it does not exist; use one of {string.Join(", ", Preset.Latest.Keys)}",
+                    $"cannot find preset '{name}': it does not exist; "
+                    + $"use one of {string.Join(", ", Preset.Latest.Keys)}",
                     nameof(name));
         }
 

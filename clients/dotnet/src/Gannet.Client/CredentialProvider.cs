@@ -35,7 +35,8 @@ namespace Gannet.Client
             if (token.Any(each => each < ' ' || each > '~'))
             {
                 throw new ArgumentException(
-                    "cannot use token: it is not printable ASCII; give a token without other characters", nameof(token));
+                    "cannot use token: it is not printable ASCII; give a token without other characters", nameof(
+                        token));
             }
             return new CredentialProvider(token);
         }
@@ -50,7 +51,8 @@ namespace Gannet.Client
             if (string.IsNullOrEmpty(user) || user.Contains(':') || string.IsNullOrEmpty(password))
             {
                 throw new ArgumentException(
-                    "cannot use user: the name or the password is empty, or the name has a colon; give both", nameof(user));
+                    "cannot use user: the name or the password is empty, or the name has a colon; give both", nameof(
+                        user));
             }
             return FromString($"{user}:{password}");
         }
@@ -58,7 +60,9 @@ namespace Gannet.Client
         /// <summary>Returns credentials with the token in an environment variable.</summary>
         /// <param name="variable">The name of the variable.</param>
         /// <returns>The credentials.</returns>
-        /// <exception cref="ArgumentException">The variable is not set, or its token is not printable ASCII.</exception>
+        /// <exception cref="ArgumentException">
+        /// The variable is not set, or its token is not printable ASCII.
+        /// </exception>
         public static CredentialProvider FromEnvironment(string variable = "GANNET_TOKEN")
         {
             var token = (Environment.GetEnvironmentVariable(variable) ?? string.Empty).Trim();
@@ -72,7 +76,8 @@ namespace Gannet.Client
         }
 
         /// <inheritdoc/>
-        public override string ToString() => HasToken ? "CredentialProvider with a token" : "CredentialProvider without a token";
+        public override string ToString() =>
+            HasToken ? "CredentialProvider with a token" : "CredentialProvider without a token";
 
         internal string? Token => token;
     }

@@ -27,7 +27,9 @@ namespace Gannet.Client
         /// <summary>The deadline passed before a reply arrived. The server may have executed the call.</summary>
         Timeout,
 
-        /// <summary>The deadline passed while the request waited in the client. The server did not receive it.</summary>
+        /// <summary>
+        /// The deadline passed while the request waited in the client. The server did not receive it.
+        /// </summary>
         ClientQueueTimeout,
 
         /// <summary>Too many requests wait in the client. The server did not receive this one.</summary>

@@ -9,7 +9,14 @@ namespace Gannet.Client
     /// <summary>A snapshot of a client's metrics. Counters are those since the client was created.</summary>
     public sealed class Metrics
     {
-        internal Metrics(int inFlight, int queued, int connections, long retries, long hedges, IReadOnlyDictionary<string, MethodMetrics> methods)
+        internal Metrics(
+            int inFlight,
+            int queued,
+            int connections,
+            long retries,
+            long hedges,
+            IReadOnlyDictionary<string,
+            MethodMetrics> methods)
         {
             InFlight = inFlight;
             Queued = queued;
@@ -97,7 +104,9 @@ namespace Gannet.Client
             Interlocked.Increment(ref buckets[Math.Min(at, buckets.Length - 1)]);
         }
 
-        /// <summary>Returns the upper end of the bucket below which a share of the values are, or 0 without values.</summary>
+        /// <summary>
+        /// Returns the upper end of the bucket below which a share of the values are, or 0 without values.
+        /// </summary>
         public long QuantileNs(double share)
         {
             var wanted = share * Count;
@@ -115,7 +124,9 @@ namespace Gannet.Client
         }
     }
 
-    /// <summary>Collects the metrics of one client. Its memory is bounded by the number of calls in the schema.</summary>
+    /// <summary>
+    /// Collects the metrics of one client. Its memory is bounded by the number of calls in the schema.
+    /// </summary>
     internal sealed class Recorder
     {
         private static readonly int Codes = Enum.GetValues(typeof(ErrorCode)).Length;

@@ -3,8 +3,8 @@ using System;
 namespace Gannet.Client
 {
     /// <summary>
-    /// Code of the user that runs before and after each call. An exception of it reaches the caller of the call. Several
-    /// threads may run it at once.
+    /// Code of the user that runs before and after each call. An exception of it reaches the caller of the call.
+    /// Several threads may run it at once.
     /// </summary>
     public abstract class Middleware
     {
@@ -44,7 +44,8 @@ namespace Gannet.Client
     /// <summary>A call that has ended.</summary>
     public sealed class CallEnd
     {
-        internal CallEnd(CallStart start, CacheError? error, TimeSpan duration, TimeSpan queued, int retries, bool hedged)
+        internal CallEnd(
+            CallStart start, CacheError? error, TimeSpan duration, TimeSpan queued, int retries, bool hedged)
         {
             Method = start.Method;
             Cache = start.Cache;

@@ -20,7 +20,9 @@ namespace Gannet.Client
         /// <summary>The time to live; null for the default of the client.</summary>
         public TimeSpan? Ttl { get; }
 
-        /// <summary>True if each change sets the time to live; otherwise only the one that creates the collection.</summary>
+        /// <summary>
+        /// True if each change sets the time to live; otherwise only the one that creates the collection.
+        /// </summary>
         public bool Refreshes => !isKept;
 
         /// <summary>Returns a time to live that each change sets.</summary>
@@ -56,10 +58,12 @@ namespace Gannet.Client
 
         /// <summary>Returns the range of indexes of C#.</summary>
         /// <param name="range">The range.</param>
-        public static implicit operator IndexRange(Range range) => new IndexRange(IndexOf(range.Start), IndexOf(range.End));
+        public static implicit operator IndexRange(Range range) =>
+            new IndexRange(IndexOf(range.Start), IndexOf(range.End));
 
         // An index from the end with value 0 is the end itself.
-        private static int? IndexOf(Index index) => !index.IsFromEnd ? index.Value : index.Value == 0 ? (int?)null : -index.Value;
+        private static int? IndexOf(Index index) =>
+            !index.IsFromEnd ? index.Value : index.Value == 0 ? (int?)null : -index.Value;
     }
 
     /// <summary>The order of a sorted set.</summary>

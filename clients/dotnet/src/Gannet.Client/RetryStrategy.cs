@@ -88,7 +88,9 @@ namespace Gannet.Client
         /// <summary>Creates the strategy.</summary>
         /// <param name="initialDelay">The shortest delay; 0.5 ms if it is null.</param>
         /// <param name="maxDelay">The longest delay; 1 s if it is null.</param>
-        /// <exception cref="ArgumentOutOfRangeException">The initial delay is not positive, or above the longest.</exception>
+        /// <exception cref="ArgumentOutOfRangeException">
+        /// The initial delay is not positive, or above the longest.
+        /// </exception>
         public ExponentialBackoff(TimeSpan? initialDelay = null, TimeSpan? maxDelay = null)
         {
             InitialDelay = RequireAtLeast(

@@ -37,7 +37,8 @@ namespace Gannet.Client.Tests
             var often = Calls.All.Where(call => call.IsIdempotent).Select(call => call.Name).ToHashSet();
             // A removal may be repeated; a subtraction from the set may not.
             Assert.Equal(new[] { "SetDifference" }, once.Intersect(often));
-            var expected = "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront "
+            var expected =
+                "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront "
                 + "ListPushBack ListConcatenateFront ListConcatenateBack ListPopFront ListPopBack ListRemove ListRetain "
                 + "SortedSetIncrement CreateCache DeleteCache";
             Assert.Equal(expected.Split(' ').OrderBy(name => name), once.OrderBy(name => name));
@@ -52,7 +53,8 @@ namespace Gannet.Client.Tests
             Assert.Equal("v", Value(await client.GetAsync(Encoding.UTF8.GetBytes("k"))));
             Assert.Equal("v", Value(await client.GetAsync((ReadOnlyMemory<byte>)new byte[] { (byte)'k' })));
             Assert.Equal(Bytes((byte)'v'), Assert.Is<GetResult.Hit>(await client.GetAsync("k")).ValueBytes.ToArray());
-            Assert.Is<DoneResult.Success>(await client.SetBatchAsync(new Dictionary<string, string> { ["a"] = "1", ["b"] = "2" }));
+            Assert.Is<DoneResult.Success>(
+                await client.SetBatchAsync(new Dictionary<string, string> { ["a"] = "1", ["b"] = "2" }));
             var pairs = new[] { KeyValuePair.Create<Bytes, Bytes>(Bytes(1), Bytes(0, 255)) };
             Assert.Is<DoneResult.Success>(await client.SetBatchAsync(pairs, TimeSpan.FromMinutes(1)));
             Assert.Equal(Bytes(0, 255), Assert.Is<GetResult.Hit>(await client.GetAsync(Bytes(1))).ValueBytes.ToArray());
@@ -66,7 +68,8 @@ namespace Gannet.Client.Tests
             Assert.Equal(new[] { true, false }, exists.Exists);
             exists = Assert.Is<KeysExistResult.Success>(await client.KeysExistAsync(new Bytes[] { Bytes(1) }));
             Assert.Equal(new[] { true }, exists.Exists);
-            foreach (var (key, amount, sum) in new[] { ("a", 41L, 42L), ("new", -1L, -1L), ("new", long.MaxValue, long.MaxValue - 1) })
+            foreach (
+                var (key, amount, sum) in new[] { ("a", 41L, 42L), ("new", -1L, -1L), ("new", long.MaxValue, long.MaxValue - 1) })
             {
                 Assert.Equal(sum, Assert.Is<IncrementResult.Success>(await client.IncrementAsync(key, amount)).Value);
             }
@@ -85,8 +88,10 @@ namespace Gannet.Client.Tests
                 Assert.Is<DoneResult.Success>(await client.SetAsync("long", value));
                 var found = Assert.Is<GetResult.Hit>(await client.GetAsync("long"));
                 Assert.True(found.ValueBytes.Span.SequenceEqual(value), $"{length} bytes");
-                var batch = Assert.Is<GetBatchResult.Success>(await client.GetBatchAsync(new[] { "long", "long", "none", "long" }));
-                Assert.Equal(3, batch.Results.OfType<GetResult.Hit>().Count(hit => hit.ValueBytes.Span.SequenceEqual(value)));
+                var batch = Assert.Is<GetBatchResult.Success>(
+                    await client.GetBatchAsync(new[] { "long", "long", "none", "long" }));
+                Assert.Equal(
+                    3, batch.Results.OfType<GetResult.Hit>().Count(hit => hit.ValueBytes.Span.SequenceEqual(value)));
             }
         }
 
@@ -104,7 +109,8 @@ namespace Gannet.Client.Tests
         private static async Task TimesToLive()
         {
             await using var client = await EmptyAsync();
-            async Task<TimeSpan?> RemainingAsync(string key) => Assert.Is<TtlResult.Hit>(await client.GetTtlAsync(key)).Remaining;
+            async Task<TimeSpan?> RemainingAsync(string key) =>
+                Assert.Is<TtlResult.Hit>(await client.GetTtlAsync(key)).Remaining;
             TimeSpan Seconds(double seconds) => TimeSpan.FromSeconds(seconds);
             await client.SetAsync("k", "v", Seconds(60));
             var remaining = await RemainingAsync("k");
@@ -166,7 +172,8 @@ namespace Gannet.Client.Tests
             var found = Assert.Is<GetWithHashResult.Hit>(await client.GetWithHashAsync("k"));
             Assert.Equal("a", found.ValueString);
             Assert.Equal(first.ToArray(), found.Hash.ToArray());
-            var second = Assert.Is<HashSetResult.Stored>(await client.SetIfPresentAndHashEqualAsync("k", "b", first)).Hash;
+            var second =
+                Assert.Is<HashSetResult.Stored>(await client.SetIfPresentAndHashEqualAsync("k", "b", first)).Hash;
             Assert.True(!first.Span.SequenceEqual(second.Span), "the hash of another value differs");
             Assert.Is<HashSetResult.NotStored>(await client.SetIfPresentAndHashEqualAsync("k", "c", first));
             Assert.Is<HashSetResult.NotStored>(await client.SetIfPresentAndHashNotEqualAsync("k", "c", second));
@@ -190,9 +197,11 @@ namespace Gannet.Client.Tests
             Assert.Is<DoneResult.Success>(await client.DictionarySetFieldsAsync("d", fields));
             Assert.Equal("1", Value(await client.DictionaryGetFieldAsync("d", "a")));
             Assert.Is<GetResult.Miss>(await client.DictionaryGetFieldAsync("d", "x"));
-            var some = Assert.Is<DictionaryFieldsResult.Hit>(await client.DictionaryGetFieldsAsync("d", new Bytes[] { "b", "x" }));
+            var some = Assert.Is<DictionaryFieldsResult.Hit>(
+                await client.DictionaryGetFieldsAsync("d", new Bytes[] { "b", "x" }));
             Assert.Equal(new[] { "2", null }, some.ValuesString);
-            Assert.Equal(42L, Assert.Is<IncrementResult.Success>(await client.DictionaryIncrementAsync("d", "a", 41)).Value);
+            Assert.Equal(
+                42L, Assert.Is<IncrementResult.Success>(await client.DictionaryIncrementAsync("d", "a", 41)).Value);
             Assert.Is<DoneResult.Success>(await client.DictionaryRemoveFieldsAsync("d", new[] { "b", "x" }));
             var all = Assert.Is<DictionaryResult.Hit>(await client.DictionaryFetchAsync("d"));
             Assert.Equal(2, all.EntriesBytes.Count);
@@ -251,7 +260,9 @@ namespace Gannet.Client.Tests
             Assert.Equal(new[] { "c", "d" }, await ElementsAsync(^2..));
             var front = Assert.Is<ListPopResult.Hit>(await client.ListPopFrontAsync("l"));
             var back = Assert.Is<ListPopResult.Hit>(await client.ListPopBackAsync("l"));
-            Assert.Equal(new object[] { "y", 5, "d", 4 }, new object[] { front.ValueString, front.Length, back.ValueString, back.Length });
+            Assert.Equal(
+                new object[] { "y", 5, "d", 4 },
+                new object[] { front.ValueString, front.Length, back.ValueString, back.Length });
             Assert.Equal(4, Length(await client.ListPushBackAsync("l", "z", lengthMax: 4)));
             Assert.Equal(3, Assert.Is<LengthResult.Hit>(await client.ListRemoveValueAsync("l", "z")).Length);
             Assert.Equal(2, Assert.Is<LengthResult.Hit>(await client.ListRetainAsync("l", new IndexRange(-2))).Length);
@@ -297,7 +308,8 @@ namespace Gannet.Client.Tests
         }
 
         private static string Shown(SortedSetResult result) => string.Join(
-            ", ", Assert.Is<SortedSetResult.Hit>(result).ElementsString.Select(each => FormattableString.Invariant($"{each.Element} {each.Score}")));
+            ", ", Assert.Is<SortedSetResult.Hit>(result).ElementsString.Select(
+                each => FormattableString.Invariant($"{each.Element} {each.Score}")));
 
         [Test("a change of a collection sets its time to live if it creates it or refreshes")]
         private static async Task Refresh()
@@ -325,7 +337,8 @@ namespace Gannet.Client.Tests
             await client.SortedSetPutElementsAsync("z", new[] { KeyValuePair.Create<Bytes, double>("a", 1) });
             foreach (var (key, type) in new[]
             {
-                ("v", ItemType.Value), ("d", ItemType.Dictionary), ("s", ItemType.Set), ("l", ItemType.List), ("z", ItemType.SortedSet),
+                ("v", ItemType.Value), ("d", ItemType.Dictionary), ("s", ItemType.Set), ("l", ItemType.List), (
+                    "z", ItemType.SortedSet),
             })
             {
                 Assert.Equal(type, Assert.Is<TypeResult.Hit>(await client.GetItemTypeAsync(key)).ItemType);
@@ -343,7 +356,8 @@ namespace Gannet.Client.Tests
             foreach (var method in methods)
             {
                 var parameters = method.GetParameters();
-                if (method.IsStatic || !method.ReturnType.IsGenericType || parameters.All(each => each.Name != "deadline"))
+                if (method.IsStatic || !method.ReturnType.IsGenericType || parameters.All(
+                    each => each.Name != "deadline"))
                 {
                     continue;
                 }
@@ -400,7 +414,8 @@ namespace Gannet.Client.Tests
             {
                 return new[] { KeyValuePair.Create<Bytes, double>("k", 1) };
             }
-            return type == typeof(TimeSpan) ? TimeSpan.FromMinutes(1) : type.IsValueType ? Activator.CreateInstance(type) : null;
+            return type == typeof(TimeSpan) ? TimeSpan.FromMinutes(1)
+                : type.IsValueType ? Activator.CreateInstance(type) : null;
         }
 
         [Test("caches")]
@@ -429,12 +444,14 @@ namespace Gannet.Client.Tests
             await Assert.Throws<ArgumentNullException>(() => client.GetAsync((string)null!));
             await Assert.Throws<ArgumentNullException>(() => client.GetAsync((byte[])null!));
             await Assert.Throws<ArgumentNullException>(() => client.GetBatchAsync((IEnumerable<string>)null!));
-            await Assert.Throws<ArgumentNullException>(() => client.SetBatchAsync((IEnumerable<KeyValuePair<string, string>>)null!));
+            await Assert.Throws<ArgumentNullException>(
+                () => client.SetBatchAsync((IEnumerable<KeyValuePair<string, string>>)null!));
             await Assert.Throws<ArgumentOutOfRangeException>(() => client.SetPopAsync("k", -1));
             await Assert.Throws<ArgumentOutOfRangeException>(() => client.ListPushBackAsync("k", "v", lengthMax: -1));
             await Assert.Throws<ArgumentOutOfRangeException>(() => client.GetAsync("k", TimeSpan.FromMilliseconds(-1)));
             Assert.Throws<ArgumentOutOfRangeException>(() => _ = new ScoreRange(offset: -1));
-            Assert.Contains("its name is empty", Assert.Throws<ArgumentException>(() => client.WithCache(string.Empty)).Message);
+            Assert.Contains(
+                "its name is empty", Assert.Throws<ArgumentException>(() => client.WithCache(string.Empty)).Message);
             Assert.Equal(0, client.GetMetrics().InFlight);
         }
     }

@@ -49,7 +49,8 @@ namespace Gannet.Client.Tests
         private static async Task Eager()
         {
             await using var server = await Server.StartAsync();
-            await using var client = await CacheClient.CreateAsync(server.Address, Configurations.InRegion.Default.V1());
+            await using var client = await CacheClient.CreateAsync(
+                server.Address, Configurations.InRegion.Default.V1());
             Assert.Equal(4, server.Connections());
         }
 
@@ -96,7 +97,9 @@ namespace Gannet.Client.Tests
             {
                 var late = await client.GetAsync("k", Ms(50));
                 Assert.Equal(ErrorCode.Timeout, Assert.Code(late));
-                Assert.Contains("no connection was opened before the deadline; check the address", Assert.Is<IErrorResult>(late).Message);
+                Assert.Contains(
+                    "no connection was opened before the deadline; check the address",
+                    Assert.Is<IErrorResult>(late).Message);
             }
             silent.IsSilent = false;
             await Wait.UntilAsync("no socket is left open", () => silent.Gates.All(gate => !gate.IsOpen));
@@ -117,7 +120,8 @@ namespace Gannet.Client.Tests
                 Assert.Equal(ErrorCode.Unavailable, Assert.Code(await client.GetAsync("k")));
                 await server.RestartAsync();
                 var started = Stopwatch.StartNew();
-                await Wait.UntilAsync("the client connects again", async () => await client.GetAsync("k") is GetResult.Miss);
+                await Wait.UntilAsync(
+                    "the client connects again", async () => await client.GetAsync("k") is GetResult.Miss);
                 Assert.True(started.ElapsedMilliseconds < 1500, $"{started.ElapsedMilliseconds} ms");
                 Assert.True(server.Connections() <= 2, $"{server.Connections()} connections");
             }
@@ -142,7 +146,8 @@ namespace Gannet.Client.Tests
         private static async Task GoAway()
         {
             await using var server = await Server.StartAsync();
-            var configuration = Servers.Configuration.WithRetryStrategy(new FixedTimeout(Ms(10))).WithRetryBudget(new RetryBudget(10, 100_000));
+            var configuration = Servers.Configuration.WithRetryStrategy(new FixedTimeout(Ms(10))).WithRetryBudget(
+                new RetryBudget(10, 100_000));
             await using var client = await CacheClient.CreateAsync(server.Address, configuration);
             Assert.True(await client.ConnectAsync(Ms(5000)), "the connections are open");
             var isOver = false;
@@ -181,7 +186,8 @@ namespace Gannet.Client.Tests
             Assert.Equal(ErrorCode.Unavailable, Assert.Code(result), Assert.Is<IErrorResult>(result).Message);
             Assert.True(started.ElapsedMilliseconds < withinMs, $"{started.ElapsedMilliseconds} ms");
             relay.IsSilent = false;
-            await Wait.UntilAsync("the client connects again", async () => await client.GetAsync("no such key") is GetResult.Miss);
+            await Wait.UntilAsync(
+                "the client connects again", async () => await client.GetAsync("no such key") is GetResult.Miss);
         }
 
         [Test("checks find a silent network path before the deadline")]
@@ -256,9 +262,11 @@ namespace Gannet.Client.Tests
             }
             isOver = true;
             await Task.WhenAll(loads);
-            Assert.True(good > 200 && relay.Gates.Count >= 10, $"{good} good, {bad} bad, {relay.Gates.Count} connections");
+            Assert.True(
+                good > 200 && relay.Gates.Count >= 10, $"{good} good, {bad} bad, {relay.Gates.Count} connections");
             Assert.Equal((0, 0), (client.GetMetrics().InFlight, client.GetMetrics().Queued));
-            await Wait.UntilAsync("the client connects again", async () => await client.GetAsync("no such key") is GetResult.Miss);
+            await Wait.UntilAsync(
+                "the client connects again", async () => await client.GetAsync("no such key") is GetResult.Miss);
         }
 
         [Test("an HTTP/1.1 server is not taken for one of gRPC")]
@@ -272,7 +280,9 @@ namespace Gannet.Client.Tests
                 {
                     using var socket = await listener.AcceptSocketAsync();
                     await socket.ReceiveAsync(new byte[1000], SocketFlags.None);
-                    await socket.SendAsync(System.Text.Encoding.ASCII.GetBytes("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), SocketFlags.None);
+                    await socket.SendAsync(
+                        System.Text.Encoding.ASCII.GetBytes("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+                        SocketFlags.None);
                     await Task.Delay(50);
                 }
             });

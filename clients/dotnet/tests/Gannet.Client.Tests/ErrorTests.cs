@@ -10,7 +10,8 @@ namespace Gannet.Client.Tests
         private static readonly Configuration Once =
             Configurations.Laptop.V1().WithRetryStrategy(new NoRetry()).WithDeadline(TimeSpan.FromSeconds(5));
 
-        private static async Task<CacheError> FailureAsync(Task<CacheClient> creating, ErrorCode code, params string[] parts)
+        private static async Task<CacheError> FailureAsync(
+            Task<CacheClient> creating, ErrorCode code, params string[] parts)
         {
             await using var client = await creating;
             var result = await client.GetAsync("k");
@@ -116,9 +117,11 @@ namespace Gannet.Client.Tests
                 Assert.Is<DoneResult.Success>(await client.SetAsync("tls", "v"));
                 Assert.Equal("v", Assert.Is<GetResult.Hit>(await client.GetAsync("tls")).ValueString);
             }
-            await Assert.Throws<FileNotFoundException>(() => CacheClient.CreateAsync("localhost:1", caFile: caFile + ".none"));
+            await Assert.Throws<FileNotFoundException>(
+                () => CacheClient.CreateAsync("localhost:1", caFile: caFile + ".none"));
             var key = Path.Combine(Servers.CertificateFolder, "ca.key");
-            var wrong = await Assert.Throws<ArgumentException>(() => CacheClient.CreateAsync("localhost:1", caFile: key));
+            var wrong = await Assert.Throws<ArgumentException>(
+                () => CacheClient.CreateAsync("localhost:1", caFile: key));
             Assert.Contains("it contains no certificate; give a PEM file with the CA", wrong.Message);
         }
 
@@ -163,14 +166,19 @@ namespace Gannet.Client.Tests
         private static void Credentials()
         {
             Environment.SetEnvironmentVariable("GANNET_TOKEN_OF_TEST", null);
-            var missing = Assert.Throws<ArgumentException>(() => CredentialProvider.FromEnvironment("GANNET_TOKEN_OF_TEST"));
+            var missing = Assert.Throws<ArgumentException>(
+                () => CredentialProvider.FromEnvironment("GANNET_TOKEN_OF_TEST"));
             Assert.Contains("export GANNET_TOKEN_OF_TEST=TOKEN", missing.Message);
             Environment.SetEnvironmentVariable("GANNET_TOKEN_OF_TEST", "user:word\n");
             var provider = CredentialProvider.FromEnvironment("GANNET_TOKEN_OF_TEST");
             Assert.Equal("user:word", provider.Token);
             Assert.True(!provider.ToString().Contains("word"), "a log does not show the token");
-            Assert.Contains("it is empty", Assert.Throws<ArgumentException>(() => CredentialProvider.FromString(string.Empty)).Message);
-            Assert.Contains("not printable ASCII", Assert.Throws<ArgumentException>(() => CredentialProvider.FromString("a\nb")).Message);
+            Assert.Contains(
+                "it is empty",
+                Assert.Throws<ArgumentException>(() => CredentialProvider.FromString(string.Empty)).Message);
+            Assert.Contains(
+                "not printable ASCII",
+                Assert.Throws<ArgumentException>(() => CredentialProvider.FromString("a\nb")).Message);
             Assert.Throws<ArgumentException>(() => CredentialProvider.FromUser("a:b", "c"));
             Assert.True(!CredentialProvider.None().HasToken, "there is none");
         }
@@ -211,12 +219,14 @@ namespace Gannet.Client.Tests
         [Test("error: an address that is none")]
         private static async Task WrongAddress()
         {
-            foreach (var address in new[] { "localhost", "http://localhost:7000", ":7000", "localhost:0", "localhost:x", "a b:1", "::1:7", "h:+1" })
+            foreach (
+                var address in new[] { "localhost", "http://localhost:7000", ":7000", "localhost:0", "localhost:x", "a b:1", "::1:7", "h:+1" })
             {
                 var wrong = await Assert.Throws<ArgumentException>(() => CacheClient.CreateAsync(address));
                 Assert.Contains("it is not HOST:PORT; give one", wrong.Message);
             }
-            await Assert.Throws<ArgumentOutOfRangeException>(() => CacheClient.CreateAsync("localhost:1", defaultTtl: TimeSpan.Zero));
+            await Assert.Throws<ArgumentOutOfRangeException>(
+                () => CacheClient.CreateAsync("localhost:1", defaultTtl: TimeSpan.Zero));
         }
 
         [Test("error: an address of IPv6 without a server")]

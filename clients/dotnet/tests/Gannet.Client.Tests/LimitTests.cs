@@ -41,7 +41,9 @@ namespace Gannet.Client.Tests
             var get = client.GetMetrics().Methods["Get"];
             Assert.Equal(1000L, get.Calls);
             Assert.Equal(0, get.Errors.Count);
-            Assert.True(TimeSpan.Zero < get.P50 && get.P50 <= get.P99 && get.P99 <= get.P999, $"{get.P50} {get.P99} {get.P999}");
+            Assert.True(
+                TimeSpan.Zero < get.P50 && get.P50 <= get.P99 && get.P99 <= get.P999,
+                $"{get.P50} {get.P99} {get.P999}");
         }
 
         [Test("5,000 calls at once stay under the caps")]
@@ -62,7 +64,9 @@ namespace Gannet.Client.Tests
                 await Task.Delay(1);
             }
             Assert.Equal(5000, (await all).OfType<DoneResult.Success>().Count());
-            Assert.True(flight <= 400 && queued <= 4600 && connections == 4, $"{flight} in flight, {queued} queued, {connections} connections");
+            Assert.True(
+                flight <= 400 && queued <= 4600 && connections == 4,
+                $"{flight} in flight, {queued} queued, {connections} connections");
             Assert.Equal(4, server.Connections());
             Drained(client);
             // Threads of the pool that call in turn reach the cap again and again.
@@ -81,7 +85,8 @@ namespace Gannet.Client.Tests
         private static async Task CancelInQueue()
         {
             await using var server = await Server.StartAsync();
-            await using var client = await CacheClient.CreateAsync(server.Address, Servers.Configuration.WithRequestsInFlightMax(1));
+            await using var client = await CacheClient.CreateAsync(
+                server.Address, Servers.Configuration.WithRequestsInFlightMax(1));
             Assert.Is<DoneResult.Success>(await client.DeleteAsync("order"));
             await server.PauseAsync();
             using var cancellation = new CancellationTokenSource();
@@ -174,7 +179,8 @@ namespace Gannet.Client.Tests
             await using var client = await CacheClient.CreateAsync($"127.0.0.1:{Server.FreePort()}", configuration);
             using var cancellation = new CancellationTokenSource(300);
             var started = Stopwatch.StartNew();
-            Assert.Equal(ErrorCode.Cancelled, Assert.Code(await client.GetAsync("k", cancellationToken: cancellation.Token)));
+            Assert.Equal(
+                ErrorCode.Cancelled, Assert.Code(await client.GetAsync("k", cancellationToken: cancellation.Token)));
             Assert.True(started.ElapsedMilliseconds < 4000, $"{started.ElapsedMilliseconds} ms");
             Assert.Equal(1L, client.GetMetrics().Retries);
         }
@@ -183,7 +189,8 @@ namespace Gannet.Client.Tests
         private static async Task Dispose()
         {
             await using var server = await Server.StartAsync();
-            var client = await CacheClient.CreateAsync(server.Address, Servers.Configuration.WithRequestsInFlightMax(1));
+            var client = await CacheClient.CreateAsync(
+                server.Address, Servers.Configuration.WithRequestsInFlightMax(1));
             await client.GetAsync("k");
             await server.PauseAsync();
             var calls = Enumerable.Range(0, 20).Select(_ => client.GetAsync("k")).ToList();
@@ -230,7 +237,8 @@ namespace Gannet.Client.Tests
 
         // The client writes headers without compression: the name, a byte with the length of the value, the value.
         private static int TimeoutMs(Relay relay) =>
-            int.Parse(Regex.Matches(relay.Gates[0].Sent, "grpc-timeout.(\\d+)m", RegexOptions.Singleline).Last().Groups[1].Value);
+            int.Parse(
+                Regex.Matches(relay.Gates[0].Sent, "grpc-timeout.(\\d+)m", RegexOptions.Singleline).Last().Groups[1].Value);
 
         [Test("a call ends at its deadline, which the request contains")]
         private static async Task Deadline()
@@ -244,7 +252,9 @@ namespace Gannet.Client.Tests
             var started = Stopwatch.StartNew();
             var late = await client.GetAsync("late", TimeSpan.FromMilliseconds(150));
             Assert.Equal(ErrorCode.Timeout, Assert.Code(late));
-            Assert.True(started.ElapsedMilliseconds >= 140 && started.ElapsedMilliseconds < 3000, $"{started.ElapsedMilliseconds} ms");
+            Assert.True(
+                started.ElapsedMilliseconds >= 140 && started.ElapsedMilliseconds < 3000,
+                $"{started.ElapsedMilliseconds} ms");
             Assert.True(TimeoutMs(relay) > 50 && TimeoutMs(relay) <= 150, $"{TimeoutMs(relay)}");
             server.Resume();
             var code = Assert.Code(await client.SetAsync("late", "v", deadline: TimeSpan.Zero));
@@ -256,11 +266,15 @@ namespace Gannet.Client.Tests
         private static async Task DeadlineOfRetries()
         {
             var strategy = new FixedTimeout(TimeSpan.FromMilliseconds(20));
-            var configuration = Servers.Configuration.WithRetryStrategy(strategy).WithRetryBudget(new RetryBudget(10, 1000));
+            var configuration = Servers.Configuration.WithRetryStrategy(strategy).WithRetryBudget(
+                new RetryBudget(10, 1000));
             await using var client = await CacheClient.CreateAsync($"127.0.0.1:{Server.FreePort()}", configuration);
             var started = Stopwatch.StartNew();
-            Assert.Equal(ErrorCode.Unavailable, Assert.Code(await client.GetAsync("k", TimeSpan.FromMilliseconds(300))));
-            Assert.True(started.ElapsedMilliseconds > 200 && started.ElapsedMilliseconds < 2000, $"{started.ElapsedMilliseconds} ms");
+            Assert.Equal(
+                ErrorCode.Unavailable, Assert.Code(await client.GetAsync("k", TimeSpan.FromMilliseconds(300))));
+            Assert.True(
+                started.ElapsedMilliseconds > 200 && started.ElapsedMilliseconds < 2000,
+                $"{started.ElapsedMilliseconds} ms");
             Assert.True(client.GetMetrics().Retries >= 5, $"{client.GetMetrics().Retries}");
         }
 
@@ -291,7 +305,8 @@ namespace Gannet.Client.Tests
         private static async Task MiddlewareRuns()
         {
             var events = new List<string>();
-            var configuration = Servers.Configuration.WithMiddleware(new Recording("a", events)).WithMiddleware(new Recording("b", events));
+            var configuration = Servers.Configuration.WithMiddleware(new Recording("a", events)).WithMiddleware(
+                new Recording("b", events));
             await using var client = await Servers.ClientAsync(configuration);
             await client.ListPushBackAsync("middleware", "v");
             events.Clear();
@@ -346,7 +361,8 @@ namespace Gannet.Client.Tests
                     if (connection != null)
                     {
                         var before = connections.TakeWhile(each => each != connection);
-                        Assert.True(model.Count == 0 && before.All(each => each.InFlight == 2), "the first free one is used");
+                        Assert.True(
+                            model.Count == 0 && before.All(each => each.InFlight == 2), "the first free one is used");
                         held.Add(connection);
                     }
                     else if (waiter != null)
@@ -383,7 +399,9 @@ namespace Gannet.Client.Tests
                 Assert.Equal((held.Count, model.Count), limiter.Counts);
                 Assert.True(held.Count <= 5 && model.Count <= 8, "the caps hold");
                 Assert.True(model.All(waiter => !waiter.Granted.IsCompleted), "no other request was granted");
-                Assert.True(connections.All(each => each.InFlight == held.Count(other => other == each)), "streams are counted");
+                Assert.True(
+                    connections.All(each => each.InFlight == held.Count(other => other == each)),
+                    "streams are counted");
             }
             Assert.True(refused > 100 && removed > 100 && granted > 100, $"{refused} {removed} {granted}");
         }

@@ -12,7 +12,9 @@ using Gannet.Generate;
 
 namespace Gannet.Client.Tests
 {
-    /// <summary>Generated files, presets, the wire format, the package, and the programs of README and examples.</summary>
+    /// <summary>
+    /// Generated files, presets, the wire format, the package, and the programs of README and examples.
+    /// </summary>
     internal static class PackageTests
     {
         // The SDK builds; the runtime of this process runs what it has built.
@@ -20,7 +22,8 @@ namespace Gannet.Client.Tests
         private static readonly string Host = Process.GetCurrentProcess().MainModule!.FileName!;
         private static readonly bool IsOfSdk = Environment.Version.Major == 3;
 
-        private static async Task<(int Status, string Output)> RunAsync(string program, string folder, params string[] arguments)
+        private static async Task<(int Status, string Output)> RunAsync(
+            string program, string folder, params string[] arguments)
         {
             var start = new ProcessStartInfo(program)
             {
@@ -80,11 +83,13 @@ namespace Gannet.Client.Tests
                 SameValues(name, (TomlTable)versions.Find("v1")!, v1());
                 SameValues(name, (TomlTable)versions.Find((string)versions.Find("latest")!)!, latest());
                 SameValues(name, (TomlTable)versions.Find("v1")!, Configurations.Named(name + ".v1"));
-                SameValues(name, (TomlTable)versions.Find((string)versions.Find("latest")!)!, Configurations.Named(name));
+                SameValues(
+                    name, (TomlTable)versions.Find((string)versions.Find("latest")!)!, Configurations.Named(name));
             }
             foreach (var name in new[] { "Desktop", "Laptop.v9", "InRegion", string.Empty })
             {
-                Assert.Contains("cannot find preset", Assert.Throws<ArgumentException>(() => Configurations.Named(name)).Message);
+                Assert.Contains(
+                    "cannot find preset", Assert.Throws<ArgumentException>(() => Configurations.Named(name)).Message);
             }
         }
 
@@ -94,16 +99,21 @@ namespace Gannet.Client.Tests
             Assert.Equal(values.Find("retry_count"), Assert.Is<FixedCount>(configuration.RetryStrategy).Count);
             Assert.Equal(values.Find("retry_budget_percent"), configuration.RetryBudget.Percent);
             Assert.Equal(values.Find("retry_budget_burst"), configuration.RetryBudget.Burst);
-            Assert.True(configuration.HedgingDelay == null && configuration.Middleware.Count == 0 && !configuration.Metrics, name);
+            Assert.True(
+                configuration.HedgingDelay == null && configuration.Middleware.Count == 0 && !configuration.Metrics,
+                name);
             var compared = 0;
             foreach (var value in values.Entries.Where(each => !each.Key.StartsWith("retry_")))
             {
-                var pascal = string.Concat(value.Key.Split('_').Select(part => char.ToUpperInvariant(part[0]) + part.Substring(1)));
+                var pascal = string.Concat(
+                    value.Key.Split('_').Select(part => char.ToUpperInvariant(part[0]) + part.Substring(1)));
                 var property = typeof(Configuration).GetProperty(pascal)
-                    ?? typeof(Configuration).GetProperty(Regex.Replace(pascal.Replace("DelayMinMs", "DelayMin"), "Ms$", string.Empty))
+                    ?? typeof(Configuration).GetProperty(
+                        Regex.Replace(pascal.Replace("DelayMinMs", "DelayMin"), "Ms$", string.Empty))
                     ?? throw new FailedException($"{name}: {value.Key} has no property");
                 var actual = property.GetValue(configuration);
-                Assert.Equal(value.Value, actual is TimeSpan time ? time.TotalMilliseconds : actual, $"{name} {value.Key}");
+                Assert.Equal(
+                    value.Value, actual is TimeSpan time ? time.TotalMilliseconds : actual, $"{name} {value.Key}");
                 compared++;
             }
             Assert.Equal(13, compared);
@@ -113,18 +123,24 @@ namespace Gannet.Client.Tests
         private static void ConfigurationsAreChecked()
         {
             var preset = Configurations.InRegion.LowLatency.V1();
-            var mine = preset.WithDeadline(TimeSpan.FromSeconds(2)).WithRequestsInFlightMax(150).WithKeepalive(TimeSpan.Zero);
-            Assert.Equal((2000.0, 2, TimeSpan.Zero), (mine.Deadline.TotalMilliseconds, mine.ConnectionsMax, mine.KeepaliveTime));
-            Assert.Equal((500.0, 1, 5.0), (preset.Deadline.TotalMilliseconds, preset.ConnectionsMax, preset.KeepaliveTime.TotalSeconds));
+            var mine = preset.WithDeadline(TimeSpan.FromSeconds(2)).WithRequestsInFlightMax(150).WithKeepalive(
+                TimeSpan.Zero);
+            Assert.Equal(
+                (2000.0, 2, TimeSpan.Zero), (mine.Deadline.TotalMilliseconds, mine.ConnectionsMax, mine.KeepaliveTime));
+            Assert.Equal(
+                (500.0, 1, 5.0),
+                (preset.Deadline.TotalMilliseconds, preset.ConnectionsMax, preset.KeepaliveTime.TotalSeconds));
             var own = new Configuration(TimeSpan.FromMilliseconds(250), 50);
             Assert.Equal((250.0, 50, 1), (own.Deadline.TotalMilliseconds, own.RequestsInFlightMax, own.ConnectionsMax));
             var zero = TimeSpan.Zero;
             foreach (var wrong in new Action[]
             {
-                () => preset.WithRequestsInFlightMax(0), () => preset.WithDeadline(zero), () => preset.WithDeadline(-TimeSpan.FromSeconds(1)),
+                () => preset.WithRequestsInFlightMax(0), () => preset.WithDeadline(zero), () => preset.WithDeadline(
+                    -TimeSpan.FromSeconds(1)),
                 () => preset.WithDeadline(TimeSpan.MaxValue), () => preset.WithRequestsQueuedMax(-1), () => preset.WithStreamsPerConnection(0),
                 () => preset.WithHedging(-TimeSpan.FromSeconds(1)), () => preset.WithConnectTimeout(zero), () => preset.WithMessageBytesMax(0),
-                () => preset.WithKeepalive(zero, zero), () => preset.WithReconnectDelay(TimeSpan.FromSeconds(2), TimeSpan.FromSeconds(1)),
+                () => preset.WithKeepalive(zero, zero), () => preset.WithReconnectDelay(
+                    TimeSpan.FromSeconds(2), TimeSpan.FromSeconds(1)),
                 () => new Configuration(zero, 1),
             })
             {
@@ -136,11 +152,13 @@ namespace Gannet.Client.Tests
         [Test("the parser of TOML refuses what it does not know")]
         private static void TomlErrors()
         {
-            foreach (var text in new[] { "a", "a = ", "a = 'x'", "a = 1 b = 2", "[a", "a = [1", "a = {b = 1", "a = \"x", "a = 1\na = 2", "a = 1979-05-27" })
+            foreach (
+                var text in new[] { "a", "a = ", "a = 'x'", "a = 1 b = 2", "[a", "a = [1", "a = {b = 1", "a = \"x", "a = 1\na = 2", "a = 1979-05-27" })
             {
                 Assert.Contains("cannot read TOML", Assert.Throws<FormatException>(() => Toml.Parse(text)).Message);
             }
-            var table = Toml.Parse("[a.b]\nc = 1_000 # x\nd = [ 1.5,\n  true, ]\n[[e]]\nf = { g = \"a\\\"b\" }\n[[e]]\n");
+            var table = Toml.Parse(
+                "[a.b]\nc = 1_000 # x\nd = [ 1.5,\n  true, ]\n[[e]]\nf = { g = \"a\\\"b\" }\n[[e]]\n");
             var inner = (TomlTable)((TomlTable)table.Find("a")!).Find("b")!;
             Assert.Equal(1000L, inner.Find("c"));
             Assert.Equal(new object[] { 1.5, true }, inner.Find("d"));
@@ -153,9 +171,12 @@ namespace Gannet.Client.Tests
             // The bytes were computed by another implementation, google.protobuf for Python.
             var requests = new (IRequest Request, string Hex)[]
             {
-                (new V1.Requests.SetRequest { Key = "k", Value = new byte[] { 0, 255 }, TtlMs = 300 }, "0a016b120200ff18ac02"),
-                (new V1.Requests.IncrementRequest { Key = "k", Amount = -1, TtlMs = 1 }, "0a016b10ffffffffffffffffff011801"),
-                (new V1.Requests.ListFetchRequest { Key = "k", First = -2, UnboundedEnd = new V1.Requests.Condition() }, "0a016b18032200"),
+                (new V1.Requests.SetRequest { Key =
+                    "k", Value = new byte[] { 0, 255 }, TtlMs = 300 }, "0a016b120200ff18ac02"),
+                (new V1.Requests.IncrementRequest { Key =
+                    "k", Amount = -1, TtlMs = 1 }, "0a016b10ffffffffffffffffff011801"),
+                (new V1.Requests.ListFetchRequest { Key =
+                    "k", First = -2, UnboundedEnd = new V1.Requests.Condition() }, "0a016b18032200"),
                 (new V1.Requests.KeysExistRequest { Keys = new Bytes[] { "a", "ü" } }, "0a01610a02c3bc"),
                 (
                     new V1.Requests.SortedSetPutRequest
@@ -198,7 +219,8 @@ namespace Gannet.Client.Tests
             for (var round = 0; round < 20_000; round++)
             {
                 var bytes = Enumerable.Range(0, random.Next(24))
-                    .Select(_ => random.Next(2) == 0 ? (byte)random.Next(256) : new byte[] { 10, 2, 8, 18, 0 }[random.Next(5)]).ToArray();
+                    .Select(_ => random.Next(2) == 0 ? (byte)random.Next(256)
+                        : new byte[] { 10, 2, 8, 18, 0 }[random.Next(5)]).ToArray();
                 try
                 {
                     var input = new Reader(bytes);
@@ -241,7 +263,9 @@ namespace Gannet.Client.Tests
                 await replies.ReadAsync(new PieceStream(body, random), default);
                 Assert.Equal(null, replies.Problem);
                 Assert.Equal(messages.Count, replies.Messages.Count);
-                Assert.True(messages.Zip(replies.Messages, (sent, got) => got.Span.SequenceEqual(sent)).All(each => each), $"round {round}");
+                Assert.True(
+                    messages.Zip(replies.Messages, (sent, got) => got.Span.SequenceEqual(sent)).All(each => each),
+                    $"round {round}");
                 var cut = new Replies(20_000);
                 await cut.ReadAsync(new PieceStream(body.Take(body.Length - 1).ToArray(), random), default);
                 Assert.True(cut.Problem != null || body.Length == 0, "a cut body is refused");
@@ -264,7 +288,8 @@ namespace Gannet.Client.Tests
                 this.random = random;
             }
 
-            public override ValueTask<int> ReadAsync(Memory<byte> buffer, System.Threading.CancellationToken cancellation = default) =>
+            public override ValueTask<int> ReadAsync(
+                Memory<byte> buffer, System.Threading.CancellationToken cancellation = default) =>
                 base.ReadAsync(buffer.Slice(0, Math.Min(buffer.Length, random.Next(1, 3000))), cancellation);
         }
 
@@ -282,7 +307,8 @@ namespace Gannet.Client.Tests
             using (var package = ZipFile.OpenRead(Path.Combine(folder, $"Gannet.Client.{version}.nupkg")))
             {
                 var names = package.Entries.Select(entry => entry.FullName).ToList();
-                foreach (var name in new[] { "README.md", "LICENSE", "lib/netstandard2.1/Gannet.Client.dll", "lib/netstandard2.1/Gannet.Client.xml" })
+                foreach (
+                    var name in new[] { "README.md", "LICENSE", "lib/netstandard2.1/Gannet.Client.dll", "lib/netstandard2.1/Gannet.Client.xml" })
                 {
                     Assert.True(names.Contains(name), $"{name} is missing: {string.Join(" ", names)}");
                 }
@@ -301,6 +327,17 @@ namespace Gannet.Client.Tests
             }
         }
 
+        private const string Choice = @"
+using System.Reflection;
+using System.Threading.Tasks;
+
+internal static class Choice
+{
+    private static Task Main(string[] arguments) => (Task)Assembly.GetExecutingAssembly().GetType(arguments[0])!
+        .GetMethod(""Main"", BindingFlags.Static | BindingFlags.NonPublic)!.Invoke(null, null)!;
+}
+";
+
         [Test("the programs of the README compile and run")]
         private static async Task Readme()
         {
@@ -317,20 +354,27 @@ namespace Gannet.Client.Tests
             var library = Path.Combine(Files.Library, "src/Gannet.Client/Gannet.Client.csproj");
             var folder = Files.NewFolder("readme");
             File.Copy(Path.Combine(Files.Library, "nuget.config"), Path.Combine(folder, "nuget.config"));
-            File.WriteAllText(Path.Combine(folder, "session.csproj"), Regex.Replace(project, "Include=\"[^\"]*\"", $"Include=\"{library}\""));
+            File.WriteAllText(
+                Path.Combine(folder, "session.csproj"),
+                Regex.Replace(project, "Include=\"[^\"]*\"", $"Include=\"{library}\""));
             // All programs are in one project, which is faster: each in a namespace of its own.
             for (var number = 0; number < programs.Count; number++)
             {
                 var program = programs[number].Replace("127.0.0.1:7000", server.Address);
-                var usings = string.Concat(Regex.Matches(program, "^using [\\w.]+;\n", RegexOptions.Multiline).Select(match => match.Value));
+                var usings = string.Concat(
+                    Regex.Matches(program, "^using [\\w.]+;\n", RegexOptions.Multiline).Select(match => match.Value));
                 var rest = Regex.Replace(program, "^using [\\w.]+;\n", string.Empty, RegexOptions.Multiline);
-                File.WriteAllText(Path.Combine(folder, $"Program{number}.cs"), $"{usings}namespace Program{number}\n{{\n{rest}\n}}\n");
+                File.WriteAllText(
+                    Path.Combine(folder, $"Program{number}.cs"),
+                    $"{usings}namespace Program{number}\n{{\n{rest}\n}}\n");
             }
+            // One build instead of one for each program: an argument selects the program.
+            File.WriteAllText(Path.Combine(folder, "Choice.cs"), Choice);
+            await OutputAsync(Sdk, folder, "build", "--nologo", "-v", "quiet", "-p:StartupObject=Choice", "-o", "out");
             for (var number = 0; number < programs.Count; number++)
             {
-                var class0 = Regex.Match(programs[number], "class (\\w+)\n").Groups[1].Value;
-                await OutputAsync(Sdk, folder, "build", "--nologo", "-v", "quiet", $"-p:StartupObject=Program{number}.{class0}", "-o", $"out{number}");
-                var output = await OutputAsync(Host, folder, $"out{number}/session.dll");
+                var type = $"Program{number}.{Regex.Match(programs[number], "class (\\w+)\n").Groups[1].Value}";
+                var output = await OutputAsync(Host, folder, "out/session.dll", type);
                 Assert.True(number == 0 ? output.Trim() == "hello" : output.Length > 0, $"program {number}: {output}");
             }
             Directory.Delete(folder, true);
@@ -340,11 +384,14 @@ namespace Gannet.Client.Tests
         private static async Task Examples()
         {
             var server = await Servers.SharedAsync();
-            var names = Directory.GetDirectories(Path.Combine(Files.Library, "examples")).Select(Path.GetFileName).ToList();
+            var names =
+                Directory.GetDirectories(Path.Combine(Files.Library, "examples")).Select(Path.GetFileName).ToList();
             Assert.Equal(3, names.Count);
             foreach (var name in names)
             {
-                Assert.True((await OutputAsync(Host, Files.Library, Built("examples", name!), server.Address)).Length > 0, name!);
+                Assert.True(
+                    (await OutputAsync(Host, Files.Library, Built("examples", name!), server.Address)).Length > 0,
+                    name!);
             }
         }
 
@@ -358,13 +405,15 @@ namespace Gannet.Client.Tests
                 var report = await OutputAsync(
                     Host, Files.Library, bench, "--address", server.Address, "--seconds", "0.3", "--client", client, "--concurrency", "4");
                 Assert.True(Number(report, "requests") > 10 && Number(report, "cpu_us_per_request") > 0, report);
-                Assert.True(0 < Number(report, "p50_us") && Number(report, "p50_us") <= Number(report, "p999_us"), report);
+                Assert.True(
+                    0 < Number(report, "p50_us") && Number(report, "p50_us") <= Number(report, "p999_us"), report);
                 Assert.Equal(0.0, Number(report, "errors"));
             }
             var both = await OutputAsync(
                 Host, Files.Library, bench, "--address", server.Address, "--seconds", "0.2", "--compare", "2", "--preset", "InRegion.Default");
             Assert.True(Number(both, "cpu_ratio") > 0.1, both);
-            var (status, output) = await RunAsync(Host, Files.Library, bench, "--address", $"127.0.0.1:{server.RespPort}");
+            var (status, output) = await RunAsync(
+                Host, Files.Library, bench, "--address", $"127.0.0.1:{server.RespPort}");
             Assert.Equal(1, status);
             Assert.Contains("does not speak gRPC", output);
             Assert.Equal(1, (await RunAsync(Host, Files.Library, bench, "--addres")).Status);

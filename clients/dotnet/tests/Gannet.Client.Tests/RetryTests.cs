@@ -64,20 +64,23 @@ namespace Gannet.Client.Tests
         [Test("no retry")]
         private static async Task NoRetries()
         {
-            await using var client = await CacheClient.CreateAsync(Nowhere(), Servers.Configuration.WithRetryStrategy(new NoRetry()));
+            await using var client = await CacheClient.CreateAsync(
+                Nowhere(), Servers.Configuration.WithRetryStrategy(new NoRetry()));
             Assert.Equal(ErrorCode.Unavailable, Assert.Code(await client.GetAsync("k")));
             Assert.Equal(0L, client.GetMetrics().Retries);
         }
 
         private sealed class Broken : RetryStrategy
         {
-            public override TimeSpan? Delay(int retries, TimeSpan previous) => throw new InvalidOperationException("broken");
+            public override TimeSpan? Delay(int retries, TimeSpan previous) =>
+                throw new InvalidOperationException("broken");
         }
 
         [Test("an exception of a strategy reaches the caller and leaks no place")]
         private static async Task BrokenStrategy()
         {
-            await using var client = await CacheClient.CreateAsync(Nowhere(), Servers.Configuration.WithRetryStrategy(new Broken()));
+            await using var client = await CacheClient.CreateAsync(
+                Nowhere(), Servers.Configuration.WithRetryStrategy(new Broken()));
             await Assert.Throws<InvalidOperationException>(() => client.GetAsync("k"));
             Assert.Equal(ErrorCode.Unavailable, Assert.Code(await client.IncrementAsync("k")));
             Assert.Equal(0, client.GetMetrics().InFlight);
@@ -95,7 +98,8 @@ namespace Gannet.Client.Tests
         private static async Task OutlastsRestart(RetryStrategy strategy)
         {
             await using var server = await Server.StartAsync();
-            var configuration = Servers.Configuration.WithRetryStrategy(strategy).WithRetryBudget(new RetryBudget(10, 1000));
+            var configuration = Servers.Configuration.WithRetryStrategy(strategy).WithRetryBudget(
+                new RetryBudget(10, 1000));
             await using var client = await CacheClient.CreateAsync(server.Address, configuration);
             Assert.Is<DoneResult.Success>(await client.SetAsync("k", "v"));
             await server.KillAsync();
@@ -204,7 +208,9 @@ namespace Gannet.Client.Tests
             relay.Gates[0].Hold();
             var started = Stopwatch.StartNew();
             Assert.Equal("v", Assert.Is<GetResult.Hit>(await client.GetAsync("hedged")).ValueString);
-            Assert.True(started.ElapsedMilliseconds >= 290 && started.ElapsedMilliseconds < 5000, $"{started.ElapsedMilliseconds} ms");
+            Assert.True(
+                started.ElapsedMilliseconds >= 290 && started.ElapsedMilliseconds < 5000,
+                $"{started.ElapsedMilliseconds} ms");
             Assert.Equal((1L, 0), (client.GetMetrics().Hedges, client.GetMetrics().InFlight));
         }
 
@@ -229,7 +235,8 @@ namespace Gannet.Client.Tests
         {
             var server = await Servers.SharedAsync();
             using var relay = new Relay(server.GrpcPort);
-            await using var client = await CacheClient.CreateAsync(relay.Address, Hedged(20).WithRetryBudget(new RetryBudget(0, 1)));
+            await using var client = await CacheClient.CreateAsync(
+                relay.Address, Hedged(20).WithRetryBudget(new RetryBudget(0, 1)));
             Assert.Is<DoneResult.Success>(await client.DeleteAsync("k"));
             relay.Gates[0].Hold();
             Assert.Is<GetResult.Miss>(await client.GetAsync("k"));
@@ -260,7 +267,8 @@ namespace Gannet.Client.Tests
             relay.Gates[0].Hold();
             relay.Gates[1].Hold();
             using var cancellation = new CancellationTokenSource(150);
-            Assert.Equal(ErrorCode.Cancelled, Assert.Code(await client.GetAsync("k", cancellationToken: cancellation.Token)));
+            Assert.Equal(
+                ErrorCode.Cancelled, Assert.Code(await client.GetAsync("k", cancellationToken: cancellation.Token)));
             Assert.Equal((1L, 0), (client.GetMetrics().Hedges, client.GetMetrics().InFlight));
         }
     }

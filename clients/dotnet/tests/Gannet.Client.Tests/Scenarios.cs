@@ -9,7 +9,9 @@ using Gannet.Generate;
 
 namespace Gannet.Client.Tests
 {
-    /// <summary>Plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.</summary>
+    /// <summary>
+    /// Plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.
+    /// </summary>
     internal sealed class Scenarios
     {
         private const long StepMsMax = 30_000;
@@ -68,7 +70,8 @@ namespace Gannet.Client.Tests
                     "requests_in_flight_max" => configuration.WithRequestsInFlightMax((int)(long)change.Value),
                     "requests_queued_max" => configuration.WithRequestsQueuedMax((int)(long)change.Value),
                     "retry_count" => configuration.WithRetryStrategy(
-                        (long)change.Value == 0 ? new NoRetry() : (RetryStrategy)new FixedCount((int)(long)change.Value)),
+                        (long)change.Value == 0 ? new NoRetry() : (RetryStrategy)new FixedCount(
+                            (int)(long)change.Value)),
                     _ => throw new FailedException($"the setting {change.Key} is unknown"),
                 };
             }
@@ -188,27 +191,33 @@ namespace Gannet.Client.Tests
                 case "delete":
                     return await of.DeleteAsync(Text("key"), deadline, cancellation);
                 case "increment":
-                    return await of.IncrementAsync(Text("key"), (long)given.Find("amount")!, ttl, deadline, cancellation);
+                    return await of.IncrementAsync(
+                        Text("key"), (long)given.Find("amount")!, ttl, deadline, cancellation);
                 case "set_if_absent":
                     return await of.SetIfAbsentAsync(Text("key"), Text("value"), ttl, deadline, cancellation);
                 case "get_ttl":
                     return await of.GetTtlAsync(Text("key"), deadline, cancellation);
                 case "list_push_back":
-                    return await of.ListPushBackAsync(Text("key"), Text("value"), collectionTtl, 0, deadline, cancellation);
+                    return await of.ListPushBackAsync(
+                        Text("key"), Text("value"), collectionTtl, 0, deadline, cancellation);
                 case "list_fetch":
                     return await of.ListFetchAsync(Text("key"), default, deadline, cancellation);
                 case "dictionary_set_fields":
-                    return await of.DictionarySetFieldsAsync(Text("key"), Pairs("fields"), collectionTtl, deadline, cancellation);
+                    return await of.DictionarySetFieldsAsync(
+                        Text("key"), Pairs("fields"), collectionTtl, deadline, cancellation);
                 case "dictionary_fetch":
                     return await of.DictionaryFetchAsync(Text("key"), deadline, cancellation);
                 case "set_add_elements":
-                    return await of.SetAddElementsAsync(Text("key"), Texts("elements"), collectionTtl, deadline, cancellation);
+                    return await of.SetAddElementsAsync(
+                        Text("key"), Texts("elements"), collectionTtl, deadline, cancellation);
                 case "set_contains":
                     return await of.SetContainsAsync(Text("key"), Texts("elements"), deadline, cancellation);
                 case "sorted_set_put_elements":
-                    return await of.SortedSetPutElementsAsync(Text("key"), Scores("elements"), collectionTtl, deadline, cancellation);
+                    return await of.SortedSetPutElementsAsync(
+                        Text("key"), Scores("elements"), collectionTtl, deadline, cancellation);
                 case "sorted_set_fetch_by_index":
-                    return await of.SortedSetFetchByIndexAsync(Text("key"), default, SortOrder.Ascending, deadline, cancellation);
+                    return await of.SortedSetFetchByIndexAsync(
+                        Text("key"), default, SortOrder.Ascending, deadline, cancellation);
                 case "create_cache":
                     return await of.CreateCacheAsync(Text("name"), deadline, cancellation);
                 case "delete_cache":
@@ -266,12 +275,14 @@ namespace Gannet.Client.Tests
                 case "elements":
                     return Assert.Is<ListResult.Hit>(result).ElementsString;
                 case "fields":
-                    return Assert.Is<DictionaryResult.Hit>(result).FieldsString.OrderBy(each => each.Key, StringComparer.Ordinal)
+                    return Assert.Is<DictionaryResult.Hit>(result).FieldsString.OrderBy(
+                        each => each.Key, StringComparer.Ordinal)
                         .Select(each => new[] { each.Key, each.Value });
                 case "contained":
                     return Assert.Is<ContainsResult.Hit>(result).Contained;
                 case "scored":
-                    return Assert.Is<SortedSetResult.Hit>(result).ElementsString.Select(each => new object[] { each.Element, each.Score });
+                    return Assert.Is<SortedSetResult.Hit>(result).ElementsString.Select(
+                        each => new object[] { each.Element, each.Score });
                 case "remaining_ms_max":
                     var remaining = Assert.Is<TtlResult.Hit>(result).Remaining!.Value;
                     Assert.True(remaining > TimeSpan.Zero && remaining <= Ms(field.Value), $"{remaining}");
@@ -293,7 +304,8 @@ namespace Gannet.Client.Tests
             {
                 var watch = Stopwatch.StartNew();
                 Result = execute(Cancellation.Token);
-                TookMs = Result.ContinueWith(_ => watch.ElapsedMilliseconds, TaskContinuationOptions.ExecuteSynchronously);
+                TookMs = Result.ContinueWith(
+                    _ => watch.ElapsedMilliseconds, TaskContinuationOptions.ExecuteSynchronously);
             }
 
             public CancellationTokenSource Cancellation { get; } = new CancellationTokenSource();

@@ -84,7 +84,8 @@ namespace Gannet.Client.Tests
         /// <summary>Starts a server on the ports of this one, which has ended.</summary>
         public async Task RestartAsync()
         {
-            var start = new ProcessStartInfo(Path.Combine(Files.Clients, "serve"), Port.ToString()) { UseShellExecute = false };
+            var start =
+                new ProcessStartInfo(Path.Combine(Files.Clients, "serve"), Port.ToString()) { UseShellExecute = false };
             start.Environment["RESP_PORT"] = RespPort.ToString();
             start.Environment["GRPC_PORT"] = GrpcPort.ToString();
             // The runtime's own libraries are not those of the server.
@@ -120,13 +121,17 @@ namespace Gannet.Client.Tests
         public async Task PauseAsync()
         {
             Signal(SigStop);
-            bool IsStopped(string thread) => File.ReadAllText(Path.Combine(thread, "stat")).Split(") ").Last().StartsWith("T");
-            await Wait.UntilAsync("the server stopped", () => Directory.GetDirectories($"/proc/{process.Id}/task").All(IsStopped));
+            bool IsStopped(string thread) =>
+                File.ReadAllText(Path.Combine(thread, "stat")).Split(") ").Last().StartsWith("T");
+            await Wait.UntilAsync(
+                "the server stopped", () => Directory.GetDirectories($"/proc/{process.Id}/task").All(IsStopped));
         }
 
         public void Resume() => Signal(SigCont);
 
-        /// <summary>Returns the number of open gRPC connections, as the kernel reports those of the server's port.</summary>
+        /// <summary>
+        /// Returns the number of open gRPC connections, as the kernel reports those of the server's port.
+        /// </summary>
         public int Connections()
         {
             var port = ":" + GrpcPort.ToString("X4", CultureInfo.InvariantCulture);
@@ -139,7 +144,8 @@ namespace Gannet.Client.Tests
         public string Redis(params string[] words)
         {
             using var client = new TcpClient("127.0.0.1", RespPort);
-            var text = $"*{words.Length}\r\n" + string.Concat(words.Select(word => $"${Encoding.UTF8.GetByteCount(word)}\r\n{word}\r\n"));
+            var text = $"*{words.Length}\r\n" + string.Concat(
+                words.Select(word => $"${Encoding.UTF8.GetByteCount(word)}\r\n{word}\r\n"));
             var stream = client.GetStream();
             stream.Write(Encoding.UTF8.GetBytes(text));
             return new StreamReader(stream).ReadLine() ?? string.Empty;
@@ -383,7 +389,9 @@ namespace Gannet.Client.Tests
                         await to.GetStream().WriteAsync(buffer.AsMemory(0, count));
                     }
                 }
-                catch (Exception exception) when (exception is IOException || exception is ObjectDisposedException || exception is InvalidOperationException)
+                catch (Exception exception) when (
+                    exception is IOException || exception is ObjectDisposedException
+                        || exception is InvalidOperationException)
                 {
                     // One side has closed the connection.
                 }

@@ -48,7 +48,8 @@ namespace Gannet.Client.Tests
         /// <summary>Returns the value as this type.</summary>
         public static T Is<T>(object? value)
             where T : class =>
-            value as T ?? throw new FailedException($"{Show(value)} is no {typeof(T)}: {(value as IErrorResult)?.Message}");
+            value as T ?? throw new FailedException(
+                $"{Show(value)} is no {typeof(T)}: {(value as IErrorResult)?.Message}");
 
         /// <summary>Returns the code of an error whose message names its remedy.</summary>
         public static ErrorCode Code(object result)
@@ -60,7 +61,8 @@ namespace Gannet.Client.Tests
             return error.Code;
         }
 
-        public static void Contains(string part, string text) => True(text.Contains(part), $"'{text}' does not contain '{part}'");
+        public static void Contains(string part, string text) =>
+            True(text.Contains(part), $"'{text}' does not contain '{part}'");
 
         public static async Task<T> Throws<T>(Func<Task> action)
             where T : Exception
@@ -139,7 +141,8 @@ namespace Gannet.Client.Tests
                 var started = Stopwatch.StartNew();
                 var problem = await ProblemOfAsync(run);
                 failed += problem == null ? 0 : 1;
-                Console.WriteLine($"{(problem == null ? "ok" : "not ok")} {number} - {name} # time={started.ElapsedMilliseconds}ms");
+                Console.WriteLine(
+                    $"{(problem == null ? "ok" : "not ok")} {number} - {name} # time={started.ElapsedMilliseconds}ms");
                 if (problem != null)
                 {
                     Console.WriteLine($"  {Printable(problem)}");

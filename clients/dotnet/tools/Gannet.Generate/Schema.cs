@@ -89,14 +89,16 @@ namespace Gannet.Generate
 
         private readonly List<(Field, string[])> unresolved = new List<(Field, string[])>();
 
-        private string Next() => at < words.Count ? words[at++] : throw new FormatException("the schema ends too early");
+        private string Next() =>
+            at < words.Count ? words[at++] : throw new FormatException("the schema ends too early");
 
         private void Expect(string wanted)
         {
             var word = Next();
             if (word != wanted)
             {
-                throw new FormatException($"cannot read the schema: '{word}' instead of '{wanted}'; extend the generator");
+                throw new FormatException(
+                    $"cannot read the schema: '{word}' instead of '{wanted}'; extend the generator");
             }
         }
 
@@ -207,7 +209,9 @@ namespace Gannet.Generate
             }
         }
 
-        /// <summary>Returns the full name of a type that a field of the message <paramref name="scope"/> names.</summary>
+        /// <summary>
+        /// Returns the full name of a type that a field of the message <paramref name="scope"/> names.
+        /// </summary>
         private string Resolve(string type, string[] scope)
         {
             if (Generator.IsScalar(type))

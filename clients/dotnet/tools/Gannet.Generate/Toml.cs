@@ -52,8 +52,8 @@ namespace Gannet.Generate
     }
 
     /// <summary>
-    /// Reads the part of TOML that the presets and scenarios use: tables, arrays of tables, inline tables, arrays, basic
-    /// strings, numbers and booleans. Other syntax is an error.
+    /// Reads the part of TOML that the presets and scenarios use: tables, arrays of tables, inline tables, arrays,
+    /// basic strings, numbers and booleans. Other syntax is an error.
     /// </summary>
     public sealed class Toml
     {

@@ -249,14 +249,16 @@ namespace Gannet.Client.Engine
             reply => Found<DictionaryFetchReplyFound, DictionaryResult>(
                 reply.Found,
                 reply.Missing,
-                found => new DictionaryResult.Hit(found.Items.Select(each => KeyValuePair.Create(each.Field, each.Value)).ToList()),
+                found => new DictionaryResult.Hit(
+                    found.Items.Select(each => KeyValuePair.Create(each.Field, each.Value)).ToList()),
                 DictionaryResult.Miss.Instance),
             error => new DictionaryResult.Error(error),
             true);
 
         public static readonly Call<DoneResult> DictionarySet = Done(Methods.CacheDictionarySet, true);
 
-        public static readonly Call<IncrementResult> DictionaryIncrement = Incremented(Methods.CacheDictionaryIncrement);
+        public static readonly Call<IncrementResult> DictionaryIncrement = Incremented(
+            Methods.CacheDictionaryIncrement);
 
         public static readonly Call<DoneResult> DictionaryDelete = Done(Methods.CacheDictionaryDelete, true);
 

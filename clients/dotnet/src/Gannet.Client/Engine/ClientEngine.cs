@@ -15,8 +15,8 @@ namespace Gannet.Client.Engine
     ///                                        ^                      |
     ///                                        +---- delay &lt;- retry &lt;-+
     /// </code>
-    /// Threads: calls run on those of their callers and of the thread pool. The locks of the limiter, of a connection and
-    /// of the retry budget are never held while another one is taken, nor across a wait.
+    /// Threads: calls run on those of their callers and of the thread pool. The locks of the limiter, of a connection
+    /// and of the retry budget are never held while another one is taken, nor across a wait.
     /// </summary>
     internal sealed class ClientEngine
     {
@@ -83,7 +83,8 @@ namespace Gannet.Client.Engine
         {
             using var limit = CancellationTokenSource.CreateLinkedTokenSource(closed.Token, cancellation);
             limit.CancelAfter(timeout);
-            var opened = await Task.WhenAll(connections.Select(each => OpenAsync(each, once, limit.Token))).ConfigureAwait(false);
+            var opened = await Task.WhenAll(
+                connections.Select(each => OpenAsync(each, once, limit.Token))).ConfigureAwait(false);
             cancellation.ThrowIfCancellationRequested();
             return opened.All(each => each);
         }
@@ -116,10 +117,13 @@ namespace Gannet.Client.Engine
             if (limit < TimeSpan.Zero || limit > TimeSpan.FromMilliseconds(int.MaxValue))
             {
                 throw new ArgumentOutOfRangeException(
-                    nameof(deadline), $"cannot use deadline {limit}: it is out of range; give a time from zero to 24 days");
+                    nameof(deadline),
+                    $"cannot use deadline {limit}: it is out of range; give a time from zero to 24 days");
             }
-            var execution = new Execution(call, frame, scope, expected, Stopwatch.GetTimestamp() + Clock.TicksOf(limit), cancellation);
-            return recorder == null && middleware.Count == 0 ? RunAsync(execution, call) : ObserveAsync(execution, call);
+            var execution = new Execution(
+                call, frame, scope, expected, Stopwatch.GetTimestamp() + Clock.TicksOf(limit), cancellation);
+            return recorder == null && middleware.Count == 0 ? RunAsync(execution, call) : ObserveAsync(
+                execution, call);
         }
 
         private static async Task<bool> OpenAsync(Connection connection, bool once, CancellationToken limit)
@@ -165,7 +169,8 @@ namespace Gannet.Client.Engine
             recorder?.Record(call.Name, duration, error);
             if (middleware.Count > 0)
             {
-                var end = new CallEnd(start, error, duration, Clock.TimeOf(execution.QueuedTicks), execution.Retries, execution.IsHedged);
+                var end = new CallEnd(
+                    start, error, duration, Clock.TimeOf(execution.QueuedTicks), execution.Retries, execution.IsHedged);
                 for (var at = middleware.Count - 1; at >= 0; at--)
                 {
                     middleware[at].After(end);
@@ -251,10 +256,14 @@ namespace Gannet.Client.Engine
                     name,
                     $"{Configuration.RequestsQueuedMax} requests wait in the client's queue, which is its maximum")
                 : ErrorFactory.OfClient(
-                    ErrorCode.ClientQueueTimeout, name, "the deadline passed while the request waited in the client's queue");
+                    ErrorCode.ClientQueueTimeout,
+                    name,
+                    "the deadline passed while the request waited in the client's queue");
         }
 
-        /// <summary>Returns the error of a call that its caller cancelled or whose client is disposed of, or null.</summary>
+        /// <summary>
+        /// Returns the error of a call that its caller cancelled or whose client is disposed of, or null.
+        /// </summary>
         private CacheError? Ended(Execution execution)
         {
             if (execution.Cancellation.IsCancellationRequested)
@@ -266,7 +275,9 @@ namespace Gannet.Client.Engine
                 : null;
         }
 
-        /// <summary>Sends the request on a connection, which it releases. Sets the refusal if the call ends here.</summary>
+        /// <summary>
+        /// Sends the request on a connection, which it releases. Sets the refusal if the call ends here.
+        /// </summary>
         private ValueTask<Outcome> AttemptAsync(Execution execution, Connection connection)
         {
             if (Configuration.HedgingDelay is TimeSpan delay && execution.Call.IsHedged)
@@ -296,7 +307,9 @@ namespace Gannet.Client.Engine
                 if (limit <= TimeSpan.Zero)
                 {
                     execution.Refusal = ErrorFactory.OfClient(
-                        ErrorCode.ClientQueueTimeout, execution.Call.Name, "the deadline passed before the request was sent");
+                        ErrorCode.ClientQueueTimeout,
+                        execution.Call.Name,
+                        "the deadline passed before the request was sent");
                     return Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
                 }
                 cancellation = loser.CanBeCanceled
@@ -307,7 +320,12 @@ namespace Gannet.Client.Engine
                 var ms = (limit.Ticks + TimeSpan.TicksPerMillisecond - 1) / TimeSpan.TicksPerMillisecond;
                 var outcome = await transport
                     .SendAsync(
-                        Target.UriOf(execution.Call.Method), execution.Frame, execution.Scope, ms, execution.Expected, cancellation.Token)
+                        Target.UriOf(execution.Call.Method),
+                        execution.Frame,
+                        execution.Scope,
+                        ms,
+                        execution.Expected,
+                        cancellation.Token)
                     .ConfigureAwait(false);
                 if (outcome.Exception != null)
                 {
@@ -330,10 +348,13 @@ namespace Gannet.Client.Engine
         private TimeSpan LimitOf(Execution execution)
         {
             var remaining = execution.Remaining;
-            return Configuration.RetryStrategy.ResponseTimeout is TimeSpan response && response < remaining ? response : remaining;
+            return Configuration.RetryStrategy.ResponseTimeout is TimeSpan response
+                && response < remaining ? response : remaining;
         }
 
-        /// <summary>Returns the outcome of an attempt that was cancelled: by the caller, the client, or a timer.</summary>
+        /// <summary>
+        /// Returns the outcome of an attempt that was cancelled: by the caller, the client, or a timer.
+        /// </summary>
         private Outcome OfCancellation(Execution execution, Transport transport)
         {
             if (Ended(execution) is CacheError error)
@@ -346,13 +367,16 @@ namespace Gannet.Client.Engine
                 : Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty);
         }
 
-        /// <summary>Waits until the connection is open, the attempt to open it has failed, or the call has ended.</summary>
+        /// <summary>
+        /// Waits until the connection is open, the attempt to open it has failed, or the call has ended.
+        /// </summary>
         private async Task<Opened> OpenAsync(Execution execution, Connection connection, CancellationToken loser)
         {
             var opening = connection.ConnectAsync();
             if (!opening.IsCompleted)
             {
-                using var limit = CancellationTokenSource.CreateLinkedTokenSource(closed.Token, execution.Cancellation, loser);
+                using var limit = CancellationTokenSource.CreateLinkedTokenSource(
+                    closed.Token, execution.Cancellation, loser);
                 limit.CancelAfter(execution.Remaining);
                 if (!await opening.OrCancelled(limit.Token).ConfigureAwait(false))
                 {
@@ -372,8 +396,8 @@ namespace Gannet.Client.Engine
         }
 
         /// <summary>
-        /// Sends the request, and again if no reply arrives within the delay. The first good outcome decides, or the last
-        /// bad one. The other request is cancelled, and awaited, so that its place is free.
+        /// Sends the request, and again if no reply arrives within the delay. The first good outcome decides, or the
+        /// last bad one. The other request is cancelled, and awaited, so that its place is free.
         /// </summary>
         private async Task<Outcome> HedgedAsync(Execution execution, Connection connection, TimeSpan delay)
         {
@@ -411,7 +435,9 @@ namespace Gannet.Client.Engine
             return outcome;
         }
 
-        /// <summary>Decides about a retry, and waits for its time. Returns false if the call ends with the outcome.</summary>
+        /// <summary>
+        /// Decides about a retry, and waits for its time. Returns false if the call ends with the outcome.
+        /// </summary>
         private async Task<bool> RetriesAsync(Execution execution, Outcome outcome)
         {
             var strategy = Configuration.RetryStrategy;
@@ -435,7 +461,8 @@ namespace Gannet.Client.Engine
                 using var limit = CancellationTokenSource.CreateLinkedTokenSource(closed.Token, execution.Cancellation);
                 // Timers round down to whole milliseconds.
                 var ms = Math.Ceiling(delay.Value.TotalMilliseconds);
-                await Task.Delay(TimeSpan.FromMilliseconds(ms), limit.Token).OrCancelled(limit.Token).ConfigureAwait(false);
+                await Task.Delay(TimeSpan.FromMilliseconds(ms), limit.Token).OrCancelled(
+                    limit.Token).ConfigureAwait(false);
             }
             execution.Refusal = Ended(execution);
             return execution.Refusal == null;
@@ -447,7 +474,8 @@ namespace Gannet.Client.Engine
     {
         private readonly long deadline;
 
-        public Execution(Call call, byte[] frame, Scope scope, int expected, long deadline, CancellationToken cancellation)
+        public Execution(
+            Call call, byte[] frame, Scope scope, int expected, long deadline, CancellationToken cancellation)
         {
             Call = call;
             Frame = frame;

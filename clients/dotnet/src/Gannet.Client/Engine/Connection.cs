@@ -38,9 +38,9 @@ namespace Gannet.Client.Engine
     ///      +------- delay is over ------- failed                                 |
     ///      +---------------------------------------------------------------------+
     /// </code>
-    /// A check is the call of gRPC's health service, which needs no token. The runtime opens a connection with its first
-    /// request, and reports neither this nor its end. In the state "failed", requests fail at once, until the delay is
-    /// over.
+    /// A check is the call of gRPC's health service, which needs no token. The runtime opens a connection with its
+    /// first request, and reports neither this nor its end. In the state "failed", requests fail at once, until the
+    /// delay is over.
     /// </summary>
     internal sealed class Connection : IStreams, IDisposable
     {
@@ -69,10 +69,12 @@ namespace Gannet.Client.Engine
             this.configuration = configuration;
             if (configuration.KeepaliveTime > TimeSpan.Zero && !Handlers.PingsConnections(configuration))
             {
-                // Half of the time, so that a silent connection is checked at most 1.5 times after it. A weak reference:
+                // Half of the time, so that a silent connection is checked at most 1.5 times after it. A weak
+                // reference:
                 // the timer does not keep a client alive that was forgotten.
                 var self = new WeakReference<Connection>(this);
-                var period = TimeSpan.FromTicks(Math.Max(TimeSpan.TicksPerMillisecond, configuration.KeepaliveTime.Ticks / 2));
+                var period = TimeSpan.FromTicks(
+                    Math.Max(TimeSpan.TicksPerMillisecond, configuration.KeepaliveTime.Ticks / 2));
                 keepalive = new Timer(state => Tick((WeakReference<Connection>)state), self, period, period);
             }
         }
@@ -84,8 +86,8 @@ namespace Gannet.Client.Engine
         public Transport? Ready => ready;
 
         /// <summary>
-        /// Opens the connection unless it is open. Returns the failure of the latest attempt if the delay before the next one
-        /// is not over.
+        /// Opens the connection unless it is open. Returns the failure of the latest attempt if the delay before the
+        /// next one is not over.
         /// </summary>
         public Task<Opened> ConnectAsync()
         {
@@ -203,14 +205,15 @@ namespace Gannet.Client.Engine
         }
 
         /// <summary>
-        /// Checks a connection on which nothing has arrived for some time, and gives it up if the check gets no reply. A
-        /// connection without a free stream is not checked: its requests end by their deadlines.
+        /// Checks a connection on which nothing has arrived for some time, and gives it up if the check gets no reply.
+        /// A connection without a free stream is not checked: its requests end by their deadlines.
         /// </summary>
         private async Task KeepaliveAsync()
         {
             var current = ready;
             if (current == null || Clock.Since(current.LastReply) < configuration.KeepaliveTime
-                || (InFlight == 0 && !configuration.KeepaliveWithoutCalls) || InFlight >= configuration.StreamsPerConnection
+                || (InFlight == 0
+                    && !configuration.KeepaliveWithoutCalls) || InFlight >= configuration.StreamsPerConnection
                 || Interlocked.Exchange(ref isChecking, 1) != 0)
             {
                 return;

@@ -101,7 +101,8 @@ namespace Gannet.Client.Engine
             ErrorCode.FailedPrecondition =>
                 "use the calls of the item's type (GetItemTypeAsync returns it), or delete the item first",
             ErrorCode.Unauthenticated =>
-                "pass CredentialProvider.FromString(TOKEN); the token is the password of the user default, or USER:PASSWORD",
+                "pass CredentialProvider.FromString(TOKEN); the token is the password of the user default, "
+                + "or USER:PASSWORD",
             ErrorCode.PermissionDenied => "use the token of a user with this right, or grant it with ACL SETUSER",
             ErrorCode.LimitExceeded => "store less in one call, or raise the limit of the server",
             ErrorCode.Timeout => "raise the deadline of the configuration, or reduce the load of the server",
@@ -114,7 +115,9 @@ namespace Gannet.Client.Engine
             _ => "read the log of the server",
         };
 
-        /// <summary>Returns cause and remedy of a connection that failed, by the exceptions of the HTTP client.</summary>
+        /// <summary>
+        /// Returns cause and remedy of a connection that failed, by the exceptions of the HTTP client.
+        /// </summary>
         private static (string Cause, string Remedy) Unavailable(Outcome outcome, Target target)
         {
             const string Network = "check the address, the network and the firewall";
@@ -138,7 +141,8 @@ namespace Gannet.Client.Engine
                     case SocketException socket:
                         return OfSocket(socket, target) ?? Closed(outcome, target);
                     case OperationCanceledException _:
-                        return ($"no connection was opened within {target.ConnectTimeout.TotalMilliseconds} ms", Network);
+                        return (
+                            $"no connection was opened within {target.ConnectTimeout.TotalMilliseconds} ms", Network);
                     case AuthenticationException authentication:
                         return OfTls(authentication);
                 }
@@ -169,7 +173,9 @@ namespace Gannet.Client.Engine
                 case SocketError.NetworkUnreachable:
                 case SocketError.HostDown:
                 case SocketError.NetworkDown:
-                    return ($"the host does not answer ({exception.Message})", "check the address, the network and the firewall");
+                    return (
+                        $"the host does not answer ({exception.Message})",
+                        "check the address, the network and the firewall");
                 default:
                     return null;
             }
@@ -187,9 +193,11 @@ namespace Gannet.Client.Engine
             {
                 return (
                     "the certificate of the server was not signed by a known CA, or names another host",
-                    "pass caFile: PATH with the CA of the server, and an address with the host name of the certificate");
+                    "pass caFile: PATH with the CA of the server, "
+                    + "and an address with the host name of the certificate");
             }
-            return ($"the TLS handshake failed ({exception.Message})", "check that the port uses TLS, and its certificate");
+            return (
+                $"the TLS handshake failed ({exception.Message})", "check that the port uses TLS, and its certificate");
         }
 
         private static (string, string) Closed(Outcome outcome, Target target)

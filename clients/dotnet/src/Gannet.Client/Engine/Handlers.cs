@@ -10,9 +10,9 @@ using System.Threading;
 namespace Gannet.Client.Engine
 {
     /// <summary>
-    /// Creates handlers of HTTP/2. netstandard2.1 has no <c>SocketsHttpHandler</c>, although each runtime that implements
-    /// it has, and later runtimes have properties that the first ones lack. They are set by reflection, once for each
-    /// connection.
+    /// Creates handlers of HTTP/2. netstandard2.1 has no <c>SocketsHttpHandler</c>, although each runtime that
+    /// implements it has, and later runtimes have properties that the first ones lack. They are set by reflection, once
+    /// for each connection.
     /// </summary>
     internal static class Handlers
     {
@@ -20,7 +20,8 @@ namespace Gannet.Client.Engine
             ?? throw new PlatformNotSupportedException(
                 "cannot connect: this runtime has no SocketsHttpHandler; use .NET Core 3.1, .NET 5 or newer");
 
-        // From .NET 5, a request says that it needs HTTP/2 itself; before, a switch of the process allows it without TLS.
+        // From .NET 5, a request says that it needs HTTP/2 itself; before, a switch of the process allows it without
+        // TLS.
         private static readonly Action<HttpRequestMessage>? SetPolicy = PolicySetter();
 
         // .NET refuses shorter times of its own pings.
@@ -78,7 +79,8 @@ namespace Gannet.Client.Engine
             {
                 return;
             }
-            property.SetValue(handler, property.PropertyType.IsEnum ? Enum.ToObject(property.PropertyType, value) : value);
+            property.SetValue(
+                handler, property.PropertyType.IsEnum ? Enum.ToObject(property.PropertyType, value) : value);
         }
 
         private static Action<HttpRequestMessage>? PolicySetter()
@@ -97,7 +99,8 @@ namespace Gannet.Client.Engine
 
         private static Action<HttpRequestMessage> Bind<TPolicy>(MethodInfo setter, TPolicy policy)
         {
-            var set = (Action<HttpRequestMessage, TPolicy>)setter.CreateDelegate(typeof(Action<HttpRequestMessage, TPolicy>));
+            var set = (Action<HttpRequestMessage, TPolicy>)setter.CreateDelegate(
+                typeof(Action<HttpRequestMessage, TPolicy>));
             return request => set(request, policy);
         }
 

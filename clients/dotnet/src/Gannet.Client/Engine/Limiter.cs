@@ -24,7 +24,9 @@ namespace Gannet.Client.Engine
 
         internal bool IsQueued { get; set; }
 
-        /// <summary>A connection with a free stream, which the request releases, or null after it has left the queue.</summary>
+        /// <summary>
+        /// A connection with a free stream, which the request releases, or null after it has left the queue.
+        /// </summary>
         public Task<TConnection?> Granted => granted.Task;
 
         internal void Complete(TConnection? connection) => granted.SetResult(connection);
@@ -32,8 +34,8 @@ namespace Gannet.Client.Engine
 
     /// <summary>
     /// Bounds the requests in flight. At most as many as the queue's maximum wait, in order of arrival.
-    /// Invariant: requests wait only while as many as the cap are in flight, because a released place passes to the first
-    /// one. The queue is a doubly linked list, from which a cancelled request is removed in constant time.
+    /// Invariant: requests wait only while as many as the cap are in flight, because a released place passes to the
+    /// first one. The queue is a doubly linked list, from which a cancelled request is removed in constant time.
     /// </summary>
     internal sealed class Limiter<TConnection>
         where TConnection : class, IStreams
@@ -69,7 +71,8 @@ namespace Gannet.Client.Engine
         }
 
         /// <summary>
-        /// Takes a place on the first connection with a free stream, which the caller releases. Without a free place, adds
+        /// Takes a place on the first connection with a free stream, which the caller releases. Without a free place,
+        /// adds
         /// <paramref name="waiter"/> to the queue and returns null; it is null if the queue is full.
         /// </summary>
         public TConnection? Acquire(out Waiter<TConnection>? waiter)
@@ -99,7 +102,9 @@ namespace Gannet.Client.Engine
             }
         }
 
-        /// <summary>Takes a place without a wait: on another connection than this one if another has a free stream.</summary>
+        /// <summary>
+        /// Takes a place without a wait: on another connection than this one if another has a free stream.
+        /// </summary>
         public TConnection? AcquireBeside(TConnection other)
         {
             lock (mutex)

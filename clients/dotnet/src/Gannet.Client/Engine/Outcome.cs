@@ -18,7 +18,12 @@ namespace Gannet.Client.Engine
     /// <summary>The end of one attempt: replies, or a status with its details.</summary>
     internal readonly struct Outcome
     {
-        private Outcome(int status, string details, Exception? exception, bool isConnected, IReadOnlyList<ReadOnlyMemory<byte>> replies)
+        private Outcome(
+            int status,
+            string details,
+            Exception? exception,
+            bool isConnected,
+            IReadOnlyList<ReadOnlyMemory<byte>> replies)
         {
             Status = status;
             Details = details;

@@ -18,7 +18,8 @@ namespace Gannet.Client.Engine
         private readonly IReadOnlyDictionary<Method, Uri> uris;
 
         /// <summary>Without <paramref name="tls"/>, TLS is used unless the address is local.</summary>
-        public Target(string address, bool? tls, string? caFile, CredentialProvider credentials, TimeSpan connectTimeout)
+        public Target(
+            string address, bool? tls, string? caFile, CredentialProvider credentials, TimeSpan connectTimeout)
         {
             var (host, port) = Split(address);
             Address = address;
@@ -57,17 +58,20 @@ namespace Gannet.Client.Engine
             _ = address ?? throw new ArgumentNullException(nameof(address));
             var colon = address.LastIndexOf(':');
             var host = colon < 0 ? string.Empty : address.Substring(0, colon);
-            var isBracketed = host.StartsWith("[", StringComparison.Ordinal) && host.EndsWith("]", StringComparison.Ordinal);
+            var isBracketed = host.StartsWith("[", StringComparison.Ordinal) && host.EndsWith(
+                "]", StringComparison.Ordinal);
             host = isBracketed ? host.Substring(1, host.Length - 2) : host;
             var kind = Uri.CheckHostName(host);
             if ((kind == UriHostNameType.IPv6) == isBracketed && kind != UriHostNameType.Unknown
-                && int.TryParse(address.Substring(colon + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var port)
+                && int.TryParse(
+                    address.Substring(colon + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var port)
                 && port > 0 && port < 65536)
             {
                 return (host, port);
             }
             throw new ArgumentException(
-                $"cannot use address '{address}': it is not HOST:PORT; give one such as 127.0.0.1:7000", nameof(address));
+                $"cannot use address '{address}': it is not HOST:PORT; give one such as 127.0.0.1:7000", nameof(
+                    address));
         }
 
         private static bool IsLocal(string host) =>
@@ -94,7 +98,9 @@ namespace Gannet.Client.Engine
                 catch (Exception exception) when (exception is FormatException || exception is CryptographicException)
                 {
                     throw new ArgumentException(
-                        $"cannot read {path}: a certificate is damaged; give a PEM file with the CA", nameof(path), exception);
+                        $"cannot read {path}: a certificate is damaged; give a PEM file with the CA",
+                        nameof(path),
+                        exception);
                 }
                 at = text.IndexOf(Begin, end, StringComparison.Ordinal);
             }

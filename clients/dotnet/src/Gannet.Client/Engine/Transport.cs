@@ -6,6 +6,8 @@ using System.IO;
 using System.Net;
 using System.Net.Http;
 using System.Net.Http.Headers;
+using System.Net.Sockets;
+using System.Security.Authentication;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Protocol;
@@ -70,8 +72,8 @@ namespace Gannet.Client.Engine
         public void Dispose() => Break("the client was disposed of");
 
         /// <summary>
-        /// Sends one request and awaits its replies. <paramref name="remainingMs"/> tells the server how long the client
-        /// waits. Throws OperationCanceledException if <paramref name="cancellation"/> is cancelled first.
+        /// Sends one request and awaits its replies. <paramref name="remainingMs"/> tells the server how long the
+        /// client waits. Throws OperationCanceledException if <paramref name="cancellation"/> is cancelled first.
         /// </summary>
         public async ValueTask<Outcome> SendAsync(
             Uri uri, byte[] frame, Scope scope, long remainingMs, int expected, CancellationToken cancellation)
@@ -102,8 +104,9 @@ namespace Gannet.Client.Engine
         public const string NotGrpc = "the reply is not of gRPC";
 
         private static bool IsOfNetwork(Exception exception) =>
-            exception is HttpRequestException || exception is IOException
-            || exception is ObjectDisposedException || exception is OperationCanceledException;
+            exception is HttpRequestException || exception is IOException || exception is SocketException
+            || exception is AuthenticationException || exception is ObjectDisposedException
+            || exception is OperationCanceledException;
 
         private HttpRequestMessage RequestOf(Uri uri, byte[] frame, Scope scope, long remainingMs)
         {
@@ -143,9 +146,11 @@ namespace Gannet.Client.Engine
             if (replies.Problem != null)
             {
                 return !IsGrpc(response) ? OfOtherProtocol(response)
-                    : Outcome.Failed(replies.IsTooLong ? GrpcStatus.ResourceExhausted : GrpcStatus.Internal, replies.Problem);
+                    : Outcome.Failed(
+                        replies.IsTooLong ? GrpcStatus.ResourceExhausted : GrpcStatus.Internal, replies.Problem);
             }
-            if (!Find(response.TrailingHeaders, "grpc-status", out var text) && !Find(response.Headers, "grpc-status", out text))
+            if (!Find(response.TrailingHeaders, "grpc-status", out var text) && !Find(
+                response.Headers, "grpc-status", out text))
             {
                 return IsGrpc(response)
                     ? Outcome.Broken("the connection was closed within a reply", null, true)
@@ -165,7 +170,10 @@ namespace Gannet.Client.Engine
             }
             return replies.Messages.Count == expected
                 ? Outcome.Of(replies.Messages)
-                : Outcome.Failed(GrpcStatus.Internal, $"{replies.Messages.Count} replies arrived instead of {expected}; use a server and a client of one version");
+                : Outcome.Failed(
+                    GrpcStatus.Internal,
+                    $"{replies.Messages.Count} replies arrived instead of {expected}; "
+                    + "use a server and a client of one version");
         }
 
         // Reading the type costs more than the rest of a reply, so that only those are checked that have a problem.

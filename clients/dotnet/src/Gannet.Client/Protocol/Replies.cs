@@ -60,8 +60,8 @@ namespace Gannet.Client.Protocol
         }
 
         /// <summary>
-        /// Takes the complete messages from the first <paramref name="have"/> bytes of the buffer, moves the rest to its
-        /// start, and returns the length of the rest. The buffer has room for the message that is incomplete.
+        /// Takes the complete messages from the first <paramref name="have"/> bytes of the buffer, moves the rest to
+        /// its start, and returns the length of the rest. The buffer has room for the message that is incomplete.
         /// </summary>
         private int Take(ref byte[] buffer, int have)
         {
@@ -78,7 +78,8 @@ namespace Gannet.Client.Protocol
                 if (length > messageBytesMax)
                 {
                     IsTooLong = true;
-                    Problem = $"a reply has {length} bytes, above the maximum of {messageBytesMax}; raise MessageBytesMax";
+                    Problem =
+                        $"a reply has {length} bytes, above the maximum of {messageBytesMax}; raise MessageBytesMax";
                     return 0;
                 }
                 needed = Wire.HeadSize + (int)length;

@@ -80,7 +80,8 @@ namespace Gannet.Client.Protocol
             BinaryPrimitives.WriteInt32BigEndian(frame.AsSpan(1), size);
             var output = new Writer(frame.AsSpan(HeadSize));
             request.Write(ref output);
-            return output.IsFull ? frame : throw new InvalidOperationException("a message changed while it was written");
+            return output.IsFull ? frame : throw new InvalidOperationException(
+                "a message changed while it was written");
         }
     }
 

@@ -59,7 +59,8 @@ namespace Gannet.Client
         /// <summary>All fields with their values.</summary>
         public sealed class Hit : DictionaryResult
         {
-            internal Hit(IReadOnlyList<KeyValuePair<ReadOnlyMemory<byte>, ReadOnlyMemory<byte>>> entries) => EntriesBytes = entries;
+            internal Hit(IReadOnlyList<KeyValuePair<ReadOnlyMemory<byte>, ReadOnlyMemory<byte>>> entries) =>
+                EntriesBytes = entries;
 
             /// <summary>Pairs of a field and its value.</summary>
             public IReadOnlyList<KeyValuePair<ReadOnlyMemory<byte>, ReadOnlyMemory<byte>>> EntriesBytes { get; }
@@ -121,7 +122,8 @@ namespace Gannet.Client
             public IReadOnlyList<ReadOnlyMemory<byte>> ElementsBytes { get; }
 
             /// <summary>The elements as text (UTF-8).</summary>
-            public IReadOnlyCollection<string> ElementsString => new HashSet<string>(ElementsBytes.Select(each => each.Span.Utf8()));
+            public IReadOnlyCollection<string> ElementsString =>
+                new HashSet<string>(ElementsBytes.Select(each => each.Span.Utf8()));
         }
 
         /// <summary>The item, or the part of it that the call names, does not exist.</summary>

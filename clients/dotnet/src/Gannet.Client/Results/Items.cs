@@ -111,7 +111,9 @@ namespace Gannet.Client
         {
         }
 
-        /// <summary>One <see cref="GetResult.Hit"/> or <see cref="GetResult.Miss"/> for each key, in the order of the keys.</summary>
+        /// <summary>
+        /// One <see cref="GetResult.Hit"/> or <see cref="GetResult.Miss"/> for each key, in the order of the keys.
+        /// </summary>
         public sealed class Success : GetBatchResult
         {
             internal Success(IReadOnlyList<GetResult> results) => Results = results;
@@ -119,8 +121,11 @@ namespace Gannet.Client
             /// <summary>The results in the order of the keys.</summary>
             public IReadOnlyList<GetResult> Results { get; }
 
-            /// <summary>The values as text (UTF-8) in the order of the keys, with null for a key that does not exist.</summary>
-            public IReadOnlyList<string?> ValuesString => Results.Select(each => (each as GetResult.Hit)?.ValueString).ToList();
+            /// <summary>
+            /// The values as text (UTF-8) in the order of the keys, with null for a key that does not exist.
+            /// </summary>
+            public IReadOnlyList<string?> ValuesString =>
+                Results.Select(each => (each as GetResult.Hit)?.ValueString).ToList();
         }
 
         /// <summary>The call failed.</summary>
@@ -172,7 +177,9 @@ namespace Gannet.Client
         }
     }
 
-    /// <summary>The result of a change of an item that may not exist: <c>Success</c>, <c>Miss</c> or <c>Error</c>.</summary>
+    /// <summary>
+    /// The result of a change of an item that may not exist: <c>Success</c>, <c>Miss</c> or <c>Error</c>.
+    /// </summary>
     public abstract class FoundResult
     {
         private protected FoundResult()
@@ -364,7 +371,9 @@ namespace Gannet.Client
         }
     }
 
-    /// <summary>The result of a change of a time to live: <c>Stored</c>, <c>NotStored</c>, <c>Miss</c> or <c>Error</c>.</summary>
+    /// <summary>
+    /// The result of a change of a time to live: <c>Stored</c>, <c>NotStored</c>, <c>Miss</c> or <c>Error</c>.
+    /// </summary>
     public abstract class UpdateTtlResult
     {
         private protected UpdateTtlResult()

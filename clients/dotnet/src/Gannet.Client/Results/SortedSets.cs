@@ -14,7 +14,8 @@ namespace Gannet.Client
         /// <summary>Elements with their scores, in the order of the call.</summary>
         public sealed class Hit : SortedSetResult
         {
-            internal Hit(IReadOnlyList<(ReadOnlyMemory<byte> Element, double Score)> elements) => ElementsBytes = elements;
+            internal Hit(IReadOnlyList<(ReadOnlyMemory<byte> Element, double Score)> elements) =>
+                ElementsBytes = elements;
 
             /// <summary>Pairs of an element and its score.</summary>
             public IReadOnlyList<(ReadOnlyMemory<byte> Element, double Score)> ElementsBytes { get; }
