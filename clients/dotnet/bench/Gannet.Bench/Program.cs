@@ -89,14 +89,16 @@ namespace Gannet.Bench
                 }
             }
             var (bare, sdk) = (Median(reports["bare"]), Median(reports["sdk"]));
-            var errors = reports.Values.SelectMany(each => each).Sum(report => report.Errors);
+            var (bareErrors, sdkErrors) =
+                (reports["bare"].Sum(report => report.Errors), reports["sdk"].Sum(report => report.Errors));
             Print(Head(options, "both")
                 .Append(("rounds", options.Compare))
                 .Concat(Figures(bare).Select(each => ("bare_" + each.Name, each.Value)))
                 .Concat(Figures(sdk).Select(each => ("sdk_" + each.Name, each.Value)))
-                .Append(("errors", errors))
+                .Append(("bare_errors", bareErrors))
+                .Append(("sdk_errors", sdkErrors))
                 .Append(("cpu_ratio", Math.Round(sdk.CpuUsPerRequest / bare.CpuUsPerRequest, 3))));
-            return errors == 0 ? 0 : 1;
+            return sdkErrors == 0 ? 0 : 1;
         }
 
         private static Report Median(List<Report> reports)
@@ -121,14 +123,15 @@ namespace Gannet.Bench
             };
         }
 
-        private static IEnumerable<(string Name, object Value)> Head(Options options, string client) => new (string, object)[]
-        {
-            ("client", client),
-            ("runtime", RuntimeInformation.FrameworkDescription),
-            ("preset", options.Preset),
-            ("concurrency", options.Concurrency),
-            ("seconds", options.Seconds),
-        };
+        private static IEnumerable<(string Name, object Value)> Head(Options options, string client) =>
+            new (string, object)[]
+            {
+                ("client", client),
+                ("runtime", RuntimeInformation.FrameworkDescription),
+                ("preset", options.Preset),
+                ("concurrency", options.Concurrency),
+                ("seconds", options.Seconds),
+            };
 
         private static IEnumerable<(string Name, object Value)> Figures(Report report) => new (string, object)[]
         {

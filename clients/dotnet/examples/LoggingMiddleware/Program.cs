@@ -8,7 +8,8 @@ namespace LoggingMiddleware
     internal sealed class CallLog : Middleware
     {
         public override void After(CallEnd call) => Console.WriteLine(
-            $"{call.Method} {call.Cache} {call.Error?.Code.ToString() ?? "OK"} {call.Duration.TotalMilliseconds:0.0} ms, "
+            $"{call.Method} {call.Cache} {call.Error?.Code.ToString() ?? "OK"} "
+            + $"{call.Duration.TotalMilliseconds:0.0} ms, "
             + $"{call.Queued.TotalMilliseconds:0.0} ms queued, {call.Retries} retries");
     }
 

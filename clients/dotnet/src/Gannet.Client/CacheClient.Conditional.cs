@@ -118,7 +118,13 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIf(
-                new SetIfRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotEqual = ValueOf(notEqual) },
+                new SetIfRequest
+                {
+                    Key = key,
+                    Value = value,
+                    TtlMs = TtlOf(ttl),
+                    PresentAndNotEqual = ValueOf(notEqual),
+                },
                 deadline,
                 cancellationToken);
 
@@ -167,7 +173,13 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndHashEqual = HashOf(hashEqual) },
+                new SetIfHashRequest
+                {
+                    Key = key,
+                    Value = value,
+                    TtlMs = TtlOf(ttl),
+                    PresentAndHashEqual = HashOf(hashEqual),
+                },
                 deadline,
                 cancellationToken);
 
@@ -187,7 +199,13 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), PresentAndNotHashEqual = HashOf(hashNotEqual) },
+                new SetIfHashRequest
+                {
+                    Key = key,
+                    Value = value,
+                    TtlMs = TtlOf(ttl),
+                    PresentAndNotHashEqual = HashOf(hashNotEqual),
+                },
                 deadline,
                 cancellationToken);
 
@@ -207,7 +225,13 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrHashEqual = HashOf(hashEqual) },
+                new SetIfHashRequest
+                {
+                    Key = key,
+                    Value = value,
+                    TtlMs = TtlOf(ttl),
+                    AbsentOrHashEqual = HashOf(hashEqual),
+                },
                 deadline,
                 cancellationToken);
 
@@ -227,7 +251,13 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default) =>
             SetIfHash(
-                new SetIfHashRequest { Key = key, Value = value, TtlMs = TtlOf(ttl), AbsentOrNotHashEqual = HashOf(hashNotEqual) },
+                new SetIfHashRequest
+                {
+                    Key = key,
+                    Value = value,
+                    TtlMs = TtlOf(ttl),
+                    AbsentOrNotHashEqual = HashOf(hashNotEqual),
+                },
                 deadline,
                 cancellationToken);
 

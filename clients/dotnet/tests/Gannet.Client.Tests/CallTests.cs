@@ -39,7 +39,8 @@ namespace Gannet.Client.Tests
             Assert.Equal(new[] { "SetDifference" }, once.Intersect(often));
             var expected =
                 "Increment SetIf SetIfHash UpdateTtl DictionaryIncrement SetSample SetDifference SetPop ListPushFront "
-                + "ListPushBack ListConcatenateFront ListConcatenateBack ListPopFront ListPopBack ListRemove ListRetain "
+                + "ListPushBack ListConcatenateFront ListConcatenateBack ListPopFront ListPopBack "
+                + "ListRemove ListRetain "
                 + "SortedSetIncrement CreateCache DeleteCache";
             Assert.Equal(expected.Split(' ').OrderBy(name => name), once.OrderBy(name => name));
         }
@@ -69,7 +70,10 @@ namespace Gannet.Client.Tests
             exists = Assert.Is<KeysExistResult.Success>(await client.KeysExistAsync(new Bytes[] { Bytes(1) }));
             Assert.Equal(new[] { true }, exists.Exists);
             foreach (
-                var (key, amount, sum) in new[] { ("a", 41L, 42L), ("new", -1L, -1L), ("new", long.MaxValue, long.MaxValue - 1) })
+                var (key, amount, sum) in new[]
+                {
+                    ("a", 41L, 42L), ("new", -1L, -1L), ("new", long.MaxValue, long.MaxValue - 1),
+                })
             {
                 Assert.Equal(sum, Assert.Is<IncrementResult.Success>(await client.IncrementAsync(key, amount)).Value);
             }

@@ -148,9 +148,13 @@ namespace Gannet.Client.Tests
             Task<CacheClient> CreateAsync(CredentialProvider credentials) =>
                 CacheClient.CreateAsync(server.Address, Once, credentials);
             await FailureAsync(
-                CreateAsync(CredentialProvider.None()), ErrorCode.Unauthenticated, "none was passed; pass CredentialProvider.FromString");
+                CreateAsync(CredentialProvider.None()),
+                ErrorCode.Unauthenticated,
+                "none was passed; pass CredentialProvider.FromString");
             var wrong = await FailureAsync(
-                CreateAsync(CredentialProvider.FromString("nope!")), ErrorCode.Unauthenticated, "does not accept the token");
+                CreateAsync(CredentialProvider.FromString("nope!")),
+                ErrorCode.Unauthenticated,
+                "does not accept the token");
             Assert.True(!wrong.Message.Contains("nope!") && !wrong.IsRetryable, wrong.Message);
             await using var client = await CreateAsync(CredentialProvider.FromString("secret"));
             Assert.Is<DoneResult.Success>(await client.SetAsync("k", "v"));
@@ -220,7 +224,10 @@ namespace Gannet.Client.Tests
         private static async Task WrongAddress()
         {
             foreach (
-                var address in new[] { "localhost", "http://localhost:7000", ":7000", "localhost:0", "localhost:x", "a b:1", "::1:7", "h:+1" })
+                var address in new[]
+                {
+                    "localhost", "http://localhost:7000", ":7000", "localhost:0", "localhost:x", "a b:1", "::1:7", "h:+1",
+                })
             {
                 var wrong = await Assert.Throws<ArgumentException>(() => CacheClient.CreateAsync(address));
                 Assert.Contains("it is not HOST:PORT; give one", wrong.Message);

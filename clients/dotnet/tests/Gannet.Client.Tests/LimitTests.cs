@@ -236,9 +236,11 @@ namespace Gannet.Client.Tests
         }
 
         // The client writes headers without compression: the name, a byte with the length of the value, the value.
-        private static int TimeoutMs(Relay relay) =>
-            int.Parse(
-                Regex.Matches(relay.Gates[0].Sent, "grpc-timeout.(\\d+)m", RegexOptions.Singleline).Last().Groups[1].Value);
+        private static int TimeoutMs(Relay relay)
+        {
+            var timeouts = Regex.Matches(relay.Gates[0].Sent, "grpc-timeout.(\\d+)m", RegexOptions.Singleline);
+            return int.Parse(timeouts.Last().Groups[1].Value);
+        }
 
         [Test("a call ends at its deadline, which the request contains")]
         private static async Task Deadline()
@@ -293,7 +295,8 @@ namespace Gannet.Client.Tests
                 events.Add($"{name} before {call.Method} {call.Cache} {call.RequestBytes}");
 
             public override void After(CallEnd call) => events.Add(
-                $"{name} after {call.Method} {call.Cache} {call.Error?.Code} {call.Retries} {call.IsHedged} {call.Duration > TimeSpan.Zero}");
+                $"{name} after {call.Method} {call.Cache} {call.Error?.Code} "
+                + $"{call.Retries} {call.IsHedged} {call.Duration > TimeSpan.Zero}");
         }
 
         private sealed class Broken : Middleware

@@ -71,8 +71,16 @@ namespace Gannet.Client.Tests
             var presets = new (string Name, object? Table, Func<Configuration> V1, Func<Configuration> Latest)[]
             {
                 ("Laptop", document.Find("Laptop"), Configurations.Laptop.V1, Configurations.Laptop.Latest),
-                ("InRegion.Default", region.Find("Default"), Configurations.InRegion.Default.V1, Configurations.InRegion.Default.Latest),
-                ("InRegion.LowLatency", region.Find("LowLatency"), Configurations.InRegion.LowLatency.V1, Configurations.InRegion.LowLatency.Latest),
+                (
+                    "InRegion.Default",
+                    region.Find("Default"),
+                    Configurations.InRegion.Default.V1,
+                    Configurations.InRegion.Default.Latest),
+                (
+                    "InRegion.LowLatency",
+                    region.Find("LowLatency"),
+                    Configurations.InRegion.LowLatency.V1,
+                    Configurations.InRegion.LowLatency.Latest),
                 ("Lambda", document.Find("Lambda"), Configurations.Lambda.V1, Configurations.Lambda.Latest),
             };
             Assert.Equal(3, document.Entries.Count);
@@ -137,8 +145,9 @@ namespace Gannet.Client.Tests
             {
                 () => preset.WithRequestsInFlightMax(0), () => preset.WithDeadline(zero), () => preset.WithDeadline(
                     -TimeSpan.FromSeconds(1)),
-                () => preset.WithDeadline(TimeSpan.MaxValue), () => preset.WithRequestsQueuedMax(-1), () => preset.WithStreamsPerConnection(0),
-                () => preset.WithHedging(-TimeSpan.FromSeconds(1)), () => preset.WithConnectTimeout(zero), () => preset.WithMessageBytesMax(0),
+                () => preset.WithDeadline(TimeSpan.MaxValue), () => preset.WithRequestsQueuedMax(-1),
+                () => preset.WithStreamsPerConnection(0), () => preset.WithHedging(-TimeSpan.FromSeconds(1)),
+                () => preset.WithConnectTimeout(zero), () => preset.WithMessageBytesMax(0),
                 () => preset.WithKeepalive(zero, zero), () => preset.WithReconnectDelay(
                     TimeSpan.FromSeconds(2), TimeSpan.FromSeconds(1)),
                 () => new Configuration(zero, 1),
@@ -153,7 +162,11 @@ namespace Gannet.Client.Tests
         private static void TomlErrors()
         {
             foreach (
-                var text in new[] { "a", "a = ", "a = 'x'", "a = 1 b = 2", "[a", "a = [1", "a = {b = 1", "a = \"x", "a = 1\na = 2", "a = 1979-05-27" })
+                var text in new[]
+                {
+                    "a", "a = ", "a = 'x'", "a = 1 b = 2", "[a", "a = [1", "a = {b = 1", "a = \"x", "a = 1\na = 2",
+                    "a = 1979-05-27",
+                })
             {
                 Assert.Contains("cannot read TOML", Assert.Throws<FormatException>(() => Toml.Parse(text)).Message);
             }
@@ -206,7 +219,8 @@ namespace Gannet.Client.Tests
 
         private static T Read<T>(string hex, Decoder<T> decode)
         {
-            var bytes = Enumerable.Range(0, hex.Length / 2).Select(at => Convert.ToByte(hex.Substring(2 * at, 2), 16)).ToArray();
+            var bytes = Enumerable.Range(0, hex.Length / 2)
+                .Select(at => Convert.ToByte(hex.Substring(2 * at, 2), 16)).ToArray();
             var input = new Reader(bytes);
             return decode(ref input, input.End);
         }
@@ -255,10 +269,12 @@ namespace Gannet.Client.Tests
             var random = new Random(3);
             for (var round = 0; round < 200; round++)
             {
-                var messages = Enumerable.Range(0, random.Next(1, 6)).Select(_ => new byte[random.Next(random.Next(2) == 0 ? 20 : 20_000)]).ToList();
+                var messages = Enumerable.Range(0, random.Next(1, 6))
+                    .Select(_ => new byte[random.Next(random.Next(2) == 0 ? 20 : 20_000)]).ToList();
                 messages.ForEach(random.NextBytes);
                 var body = messages.SelectMany(message =>
-                    new byte[] { 0, 0, (byte)(message.Length >> 16), (byte)(message.Length >> 8), (byte)message.Length }.Concat(message)).ToArray();
+                    new byte[] { 0, 0, (byte)(message.Length >> 16), (byte)(message.Length >> 8), (byte)message.Length }
+                        .Concat(message)).ToArray();
                 var replies = new Replies(20_000);
                 await replies.ReadAsync(new PieceStream(body, random), default);
                 Assert.Equal(null, replies.Problem);
@@ -308,7 +324,11 @@ namespace Gannet.Client.Tests
             {
                 var names = package.Entries.Select(entry => entry.FullName).ToList();
                 foreach (
-                    var name in new[] { "README.md", "LICENSE", "lib/netstandard2.1/Gannet.Client.dll", "lib/netstandard2.1/Gannet.Client.xml" })
+                    var name in new[]
+                    {
+                        "README.md", "LICENSE", "lib/netstandard2.1/Gannet.Client.dll",
+                        "lib/netstandard2.1/Gannet.Client.xml",
+                    })
                 {
                     Assert.True(names.Contains(name), $"{name} is missing: {string.Join(" ", names)}");
                 }
@@ -347,7 +367,8 @@ internal static class Choice
             }
             var server = await Servers.SharedAsync();
             var text = File.ReadAllText(Path.Combine(Files.Library, "README.md"));
-            var programs = Regex.Matches(text, "```csharp\n(.*?)```", RegexOptions.Singleline).Select(match => match.Groups[1].Value).ToList();
+            var programs = Regex.Matches(text, "```csharp\n(.*?)```", RegexOptions.Singleline)
+                .Select(match => match.Groups[1].Value).ToList();
             Assert.True(programs.Count >= 4, $"{programs.Count} programs");
             var project = Regex.Match(text, "```xml\n(.*?)```", RegexOptions.Singleline).Groups[1].Value;
             Assert.Contains("Gannet.Client", project);
@@ -403,14 +424,18 @@ internal static class Choice
             foreach (var client in new[] { "sdk", "bare" })
             {
                 var report = await OutputAsync(
-                    Host, Files.Library, bench, "--address", server.Address, "--seconds", "0.3", "--client", client, "--concurrency", "4");
+                    Host,
+                    Files.Library,
+                    new[] { bench, "--address", server.Address, "--seconds", "0.3", "--client", client, "--concurrency", "4" });
                 Assert.True(Number(report, "requests") > 10 && Number(report, "cpu_us_per_request") > 0, report);
                 Assert.True(
                     0 < Number(report, "p50_us") && Number(report, "p50_us") <= Number(report, "p999_us"), report);
                 Assert.Equal(0.0, Number(report, "errors"));
             }
             var both = await OutputAsync(
-                Host, Files.Library, bench, "--address", server.Address, "--seconds", "0.2", "--compare", "2", "--preset", "InRegion.Default");
+                Host,
+                Files.Library,
+                new[] { bench, "--address", server.Address, "--seconds", "0.2", "--compare", "2" });
             Assert.True(Number(both, "cpu_ratio") > 0.1, both);
             var (status, output) = await RunAsync(
                 Host, Files.Library, bench, "--address", $"127.0.0.1:{server.RespPort}");
@@ -420,6 +445,7 @@ internal static class Choice
         }
 
         private static double Number(string report, string name) => double.Parse(
-            Regex.Match(report, $"\"{name}\": ([\\d.]+)").Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture);
+            Regex.Match(report, $"\"{name}\": ([\\d.]+)").Groups[1].Value,
+            System.Globalization.CultureInfo.InvariantCulture);
     }
 }

@@ -93,7 +93,9 @@ namespace Gannet.Client.Tests
             else if (step.Find("metrics") is TomlTable metrics)
             {
                 await Wait.UntilAsync(
-                    "the metrics are equal", () => metrics.Entries.All(each => MetricOf(each.Key) == (long)each.Value), 2000);
+                    "the metrics are equal",
+                    () => metrics.Entries.All(each => MetricOf(each.Key) == (long)each.Value),
+                    2000);
             }
             else if (step.Find("cancel") is string cancelled)
             {
