@@ -5,8 +5,19 @@ use std::io;
 use std::path::Path;
 
 /// Directories without handwritten files.
-const SKIPPED: [&str; 9] =
-    [".git", "target", "node_modules", ".venv", "__pycache__", "corpus", "artifacts", "coverage", ".pytest_cache"];
+const SKIPPED: [&str; 11] = [
+    ".git",
+    "target",
+    "node_modules",
+    ".venv",
+    "__pycache__",
+    "corpus",
+    "artifacts",
+    "coverage",
+    ".pytest_cache",
+    "dist",
+    "obj",
+];
 
 /// Extensions of files that are read.
 const ENDINGS: [&str; 13] =
