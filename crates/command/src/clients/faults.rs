@@ -38,9 +38,12 @@ enum FaultKind {
     Delay,
 }
 
+/// The number of faults of each kind and test.
+type CountsByTest = HashMap<(FaultKind, Box<[u8]>), u64>;
+
 /// The number of faults of each test.
 #[derive(Debug, Default)]
-pub struct FaultCounts(Mutex<HashMap<(FaultKind, Box<[u8]>), u64>>);
+pub struct FaultCounts(Mutex<CountsByTest>);
 
 impl FaultCounts {
     /// Counts a fault of a test. Returns false if the test has had `max` of them already.

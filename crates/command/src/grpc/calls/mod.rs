@@ -24,6 +24,9 @@ use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
 use std::sync::Arc;
 
+/// The function that decodes a request for a token. The last argument is the address.
+pub(super) type IssueToken = for<'b> fn(Message<'b>, &Arc<Shared>, &[u8]) -> Result<CallPlan, CallError>;
+
 /// The function that decodes a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Decode {
@@ -35,7 +38,7 @@ pub(super) enum Decode {
     Topics(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
     /// A call that issues a token for the address under which the client knows the server, and the number of the field
     /// with the caller's token; 0 if the call needs none.
-    Tokens(for<'b> fn(Message<'b>, &Arc<Shared>, &[u8]) -> Result<CallPlan, CallError>, u32),
+    Tokens(IssueToken, u32),
 }
 use Decode::{Caches, Items, Tokens, Topics};
 pub(super) use items::plain_item;

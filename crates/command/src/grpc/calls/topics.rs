@@ -13,9 +13,15 @@ use std::sync::Arc;
 /// The maximum length of a topic's name, in bytes.
 const TOPIC_BYTES_MAX: usize = 1024;
 
+/// The topic of a call, and the cache that the call names, with its namespace.
+struct TopicNames<'b> {
+    cache: Option<(&'b [u8], Namespace)>,
+    topic: &'b [u8],
+}
+
 /// Returns the cache in the field 1 with its namespace, and the topic in the field 2. An empty name of a cache stands
 /// for that of the header `cache`, or of the listener.
-fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<(Option<(&'b [u8], Namespace)>, &'b [u8]), CallError> {
+fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<TopicNames<'b>, CallError> {
     let cache = match message.bytes(1) {
         b"" => None,
         name => {
@@ -30,13 +36,13 @@ fn names<'b>(message: Message<'b>, shared: &Shared) -> Result<(Option<(&'b [u8],
         topic if topic.is_empty() || topic.len() > TOPIC_BYTES_MAX => {
             Err(CallError::invalid(format!("the name of a topic has 1 to {TOPIC_BYTES_MAX} bytes")))
         }
-        topic => Ok((cache, topic)),
+        topic => Ok(TopicNames { cache, topic }),
     }
 }
 
 /// Decodes 1 cache, 2 topic, 3 value (1 text, 2 binary).
 pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
-    let (cache, topic) = names(message, shared)?;
+    let TopicNames { cache, topic } = names(message, shared)?;
     let value = message.message(3)?.ok_or_else(|| CallError::invalid("the request has no value"))?;
     let (is_text, bytes) = match (value.try_bytes(1), value.try_bytes(2)) {
         (Some(text), None) => (true, text),
@@ -50,7 +56,7 @@ pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<Call
 
 /// Decodes 1 cache, 2 topic, 3 sequence number of the first message (0: the next one that is published), 4 page.
 pub(super) fn subscribe(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
-    let (cache, topic) = names(message, shared)?;
+    let TopicNames { cache, topic } = names(message, shared)?;
     let from = TopicPosition { sequence: message.uint(3), page: message.uint(4) };
     let namespace = cache.map(|(_, namespace)| namespace);
     let mut request = Some(TopicRequest { cache: cache.map(|(name, _)| name.into()), topic: topic.into(), from });

@@ -127,7 +127,7 @@ pub(crate) enum Queued {
 }
 
 impl Outbox {
-    pub(super) fn new(id: u64, worker: usize, connection: u32) -> Self {
+    pub(crate) fn new(id: u64, worker: usize, connection: u32) -> Self {
         Self {
             id,
             worker,

@@ -1,6 +1,6 @@
 //! The user of a signed token in one cache.
 
-use super::rights::{READ, WRITE};
+use super::rights::{READ, Rights, WRITE};
 use super::users::User;
 use crate::clients::tokens::{CacheGrants, Claims};
 use segment::Namespace;
@@ -31,7 +31,8 @@ impl TokenUser {
         let union = |grants: &[(u8, Vec<u8>)]| grants.iter().fold(0, |all, (access, _)| all | access);
         let (of_keys, of_topics) = (union(&keys), union(&topics));
         let channels = topics.into_iter().filter(|(access, _)| access & needed != 0).map(|(_, pattern)| pattern);
-        let user = User::of_token(&name, Some((keys, channels.collect(), namespace.0)));
+        let rights = Rights::of_token(keys, channels.collect(), namespace.0);
+        let user = User::of_token(&name, Some(rights));
         Self { user, claims, keys: of_keys, topics: of_topics }
     }
 

@@ -91,13 +91,9 @@ impl User {
         }
     }
 
-    /// Creates the user of a signed token. `rights`: the patterns of keys with their bits of access, the patterns of
-    /// channels, and the number of the namespace; `None` for all rights.
-    pub(in crate::resp) fn of_token(name: &[u8], rights: Option<(Vec<(u8, Vec<u8>)>, Vec<Vec<u8>>, u8)>) -> Arc<Self> {
-        let rights = match rights {
-            Some((keys, channels, namespace)) => Rights::of_token(keys, channels, namespace),
-            None => Rights::all(),
-        };
+    /// Creates the user of a signed token, with these rights; `None` for all rights.
+    pub(in crate::resp) fn of_token(name: &[u8], rights: Option<Rights>) -> Arc<Self> {
+        let rights = rights.unwrap_or_else(Rights::all);
         Arc::new(Self { is_on: true, rights, ..Self::new(name) })
     }
 
