@@ -38,7 +38,7 @@ pub fn identify(session: &mut SessionState, names: &[String], shared: &Shared) -
     let is_user = |name: &&[u8]| match session {
         SessionState::Memcache(state) => memcache::identify(state, name, shared),
         SessionState::Resp(state) => resp::identify(state, name, shared),
-        SessionState::Grpc(state) => resp::identify(state.redis_mut(), name, shared),
+        SessionState::Grpc(state) => state.identify(name, shared),
     };
     names.iter().map(String::as_bytes).find(is_user).map(<[u8]>::to_vec)
 }

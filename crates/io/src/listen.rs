@@ -312,7 +312,10 @@ impl AsFd for Listener {
 pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
-    sockopt::set_socket_reuseaddr(&fd, true)?;
+    // With this option, the kernel may give one free port to two sockets that have not begun to listen.
+    if addr.port() != 0 {
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+    }
     // Linux passes these options on to accepted sockets, which saves two calls for each connection.
     sockopt::set_tcp_nodelay(&fd, true)?;
     sockopt::set_socket_keepalive(&fd, true)?;

@@ -2,6 +2,7 @@
 //! thread that obtains memory from the kernel before the store needs it, and the threads that rebuild the index.
 
 use crate::shared::Shared;
+use command::push::topics::TopicWalk;
 use command::push::watch::Evictions;
 use command::visit::clock::Clock;
 use segment::{Background, Populator, RebuildStep, Rebuilder, SliceKind};
@@ -19,6 +20,9 @@ const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 /// The sleep of a thread that rebuilds the index and must wait for other threads.
 const REBUILD_WAIT: Duration = Duration::from_millis(1);
 
+/// The maximum number of steps of [`TopicSignals`] in one slice.
+const SIGNAL_STEPS: usize = 64;
+
 /// The target duration of a slice, in ns. A slice that has reached it ends before its next item.
 const SLICE_NS: u64 = 200_000;
 
@@ -31,6 +35,7 @@ fn cpu_ns() -> u64 {
 /// Runs slices until all workers have ended. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(shared, clock);
+    let mut signalling = TopicSignals { seen: shared.namespaces.changes(), walk: None };
     background.observe(Box::new(evictions.clone()));
     // Do not use `is_rebuilding` here: other threads may complete the rebuild before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.rebuilds_index);
@@ -43,6 +48,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(shared);
         shared.topics.expire(clock.unix());
+        signalling.advance(shared);
         if rebuilds && !shared.store.is_rebuilding() {
             rebuilds = false;
             log_index_rebuilt(shared, clock);
@@ -60,6 +66,32 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
+        }
+    }
+}
+
+/// Signals of changed namespaces to the subscribers of topics.
+struct TopicSignals {
+    /// The number of changes of namespaces that were signalled, or are being signalled.
+    seen: u64,
+    walk: Option<TopicWalk>,
+}
+
+impl TopicSignals {
+    /// Continues to signal, for a bounded time.
+    fn advance(&mut self, shared: &Shared) {
+        let changes = shared.namespaces.changes();
+        if std::mem::replace(&mut self.seen, changes) != changes {
+            self.walk = Some(TopicWalk::default());
+        }
+        let Some(walk) = &mut self.walk else { return };
+        let note = |worker: usize, connection| {
+            if shared.workers[worker].push_queue.note(connection) {
+                shared.host.wake_worker(worker);
+            }
+        };
+        if (0..SIGNAL_STEPS).any(|_| shared.topics.signal_some(walk, note)) {
+            self.walk = None;
         }
     }
 }

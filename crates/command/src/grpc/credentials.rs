@@ -40,7 +40,7 @@ pub(super) fn now_secs(ctx: &WorkerContext) -> u64 {
 /// Returns an error if the client must authenticate.
 pub(super) fn check_login(session: &resp::SessionState, ctx: &WorkerContext) -> Result<(), CallError> {
     if resp::needs_login(session, &ctx.shared) {
-        return Err(CallError::new(Status::Unauthenticated, "the call has no token, but the server requires one"));
+        return Err(CallError::no_token());
     }
     Ok(())
 }

@@ -39,8 +39,17 @@ pub(super) struct Execution {
     is_cut: bool,
     /// The subscription that the call begins, when its commands are executed.
     subscription: Option<StreamRequest>,
+    /// The user of the call, until the commands that authenticate are executed.
+    user: CallIdentity,
+}
+
+/// The user of a call beside that of a password.
+#[derive(Default)]
+pub(super) struct CallIdentity {
     /// The user of the call's signed token, if it has one.
-    token_user: Option<Arc<TokenUser>>,
+    pub(super) token_user: Option<Arc<TokenUser>>,
+    /// The name in the client's certificate, if the user of an earlier call must be replaced by that one.
+    pub(super) identity: Option<Arc<[u8]>>,
 }
 
 impl Execution {
@@ -52,7 +61,7 @@ impl Execution {
         plan: CallPlan,
         preamble: Commands,
         namespace: Option<Namespace>,
-        token_user: Option<Arc<TokenUser>>,
+        user: CallIdentity,
         ctx: &WorkerContext,
     ) -> Result<Self, CallError> {
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
@@ -69,7 +78,7 @@ impl Execution {
             grant,
             is_cut: false,
             subscription: None,
-            token_user,
+            user,
         })
     }
 
@@ -100,10 +109,8 @@ impl Execution {
         ctx: &mut WorkerContext,
     ) -> Result<Result<(Vec<u8>, Grant), CallError>, SessionWait> {
         loop {
-            if self.preamble.is_none()
-                && let Some(user) = self.token_user.take()
-            {
-                resp::enter_as_token(session, &user);
+            if self.preamble.is_none() {
+                self.enter(session, ctx);
             }
             // `SWAPDB` may move the session, but not once its commands have begun.
             if self.preamble.is_none() && self.at == 0 && !resp::enter_namespace(session, ctx, self.namespace) {
@@ -140,6 +147,17 @@ impl Execution {
                 }
                 Err(error) => return Ok(Err(error)),
             }
+        }
+    }
+
+    /// Gives the session the user of the call.
+    fn enter(&mut self, session: &mut resp::SessionState, ctx: &WorkerContext) {
+        let CallIdentity { token_user, identity } = std::mem::take(&mut self.user);
+        if let Some(user) = token_user {
+            resp::enter_as_token(session, &user);
+        } else if let Some(name) = identity {
+            // If the user was removed, the session stays that of a client that must authenticate.
+            resp::identify(session, &name, &ctx.shared);
         }
     }
 

@@ -48,6 +48,8 @@ pub(super) struct PlainCalls {
     partial: Vec<u8>,
     /// The namespace of all calls; `None` for that of the listener.
     namespace: Option<Namespace>,
+    /// The number of changes of namespaces at which the namespace was found.
+    found_at: u64,
     has_begun: bool,
     /// The share of client memory of the incomplete reply.
     grant: Option<Grant>,
@@ -86,9 +88,10 @@ impl PlainCalls {
     }
 
     /// Takes the worker's buffer for the commands of calls that arrived at the instant `ready`.
-    pub(super) fn begin(&mut self, buffers: &mut GrpcBuffers, ready: Ticks) {
+    /// `found_at`: the number of changes of namespaces at which their namespace was found.
+    pub(super) fn begin(&mut self, buffers: &mut GrpcBuffers, ready: Ticks, found_at: u64) {
         self.requests = std::mem::take(&mut buffers.requests);
-        self.ready = ready;
+        (self.ready, self.found_at) = (ready, found_at);
     }
 
     /// Forgets all calls, and returns the buffer to the worker.
@@ -111,8 +114,8 @@ pub(super) fn execute(
     buffers: &mut GrpcBuffers,
     ctx: &mut WorkerContext,
 ) -> Result<(), SessionWait> {
-    if !plain.has_begun && !resp::enter_namespace(redis, ctx, plain.namespace) {
-        plain.fail(wire, &CallError::namespace_full());
+    if let Some(error) = plain.refusal(redis, ctx) {
+        plain.fail(wire, &error);
         plain.clear(buffers);
         return Ok(());
     }
@@ -146,6 +149,18 @@ pub(super) fn execute(
 }
 
 impl PlainCalls {
+    /// Prepares the session for calls that have not begun. Returns the reason why they cannot begin.
+    fn refusal(&self, redis: &mut resp::SessionState, ctx: &WorkerContext) -> Option<CallError> {
+        if self.has_begun {
+            return None;
+        }
+        if self.namespace.is_some() && self.found_at != ctx.shared.namespaces.changes() {
+            // The cache may have been deleted while the calls waited.
+            return Some(CallError::new(Status::Unavailable, "the caches have changed; call again"));
+        }
+        (!resp::enter_namespace(redis, ctx, self.namespace)).then(CallError::namespace_full)
+    }
+
     /// Replies to all calls that are not answered with an error.
     fn fail(&self, wire: &mut Wire, error: &CallError) {
         for (stream, method) in &self.calls[self.answered..] {

@@ -31,15 +31,27 @@ const WORD_BYTES: usize = 25;
 pub(super) struct CallError {
     pub(super) status: Status,
     pub(super) text: String,
+    /// The limit that was exceeded: the value of the metadata `err`.
+    pub(super) limit: Option<&'static str>,
 }
 
 impl CallError {
     pub(super) fn new(status: Status, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self { status, text: text.into(), limit: None }
     }
 
     pub(super) fn invalid(text: impl Into<String>) -> Self {
         Self::new(Status::InvalidArgument, text)
+    }
+
+    /// Returns the error of a call that needs a token.
+    pub(super) fn no_token() -> Self {
+        Self::new(Status::Unauthenticated, "the call has no token, but the server requires one")
+    }
+
+    /// Returns the error with the limit that was exceeded, by which published clients explain it.
+    pub(super) fn beyond(self, limit: &'static str) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// Returns the error of a call whose namespace admits no more connections.
@@ -337,9 +349,37 @@ pub(super) fn integer(value: Value<'_>) -> Result<i64, CallError> {
     }
 }
 
+/// The start of an error reply about a limit, the name by which Momento's clients know the limit, and a text with that
+/// name. Some clients look for it in the text alone.
+const LIMITS: [(&[u8], &str, &str); 4] = [
+    (
+        b"ERR string exceeds",
+        "item_size_limit_exceeded",
+        "item size limit exceeded: the value is longer than an item may be (store.item_max)",
+    ),
+    (
+        b"ERR an element would be longer",
+        "element_size_limit_exceeded",
+        "element size limit exceeded: an element is longer than an item may be (store.item_max)",
+    ),
+    (
+        b"ERR a field with its value would be longer",
+        "element_size_limit_exceeded",
+        "element size limit exceeded: a field with its value is longer than an item may be (store.item_max)",
+    ),
+    (
+        b"MAXOPS",
+        "operations_rate_limit_exceeded",
+        "operations rate limit exceeded: the user or the cache has used up its operations of this second",
+    ),
+];
+
 /// Returns the error of a call for the error reply of a command.
 pub(super) fn error_of(reply: &[u8]) -> CallError {
     let code = reply.split(|byte| *byte == b' ').next().unwrap_or_default();
+    if let Some((_, limit, text)) = LIMITS.iter().find(|(start, ..)| reply.starts_with(start)) {
+        return CallError::new(Status::ResourceExhausted, *text).beyond(limit);
+    }
     let status = match code {
         b"WRONGTYPE" | b"RECORDSET" | b"FILTERED" | b"BINTYPE" | b"NOINDEX" => Status::FailedPrecondition,
         b"NOTFOUND" => Status::NotFound,
@@ -347,14 +387,13 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
         b"REVISION" => Status::Aborted,
         b"BINRANGE" => Status::OutOfRange,
         b"BINVALUE" | b"BINNAME" => Status::InvalidArgument,
-        b"OOM" | b"MAXOPS" | b"INDEXFULL" => Status::ResourceExhausted,
+        b"OOM" | b"INDEXFULL" => Status::ResourceExhausted,
         b"NOAUTH" | b"WRONGPASS" => Status::Unauthenticated,
         b"NOPERM" => Status::PermissionDenied,
         b"BUSY" | b"LOADING" | b"DENIED" | b"BUILDING" => Status::Unavailable,
         _ if reply.starts_with(b"ERR value is not") || reply.starts_with(b"ERR hash value is not") => {
             Status::FailedPrecondition
         }
-        _ if reply.starts_with(b"ERR string exceeds") => Status::ResourceExhausted,
         _ if [&b"ERR increment"[..], b"ERR invalid filter", b"ERR syntax", b"ERR invalid cursor"]
             .iter()
             .any(|start| reply.starts_with(start)) =>

@@ -152,7 +152,9 @@ impl CallRequest {
 pub(super) fn error_of(error: MessageError) -> CallError {
     match error {
         MessageError::TooLong => {
-            CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call")
+            let error =
+                CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call");
+            error.beyond("request_size_limit_exceeded")
         }
         MessageError::Flag => CallError::new(Status::Internal, "the prefix of the message is malformed"),
         MessageError::Truncated => CallError::new(Status::Internal, "the request ended within its message"),

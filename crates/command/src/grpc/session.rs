@@ -2,7 +2,7 @@
 
 use super::calls::{self, Decode, Method, Service};
 use super::credentials::{SignedToken, is_signed};
-use super::execution::Execution;
+use super::execution::{CallIdentity, Execution};
 use super::plain::PlainCalls;
 use super::plan::{CallError, Commands, StreamRequest};
 use super::replies::{Reply, Timed, Wire};
@@ -12,6 +12,7 @@ use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp::{self, TokenUser};
+use crate::shared::Shared;
 use crate::visit::clock::Ticks;
 use base::clock::UnixMillis;
 use protocol::grpc::protobuf::Message;
@@ -78,6 +79,10 @@ pub struct GrpcSession {
     grant: Option<Grant>,
     /// The token of the user that the Redis session has; empty if it has authenticated none.
     token: Arc<[u8]>,
+    /// The name in the client's certificate, if it is that of a user: the user of calls without a token.
+    identity: Option<Arc<[u8]>>,
+    /// The number of changes of users at which the token was accepted.
+    authenticated_at: u64,
     /// The signed token of the last call with one.
     pub(super) signed: Option<SignedToken>,
     /// The token of the last request. Requests share it.
@@ -112,6 +117,8 @@ impl GrpcSession {
             may_watch: false,
             grant: None,
             token: Arc::default(),
+            identity: None,
+            authenticated_at: 0,
             signed: None,
             last_token: Arc::default(),
             last_method: None,
@@ -129,6 +136,15 @@ impl GrpcSession {
 
     pub(crate) fn redis_mut(&mut self) -> &mut resp::SessionState {
         &mut self.redis
+    }
+
+    /// Authenticates the client by its certificate. Returns false if there is no user with this name.
+    pub(crate) fn identify(&mut self, name: &[u8], shared: &Shared) -> bool {
+        let is_user = resp::identify(&mut self.redis, name, shared);
+        if is_user {
+            self.identity = Some(name.into());
+        }
+        is_user
     }
 
     /// Returns true if a call is in execution, or its request or reply is incomplete.
@@ -203,24 +219,31 @@ impl GrpcSession {
         };
         let token = own_token(&request, method)?;
         let token_user = self.token_user(&token, method, namespace, ctx)?;
+        let changes = ctx.shared.users.changes();
+        let users_changed = std::mem::replace(&mut self.authenticated_at, changes) != changes;
         let mut preamble = Commands::default();
-        if token != self.token {
+        let mut identity = None;
+        if token != self.token || users_changed && !token.is_empty() && token_user.is_none() {
             // A call without a token must not have the rights of an earlier one.
             preamble.add(&[b"RESET"]);
+            identity = self.identity.clone().filter(|_| token.is_empty());
             if token_user.is_none()
                 && let Some(words) = credentials(&token, ctx)
             {
                 preamble.add(&words);
             }
             self.token = token;
-        } else if self.may_watch {
-            preamble.add(&[b"UNWATCH"]);
+        } else {
+            resp::check_admission(&mut self.redis, &ctx.shared);
+            if self.may_watch {
+                preamble.add(&[b"UNWATCH"]);
+            }
         }
         self.may_watch = plan.watches;
         // The message is no longer needed: its share of client memory is free for the commands.
         drop(request);
         let changes_user = preamble.count > 0;
-        let execution = Execution::new(plan, preamble, namespace, token_user, ctx);
+        let execution = Execution::new(plan, preamble, namespace, CallIdentity { token_user, identity }, ctx);
         if execution.is_err() && changes_user {
             // The session still has the user of an earlier call.
             self.forget_token();
@@ -280,7 +303,12 @@ impl GrpcSession {
     ) -> bool {
         let is_first = self.running.is_none() && self.waiting.is_empty() && self.plain.may_grow();
         let request = &self.receiving[place];
-        if !is_first || request.token != self.token || self.may_watch || request.is_late(ctx) {
+        if !is_first
+            || self.authenticated_at != ctx.shared.users.changes()
+            || request.token != self.token
+            || self.may_watch
+            || request.is_late(ctx)
+        {
             return false;
         }
         let (stream, cache) = (request.stream, request.cache.clone());
@@ -293,7 +321,7 @@ impl GrpcSession {
         }
         let Some(Ok(item)) = method.plain.map(|call| calls::plain_item(call, message)) else { return false };
         if self.plain.is_empty() {
-            self.plain.begin(buffers, ctx.ready);
+            self.plain.begin(buffers, ctx.ready, self.seen_namespaces);
         }
         self.plain.add(stream, method, namespace, |requests| item.add_command(requests))
     }

@@ -235,7 +235,7 @@ impl Namespaces {
     }
 
     /// Returns how often a name or terms were set or removed.
-    pub(crate) fn changes(&self) -> u64 {
+    pub fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 

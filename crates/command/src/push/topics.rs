@@ -31,6 +31,7 @@ use base::clock::UnixMillis;
 use segment::Namespace;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -110,6 +111,15 @@ pub(crate) struct Discontinuity {
     pub(crate) last_sequence: u64,
     /// The position after the gap.
     pub(crate) next: TopicPosition,
+}
+
+/// The progress of [`Topics::signal_some`].
+#[derive(Debug, Default)]
+pub struct TopicWalk {
+    part: usize,
+    topic: Option<(u8, ChannelName)>,
+    /// The number of the outbox from which the search in the topic continues.
+    from: u64,
 }
 
 /// A message with its number.
@@ -357,6 +367,33 @@ impl Topics {
         }
     }
 
+    /// Continues to signal the connections of all topics, because namespaces have changed: a subscription ends if its
+    /// cache was deleted. Returns true when all are signalled. Each call takes a bounded time.
+    pub fn signal_some(&self, walk: &mut TopicWalk, mut note: impl FnMut(usize, u32)) -> bool {
+        let mut readers = ArrayVec::<_, RECEIVERS_A_LOCK>::new();
+        let Some(part) = self.parts.get(walk.part) else { return true };
+        {
+            let part = lock(part);
+            let from = walk.topic.as_ref().map_or(Bound::Unbounded, Bound::Included);
+            match part.topics.range((from, Bound::Unbounded)).find(|(_, topic)| topic.readers.is_some()) {
+                None => (walk.part, walk.topic, walk.from) = (walk.part + 1, None, 0),
+                Some((key, topic)) => {
+                    let from = if walk.topic.as_ref() == Some(key) { walk.from } else { 0 };
+                    topic.readers.iter().for_each(|of| of.take(from, &mut readers));
+                    walk.topic = Some(key.clone());
+                    walk.from = readers.last().map_or(u64::MAX, |last: &Arc<Outbox>| last.id + 1);
+                    if !readers.is_full() {
+                        let next = part.topics.range((Bound::Excluded(key), Bound::Unbounded)).next();
+                        (walk.topic, walk.from) = (next.map(|(key, _)| key.clone()), 0);
+                        walk.part += usize::from(walk.topic.is_none());
+                    }
+                }
+            }
+        }
+        readers.iter().filter(|outbox| outbox.signal()).for_each(|outbox| note(outbox.worker, outbox.connection));
+        walk.part == PARTS
+    }
+
     /// Removes topics without subscribers, as [`Topics::subscribe`] does, if a part is free. The background thread
     /// calls this, so that memory is freed although no client subscribes.
     pub fn expire(&self, now: UnixMillis) {
@@ -498,6 +535,25 @@ mod tests {
         topics.unsubscribe(NAME, &reader, NOW);
         topics.expire(NOW);
         assert_eq!((topics.count(), topics.budget.used()), (0, 0), "client memory is used up, so the log is removed");
+    }
+
+    #[test]
+    fn change_of_namespaces_signals_each_connection_once() {
+        let topics = topics(1 << 24);
+        let readers: Vec<_> = (0..300).map(outbox).collect();
+        for (number, reader) in readers.iter().enumerate() {
+            let name = if number < 200 { "shared".to_owned() } else { format!("own {number}") };
+            let topic = (Namespace(number as u8 % 2), name.as_bytes());
+            topics.subscribe(topic, reader, true, TopicPosition::default(), NOW).expect("there is room");
+        }
+        let (mut walk, mut noted, mut steps) = (TopicWalk::default(), Vec::new(), 0);
+        while !topics.signal_some(&mut walk, |_, connection| noted.push(connection)) {
+            steps += 1;
+            assert!(steps < 1_000);
+        }
+        noted.sort_unstable();
+        assert_eq!(noted, (0..300).collect::<Vec<_>>());
+        assert!(readers.iter().all(|reader| reader.take_signal()));
     }
 
     #[test]

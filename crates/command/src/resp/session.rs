@@ -225,6 +225,13 @@ pub(crate) fn identify(session: &mut SessionState, name: &[u8], shared: &Shared)
     true
 }
 
+/// Records that a client that has not authenticated must do so, if users have got passwords since it connected.
+pub(crate) fn check_admission(session: &mut SessionState, shared: &Shared) {
+    if matches!(session.user, ClientUser::Default) && shared.requires_authentication() {
+        session.known = false;
+    }
+}
+
 /// Returns true if the client's user was removed, or if the client receives messages, or waits in a command, and must
 /// authenticate now.
 pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {

@@ -122,8 +122,20 @@ pub fn trailers_only(
 
 /// Ends a reply, whose header fields may have been sent: [`trailers`] or [`trailers_only`], without metadata.
 pub fn end(connection: &mut ServerConnection, stream: u32, status: Status, text: &str, sink: &mut impl Sink) -> bool {
+    end_with(connection, stream, status, text, &[], sink)
+}
+
+/// Ends a reply as [`end`] does, with metadata.
+pub fn end_with(
+    connection: &mut ServerConnection,
+    stream: u32,
+    status: Status,
+    text: &str,
+    metadata: &[Metadata<'_>],
+    sink: &mut impl Sink,
+) -> bool {
     let write = if connection.has_sent_headers(stream) { trailers } else { trailers_only };
-    write(connection, stream, status, text, &[], sink)
+    write(connection, stream, status, text, metadata, sink)
 }
 
 /// Begins the reply to a request of HTTP that is not a call: header fields with the status of `refusal`, after which

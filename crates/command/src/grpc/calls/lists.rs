@@ -191,7 +191,12 @@ pub(super) fn retain(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut commands = Commands::one(&[b"EXISTS", key]);
     commands.add(&[b"LTRIM", key, first.as_bytes(), last.as_bytes()]);
     commands.add(&[b"LLEN", key]);
-    Ok(change(key, &CollectionTtl::of(message, 6, 7)?, commands, |replies| length_if_existed(&replies[..3])))
+    let next = |replies: &[Value<'_>]| length_if_existed(&replies[..3]);
+    // The list exists, or nothing is retained: its time to live is set only if it is refreshed.
+    if message.uint(7) == 0 {
+        return Ok(CallPlan::transaction(&commands, next));
+    }
+    Ok(change(key, &CollectionTtl::of(message, 6, 7)?, commands, next))
 }
 
 /// Decodes 1 name. Replies 1 found (1 length) or 2 missing.

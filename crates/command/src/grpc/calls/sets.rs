@@ -27,6 +27,14 @@ pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 1 name, 2 maximum of elements. Replies 1 found (1 different elements at random) or 2 missing.
 pub(super) fn sample(message: Message<'_>) -> Result<CallPlan, CallError> {
     let most = message.uint(2).min(i64::MAX as u64).to_string();
+    if message.uint(2) == 0 {
+        return Ok(CallPlan::one(&[b"SCARD", key(message)?], |length| match integer(length)? {
+            0 => missing(),
+            _ => reply(|out| {
+                out.message(1, |_| {});
+            }),
+        }));
+    }
     Ok(CallPlan::one(&[b"SRANDMEMBER", key(message)?, most.as_bytes()], |elements| items_reply(elements.items())))
 }
 

@@ -20,8 +20,9 @@ fn with_caller(next: impl FnOnce(Caller) -> Next + Send + 'static) -> CallPlan {
 }
 
 /// Returns the name of the caller if it may issue tokens.
-fn issuer(caller: Caller) -> Result<Vec<u8>, CallError> {
-    caller.unrestricted?.ok_or_else(|| {
+fn issuer(caller: &Caller) -> Result<Vec<u8>, CallError> {
+    let Ok(unrestricted) = &caller.unrestricted else { return Err(CallError::no_token()) };
+    unrestricted.clone().ok_or_else(|| {
         let text = "only a user with all rights, or a token of one without limits, may issue tokens";
         CallError::new(Status::PermissionDenied, text)
     })
@@ -50,12 +51,10 @@ impl TokenRequest {
         Ok(Self { permissions, id, valid_secs })
     }
 
-    fn claims(self, caller: Caller) -> Result<Claims, CallError> {
-        let (issued_secs, valid_secs) = (caller.now_secs, self.valid_secs);
+    fn claims(self, issuer: Vec<u8>, issued_secs: u64) -> Claims {
+        let Self { permissions, id, valid_secs } = self;
         let expires_secs = if valid_secs == 0 { 0 } else { issued_secs + valid_secs };
-        let (kind, issuer) = (TokenKind::Access, issuer(caller)?);
-        let Self { permissions, id, .. } = self;
-        Ok(Claims { id, issuer, issued_secs, expires_secs, valid_secs, kind, permissions })
+        Claims { id, issuer, issued_secs, expires_secs, valid_secs, kind: TokenKind::Access, permissions }
     }
 }
 
@@ -70,9 +69,7 @@ fn pair(mut claims: Claims, endpoint: &[u8], shared: &Shared) -> Next {
         claims.id = random_id();
     }
     let access = sign(&claims, shared)?;
-    // The refresh token is valid twice as long, so that a client can replace an expired token.
-    let expires_secs = if claims.valid_secs == 0 { 0 } else { claims.issued_secs + 2 * claims.valid_secs };
-    let refresh = sign(&Claims { kind: TokenKind::Refresh, expires_secs, ..claims.clone() }, shared)?;
+    let refresh = sign(&Claims { kind: TokenKind::Refresh, ..claims.clone() }, shared)?;
     reply(|out| {
         out.bytes(1, access.as_bytes()).bytes(2, refresh.as_bytes()).bytes(3, endpoint).uint(4, claims.expires_secs);
     })
@@ -85,9 +82,13 @@ pub(super) fn generate(message: Message<'_>, shared: &Arc<Shared>, endpoint: &[u
         (None, Some(expires)) if expires.uint(1) > 0 => expires.uint(1),
         _ => return Err(CallError::invalid("say for how many seconds the token is valid, or that it never expires")),
     };
-    let request = TokenRequest::of(message, 4, 5, valid_secs)?;
-    let (shared, endpoint) = (Arc::clone(shared), endpoint.to_vec());
-    Ok(with_caller(move |caller| pair(request.claims(caller)?, &endpoint, &shared)))
+    let (bytes, shared, endpoint) = (message.as_bytes().to_vec(), Arc::clone(shared), endpoint.to_vec());
+    // A caller without rights learns nothing of the permissions.
+    Ok(with_caller(move |caller| {
+        let issuer = issuer(&caller)?;
+        let request = TokenRequest::of(Message::parse(&bytes)?, 4, 5, valid_secs)?;
+        pair(request.claims(issuer, caller.now_secs), &endpoint, &shared)
+    }))
 }
 
 /// Decodes 1 time (1 seconds), 3 permissions, 4 id. Replies 1 token, 2 endpoint, 3 the instant at which it expires.
@@ -100,10 +101,11 @@ pub(super) fn generate_disposable(
     if valid_secs == 0 {
         return Err(CallError::invalid("say for how many seconds the token is valid; give at least 1"));
     }
-    let request = TokenRequest::of(message, 3, 4, valid_secs)?;
-    let (shared, endpoint) = (Arc::clone(shared), endpoint.to_vec());
+    let (bytes, shared, endpoint) = (message.as_bytes().to_vec(), Arc::clone(shared), endpoint.to_vec());
     Ok(with_caller(move |caller| {
-        let claims = request.claims(caller)?;
+        let issuer = issuer(&caller)?;
+        let request = TokenRequest::of(Message::parse(&bytes)?, 3, 4, valid_secs)?;
+        let claims = request.claims(issuer, caller.now_secs);
         let token = sign(&claims, &shared)?;
         reply(|out| {
             out.bytes(1, token.as_bytes()).bytes(2, &endpoint).uint(3, claims.expires_secs);
@@ -111,14 +113,14 @@ pub(super) fn generate_disposable(
     }))
 }
 
-/// Decodes 1 the access token, which may have expired, and 2 its refresh token, which authenticate the call. Replies as
-/// [`generate`].
+/// Decodes 1 the access token and 2 its refresh token, which authenticate the call and end at the same instant. Replies
+/// as [`generate`].
 pub(super) fn refresh(message: Message<'_>, shared: &Arc<Shared>, endpoint: &[u8]) -> Result<CallPlan, CallError> {
     let (access, refresh) = (message.bytes(1).to_vec(), message.bytes(2).to_vec());
     let (shared, endpoint) = (Arc::clone(shared), endpoint.to_vec());
     Ok(with_caller(move |caller| {
         let refused = |text: String| CallError::new(Status::Unauthenticated, text);
-        let access = shared.token_key.verify_any(&access).map_err(|error| refused(error.to_string()))?;
+        let access = shared.token_key.verify(&access, caller.now_secs).map_err(|error| refused(error.to_string()))?;
         let refresh = shared.token_key.verify(&refresh, caller.now_secs);
         let refresh = refresh.map_err(|error| refused(format!("refresh token: {error}")))?;
         if (access.kind, refresh.kind) != (TokenKind::Access, TokenKind::Refresh) || access.id != refresh.id {

@@ -294,7 +294,8 @@ pub(super) fn authenticate(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]
         wait = check_password(call, wait, name, password)?;
         admitted = admitted_user(call, name, password);
     }
-    wait.end(call.ctx, (name, Protocol::Resp), admitted.is_some());
+    let protocol = if call.session.origin == CommandOrigin::Call { Protocol::Grpc } else { Protocol::Resp };
+    wait.end(call.ctx, (name, protocol), admitted.is_some());
     call.counters().auth_cmds.add(1);
     let Some(user) = admitted else {
         call.counters().auth_errors.add(1);
