@@ -352,9 +352,10 @@ impl WorkerContext {
         (name, value): (&[u8], &[u8]),
         work: &mut usize,
     ) -> bool {
+        let now = self.now;
         let Self { shared, worker, push: PushState { to_wake, .. }, .. } = self;
         let note = |to, connection| mark_messages(shared, *worker, to_wake, to, connection);
-        shared.topics.publish_some(publishing, (namespace, name), value, work, note)
+        shared.topics.publish_some(publishing, (namespace, name), (value, now), work, note)
     }
 
     /// Publishes a key event to its subscribers. Publishes at once if the work is small and no earlier event waits. If

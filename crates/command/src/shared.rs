@@ -68,6 +68,9 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// Names, limits and figures of namespaces.
     pub namespaces: Namespaces,
+    /// Held while a gRPC call creates or deletes a cache, which takes a bounded time: it chooses a number of a
+    /// namespace.
+    pub cache_creation: Mutex<()>,
     /// Delayed flushes that are not due yet.
     pub delayed_flush: DelayedFlush,
     /// The users of the password file, for clients of both protocols. If `None`, no password file is configured.

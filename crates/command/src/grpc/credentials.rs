@@ -23,13 +23,26 @@ pub(super) struct SignedToken {
     pub(super) claims: Arc<Claims>,
     /// The number of changes of users at which the issuer existed.
     checked_at: u64,
-    /// The user with the rights in a namespace, for subscriptions or for other calls.
-    user: Option<((Namespace, bool), Arc<TokenUser>)>,
+    /// The user with the rights in a namespace, for calls that need some bits of access, at a number of changes of
+    /// namespaces.
+    user: Option<((Namespace, u8, u64), Arc<TokenUser>)>,
+    /// True if the session has that user. A call that was refused leaves the session with an earlier one.
+    has_entered: bool,
 }
 
 /// Returns true for a signed token.
 pub(super) fn is_signed(token: &[u8]) -> bool {
     token.starts_with(PREFIX)
+}
+
+/// Returns the bits of access to keys or topics that a kind of call needs.
+fn needed(access: Access) -> u8 {
+    match access {
+        Access::Free | Access::Control => 0,
+        Access::Read | Access::Subscribe => READ,
+        Access::Write | Access::Publish => WRITE,
+        Access::Change => READ | WRITE,
+    }
 }
 
 /// Returns the time of the wall clock, in seconds since 1970.
@@ -45,15 +58,18 @@ pub(super) fn check_login(session: &resp::SessionState, ctx: &WorkerContext) -> 
     Ok(())
 }
 
-/// Returns an error if the issuer of a token no longer exists.
+/// Returns an error if the issuer of a token no longer exists, or no longer has all rights.
 pub(super) fn check_issuer(claims: &Claims, shared: &Shared) -> Result<(), CallError> {
     let is_known = claims.issuer.is_empty()
-        || shared.users.find_enabled(&claims.issuer).is_some()
+        || shared.users.find_enabled(&claims.issuer).is_some_and(|user| user.rights.is_unrestricted())
         || shared.auth.as_ref().is_some_and(|auth| auth.has_user(&claims.issuer));
     if is_known {
         return Ok(());
     }
-    Err(CallError::new(Status::Unauthenticated, "the user that issued the token was removed; get a new token"))
+    Err(CallError::new(
+        Status::Unauthenticated,
+        "the user that issued the token was removed or limited; get a new token",
+    ))
 }
 
 /// Returns the user of the Redis session that executes a call.
@@ -79,7 +95,7 @@ impl SignedToken {
                     return Err(refused("this is a refresh token; pass the token itself".into()));
                 }
                 let (token, claims) = (Arc::clone(token), Arc::new(claims));
-                Self { token, claims, checked_at: u64::MAX, user: None }
+                Self { token, claims, checked_at: u64::MAX, user: None, has_entered: false }
             }
         };
         let changes = ctx.shared.users.changes();
@@ -90,10 +106,18 @@ impl SignedToken {
         Ok(signed)
     }
 
-    /// Returns true if plain calls with this token in a namespace have the rights of the session's user.
-    pub(super) fn covers(&self, namespace: Namespace, ctx: &WorkerContext) -> bool {
-        let is_valid = !self.claims.is_expired(now_secs(ctx)) && self.checked_at == ctx.shared.users.changes();
-        is_valid && matches!(&self.user, Some((of, _)) if *of == (namespace, false))
+    /// Returns true if the session's user is that of calls with `token` in a namespace that need `access`.
+    pub(super) fn covers(&self, token: &[u8], access: Access, namespace: Namespace, ctx: &WorkerContext) -> bool {
+        let is_valid = *self.token == *token
+            && !self.claims.is_expired(now_secs(ctx))
+            && self.checked_at == ctx.shared.users.changes();
+        let key = (namespace, needed(access), ctx.shared.namespaces.changes());
+        is_valid && self.has_entered && matches!(&self.user, Some((of, _)) if *of == key)
+    }
+
+    /// Records whether the session gets the user of the last call.
+    pub(super) fn enter(&mut self, enters: bool) {
+        self.has_entered = enters;
     }
 
     /// Returns the user with the rights that the token grants to a method in a namespace.
@@ -106,7 +130,8 @@ impl SignedToken {
         namespace: Namespace,
         ctx: &WorkerContext,
     ) -> Result<Arc<TokenUser>, CallError> {
-        let key = (namespace, access == Access::Subscribe);
+        let key = (namespace, needed(access), ctx.shared.namespaces.changes());
+        self.has_entered = false;
         let user = match &self.user {
             Some((of, user)) if *of == key => Arc::clone(user),
             _ => {

@@ -129,7 +129,7 @@ fn execute(
             session.wire.replies.push_back(Reply::end(stream));
             return Ok(true);
         }
-        let (method, ready) = (request.method, request.received);
+        let (method, ready, cache) = (request.method, request.received, request.cache.clone());
         let faults = request.faults.unwrap_or_default();
         let begun = match faults.error {
             _ if request.is_late(ctx) => {
@@ -142,7 +142,7 @@ fn execute(
             Ok(execution) => {
                 let begun = ctx.clock.ticks();
                 let (execution, cut) = (Box::new(execution), faults.cut);
-                session.running = Some(RunningCall { stream, method, ready, begun, execution, cut });
+                session.running = Some(RunningCall { stream, method, ready, begun, execution, cache, cut });
             }
             Err(error) => {
                 session.forget_request(stream);
@@ -184,7 +184,7 @@ fn complete(
     ctx: &mut WorkerContext,
 ) {
     let stream = running.stream;
-    if let Some(request) = running.execution.take_subscription()
+    if let Some(request) = running.execution.take_subscription().map(|request| request.within(running.cache.take()))
         && let Err(error) = session.subscribe(stream, request, running.cut, guard, ctx)
     {
         return session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));

@@ -166,6 +166,16 @@ pub(super) enum StreamRequest {
     Keys(Vec<Box<[u8]>>),
 }
 
+impl StreamRequest {
+    /// Returns the request with the cache that its header fields name, unless its message names one.
+    pub(super) fn within(mut self, cache: Option<Arc<[u8]>>) -> Self {
+        if let Self::Topic(request) = &mut self {
+            request.cache = request.cache.take().or(cache.filter(|cache| !cache.is_empty()));
+        }
+        self
+    }
+}
+
 /// The user of a call that issues tokens.
 #[derive(Debug)]
 pub(super) struct Caller {
@@ -349,9 +359,24 @@ pub(super) fn integer(value: Value<'_>) -> Result<i64, CallError> {
     }
 }
 
+/// The starts of error replies to arguments that have no meaning.
+const INVALID: [&[u8]; 6] = [
+    b"ERR increment",
+    b"ERR invalid filter",
+    b"ERR syntax",
+    b"ERR invalid cursor",
+    b"ERR wrong number",
+    b"ERR value is out of range",
+];
+
 /// The start of an error reply about a limit, the name by which Momento's clients know the limit, and a text with that
 /// name. Some clients look for it in the text alone.
-const LIMITS: [(&[u8], &str, &str); 4] = [
+const LIMITS: [(&[u8], &str, &str); 5] = [
+    (
+        b"ERR the request is too long",
+        "request_size_limit_exceeded",
+        "request limit exceeded: the message is too long for this call; send less at once",
+    ),
     (
         b"ERR string exceeds",
         "item_size_limit_exceeded",
@@ -394,12 +419,7 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
         _ if reply.starts_with(b"ERR value is not") || reply.starts_with(b"ERR hash value is not") => {
             Status::FailedPrecondition
         }
-        _ if [&b"ERR increment"[..], b"ERR invalid filter", b"ERR syntax", b"ERR invalid cursor"]
-            .iter()
-            .any(|start| reply.starts_with(start)) =>
-        {
-            Status::InvalidArgument
-        }
+        _ if INVALID.iter().any(|start| reply.starts_with(start)) => Status::InvalidArgument,
         _ => Status::Unknown,
     };
     CallError::new(status, String::from_utf8_lossy(reply))

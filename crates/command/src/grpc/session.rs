@@ -34,6 +34,8 @@ pub(super) struct RunningCall {
     pub(super) ready: Ticks,
     pub(super) begun: Ticks,
     pub(super) execution: Box<Execution>,
+    /// The cache that the header fields name.
+    pub(super) cache: Option<Arc<[u8]>>,
     /// The fault that cuts the reply: the number of its messages, and its status.
     pub(super) cut: Option<(u64, Status)>,
 }
@@ -243,7 +245,11 @@ impl GrpcSession {
         // The message is no longer needed: its share of client memory is free for the commands.
         drop(request);
         let changes_user = preamble.count > 0;
+        let enters = token_user.is_some();
         let execution = Execution::new(plan, preamble, namespace, CallIdentity { token_user, identity }, ctx);
+        if let Some(signed) = &mut self.signed {
+            signed.enter(enters && execution.is_ok());
+        }
         if execution.is_err() && changes_user {
             // The session still has the user of an earlier call.
             self.forget_token();
@@ -315,7 +321,8 @@ impl GrpcSession {
         let Ok(namespace) = self.namespace(cache, ctx) else { return false };
         if is_signed(&self.token) {
             let of = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
-            if !self.signed.as_ref().is_some_and(|signed| signed.covers(of, ctx)) {
+            let covers = |signed: &SignedToken| signed.covers(&self.token, method.access, of, ctx);
+            if !self.signed.as_ref().is_some_and(covers) {
                 return false;
             }
         }

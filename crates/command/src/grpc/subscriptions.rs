@@ -217,6 +217,8 @@ pub(super) fn advance(
     let (mut ended, queued) = (Vec::new(), replies.len());
     for subscription in &mut subscriptions.all {
         if replies.iter().any(|reply| reply.stream == subscription.stream) {
+            // The reply that waits is a sign of life when the client opens its window.
+            subscription.heartbeat_at = UnixMillis(subscription.heartbeat_at.0.max(ctx.now.0 + HEARTBEAT_MS));
             subscriptions.may_have_messages = true;
             continue;
         }
@@ -326,8 +328,13 @@ impl TopicReader {
         ctx: &WorkerContext,
     ) -> Result<bool, CallError> {
         let mut read: ArrayVec<NumberedMessage, READ_MAX> = ArrayVec::new();
-        let (gap, has_more) = ctx.shared.topics.read((namespace, &self.topic), &mut self.position, &mut read);
-        if let Some(gap) = self.gap.take().or(gap) {
+        let (gap, has_more) = ctx.shared.topics.read((namespace, &self.topic), ctx.now, &mut self.position, &mut read);
+        let gap = match (self.gap.take(), gap) {
+            // The messages after the first gap are gone too.
+            (Some(first), Some(second)) => Some(Discontinuity { last_sequence: first.last_sequence, ..second }),
+            (first, second) => first.or(second),
+        };
+        if let Some(gap) = gap {
             add_gap(messages, gap);
         }
         for (sequence, message) in &read {

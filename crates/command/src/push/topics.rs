@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | topics | [`TOPICS_MAX`] | a subscription to a further one is refused |
 //! | the log of a topic | [`LOG_MESSAGES_MAX`], [`LOG_BYTES_MAX`]; at least one message | the oldest are removed |
-//! | all logs | client memory | topics without subscribers are removed, then the oldest messages |
+//! | all logs | a quarter of client memory | logs longer than a topic's share lose their oldest messages |
 //!
 //! Invariant: messages have consecutive numbers, and all subscribers read them in that order. While a lock is held,
 //! only a bounded number of entries is processed.
@@ -44,8 +44,10 @@ const LOG_BYTES_MAX: usize = 1 << 20;
 const RETENTION_MS: u64 = 60_000;
 /// The number of parts into which topics are divided. Each part has its own lock.
 const PARTS: usize = 16;
-/// The maximum number of topics that one call removes.
-const REMOVED_MAX: usize = 4;
+/// The maximum number of topics that one call removes from a part.
+const REMOVED_MAX: usize = 16;
+/// The maximum number of topics and messages that one call visits to shorten logs.
+const TRIMMED_MAX: usize = 256;
 /// The approximate memory of a topic in addition to its name and log, in bytes.
 const TOPIC_OVERHEAD: u64 = 320;
 /// The maximum number of messages, and their approximate bytes, that one call reads.
@@ -137,14 +139,20 @@ struct Topic {
     readers: Option<Receivers>,
     /// The instant at which the last subscription ended.
     idle_since: UnixMillis,
+    /// True if the topic is in the list of topics that had no subscribers.
+    is_listed: bool,
+    /// The number of deletions of its namespace that the topic has seen.
+    epoch: u64,
 }
 
 /// The topics of one part, by namespace and name.
 #[derive(Default)]
 struct TopicPart {
     topics: BTreeMap<(u8, ChannelName), Topic>,
-    /// Topics that had no subscribers at an instant, oldest first. A topic may have got subscribers since.
+    /// Topics that had no subscribers at an instant, each once, oldest first. A topic may have got subscribers since.
     idle: VecDeque<(UnixMillis, (u8, ChannelName))>,
+    /// The topic after which trimming continues.
+    trimmed: Option<(u8, ChannelName)>,
 }
 
 /// All topics.
@@ -154,6 +162,10 @@ pub struct Topics {
     count: AtomicU64,
     /// The page of the newest topic.
     last_page: AtomicU64,
+    /// The cost of all logs, in bytes.
+    logs_bytes: AtomicU64,
+    /// The number of deletions of each namespace. A topic that has not seen the last one is reset when it is used.
+    epochs: Vec<AtomicU64>,
     budget: MessageBudget,
 }
 
@@ -175,6 +187,8 @@ impl Topics {
             hasher: RandomState::new(),
             count: AtomicU64::new(0),
             last_page: AtomicU64::new(0),
+            logs_bytes: AtomicU64::new(0),
+            epochs: (0..=Namespace::MAX).map(|_| AtomicU64::new(0)).collect(),
             budget: MessageBudget(Arc::clone(budget)),
         }
     }
@@ -211,16 +225,22 @@ impl Topics {
     ) -> Option<(TopicPosition, Option<Discontinuity>)> {
         let key = self.key(namespace, name);
         let mut part = lock(self.part(&key));
-        self.remove_idle(&mut part, now);
+        self.remove_idle(&mut part, now, false);
         if !part.topics.contains_key(&key) {
-            if self.count.load(Relaxed) >= TOPICS_MAX || !self.budget.grant(name.len() as u64 + TOPIC_OVERHEAD) {
-                return None;
+            if !self.take_room(name) {
+                // Topics without readers give way.
+                self.remove_idle(&mut part, now, true);
+                self.remove_idle_elsewhere(now);
+                if !self.take_room(name) {
+                    return None;
+                }
             }
             self.count.fetch_add(1, Relaxed);
             let page = self.next_page(now);
-            part.topics.insert(key.clone(), Topic::new(key.1.clone(), page));
+            part.topics.insert(key.clone(), Topic::new(key.1.clone(), page, self.epoch(namespace)));
         }
         let topic = part.topics.get_mut(&key)?;
+        self.renew(topic, namespace, now);
         if is_new {
             match &mut topic.readers {
                 Some(readers) => readers.add(outbox),
@@ -245,9 +265,98 @@ impl Topics {
         if topic.readers.as_mut().and_then(|readers| readers.remove(outbox)) == Some(0) {
             topic.readers = None;
             topic.idle_since = now;
-            part.idle.push_back((now, key));
+            if topic.next == 1 {
+                // There is no message from which a client could continue.
+                self.remove(&mut part, &key);
+            } else if !std::mem::replace(&mut topic.is_listed, true) {
+                part.idle.push_back((now, key));
+            }
         }
-        self.remove_idle(&mut part, now);
+        self.remove_idle(&mut part, now, false);
+    }
+
+    fn remove(&self, part: &mut TopicPart, key: &(u8, ChannelName)) {
+        if let Some(mut topic) = part.topics.remove(key) {
+            self.count.fetch_sub(1, Relaxed);
+            self.clear(&mut topic);
+            self.budget.end_grant(topic.name.bytes().len() as u64 + TOPIC_OVERHEAD);
+        }
+    }
+
+    /// Removes all messages from the log of a topic.
+    fn clear(&self, topic: &mut Topic) {
+        while self.remove_oldest(topic) {}
+    }
+
+    /// Removes the oldest message from the log of a topic. Returns false if there is none.
+    fn remove_oldest(&self, topic: &mut Topic) -> bool {
+        let Some(oldest) = topic.log.pop_front() else { return false };
+        topic.log_bytes -= oldest.cost();
+        self.logs_bytes.fetch_sub(oldest.cost(), Relaxed);
+        self.budget.give_back(oldest.cost());
+        true
+    }
+
+    /// Reserves client memory for a further topic. Returns false if it is used up, or there are too many topics.
+    fn take_room(&self, name: &[u8]) -> bool {
+        self.count.load(Relaxed) < TOPICS_MAX && self.budget.grant(name.len() as u64 + TOPIC_OVERHEAD)
+    }
+
+    fn epoch(&self, namespace: Namespace) -> u64 {
+        self.epochs.get(usize::from(namespace.0)).map_or(0, |epoch| epoch.load(Relaxed))
+    }
+
+    /// Resets all topics of a namespace that is deleted: their messages are gone, and their numbers begin again on a
+    /// later page.
+    pub(crate) fn end_namespace(&self, namespace: Namespace) {
+        if let Some(epoch) = self.epochs.get(usize::from(namespace.0)) {
+            epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Resets a topic if its namespace was deleted since it was last used.
+    fn renew(&self, topic: &mut Topic, namespace: Namespace, now: UnixMillis) {
+        let epoch = self.epoch(namespace);
+        if std::mem::replace(&mut topic.epoch, epoch) != epoch {
+            self.clear(topic);
+            (topic.page, topic.next) = (self.next_page(now), 1);
+        }
+    }
+
+    /// Returns true if the logs have more than their share of client memory, or client memory is used up.
+    fn is_full(&self) -> bool {
+        self.logs_bytes.load(Relaxed) > self.budget.bytes_max() / 4 || !self.budget.is_within()
+    }
+
+    /// Returns the length of a log that each topic may have, in bytes, while [`Topics::is_full`].
+    fn share(&self) -> u64 {
+        self.budget.bytes_max() / 4 / self.count.load(Relaxed).max(1)
+    }
+
+    /// Shortens further logs that are longer than their share, if the logs are full.
+    fn trim(&self, part: &mut TopicPart) {
+        let (share, mut work) = (self.share(), TRIMMED_MAX);
+        let from = part.trimmed.take().map_or(Bound::Unbounded, Bound::Excluded);
+        for (key, topic) in part.topics.range_mut((from, Bound::Unbounded)) {
+            if work == 0 || !self.is_full() {
+                return;
+            }
+            while work > 0 && topic.log_bytes > share && self.remove_oldest(topic) {
+                work -= 1;
+            }
+            work = work.saturating_sub(1);
+            part.trimmed = Some(key.clone());
+        }
+        part.trimmed = None;
+    }
+
+    /// Removes topics without subscribers of any age from the parts that are free.
+    fn remove_idle_elsewhere(&self, now: UnixMillis) {
+        for part in &self.parts {
+            if let Ok(mut part) = part.try_lock() {
+                self.remove_idle(&mut part, now, true);
+            }
+        }
     }
 
     /// Continues a publication: appends the message to the log, then signals the subscribed connections. Returns true
@@ -257,7 +366,7 @@ impl Topics {
         &self,
         publishing: &mut TopicPublishing,
         (namespace, name): (Namespace, &[u8]),
-        value: &[u8],
+        (value, now): (&[u8], UnixMillis),
         work: &mut usize,
         mut note: impl FnMut(usize, u32),
     ) -> bool {
@@ -265,7 +374,7 @@ impl Topics {
             let is_text = publishing.is_text.unwrap_or_else(|| std::str::from_utf8(value).is_ok());
             let publisher = Arc::clone(&publishing.publisher);
             let message = TopicMessage::new(value, is_text, publisher);
-            publishing.is_done = !self.any() || !self.append(namespace, name, message);
+            publishing.is_done = !self.any() || !self.append(namespace, name, message, now);
             publishing.is_appended = true;
         }
         while !publishing.is_done && *work > 0 {
@@ -287,22 +396,24 @@ impl Topics {
     }
 
     /// Appends a message to the log of a topic. Returns false if the topic does not exist.
-    fn append(&self, namespace: Namespace, name: &[u8], message: TopicMessage) -> bool {
+    fn append(&self, namespace: Namespace, name: &[u8], message: TopicMessage, now: UnixMillis) -> bool {
         let key = self.key(namespace, name);
         let mut part = lock(self.part(&key));
         let Some(topic) = part.topics.get_mut(&key) else { return false };
+        self.renew(topic, namespace, now);
         let cost = message.cost();
-        let mut within = self.budget.take(cost);
+        self.budget.take(cost);
+        self.logs_bytes.fetch_add(cost, Relaxed);
         topic.log.push_back(message);
         topic.log_bytes += cost;
         topic.next += 1;
-        while topic.log.len() > 1
-            && (!within || topic.log.len() > LOG_MESSAGES_MAX || topic.log_bytes > LOG_BYTES_MAX as u64)
-        {
-            let Some(oldest) = topic.log.pop_front() else { break };
-            topic.log_bytes -= oldest.cost();
-            self.budget.give_back(oldest.cost());
-            within = within || self.budget.is_within();
+        let is_long = |topic: &Topic| {
+            topic.log.len() > 1 && (topic.log.len() > LOG_MESSAGES_MAX || topic.log_bytes > LOG_BYTES_MAX as u64)
+        };
+        while is_long(topic) || self.is_full() && topic.log_bytes > self.share() {
+            if !self.remove_oldest(topic) {
+                break;
+            }
         }
         true
     }
@@ -327,12 +438,14 @@ impl Topics {
     pub(crate) fn read(
         &self,
         (namespace, name): (Namespace, &[u8]),
+        now: UnixMillis,
         position: &mut TopicPosition,
         into: &mut ArrayVec<NumberedMessage, READ_MAX>,
     ) -> (Option<Discontinuity>, bool) {
         let key = self.key(namespace, name);
-        let part = lock(self.part(&key));
-        let Some(topic) = part.topics.get(&key) else { return (None, false) };
+        let mut part = lock(self.part(&key));
+        let Some(topic) = part.topics.get_mut(&key) else { return (None, false) };
+        self.renew(topic, namespace, now);
         let (start, gap) = topic.start(*position);
         *position = start;
         let mut bytes = 0;
@@ -348,22 +461,24 @@ impl Topics {
         (gap, position.sequence < topic.next)
     }
 
-    /// Removes topics without subscribers whose retention is over, or of any age if client memory is used up.
-    fn remove_idle(&self, part: &mut TopicPart, now: UnixMillis) {
+    /// Removes topics without subscribers whose retention is over, or those of any age.
+    fn remove_idle(&self, part: &mut TopicPart, now: UnixMillis, any_age: bool) {
         for _ in 0..REMOVED_MAX {
             let Some((since, key)) = part.idle.front() else { return };
-            if now.ms_since(*since) < RETENTION_MS && self.budget.is_within() {
+            if !any_age && now.ms_since(*since) < RETENTION_MS {
                 return;
             }
-            let is_idle = |topic: &Topic| topic.readers.is_none() && topic.idle_since == *since;
-            if part.topics.get(key).is_some_and(is_idle)
-                && let Some(topic) = part.topics.remove(key)
-            {
-                self.count.fetch_sub(1, Relaxed);
-                self.budget.give_back(topic.log_bytes);
-                self.budget.end_grant(topic.name.bytes().len() as u64 + TOPIC_OVERHEAD);
-            }
+            let (since, key) = (*since, key.clone());
             part.idle.pop_front();
+            match part.topics.get_mut(&key) {
+                None => {}
+                Some(topic) if topic.readers.is_some() => topic.is_listed = false,
+                // Clients have used it since.
+                Some(topic) if topic.idle_since.0 > since.0 && !any_age => {
+                    part.idle.push_back((topic.idle_since, key));
+                }
+                Some(_) => self.remove(part, &key),
+            }
         }
     }
 
@@ -400,7 +515,10 @@ impl Topics {
         if self.any() {
             for part in &self.parts {
                 if let Ok(mut part) = part.try_lock() {
-                    self.remove_idle(&mut part, now);
+                    self.remove_idle(&mut part, now, false);
+                    if self.is_full() {
+                        self.trim(&mut part);
+                    }
                 }
             }
         }
@@ -408,7 +526,7 @@ impl Topics {
 }
 
 impl Topic {
-    fn new(name: ChannelName, page: u64) -> Self {
+    fn new(name: ChannelName, page: u64, epoch: u64) -> Self {
         Self {
             name,
             page,
@@ -417,6 +535,8 @@ impl Topic {
             log_bytes: 0,
             readers: None,
             idle_since: UnixMillis::default(),
+            is_listed: false,
+            epoch,
         }
     }
 
@@ -462,12 +582,12 @@ mod tests {
     }
 
     fn publish(topics: &Topics, bytes: usize) -> bool {
-        topics.append(NAME.0, NAME.1, TopicMessage::new(&vec![b'x'; bytes], true, Arc::default()))
+        topics.append(NAME.0, NAME.1, TopicMessage::new(&vec![b'x'; bytes], true, Arc::default()), NOW)
     }
 
     fn sequences(topics: &Topics, position: &mut TopicPosition) -> (Option<Discontinuity>, Vec<u64>) {
         let mut messages = ArrayVec::new();
-        let (gap, has_more) = topics.read(NAME, position, &mut messages);
+        let (gap, has_more) = topics.read(NAME, NOW, position, &mut messages);
         assert!(!has_more || !messages.is_empty());
         (gap, messages.iter().map(|(sequence, _)| *sequence).collect())
     }
@@ -497,7 +617,7 @@ mod tests {
         (0..30).for_each(|_| assert!(publish(&topics, LOG_BYTES_MAX / 4)));
         let (gap, read) = sequences(&topics, &mut position);
         assert_eq!((gap.is_some(), read.len()), (true, 1), "a read ends after its number of bytes");
-        assert!(topics.read(NAME, &mut position, &mut ArrayVec::new()).1, "there are more");
+        assert!(topics.read(NAME, NOW, &mut position, &mut ArrayVec::new()).1, "there are more");
     }
 
     #[test]
@@ -522,19 +642,84 @@ mod tests {
     }
 
     #[test]
-    fn logs_stay_within_client_memory_and_keep_the_newest_message() {
-        let topics = topics(100_000);
+    fn logs_stay_within_a_quarter_of_client_memory() {
+        let topics = topics(400_000);
+        let reader = outbox(1);
         let (mut position, _) =
-            topics.subscribe(NAME, &outbox(1), true, TopicPosition::default(), NOW).expect("there is room");
+            topics.subscribe(NAME, &reader, true, TopicPosition::default(), NOW).expect("there is room");
         (0..100).for_each(|_| assert!(publish(&topics, 10_000)));
         assert!(topics.budget.used() <= 110_000, "{}", topics.budget.used());
-        assert!(publish(&topics, 500_000));
+        assert!(publish(&topics, 500_000), "a message beyond all logs is not kept");
         let (gap, read) = sequences(&topics, &mut position);
-        assert_eq!((gap.is_some(), read), (true, vec![101]));
-        let reader = outbox(1);
+        assert_eq!((gap.map(|gap| gap.next.sequence), read), (Some(102), vec![]));
         topics.unsubscribe(NAME, &reader, NOW);
-        topics.expire(NOW);
-        assert_eq!((topics.count(), topics.budget.used()), (0, 0), "client memory is used up, so the log is removed");
+        topics.expire(UnixMillis(NOW.0 + RETENTION_MS));
+        assert_eq!((topics.count(), topics.budget.used(), topics.logs_bytes.load(Relaxed)), (0, 0, 0));
+    }
+
+    #[test]
+    fn logs_of_many_topics_leave_client_memory_to_others() {
+        const TOPICS: u64 = 500;
+        let topics = topics(4 << 20);
+        let name = |number: u64| format!("topic {number}");
+        for number in 0..TOPICS {
+            let name = name(number);
+            let wanted = TopicPosition::default();
+            topics.subscribe((NAME.0, name.as_bytes()), &outbox(number), true, wanted, NOW).expect("there is room");
+        }
+        for number in 0..TOPICS {
+            let message = TopicMessage::new(&[b'x'; 15_000], true, Arc::default());
+            assert!(topics.append(NAME.0, name(number).as_bytes(), message, NOW));
+        }
+        assert!(topics.logs_bytes.load(Relaxed) <= (1 << 20) + 16_000);
+        // Logs that were long before give way to those of others.
+        (0..100).for_each(|_| topics.expire(NOW));
+        assert!(!topics.is_full());
+    }
+
+    #[test]
+    fn topics_without_subscribers_give_way_to_new_ones() {
+        let topics = topics(200_000);
+        let reader = outbox(1);
+        let wanted = TopicPosition::default();
+        for number in 0..10_000 {
+            let name = format!("topic {number}");
+            let topic = (NAME.0, name.as_bytes());
+            topics.subscribe(topic, &reader, true, wanted, NOW).expect("there is room");
+            topics.append(topic.0, topic.1, TopicMessage::new(b"v", true, Arc::default()), NOW);
+            topics.unsubscribe(topic, &reader, NOW);
+        }
+        let listed: usize = topics.parts.iter().map(|part| lock(part).idle.len()).sum();
+        assert!(listed as u64 <= topics.count() && topics.count() < 1_000, "{listed} {}", topics.count());
+    }
+
+    #[test]
+    fn topic_that_comes_and_goes_is_listed_once_and_one_without_messages_is_not_kept() {
+        let topics = topics(1 << 20);
+        let reader = outbox(1);
+        for round in 0..1_000 {
+            topics.subscribe(NAME, &reader, true, TopicPosition::default(), NOW).expect("there is room");
+            if round == 500 {
+                assert!(publish(&topics, 1));
+            }
+            topics.unsubscribe(NAME, &reader, NOW);
+            assert_eq!(topics.count(), u64::from(round >= 500));
+        }
+        assert_eq!(topics.parts.iter().map(|part| lock(part).idle.len()).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn messages_of_a_deleted_namespace_are_gone() {
+        let topics = topics(1 << 20);
+        let (reader, wanted) = (outbox(1), TopicPosition::default());
+        let (mut position, _) = topics.subscribe(NAME, &reader, true, wanted, NOW).expect("there is room");
+        assert!(publish(&topics, 1) && publish(&topics, 1));
+        topics.end_namespace(NAME.0);
+        let (gap, read) = sequences(&topics, &mut position);
+        assert_eq!((gap.map(|gap| gap.next), read), (Some(position), vec![]));
+        assert_eq!((position.sequence, topics.logs_bytes.load(Relaxed)), (1, 0));
+        assert!(publish(&topics, 1));
+        assert_eq!(sequences(&topics, &mut position), (None, vec![1]));
     }
 
     #[test]

@@ -169,9 +169,9 @@ fn same_values(all: &Values, others: &Values) -> bool {
 fn collections_of_redis_arrive_whole_at_gannet_and_go_back() {
     let folder = Folder::new("collections");
     let Some(old) = Peer::redis_in(&folder, &[]) else { return };
-    let args =
-        ["--resp", "127.0.0.1:0", "--admin", "none", "--memory", "128MiB", "--item-max", "4MiB", "--workers", "2"];
-    let mut serving = Serving::start(&args);
+    let ports = ["--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--admin", "none"];
+    let sizes = ["--memory", "128MiB", "--item-max", "4MiB", "--workers", "2"];
+    let mut serving = Serving::start(&[&ports[..], &sizes].concat());
     let port = serving.addr_behind("Redis clients connect to ").port();
     let mut from = Resp::to(old.port);
     fill_redis(&mut from);

@@ -48,8 +48,8 @@ use config::{check, endpoints, store_config};
 use io::listen::{ListenAddr, Listener, bind_patiently};
 use opened::{ReleasedStore, memory_file};
 use segment::{Namespace, Store, StoreFile};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 pub use crate::running::{EndedThread, Prepared, Running};
 pub use config::{ServerConfig, StartError, TlsConfig};
@@ -313,6 +313,7 @@ pub(crate) fn assemble_in(
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
         namespaces,
+        cache_creation: Mutex::default(),
         delayed_flush: DelayedFlush::persisted_in(&store),
         users,
         auth,

@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
 use segment::Namespace;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Returns the plan of a call that needs the right to change settings. The command reads a setting, and is refused to
 /// users without that right.
@@ -36,6 +36,8 @@ fn not_found(name: &str) -> CallError {
 pub(super) fn create_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
     let (name, shared) = (name(message)?, Arc::clone(shared));
     Ok(privileged(move || {
+        // Two calls must not choose the same free number.
+        let _one = shared.cache_creation.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.namespaces.find(name.as_bytes()).is_some() {
             return Err(CallError::new(Status::AlreadyExists, format!("the cache {name} exists already")));
         }
@@ -70,6 +72,11 @@ pub(super) fn delete_cache(message: Message<'_>, shared: &Arc<Shared>) -> Result
     let mut commands = Commands::one(&[b"CONFIG", b"GET", b"maxmemory"]);
     commands.add(&[b"FLUSHDB"]);
     let plan = CallPlan::new(commands, move |_| {
+        let _one = shared.cache_creation.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.namespaces.find(name.as_bytes()) != Some(cache) {
+            return Err(not_found(&name));
+        }
+        shared.topics.end_namespace(cache);
         shared.namespaces.unset(&shared.store, cache, !shared.store.keeps(Namespace::DEFAULT));
         shared.host.wake_background();
         common::done()

@@ -171,7 +171,7 @@ fn range(message: Message<'_>) -> Option<(String, String)> {
     let last = match message.try_sint(5) {
         None => -1,
         Some(0) => return None,
-        Some(end) => end - 1,
+        Some(end) => end.saturating_sub(1),
     };
     Some((first.to_string(), last.to_string()))
 }

@@ -60,7 +60,7 @@ fn range(message: Message<'_>) -> Result<Vec<String>, CallError> {
         None => "-1".into(),
         // Nothing is before the first element.
         Some(0) => return Ok(vec!["1".into(), "0".into()]),
-        Some(end) => (end - 1).to_string(),
+        Some(end) => end.saturating_sub(1).to_string(),
     };
     let mut words = vec![first, last];
     words.extend(is_descending.then(|| "REV".into()));

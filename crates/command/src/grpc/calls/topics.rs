@@ -45,6 +45,9 @@ pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<Call
     let TopicNames { cache, topic } = names(message, shared)?;
     let value = message.message(3)?.ok_or_else(|| CallError::invalid("the request has no value"))?;
     let (is_text, bytes) = match (value.try_bytes(1), value.try_bytes(2)) {
+        (Some(text), None) if std::str::from_utf8(text).is_err() => {
+            return Err(CallError::invalid("the text is not valid UTF-8; publish it as binary"));
+        }
         (Some(text), None) => (true, text),
         (None, Some(binary)) => (false, binary),
         _ => return Err(CallError::invalid("the value is neither a text nor binary; give one of both")),

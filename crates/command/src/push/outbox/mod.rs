@@ -106,6 +106,11 @@ impl MessageBudget {
         self.0.release(budget::MemoryUse::Subscriptions, bytes);
     }
 
+    /// Returns the maximum of client memory, in bytes.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.0.bytes_max()
+    }
+
     /// Returns true if client memory is not used up.
     pub(super) fn is_within(&self) -> bool {
         self.0.used() <= self.0.bytes_max()

@@ -122,7 +122,10 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
     match asked {
         _ if entry.has(Flag::PubSub) => None,
         // A command on a whole record set accesses keys that are not in the request, so it requires access to all keys.
-        _ if entry.keys.0 == 0 => (entry.name.starts_with("rec.") && !rights.all_keys()).then(|| key(b"")),
+        _ if entry.keys.0 == 0 => {
+            let may = if entry.has(Flag::ReadOnly) { rights.reads_all_keys() } else { rights.all_keys() };
+            (entry.name.starts_with("rec.") && !may).then(|| key(b""))
+        }
         KnownKeys::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
             let (_, name) = keys.find(|(place, name)| !rights.allows_key(name, access(entry, *place, Some(args))))?;

@@ -18,21 +18,24 @@ pub(crate) struct TokenUser {
 }
 
 impl TokenUser {
-    /// Creates the user of a token in a cache. `subscribes`: the user's channels are the topics to which it may
-    /// subscribe; otherwise, those to which it may publish.
-    pub(crate) fn of(claims: &Arc<Claims>, (namespace, cache): (Namespace, &[u8]), subscribes: bool) -> Self {
+    /// Creates the user of a token in a cache, for calls that need the bits of access `needed` to their keys or topics.
+    /// Patterns that do not grant them are left out, because commands that tell no value, such as `EXISTS`, are
+    /// permitted for any pattern.
+    pub(crate) fn of(claims: &Arc<Claims>, (namespace, cache): (Namespace, &[u8]), needed: u8) -> Self {
         let name = [b"token:", claims.id.as_bytes()].concat();
         let claims = Arc::clone(claims);
         if claims.is_superuser() {
             return Self { user: User::of_token(&name, None), claims, keys: READ | WRITE, topics: READ | WRITE };
         }
         let CacheGrants { keys, topics } = claims.grants(cache);
-        let needed = if subscribes { READ } else { WRITE };
+        let sufficient = |grants: Vec<(u8, Vec<u8>)>| -> Vec<(u8, Vec<u8>)> {
+            grants.into_iter().filter(|(access, _)| access & needed == needed).collect()
+        };
+        let (keys, topics) = (sufficient(keys), sufficient(topics));
         let union = |grants: &[(u8, Vec<u8>)]| grants.iter().fold(0, |all, (access, _)| all | access);
         let (of_keys, of_topics) = (union(&keys), union(&topics));
-        let channels = topics.into_iter().filter(|(access, _)| access & needed != 0).map(|(_, pattern)| pattern);
-        let rights = Rights::of_token(keys, channels.collect(), namespace.0);
-        let user = User::of_token(&name, Some(rights));
+        let channels = topics.into_iter().map(|(_, pattern)| pattern).collect();
+        let user = User::of_token(&name, Some(Rights::of_token(keys, channels, namespace.0)));
         Self { user, claims, keys: of_keys, topics: of_topics }
     }
 
