@@ -285,8 +285,7 @@ pub(crate) fn assemble_in(
     mut left: ReleasedStore,
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    let begun = std::time::Instant::now();
-    let known = left.known.take();
+    let (begun, known) = (std::time::Instant::now(), left.known.take());
     let (store, background, tiered) = open_store(&config, left, started)?;
     let (wall, started) = (started, store.reopened().map_or(started, |reopened| reopened.at));
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
