@@ -1,6 +1,6 @@
 //! Calls on sorted sets.
 
-use super::common::{self, CollectionTtl, HIT, change, done, key, length_reply, missing, read_parts, ttl_ms};
+use super::common::{self, CollectionTtl, HIT, MISS, change, done, key, length_reply, missing, read_parts, ttl_ms};
 use crate::grpc::plan::{CallError, CallPlan, Commands, integer, reply};
 use protocol::grpc::protobuf::Message;
 use protocol::resp::client::Value;
@@ -133,18 +133,20 @@ pub(super) fn increment(message: Message<'_>) -> Result<CallPlan, CallError> {
     }))
 }
 
-/// Decodes 1 name, 2 value, 3 order (1: descending). Replies 1 element (1 result, 2 rank) or 2 missing.
+/// Decodes 1 name, 2 value, 3 order (1: descending). Replies 1 element (1 result, 2 rank): Momento's client for Python
+/// takes `missing` as an error.
 pub(super) fn read_rank(message: Message<'_>) -> Result<CallPlan, CallError> {
     let (key, value) = (key(message)?, message.bytes(2));
     let name: &[u8] = if message.uint(3) == 1 { b"ZREVRANK" } else { b"ZRANK" };
-    Ok(CallPlan::one(&[name, key, value], |rank| match rank {
-        Value::Int(rank) => reply(|out| {
+    Ok(CallPlan::one(&[name, key, value], |rank| {
+        reply(|out| {
             out.message(1, |element| {
-                element.uint(1, HIT).int(2, rank);
+                match rank {
+                    Value::Int(rank) => element.uint(1, HIT).int(2, rank),
+                    _ => element.uint(1, MISS),
+                };
             });
-        }),
-        // Clients take an element as a hit, whatever its result.
-        _ => missing(),
+        })
     }))
 }
 
