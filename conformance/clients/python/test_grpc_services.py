@@ -270,3 +270,17 @@ def test_watchers_may_read_all_keys_of_their_prefixes(services, plain):
     plain.set("a:x", "secret")
     assert code(lambda: next(stream)).name == "PERMISSION_DENIED"
     plain.execute_command("ACL", "DELUSER", "ann")
+
+
+def test_watch_of_a_deleted_cache_ends(services):
+    s = services
+    s.caches.CreateCache(s.CacheName(name="watched"))
+    stream = s.invalidations.WatchKeys(s.WatchKeysRequest(), metadata=[("cache", "watched")])
+    assert next(stream).HasField("heartbeat")
+    s.caches.DeleteCache(s.CacheName(name="watched"))
+
+    def read_to_the_end():
+        while True:
+            next(stream)
+
+    assert code(read_to_the_end).name == "NOT_FOUND"

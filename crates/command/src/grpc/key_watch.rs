@@ -1,11 +1,11 @@
 //! The streams that tell clients with a near cache which keys have changed.
 //!
 //! ```text
-//!   WatchKeys ──> registered for its prefixes ──> guards that do not report changes yet have ended ──> heartbeat
+//!   WatchKeys ──> registered for its prefixes ──> guards that do not report changes yet have ended ──> first event
 //!   a change of a key, by any client or by expiry and eviction ──> outbox of the stream ──> its keys
 //! ```
 //!
-//! Invariant: a value that a client reads after the first heartbeat, and that changes later, is reported. A client that
+//! Invariant: a value that a client reads after the first event, and that changes later, is reported. A client that
 //! reads it before, or keeps it beyond the end of the stream, may have an old value: it drops its copies then.
 //!
 //! Bounds: a stream has at most [`PREFIXES_MAX`] prefixes, and unsent keys as a subscriber of channels

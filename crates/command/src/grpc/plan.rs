@@ -163,15 +163,18 @@ pub(super) enum StreamRequest {
     /// The messages of a topic.
     Topic(TopicRequest),
     /// The changes of keys with these prefixes, none of which is a prefix of another one.
-    Keys(Vec<Box<[u8]>>),
+    Keys {
+        /// The cache that the header fields name; `None` if they name none.
+        cache: Option<Arc<[u8]>>,
+        prefixes: Vec<Box<[u8]>>,
+    },
 }
 
 impl StreamRequest {
     /// Returns the request with the cache that its header fields name, unless its message names one.
     pub(super) fn within(mut self, cache: Option<Arc<[u8]>>) -> Self {
-        if let Self::Topic(request) = &mut self {
-            request.cache = request.cache.take().or(cache.filter(|cache| !cache.is_empty()));
-        }
+        let (Self::Topic(TopicRequest { cache: own, .. }) | Self::Keys { cache: own, .. }) = &mut self;
+        *own = own.take().or(cache.filter(|cache| !cache.is_empty()));
         self
     }
 }

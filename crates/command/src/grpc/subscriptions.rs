@@ -47,7 +47,6 @@ enum EventSource {
 
 /// A subscription to a topic.
 struct TopicReader {
-    cache: Option<Arc<[u8]>>,
     topic: Arc<[u8]>,
     position: TopicPosition,
     /// The gap before the next message, if it is not written.
@@ -60,6 +59,8 @@ struct TopicReader {
 struct Subscription {
     stream: u32,
     namespace: Namespace,
+    /// The cache that the request names; `None` for that of the listener.
+    cache: Option<Arc<[u8]>>,
     source: EventSource,
     /// The instant of the next heartbeat, if no message comes before.
     heartbeat_at: UnixMillis,
@@ -142,19 +143,21 @@ pub(super) fn subscribe(
         let outbox = ctx.shared.channels.outbox(ctx.worker, ctx.push.watch.connection);
         Box::new(Subscriptions { all: Vec::new(), outbox, may_have_messages: false, awaits_guards: false })
     });
-    let source = match request {
+    let (cache, source) = match request {
         StreamRequest::Topic(request) => {
             check(resp::topic_right(&user, &ctx.shared, namespace, &request.topic))?;
-            EventSource::Topic(read_topic(subscriptions, namespace, request, cut, ctx)?)
+            let cache = request.cache.clone();
+            (cache, EventSource::Topic(read_topic(subscriptions, namespace, request, cut, ctx)?))
         }
-        StreamRequest::Keys(prefixes) => {
+        StreamRequest::Keys { cache, prefixes } => {
             check(resp::watch_right(&user, &ctx.shared, namespace, &prefixes))?;
-            EventSource::Keys(Box::new(KeyWatch::begin(&prefixes, namespace, guard, ctx)?), prefixes)
+            (cache, EventSource::Keys(Box::new(KeyWatch::begin(&prefixes, namespace, guard, ctx)?), prefixes))
         }
     };
     subscriptions.all.push(Subscription {
         stream,
         namespace,
+        cache,
         // The first heartbeat of a stream of keys is due when it has begun.
         heartbeat_at: match source {
             EventSource::Topic(_) => UnixMillis(ctx.now.0 + HEARTBEAT_MS),
@@ -176,14 +179,14 @@ fn read_topic(
     cut: Option<(u64, Status)>,
     ctx: &WorkerContext,
 ) -> Result<TopicReader, CallError> {
-    let TopicRequest { cache, topic, from } = request;
+    let TopicRequest { topic, from, .. } = request;
     let is_new = !subscriptions.shares_topic(namespace, &topic);
     let begun = ctx.shared.topics.subscribe((namespace, &topic), &subscriptions.outbox, is_new, from, ctx.now);
     let Some((position, gap)) = begun else {
         let text = "no further topic: client memory is used up (limits.client_memory), or there are too many topics";
         return Err(CallError::new(Status::ResourceExhausted, text));
     };
-    Ok(TopicReader { cache, topic, position, gap, cut })
+    Ok(TopicReader { topic, position, gap, cut })
 }
 
 fn check(right: StreamRight) -> Result<(), CallError> {
@@ -300,14 +303,14 @@ impl Subscription {
         if self.checked_at == changes {
             return Ok(());
         }
+        if let Some(cache) = &self.cache
+            && ctx.shared.namespaces.find(cache) != Some(self.namespace)
+        {
+            return Err(CallError::new(Status::NotFound, "the cache was deleted"));
+        }
         match &self.source {
             EventSource::Topic(reader) => {
                 check(resp::topic_right(&self.user, &ctx.shared, self.namespace, &reader.topic))?;
-                if let Some(cache) = &reader.cache
-                    && ctx.shared.namespaces.find(cache) != Some(self.namespace)
-                {
-                    return Err(CallError::new(Status::NotFound, "the cache of the topic was deleted"));
-                }
             }
             EventSource::Keys(_, prefixes) => {
                 check(resp::watch_right(&self.user, &ctx.shared, self.namespace, prefixes))?;

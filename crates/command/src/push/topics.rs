@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A topic is the channel of that name in one namespace. It exists while a gRPC client is subscribed to it, and for
-//! [`RETENTION_MS`] after that. A message to a topic that does not exist is not stored. A topic that is created again
-//! has a later page, because its sequence numbers begin at 1 again.
+//! [`RETENTION_MS`] after that if it had messages. A message to a topic that does not exist is not stored. A topic that
+//! is created again has a later page, because its sequence numbers begin at 1 again.
 //!
 //! A subscription is only a position in the log, so that a slow subscriber holds no memory. If messages after its
 //! position are no longer in the log, it learns of the gap.
@@ -17,9 +17,9 @@
 //!
 //! | bounded | maximum | when it is exceeded |
 //! |---|---|---|
-//! | topics | [`TOPICS_MAX`] | a subscription to a further one is refused |
-//! | the log of a topic | [`LOG_MESSAGES_MAX`], [`LOG_BYTES_MAX`]; at least one message | the oldest are removed |
-//! | all logs | a quarter of client memory | logs longer than a topic's share lose their oldest messages |
+//! | topics | [`TOPICS_MAX`] | those without subscribers give way, then a further one is refused |
+//! | the log of a topic | [`LOG_MESSAGES_MAX`], [`LOG_BYTES_MAX`] or one message | the oldest are removed |
+//! | all logs | a quarter of client memory | logs longer than a topic's share lose their oldest, or all, messages |
 //!
 //! Invariant: messages have consecutive numbers, and all subscribers read them in that order. While a lock is held,
 //! only a bounded number of entries is processed.

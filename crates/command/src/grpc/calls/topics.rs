@@ -88,7 +88,7 @@ pub(super) fn watch_keys(message: Message<'_>, _: &Arc<Shared>) -> Result<CallPl
     sorted.dedup_by(|next, before| next.starts_with(before));
     let mut prefixes = Some(sorted.into_iter().map(Box::from).collect());
     let plan = CallPlan::new(Commands::default(), move |_| {
-        let request = prefixes.take().map(StreamRequest::Keys);
+        let request = prefixes.take().map(|prefixes| StreamRequest::Keys { cache: None, prefixes });
         request.map(|request| Flow::Subscribe(request, Vec::new())).ok_or_else(CallError::unexpected)
     });
     Ok(plan.staying_open())
