@@ -312,10 +312,11 @@ impl AsFd for Listener {
 pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
-    // With this option, the kernel may give one free port to two sockets that have not begun to listen.
-    if addr.port() != 0 {
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-    }
+    // The kernel may give one free port to two sockets that have this option and do not listen yet. So a socket that
+    // asks for any free port gets the option after it has a port: its connections need it for the next start of a
+    // server on that port, while they are in TIME_WAIT.
+    let is_port_chosen = addr.port() != 0;
+    sockopt::set_socket_reuseaddr(&fd, is_port_chosen)?;
     // Linux passes these options on to accepted sockets, which saves two calls for each connection.
     sockopt::set_tcp_nodelay(&fd, true)?;
     sockopt::set_socket_keepalive(&fd, true)?;
@@ -323,6 +324,7 @@ pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
         sockopt::set_ipv6_v6only(&fd, ipv6_only)?;
     }
     net::bind(&fd, &addr)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
     Ok(fd)
 }
 
@@ -394,6 +396,14 @@ mod tests {
         assert_eq!(sockopt::tcp_nodelay(&stream), Ok(true));
         assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
         assert_eq!(stream.peer(), client.local_addr().ok());
+    }
+
+    #[test]
+    fn sockets_that_ask_for_any_free_port_get_different_ports() {
+        let any = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let bound: Vec<Listener> = (0..500).map(|_| Listener::bind(&any, false).expect("a free port")).collect();
+        let ports: std::collections::HashSet<String> = bound.iter().map(|one| format!("{:?}", one.addr())).collect();
+        assert_eq!(ports.len(), bound.len());
     }
 
     #[test]
