@@ -61,6 +61,16 @@ def code(call):
     return raised.value.code()
 
 
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_compressed_requests_are_served_as_plain_ones(services, compression):
+    s = services
+    for value in [b"v" * 900_000, bytes(at * at >> 7 & 255 for at in range(100_000))]:
+        put = s.SetRequest(key=b"compressed", value=value, ttl_ms=60_000)
+        s.cache.Set(put, compression=compression)
+        got = s.cache.Get(s.GetRequest(key=b"compressed"), compression=compression)
+        assert got.value == value
+
+
 def test_one_client_fills_a_value_while_the_others_wait(services):
     s = services
     ask = s.LeaseGetRequest(key=b"lease")

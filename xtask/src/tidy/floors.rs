@@ -82,7 +82,7 @@ const COMMAND: [&[&str]; 18] = [
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
     &["grpc::plan"],
-    &["grpc::credentials"],
+    &["grpc::compression", "grpc::credentials"],
     &["grpc::calls"],
     &["grpc::replies", "grpc::request"],
     &["grpc::key_watch"],

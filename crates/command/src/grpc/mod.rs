@@ -18,6 +18,7 @@
 //! [`ConnectionLimits`]: protocol::http2::ConnectionLimits
 
 mod calls;
+mod compression;
 mod credentials;
 mod execution;
 mod key_watch;
@@ -43,6 +44,7 @@ use protocol::http2::{CONTROL_BYTES_MAX, ErrorCode};
 use replies::{Reply, Timed};
 use segment::Guard;
 use session::RunningCall;
+use subscriptions::StreamEnds;
 
 /// The room that a step of [`serve`] needs in the output: for control frames, and for the longest block of headers.
 const STEP_ROOM: usize = protocol::grpc::reply::TRAILERS_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
@@ -122,38 +124,10 @@ fn execute(
         let connection = (&mut session.redis, &mut session.wire);
         return plain::execute(&mut session.plain, guard, connection, out, buffers, ctx).map(|()| true);
     }
-    if session.running.is_none() {
-        let Some(request) = session.waiting.pop_front() else { return Ok(false) };
-        let stream = request.stream;
-        if !request.is_whole {
-            session.wire.replies.push_back(Reply::end(stream));
-            return Ok(true);
-        }
-        let (method, ready, cache) = (request.method, request.received, request.cache.clone());
-        let faults = request.faults.unwrap_or_default();
-        let begun = match faults.error {
-            _ if request.is_late(ctx) => {
-                Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began"))
-            }
-            Some(status) => Err(CallError::new(status, FAULT_TEXT)),
-            None => session.begin(request, ctx),
-        };
-        match begun {
-            Ok(execution) => {
-                let begun = ctx.clock.ticks();
-                let (execution, cut) = (Box::new(execution), faults.cut);
-                session.running = Some(RunningCall { stream, method, ready, begun, execution, cache, cut });
-            }
-            Err(error) => {
-                session.forget_request(stream);
-                let reply = Reply::error(stream, error);
-                let timed = method.ok().map(|method| Timed { method, times: None });
-                session.wire.replies.push_back(if let Some(timed) = timed { reply.timed(timed) } else { reply });
-                return Ok(true);
-            }
-        }
+    if session.running.is_none() && !begin_next(session, ctx)? {
+        return Ok(false);
     }
-    let Some(mut running) = session.running.take() else { return Ok(false) };
+    let Some(mut running) = session.running.take() else { return Ok(true) };
     let (stream, execution) = (running.stream, &mut running.execution);
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {
@@ -175,6 +149,56 @@ fn execute(
     }
 }
 
+/// Begins the next call, or replies to it if it cannot begin. Returns false if no call waits.
+///
+/// # Errors
+/// The reason why the visit must end.
+fn begin_next(session: &mut GrpcSession, ctx: &WorkerContext) -> Result<bool, SessionWait> {
+    let Some(mut request) = session.waiting.pop_front() else { return Ok(false) };
+    let stream = request.stream;
+    match request.decompress(ctx) {
+        Ok(true) => {}
+        Ok(false) => {
+            session.waiting.push_front(request);
+            return Err(SessionWait::Yield);
+        }
+        Err(error) => {
+            session.forget_request(stream);
+            session.wire.replies.push_back(Reply::error(stream, error));
+            return Ok(true);
+        }
+    }
+    if !request.is_whole {
+        session.wire.replies.push_back(Reply::end(stream));
+        return Ok(true);
+    }
+    let (method, ready, cache) = (request.method, request.received, request.cache.clone());
+    let deadline = request.deadline(ctx);
+    let faults = request.faults.unwrap_or_default();
+    let begun = match faults.error {
+        _ if request.is_late(ctx) => {
+            Err(CallError::new(Status::DeadlineExceeded, "the deadline was past before the call began"))
+        }
+        Some(status) => Err(CallError::new(status, FAULT_TEXT)),
+        None => session.begin(request, ctx),
+    };
+    match begun {
+        Ok(execution) => {
+            let begun = ctx.clock.ticks();
+            let (execution, ends) = (Box::new(execution), StreamEnds { cut: faults.cut, deadline });
+            session.running = Some(RunningCall { stream, method, ready, begun, execution, cache, ends });
+        }
+        Err(error) => {
+            session.forget_request(stream);
+            let reply = Reply::error(stream, error);
+            let timed = method.ok().map(|method| Timed { method, times: None });
+            session.wire.replies.push_back(if let Some(timed) = timed { reply.timed(timed) } else { reply });
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
 /// Replies to a call that was executed, or begins its subscription.
 fn complete(
     mut running: RunningCall,
@@ -185,12 +209,12 @@ fn complete(
 ) {
     let stream = running.stream;
     if let Some(request) = running.execution.take_subscription().map(|request| request.within(running.cache.take()))
-        && let Err(error) = session.subscribe(stream, request, running.cut, guard, ctx)
+        && let Err(error) = session.subscribe(stream, request, running.ends, guard, ctx)
     {
         return session.wire.replies.push_back(running.timed(Reply::error(stream, error), ctx));
     }
     let stays_open = running.execution.stays_open();
-    let cut = running.cut.filter(|_| !stays_open).filter(|(limit, _)| faults::cut(&mut messages, *limit));
+    let cut = running.ends.cut.filter(|_| !stays_open).filter(|(limit, _)| faults::cut(&mut messages, *limit));
     let reply = Reply::messages(stream, messages, grant, ctx.clock.ticks());
     let reply = if stays_open || cut.is_some() { reply.staying_open() } else { reply };
     session.wire.replies.push_back(running.timed(reply, ctx));

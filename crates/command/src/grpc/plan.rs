@@ -14,7 +14,7 @@
 
 use crate::push::topics::TopicPosition;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
-use protocol::grpc::{Status, message_prefix};
+use protocol::grpc::{MessageError, Status, message_prefix};
 use protocol::number::Decimal;
 use protocol::resp::client::Value;
 use segment::Namespace;
@@ -31,13 +31,13 @@ const WORD_BYTES: usize = 25;
 pub(super) struct CallError {
     pub(super) status: Status,
     pub(super) text: String,
-    /// The limit that was exceeded: the value of the metadata `err`.
-    pub(super) limit: Option<&'static str>,
+    /// A field of metadata that goes with the error: the limit that was exceeded, in `err`, or what the server accepts.
+    pub(super) metadata: Option<(&'static str, &'static str)>,
 }
 
 impl CallError {
     pub(super) fn new(status: Status, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), limit: None }
+        Self { status, text: text.into(), metadata: None }
     }
 
     pub(super) fn invalid(text: impl Into<String>) -> Self {
@@ -51,7 +51,12 @@ impl CallError {
 
     /// Returns the error with the limit that was exceeded, by which published clients explain it.
     pub(super) fn beyond(self, limit: &'static str) -> Self {
-        Self { limit: Some(limit), ..self }
+        Self { metadata: Some(("err", limit)), ..self }
+    }
+
+    /// Returns the error of a call whose messages have an encoding that is not one of `encodings`.
+    pub(super) fn accepting(self, encodings: &'static str) -> Self {
+        Self { metadata: Some(("grpc-accept-encoding", encodings)), ..self }
     }
 
     /// Returns the error of a call whose namespace admits no more connections.
@@ -137,7 +142,7 @@ pub(super) enum Flow {
     Reply(Vec<u8>),
     /// The call continues with its user, which is authenticated now.
     WithCaller(Box<dyn FnOnce(Caller) -> Next + Send>),
-    /// The call subscribes to a topic or to changes of keys. The messages are the first ones of the stream.
+    /// The call begins a stream of events. The messages are its first ones.
     Subscribe(StreamRequest, Vec<u8>),
 }
 
@@ -168,13 +173,16 @@ pub(super) enum StreamRequest {
         cache: Option<Arc<[u8]>>,
         prefixes: Vec<Box<[u8]>>,
     },
+    /// The server's health.
+    Health,
 }
 
 impl StreamRequest {
     /// Returns the request with the cache that its header fields name, unless its message names one.
     pub(super) fn within(mut self, cache: Option<Arc<[u8]>>) -> Self {
-        let (Self::Topic(TopicRequest { cache: own, .. }) | Self::Keys { cache: own, .. }) = &mut self;
-        *own = own.take().or(cache.filter(|cache| !cache.is_empty()));
+        if let Self::Topic(TopicRequest { cache: own, .. }) | Self::Keys { cache: own, .. } = &mut self {
+            *own = own.take().or(cache.filter(|cache| !cache.is_empty()));
+        }
         self
     }
 }
@@ -347,6 +355,19 @@ pub(super) fn add_message(messages: &mut Vec<u8>, write: impl FnOnce(&mut Encode
     let message = encoder.as_slice();
     messages.extend_from_slice(&message_prefix(message.len() as u32));
     messages.extend_from_slice(message);
+}
+
+/// Returns the error of a call whose request is not one message.
+pub(super) fn message_error(error: MessageError) -> CallError {
+    match error {
+        MessageError::TooLong => {
+            let error =
+                CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call");
+            error.beyond("request_size_limit_exceeded")
+        }
+        MessageError::Flag => CallError::new(Status::Internal, "the prefix of the message is malformed"),
+        MessageError::Truncated => CallError::new(Status::Internal, "the request ended within its message"),
+    }
 }
 
 /// Returns the error of a call for which client memory is used up.

@@ -4,9 +4,10 @@
 //! message of any other request is collected until its stream ends.
 
 use super::calls::Decode;
-use super::plan::{CallError, no_memory};
+use super::compression::Encoding;
+use super::plan::{CallError, message_error, no_memory};
 use super::replies::Reply;
-use super::request::{CallRequest, error_of};
+use super::request::CallRequest;
 use super::session::GrpcSession;
 use crate::clients::faults;
 use crate::context::WorkerContext;
@@ -72,11 +73,14 @@ fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &Wo
     if matches!(method.decode, Decode::Tokens(..)) {
         request.authority = buffers.fields.value(FieldName::Authority).unwrap_or_default().into();
     }
+    if let Some(name) = buffers.fields.value(FieldName::GrpcEncoding) {
+        request.encoding = Encoding::named(name);
+    }
     if let Some(counts) = &ctx.shared.faults {
         request.faults = faults::of(&buffers.fields, method.name, counts);
     }
     let own_bytes = session.own_bytes(&request) + request.authority.len();
-    if own_bytes > 0 && !request.charge(own_bytes, ctx) {
+    if !request.charge_names(own_bytes, ctx) {
         return session.wire.replies.push_back(Reply::error(stream, no_memory()));
     }
     session.receiving.push(request);
@@ -145,6 +149,6 @@ fn complete(stream: u32, session: &mut GrpcSession, ctx: &WorkerContext) {
             }
             _ => session.waiting.push_back(request),
         },
-        false => session.wire.replies.push_back(Reply::error(stream, error_of(MessageError::Truncated))),
+        false => session.wire.replies.push_back(Reply::error(stream, message_error(MessageError::Truncated))),
     }
 }

@@ -162,8 +162,8 @@ impl Wire {
                     return self.end(place, out, ctx);
                 }
                 ReplyBody::Error(error) => {
-                    let limit = error.limit.map(|limit| ("err", limit.as_bytes()));
-                    reply::end_with(http, stream, error.status, &error.text, limit.as_slice(), out);
+                    let metadata = error.metadata.map(|(name, value)| (name, value.as_bytes()));
+                    reply::end_with(http, stream, error.status, &error.text, metadata.as_slice(), out);
                     return self.end(place, out, ctx);
                 }
                 ReplyBody::Refused(Refusal::Method | Refusal::ContentType) => HTTP_TEXT,

@@ -1,12 +1,14 @@
 //! Requests: their header fields, and their messages while they arrive.
 
 use super::calls::Method;
-use super::plan::{CallError, no_memory};
+use super::compression::{Decompression, Encoding};
+use super::plan::{CallError, message_error, no_memory};
 use crate::clients::faults::CallFaults;
 use crate::context::WorkerContext;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::visit::clock::Ticks;
-use protocol::grpc::{MessageError, MessagePart, MessageReader, Refusal, Status};
+use base::clock::UnixMillis;
+use protocol::grpc::{MessagePart, MessageReader, Refusal, Status};
 use std::sync::Arc;
 
 /// A request that is not complete, or has not begun.
@@ -31,6 +33,13 @@ pub(super) struct CallRequest {
     pub(super) message: Vec<u8>,
     /// True if the message is complete. A queued request without one is the end of a request with several.
     pub(super) is_whole: bool,
+    /// The encoding of the request's messages if they are compressed, and true if the present message is.
+    pub(super) encoding: Encoding,
+    is_compressed: bool,
+    /// The message while it is decompressed.
+    decompression: Option<Box<Decompression>>,
+    /// The memory of the request's names, in bytes, as far as it counts for this request.
+    own_bytes: usize,
     /// The share of client memory of the request.
     grant: Option<Grant>,
     /// The faults that the request asks for.
@@ -58,6 +67,10 @@ impl CallRequest {
             reader: MessageReader::new(),
             message: Vec::new(),
             is_whole: false,
+            encoding: Encoding::Identity,
+            is_compressed: false,
+            decompression: None,
+            own_bytes: 0,
             grant: None,
             faults: None,
         }
@@ -87,6 +100,10 @@ impl CallRequest {
             reader: MessageReader::new(),
             message: std::mem::take(&mut self.message),
             is_whole: std::mem::take(&mut self.is_whole),
+            encoding: self.encoding,
+            is_compressed: std::mem::take(&mut self.is_compressed),
+            decompression: None,
+            own_bytes: std::mem::take(&mut self.own_bytes),
             grant: self.grant.take(),
             faults: self.faults,
         }
@@ -97,8 +114,21 @@ impl CallRequest {
         self.timeout_ns.is_some_and(|limit| ctx.clock.ns_between(self.begun, ctx.clock.ticks()) >= limit)
     }
 
+    /// Returns the instant at which the time limit of the request is past; `None` if it has none.
+    pub(super) fn deadline(&self, ctx: &WorkerContext) -> Option<UnixMillis> {
+        let elapsed_ns = ctx.clock.ns_between(self.begun, ctx.clock.ticks());
+        let left_ms = self.timeout_ns.map(|limit| limit.saturating_sub(elapsed_ns).div_ceil(1_000_000));
+        left_ms.map(|left_ms| UnixMillis(ctx.now.0.saturating_add(left_ms)))
+    }
+
+    /// Charges the memory of the request's names. Returns false if client memory is used up.
+    pub(super) fn charge_names(&mut self, bytes: usize, ctx: &WorkerContext) -> bool {
+        self.own_bytes = bytes;
+        bytes == 0 || self.charge(bytes, ctx)
+    }
+
     /// Charges `bytes` further bytes to client memory. Returns false if client memory is used up.
-    pub(super) fn charge(&mut self, bytes: usize, ctx: &WorkerContext) -> bool {
+    fn charge(&mut self, bytes: usize, ctx: &WorkerContext) -> bool {
         let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
         grant.resize(grant.bytes() + bytes as u64)
     }
@@ -119,15 +149,15 @@ impl CallRequest {
             if self.is_whole && is_streaming {
                 return Ok(());
             }
-            match self.reader.next(bytes).map_err(error_of)? {
+            match self.reader.next(bytes).map_err(message_error)? {
                 MessagePart::More => return Ok(()),
                 MessagePart::Start { .. } if self.is_whole => {
                     let text = "the call has more than one request message; send one";
                     return Err(CallError::new(Status::Unimplemented, text));
                 }
                 MessagePart::Start { compressed: true, .. } => {
-                    let text = "the message is compressed; send it without compression";
-                    return Err(CallError::new(Status::Unimplemented, text));
+                    self.encoding.check()?;
+                    self.is_compressed = true;
                 }
                 MessagePart::Start { .. } => {}
                 MessagePart::Bytes { bytes: part, last } => {
@@ -148,15 +178,29 @@ impl CallRequest {
     }
 }
 
-/// Returns the error of a call whose request is not one message.
-pub(super) fn error_of(error: MessageError) -> CallError {
-    match error {
-        MessageError::TooLong => {
-            let error =
-                CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call");
-            error.beyond("request_size_limit_exceeded")
+impl CallRequest {
+    /// Decompresses the next part of a complete message. Returns true when the message can be decoded.
+    ///
+    /// # Errors
+    /// If the message is malformed or too long, or client memory is used up.
+    pub(super) fn decompress(&mut self, ctx: &WorkerContext) -> Result<bool, CallError> {
+        if !self.is_compressed {
+            return Ok(true);
         }
-        MessageError::Flag => CallError::new(Status::Internal, "the prefix of the message is malformed"),
-        MessageError::Truncated => CallError::new(Status::Internal, "the request ended within its message"),
+        let mut decompression = match self.decompression.take() {
+            Some(decompression) => decompression,
+            None => Box::new(Decompression::begin(self.encoding, std::mem::take(&mut self.message))?),
+        };
+        let is_complete = decompression.step()?;
+        let own_bytes = self.own_bytes;
+        let bytes = if is_complete {
+            self.is_compressed = false;
+            self.message = decompression.into_message();
+            self.message.capacity()
+        } else {
+            self.decompression.insert(decompression).bytes()
+        };
+        let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Requests));
+        if grant.resize((own_bytes + bytes) as u64) { Ok(is_complete) } else { Err(no_memory()) }
     }
 }

@@ -7,7 +7,7 @@ use super::plain::PlainCalls;
 use super::plan::{CallError, Commands, StreamRequest};
 use super::replies::{Reply, Timed, Wire};
 use super::request::CallRequest;
-use super::subscriptions::{self, Subscriptions};
+use super::subscriptions::{self, LEAVING_TEXT, StreamEnds, Subscriptions};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::visit::clock::Ticks;
 use base::clock::UnixMillis;
 use protocol::grpc::protobuf::Message;
-use protocol::grpc::{Refusal, Status};
+use protocol::grpc::{Refusal, Status, reply};
 use protocol::sink::Sink;
 use segment::{Guard, Namespace};
 use std::collections::VecDeque;
@@ -36,8 +36,7 @@ pub(super) struct RunningCall {
     pub(super) execution: Box<Execution>,
     /// The cache that the header fields name.
     pub(super) cache: Option<Arc<[u8]>>,
-    /// The fault that cuts the reply: the number of its messages, and its status.
-    pub(super) cut: Option<(u64, Status)>,
+    pub(super) ends: StreamEnds,
 }
 
 impl RunningCall {
@@ -149,9 +148,9 @@ impl GrpcSession {
         is_user
     }
 
-    /// Returns true if a call is in execution, or its request or reply is incomplete.
+    /// Returns true if a call is in execution, or its request or reply is incomplete. A stop ends delayed calls.
     pub(crate) fn is_serving(&self) -> bool {
-        self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty()
+        self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty() && !self.is_leaving
     }
 
     /// Returns true if a call waits to be executed or replied to.
@@ -185,10 +184,13 @@ impl GrpcSession {
         }
     }
 
-    /// Writes what the client must know before the connection ends: that it must connect again, and that its
-    /// subscriptions end.
+    /// Writes what the client must know before the connection ends: that it must connect again, and that its streams of
+    /// events and its delayed calls end.
     pub(crate) fn say_farewell(&mut self, out: &mut impl Sink) {
         self.say_goodbye(out);
+        for (_, request) in std::mem::take(&mut self.delayed) {
+            reply::end(&mut self.wire.http, request.stream, Status::Unavailable, LEAVING_TEXT, out);
+        }
         if let Some(subscriptions) = &self.subscriptions
             && self.wire.replies.is_empty()
         {
@@ -262,12 +264,12 @@ impl GrpcSession {
         &mut self,
         stream: u32,
         request: StreamRequest,
-        cut: Option<(u64, Status)>,
+        ends: StreamEnds,
         guard: &Guard<'_>,
         ctx: &mut WorkerContext,
     ) -> Result<(), CallError> {
         let user = (&self.redis, self.signed.as_ref());
-        subscriptions::subscribe(&mut self.subscriptions, user, (stream, cut), request, guard, ctx)
+        subscriptions::subscribe(&mut self.subscriptions, user, (stream, ends), request, guard, ctx)
     }
 
     /// Returns true if a stream waits for the end of requests of other workers.
@@ -402,10 +404,10 @@ impl GrpcSession {
         }
     }
 
-    /// Arranges the next visit: for the next heartbeat of a subscription, or the end of a delay.
+    /// Arranges the next visit: for the next heartbeat or the deadline of a subscription, or the end of a delay.
     pub(super) fn set_timer(&mut self, ctx: &mut WorkerContext) {
         let delays = self.delayed.iter().map(|(until, _)| *until);
-        let heartbeat = self.subscriptions.as_ref().and_then(|subscriptions| subscriptions.next_heartbeat());
+        let heartbeat = self.subscriptions.as_ref().and_then(|subscriptions| subscriptions.next_visit());
         let next = delays.chain(heartbeat).min_by_key(|at| at.0);
         if next != self.timer {
             let connection = ctx.push.watch.connection;
@@ -415,9 +417,9 @@ impl GrpcSession {
         }
     }
 
-    /// Returns true if the client is subscribed to a topic.
+    /// Returns true if the client has a stream of events.
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.next_heartbeat().is_some())
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.any())
     }
 
     /// Forgets a stream that was reset. A call in execution is completed, because it may have changed items.

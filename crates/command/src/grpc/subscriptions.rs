@@ -1,4 +1,4 @@
-//! The subscriptions of a connection: to topics, and to changes of keys.
+//! The streams of events of a connection: of topics, of changes of keys, and of the server's health.
 //!
 //! ```text
 //!   Subscribe ──> heartbeat ──> messages from the topic's log, as the client's windows allow ──> ...
@@ -34,8 +34,17 @@ use std::sync::Arc;
 /// The time between two messages of a stream, in ms. A heartbeat shows a client that an idle subscription works.
 const HEARTBEAT_MS: u64 = 5_000;
 
-/// The text of the end of a subscription when its server leaves.
-const LEAVING_TEXT: &str = "the server stops or is replaced; subscribe again";
+/// The text of the end of a stream when its server leaves.
+pub(super) const LEAVING_TEXT: &str = "the server stops or is replaced; call again";
+
+/// The reasons for which a stream ends before its client ends it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StreamEnds {
+    /// The number of messages after which a fault ends the stream, and its status.
+    pub(super) cut: Option<(u64, Status)>,
+    /// The instant after which the client no longer waits.
+    pub(super) deadline: Option<UnixMillis>,
+}
 
 /// The events of a subscription.
 enum EventSource {
@@ -43,6 +52,8 @@ enum EventSource {
     Topic(TopicReader),
     /// The changes of keys.
     Keys(Box<KeyWatch>, Vec<Box<[u8]>>),
+    /// The server's health, which changes only when the server leaves.
+    Health,
 }
 
 /// A subscription to a topic.
@@ -55,15 +66,17 @@ struct TopicReader {
     cut: Option<(u64, Status)>,
 }
 
-/// A subscription.
+/// The stream of events of a call.
 struct Subscription {
     stream: u32,
     namespace: Namespace,
     /// The cache that the request names; `None` for that of the listener.
     cache: Option<Arc<[u8]>>,
     source: EventSource,
-    /// The instant of the next heartbeat, if no message comes before.
-    heartbeat_at: UnixMillis,
+    /// The instant of the next heartbeat, if no message comes before. A stream of health has none.
+    heartbeat_at: Option<UnixMillis>,
+    /// The instant at which the stream ends.
+    deadline: Option<UnixMillis>,
     user: resp::CallUser,
     /// The claims of the signed token of the subscription, if it has one.
     claims: Option<Arc<Claims>>,
@@ -83,9 +96,15 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Returns the instant of the first heartbeat.
-    pub(super) fn next_heartbeat(&self) -> Option<UnixMillis> {
-        self.all.iter().map(|subscription| subscription.heartbeat_at).min_by_key(|at| at.0)
+    /// Returns the instant of the first heartbeat or deadline.
+    pub(super) fn next_visit(&self) -> Option<UnixMillis> {
+        let visits = self.all.iter().flat_map(|subscription| [subscription.heartbeat_at, subscription.deadline]);
+        visits.flatten().min_by_key(|at| at.0)
+    }
+
+    /// Returns true if there is a subscription.
+    pub(super) fn any(&self) -> bool {
+        !self.all.is_empty()
     }
 
     /// Writes the ends of all streams, because the connection ends.
@@ -127,29 +146,31 @@ impl Subscriptions {
 }
 
 /// Begins a subscription of a stream in the namespace of the Redis session, with its user. `signed` is the token of
-/// that user if it is signed, and `cut` a fault that ends the stream.
+/// that user if it is signed.
 pub(super) fn subscribe(
     subscriptions: &mut Option<Box<Subscriptions>>,
     (redis, signed): (&resp::SessionState, Option<&SignedToken>),
-    (stream, cut): (u32, Option<(u64, Status)>),
+    (stream, ends): (u32, StreamEnds),
     request: StreamRequest,
     guard: &Guard<'_>,
     ctx: &mut WorkerContext,
 ) -> Result<(), CallError> {
     let namespace = redis.namespace;
-    credentials::check_login(redis, ctx)?;
     let user = resp::call_user(redis);
     let subscriptions = subscriptions.get_or_insert_with(|| {
         let outbox = ctx.shared.channels.outbox(ctx.worker, ctx.push.watch.connection);
         Box::new(Subscriptions { all: Vec::new(), outbox, may_have_messages: false, awaits_guards: false })
     });
     let (cache, source) = match request {
+        StreamRequest::Health => (None, EventSource::Health),
         StreamRequest::Topic(request) => {
+            credentials::check_login(redis, ctx)?;
             check(resp::topic_right(&user, &ctx.shared, namespace, &request.topic))?;
             let cache = request.cache.clone();
-            (cache, EventSource::Topic(read_topic(subscriptions, namespace, request, cut, ctx)?))
+            (cache, EventSource::Topic(read_topic(subscriptions, namespace, request, ends.cut, ctx)?))
         }
         StreamRequest::Keys { cache, prefixes } => {
+            credentials::check_login(redis, ctx)?;
             check(resp::watch_right(&user, &ctx.shared, namespace, &prefixes))?;
             (cache, EventSource::Keys(Box::new(KeyWatch::begin(&prefixes, namespace, guard, ctx)?), prefixes))
         }
@@ -160,9 +181,11 @@ pub(super) fn subscribe(
         cache,
         // The first heartbeat of a stream of keys is due when it has begun.
         heartbeat_at: match source {
-            EventSource::Topic(_) => UnixMillis(ctx.now.0 + HEARTBEAT_MS),
-            EventSource::Keys(..) => ctx.now,
+            EventSource::Topic(_) => Some(UnixMillis(ctx.now.0 + HEARTBEAT_MS)),
+            EventSource::Keys(..) => Some(ctx.now),
+            EventSource::Health => None,
         },
+        deadline: ends.deadline,
         source,
         user,
         claims: signed.filter(|_| resp::is_token(redis)).map(|signed| Arc::clone(&signed.claims)),
@@ -210,7 +233,7 @@ pub(super) fn advance(
 ) -> bool {
     let Some(subscriptions) = subscriptions else { return false };
     let is_signalled = subscriptions.outbox.take_signal();
-    let is_due = subscriptions.next_heartbeat().is_some_and(|at| at.0 <= ctx.now.0);
+    let is_due = subscriptions.next_visit().is_some_and(|at| at.0 <= ctx.now.0);
     let have_keys = || subscriptions.all.iter().any(|subscription| subscription.source.has_keys());
     if !is_signalled && !is_due && !is_leaving && !subscriptions.may_have_messages && !have_keys() {
         return false;
@@ -221,7 +244,8 @@ pub(super) fn advance(
     for subscription in &mut subscriptions.all {
         if replies.iter().any(|reply| reply.stream == subscription.stream) {
             // The reply that waits is a sign of life when the client opens its window.
-            subscription.heartbeat_at = UnixMillis(subscription.heartbeat_at.0.max(ctx.now.0 + HEARTBEAT_MS));
+            let next = UnixMillis(ctx.now.0 + HEARTBEAT_MS);
+            subscription.heartbeat_at = subscription.heartbeat_at.map(|at| if at.0 > next.0 { at } else { next });
             subscriptions.may_have_messages = true;
             continue;
         }
@@ -253,6 +277,7 @@ impl EventSource {
         match self {
             Self::Topic(reader) => reader.topic.len(),
             Self::Keys(watch, _) => watch.bytes(),
+            Self::Health => 0,
         }
     }
 
@@ -268,21 +293,25 @@ impl Subscription {
     /// The reason why the stream ends.
     fn next(&mut self, is_leaving: bool, ctx: &WorkerContext) -> Result<Option<(Reply, bool)>, CallError> {
         self.check(ctx)?;
+        if self.deadline.is_some_and(|at| at.0 <= ctx.now.0) {
+            return Err(CallError::new(Status::DeadlineExceeded, "the deadline of the stream is past"));
+        }
         let mut messages = Vec::new();
         let has_more = match &mut self.source {
             EventSource::Topic(reader) => reader.add_messages(self.namespace, &mut messages, ctx)?,
             EventSource::Keys(watch, _) => watch.add_messages(&mut messages)?,
+            EventSource::Health => false,
         };
         if messages.is_empty() {
             if is_leaving {
                 return Err(CallError::new(Status::Unavailable, LEAVING_TEXT));
             }
-            if self.heartbeat_at.0 > ctx.now.0 {
+            if self.heartbeat_at.is_none_or(|at| at.0 > ctx.now.0) {
                 return Ok(None);
             }
             add_heartbeat(&mut messages);
         }
-        self.heartbeat_at = UnixMillis(ctx.now.0 + HEARTBEAT_MS);
+        self.heartbeat_at = self.heartbeat_at.map(|_| UnixMillis(ctx.now.0 + HEARTBEAT_MS));
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
         grant.force(messages.capacity() as u64);
         let reply = Reply::messages(self.stream, messages, grant, ctx.clock.ticks()).staying_open();
@@ -315,6 +344,7 @@ impl Subscription {
             EventSource::Keys(_, prefixes) => {
                 check(resp::watch_right(&self.user, &ctx.shared, self.namespace, prefixes))?;
             }
+            EventSource::Health => {}
         }
         self.checked_at = changes;
         Ok(())

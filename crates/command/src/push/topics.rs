@@ -97,6 +97,21 @@ impl TopicMessage {
     }
 }
 
+/// The figures of all topics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopicFigures {
+    /// The number of topics.
+    pub topics: u64,
+    /// The number of subscribed connections, counted once for each of their topics.
+    pub subscribers: u64,
+    /// The memory of the messages in all logs, in bytes.
+    pub log_bytes: u64,
+    /// The number of messages that were appended to logs since the start.
+    pub messages: u64,
+    /// The number of gaps that subscribers met since the start.
+    pub gaps: u64,
+}
+
 /// The number of the next message of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicPosition {
@@ -164,6 +179,11 @@ pub struct Topics {
     last_page: AtomicU64,
     /// The cost of all logs, in bytes.
     logs_bytes: AtomicU64,
+    /// The connections that are subscribed, counted once for each of their topics.
+    readers: AtomicU64,
+    /// The messages that were appended to logs, and the gaps that were reported to subscribers.
+    appended: AtomicU64,
+    gaps: AtomicU64,
     /// The number of deletions of each namespace. A topic that has not seen the last one is reset when it is used.
     epochs: Vec<AtomicU64>,
     budget: MessageBudget,
@@ -188,6 +208,9 @@ impl Topics {
             count: AtomicU64::new(0),
             last_page: AtomicU64::new(0),
             logs_bytes: AtomicU64::new(0),
+            readers: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            gaps: AtomicU64::new(0),
             epochs: (0..=Namespace::MAX).map(|_| AtomicU64::new(0)).collect(),
             budget: MessageBudget(Arc::clone(budget)),
         }
@@ -199,9 +222,26 @@ impl Topics {
         self.count.load(Relaxed) > 0
     }
 
-    /// Returns the number of topics.
-    pub fn count(&self) -> u64 {
-        self.count.load(Relaxed)
+    /// Returns the number of connections that are subscribed to a topic.
+    pub(crate) fn subscribers(&self, namespace: Namespace, name: &[u8]) -> u64 {
+        if !self.any() {
+            return 0;
+        }
+        let key = self.key(namespace, name);
+        let part = lock(self.part(&key));
+        part.topics.get(&key).and_then(|topic| topic.readers.as_ref()).map_or(0, |readers| readers.len() as u64)
+    }
+
+    /// Returns the present figures.
+    pub fn figures(&self) -> TopicFigures {
+        let of = |count: &AtomicU64| count.load(Relaxed);
+        TopicFigures {
+            topics: of(&self.count),
+            subscribers: of(&self.readers),
+            log_bytes: of(&self.logs_bytes),
+            messages: of(&self.appended),
+            gaps: of(&self.gaps),
+        }
     }
 
     fn key(&self, namespace: Namespace, name: &[u8]) -> (u8, ChannelName) {
@@ -242,6 +282,7 @@ impl Topics {
         let topic = part.topics.get_mut(&key)?;
         self.renew(topic, namespace, now);
         if is_new {
+            self.readers.fetch_add(1, Relaxed);
             match &mut topic.readers {
                 Some(readers) => readers.add(outbox),
                 none => *none = Some(Receivers::One(Arc::clone(outbox))),
@@ -262,7 +303,11 @@ impl Topics {
         let key = self.key(namespace, name);
         let mut part = lock(self.part(&key));
         let Some(topic) = part.topics.get_mut(&key) else { return };
-        if topic.readers.as_mut().and_then(|readers| readers.remove(outbox)) == Some(0) {
+        let left = topic.readers.as_mut().and_then(|readers| readers.remove(outbox));
+        if left.is_some() {
+            self.readers.fetch_sub(1, Relaxed);
+        }
+        if left == Some(0) {
             topic.readers = None;
             topic.idle_since = now;
             if topic.next == 1 {
@@ -403,6 +448,7 @@ impl Topics {
         self.renew(topic, namespace, now);
         let cost = message.cost();
         self.budget.take(cost);
+        self.appended.fetch_add(1, Relaxed);
         self.logs_bytes.fetch_add(cost, Relaxed);
         topic.log.push_back(message);
         topic.log_bytes += cost;
@@ -448,6 +494,7 @@ impl Topics {
         self.renew(topic, namespace, now);
         let (start, gap) = topic.start(*position);
         *position = start;
+        self.gaps.fetch_add(u64::from(gap.is_some()), Relaxed);
         let mut bytes = 0;
         let first = (start.sequence - topic.first()) as usize;
         for message in topic.log.range(first..) {
@@ -635,7 +682,7 @@ mod tests {
         let later = UnixMillis(NOW.0 + RETENTION_MS);
         topics.unsubscribe(NAME, &outbox(2), later);
         topics.expire(UnixMillis(later.0 + RETENTION_MS));
-        assert_eq!(topics.count(), 0);
+        assert_eq!(topics.figures().topics, 0);
         let (position, gap) = topics.subscribe(NAME, &outbox(3), true, wanted, later).expect("there is room");
         assert!(position.page > start.page);
         assert_eq!(gap, Some(Discontinuity { last_sequence: 2, next: position }));
@@ -654,7 +701,7 @@ mod tests {
         assert_eq!((gap.map(|gap| gap.next.sequence), read), (Some(102), vec![]));
         topics.unsubscribe(NAME, &reader, NOW);
         topics.expire(UnixMillis(NOW.0 + RETENTION_MS));
-        assert_eq!((topics.count(), topics.budget.used(), topics.logs_bytes.load(Relaxed)), (0, 0, 0));
+        assert_eq!((topics.figures().topics, topics.budget.used(), topics.logs_bytes.load(Relaxed)), (0, 0, 0));
     }
 
     #[test]
@@ -690,7 +737,11 @@ mod tests {
             topics.unsubscribe(topic, &reader, NOW);
         }
         let listed: usize = topics.parts.iter().map(|part| lock(part).idle.len()).sum();
-        assert!(listed as u64 <= topics.count() && topics.count() < 1_000, "{listed} {}", topics.count());
+        assert!(
+            listed as u64 <= topics.figures().topics && topics.figures().topics < 1_000,
+            "{listed} {}",
+            topics.figures().topics
+        );
     }
 
     #[test]
@@ -703,7 +754,7 @@ mod tests {
                 assert!(publish(&topics, 1));
             }
             topics.unsubscribe(NAME, &reader, NOW);
-            assert_eq!(topics.count(), u64::from(round >= 500));
+            assert_eq!(topics.figures().topics, u64::from(round >= 500));
         }
         assert_eq!(topics.parts.iter().map(|part| lock(part).idle.len()).sum::<usize>(), 1);
     }
@@ -750,6 +801,6 @@ mod tests {
         topics.unsubscribe(NAME, &first, NOW);
         topics.subscribe(NAME, &second, true, wanted, NOW).expect("there is room");
         topics.expire(UnixMillis(NOW.0 + 2 * RETENTION_MS));
-        assert_eq!(topics.count(), 1);
+        assert_eq!(topics.figures().topics, 1);
     }
 }

@@ -299,7 +299,11 @@ fn reply_subscribers<'c>(call: &mut Call<'c, '_>, kind: ChannelKind, args: Args<
     call.each_key(args, |call, name| {
         call.room(name.len())?;
         reply::bulk(call.out, name);
-        let subscribers = call.ctx.shared.channels.subscribers(kind, name);
+        let mut subscribers = call.ctx.shared.channels.subscribers(kind, name) as u64;
+        if matches!(kind, ChannelKind::Channel) {
+            // The gRPC clients of this database receive the messages of the channel, too.
+            subscribers += call.ctx.shared.topics.subscribers(call.session.namespace, name);
+        }
         call.int(subscribers as i64);
         call.ctx.note_work(WORK_A_NAME);
         Ok(())

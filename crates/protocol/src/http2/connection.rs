@@ -43,7 +43,7 @@ impl ConnectionLimits {
         header_list_bytes_max: 16 * 1024,
         header_block_bytes_max: 32 * 1024,
         continuations_max: 16,
-        remote_resets_max: 20,
+        remote_resets_max: 1000,
         local_resets_max: 1024,
         overhead_max: 10_000,
     };

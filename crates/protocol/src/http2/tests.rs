@@ -537,7 +537,7 @@ fn floods_end_the_connection_within_their_budgets() {
     let malformed = |stream| client().frame(kind::HEADERS, flag::END_HEADERS, stream, &[0x83]);
     type Flood<'f> = (&'f str, usize, &'f dyn Fn(u32) -> Sent);
     let floods: [Flood<'_>; 9] = [
-        ("rapid reset", 121, &|n| client().headers(2 * n + 3, 0).reset(2 * n + 3)),
+        ("rapid reset", 1101, &|n| client().headers(2 * n + 3, 0).reset(2 * n + 3)),
         ("malformed requests", 1025, &|n| malformed(2 * n + 3)),
         ("empty DATA", 101, &|_| client().data(1, 0, b"")),
         ("PING", 1001, &|_| client().frame(kind::PING, 0, 0, &[0; 8])),

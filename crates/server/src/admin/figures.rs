@@ -21,6 +21,7 @@ use command::metrics::call_stats::{self, MethodSums};
 use command::metrics::command_counters::CommandTotals;
 use command::metrics::counters::{Counter, WorkerCounters};
 use command::metrics::{BucketCounts, Part};
+use command::push::topics::TopicFigures;
 use command::shared::WorkerShared;
 use command::visit::clock::Moment;
 use protocol::grpc::Status;
@@ -382,6 +383,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
     list.gauge("gannet_pinned_bytes", "Bytes of the store pinned for values that are being sent.", shared.pins.used());
     client_memory(list, &shared.budget);
+    topics(list, shared.topics.figures());
     encryption(list, shared);
 }
 
@@ -424,6 +426,18 @@ fn client_memory(list: &mut MetricList, budget: &Budget) {
     list.gauge("gannet_client_memory_bytes_max", help, budget.bytes_max());
     let help = "Requests and messages refused because client memory was full.";
     list.total("gannet_client_memory_refused_total", help, budget.refused());
+}
+
+/// Adds the figures of the topics of gRPC clients.
+fn topics(list: &mut MetricList, figures: TopicFigures) {
+    list.gauge("gannet_topics", "Topics with gRPC subscribers, or with messages for them.", figures.topics);
+    let help = "gRPC connections with subscriptions, counted once for each of their topics.";
+    list.gauge("gannet_topic_subscribers", help, figures.subscribers);
+    let help = "Bytes of the messages that topics hold for slow and returning subscribers.";
+    list.gauge("gannet_topic_log_bytes", help, figures.log_bytes);
+    list.total("gannet_topic_messages_total", "Messages published to topics.", figures.messages);
+    let help = "Gaps reported to subscribers that came too late for messages.";
+    list.total("gannet_topic_discontinuities_total", help, figures.gaps);
 }
 
 fn encryption(list: &mut MetricList, shared: &Shared) {

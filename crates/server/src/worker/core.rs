@@ -84,7 +84,7 @@ pub(super) struct Core<B: Backend> {
     pub(super) moved: Vec<ReleasedConnection<B::Stream>>,
     /// The number of unsent bytes with which further connections may still leave.
     pub(super) output_left: u64,
-    /// The number of connections with TLS that were closed for a handover.
+    /// The number of connections with TLS or gRPC that were closed for a handover.
     pub(super) drained: u64,
     /// The last round of [`crate::threads::Drain`] that the worker answered.
     pub(super) drain_round: u64,

@@ -150,7 +150,10 @@ impl<B: Backend> Worker<B> {
         while self.iterate() {}
         if self.core.drained > 0 {
             let (worker, closed) = (self.core.ctx.worker, self.core.drained);
-            tracing::info!(worker, "closed {closed} connections with TLS, which cannot move to another process");
+            tracing::info!(
+                worker,
+                "closed {closed} connections with TLS or gRPC, which cannot move to another process"
+            );
         }
         self.take_moved()
     }

@@ -37,7 +37,7 @@ fn values_are_those_of_redis_clients_and_errors_have_their_status() {
         ("/cache_client.Scs/None", key("k"), "12"),
         (GET, key(""), "3"),
         (GET, vec![0, 0, 0, 0, 2, 0x0a, 9], "3"),
-        (GET, vec![1, 0, 0, 0, 0], "12"),
+        (GET, vec![1, 0, 0, 0, 0], "13"),
         (GET, vec![0, 0, 0, 0, 9, 1], "13"),
         (GET, [key("a"), key("b")].concat(), "12"),
         (
@@ -116,6 +116,56 @@ fn more_streams_than_allowed_are_refused_and_the_others_served() {
     let answers = grpc.answers(&streams);
     let refused = answers.iter().filter(|answer| answer.status == "reset [0, 0, 0, 7]").count();
     assert_eq!((refused, answers.iter().filter(|answer| answer.status == "0").count()), (50, 100));
+    running.stop();
+}
+
+/// Returns a call whose message is marked as compressed.
+fn compressed(stream: u32, encoding: Option<&str>, path: &str, bytes: &[u8]) -> Vec<u8> {
+    let encoding = encoding.map(|name| ("grpc-encoding", name));
+    let message = [&[1][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    let mut sent = frame(HEADERS, 4, stream, &headers(path, encoding.as_slice()));
+    let mut parts = message.chunks(16_384).peekable();
+    while let Some(part) = parts.next() {
+        sent.extend_from_slice(&frame(DATA, u8::from(parts.peek().is_none()), stream, part));
+    }
+    sent
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+#[test]
+fn compressed_requests_are_served_as_plain_ones_and_unknown_encodings_refused() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    // About 3 MB that compress well, and 100 kB that do not.
+    let (long, dense) =
+        (vec![b'v'; 3_000_000], (0..100_000u32).map(|at| (at.wrapping_mul(at) >> 9) as u8).collect::<Vec<_>>());
+    for (stream, value) in [(1, &b"v"[..]), (5, &dense), (9, &long)] {
+        let set = compressed(stream, Some("gzip"), SET, &gzip(&item("k", value)[5..]));
+        grpc.client.send(&[set, call(stream + 2, GET, &key("k"))].concat());
+        let answers = grpc.answers(&[stream, stream + 2]);
+        assert_eq!(answers[0].status, "0", "{:?}", answers[0]);
+        assert!(answers[1].value().as_deref() == Some(value), "{stream}");
+        grpc.client.send(&frame(WINDOW_UPDATE, 0, 0, &(value.len() as u32).to_be_bytes()));
+    }
+    let bomb = gzip(&vec![0; 11 << 20]);
+    for (stream, encoding, bytes, status) in [
+        (201, Some("gzip"), &bomb[..], "8"),
+        (203, Some("gzip"), &bomb[..bomb.len() / 2], "13"),
+        (205, Some("br"), b"x", "12"),
+        (207, None, b"x", "13"),
+        (209, Some("identity"), b"x", "13"),
+        (211, Some("zstd"), b"not zstd", "13"),
+    ] {
+        grpc.client.send(&compressed(stream, encoding, SET, bytes));
+        let answer = grpc.answers(&[stream]).remove(0);
+        assert_eq!(answer.status, status, "{encoding:?} {answer:?}");
+    }
+    assert_eq!(grpc.answer(213, GET, &key("none")).status, "0", "the connection continues");
     running.stop();
 }
 

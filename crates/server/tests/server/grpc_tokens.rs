@@ -7,7 +7,7 @@ use crate::grpc_topics::{Event, Events, published, subscription};
 use command::clients::endpoint::Protocol;
 use command::clients::tokens::{Claims, Grant, TokenKey, TokenKind, TokenRole, permissions};
 use gannet_server::start::{Running, ServerConfig};
-use protocol::grpc::protobuf::Message;
+use protocol::grpc::protobuf::{Encoder, Message};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const SECRET: &[u8] = b"a secret key of at least 32 bytes.";
@@ -269,5 +269,88 @@ fn token_of_topics_permits_one_direction_and_names_the_publisher() {
     }
     assert_eq!(events.next(&mut calls.grpc), Event::Item(1, true, b"v".to_vec(), "ann".into()));
     assert_eq!(calls.status("Get", &subscriber, "", &key("k")), "7");
+    running.stop();
+}
+
+/// Returns the statuses of gets that are sent at once, each with a token and in a cache.
+fn burst(calls: &mut Calls, gets: &[(&str, &str)]) -> Vec<String> {
+    let send = |(token, cache): &(&str, &str)| {
+        let fields = [("authorization", *token), ("cache", *cache)];
+        calls.send("/cache_client.Scs/Get", &fields, &key("k"))
+    };
+    let streams: Vec<u32> = gets.iter().map(send).collect();
+    calls.grpc.answers(&streams).into_iter().map(|answer| answer.status).collect()
+}
+
+#[test]
+fn token_that_was_accepted_is_refused_once_it_expires_or_its_issuer_is_removed() {
+    let (running, secret) = with_key(config());
+    let mut redis = Replies::connect(addr(&running, Protocol::Resp));
+    redis.text("ACL SETUSER boss on >pw ~* &* +@all");
+    let mut calls = Calls::connect(&running);
+    create(&mut calls, "shop");
+    let lasting = token_of(&secret, permissions(None), b"boss", 60);
+    let brief = token_of(&secret, permissions(None), b"", 2);
+    // The calls of a burst are executed together, also if their tokens alternate.
+    let mixed = [(&brief[..], "shop"), (&lasting, "shop"), (&brief, "shop"), (&brief, "shop")];
+    assert_eq!(burst(&mut calls, &mixed), ["0"; 4]);
+    assert_eq!(burst(&mut calls, &[(&brief, "shop"), (&brief, "shop")]), ["0"; 2]);
+    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    assert_eq!(burst(&mut calls, &[(&brief, "shop"), (&brief, "shop")]), ["16"; 2]);
+    assert_eq!(burst(&mut calls, &mixed), ["16", "0", "16", "16"]);
+    assert_eq!(burst(&mut calls, &[(&lasting, "shop"), (&lasting, "shop")]), ["0"; 2]);
+    redis.text("ACL DELUSER boss");
+    assert_eq!(burst(&mut calls, &[(&lasting, "shop"), (&lasting, "shop")]), ["16"; 2]);
+    running.stop();
+}
+
+#[test]
+fn rights_to_a_cache_are_not_those_to_the_next_cache_with_its_number() {
+    let (running, secret) = with_key(config());
+    let mut calls = Calls::connect(&running);
+    let of_shop = token(&secret, permissions(Some((grant(TokenRole::ReadWrite, Some("shop"), None), None))));
+    let name = |cache: &str| {
+        prefixed(|out| {
+            out.bytes(1, cache.as_bytes());
+        })
+    };
+    for round in 0..3 {
+        create(&mut calls, "shop");
+        assert_eq!(burst(&mut calls, &[(&of_shop, "shop"), (&of_shop, "shop")]), ["0"; 2], "{round}");
+        assert_eq!(calls.status("Set", &of_shop, "shop", &item("k", b"v")), "0");
+        assert_eq!(calls.ask("/control_client.ScsControl/DeleteCache", "", "", &name("shop")).status, "0");
+        assert_eq!(burst(&mut calls, &[(&of_shop, "shop"), (&of_shop, "shop")]), ["5"; 2], "{round}");
+        // The lowest free number is that of the deleted cache.
+        create(&mut calls, "other");
+        assert_eq!(burst(&mut calls, &[(&of_shop, "other"), (&of_shop, "other")]), ["7"; 2], "{round}");
+        assert_eq!(calls.status("Set", &of_shop, "other", &item("k", b"v")), "7");
+        assert_eq!(calls.ask("/control_client.ScsControl/DeleteCache", "", "", &name("other")).status, "0");
+    }
+    running.stop();
+}
+
+#[test]
+fn each_permission_of_a_token_holds_for_its_own_keys() {
+    let (running, secret) = with_key(config());
+    let mut calls = Calls::connect(&running);
+    let mut mixed = Encoder::new();
+    mixed.message(2, |explicit| {
+        for (role, prefix) in [(TokenRole::Read, "r:"), (TokenRole::Write, "w:"), (TokenRole::ReadWrite, "b:")] {
+            explicit.message(1, |one| {
+                one.message(1, |permission| {
+                    permission.uint(1, role as u64).message(2, |_| {}).message(5, |selector| {
+                        selector.item(2, prefix.as_bytes());
+                    });
+                });
+            });
+        }
+    });
+    let mixed = token(&secret, mixed.as_slice().to_vec());
+    for (name, get, set) in [("r:k", "0", "7"), ("w:k", "7", "0"), ("b:k", "0", "0"), ("k", "7", "7")] {
+        assert_eq!(calls.status("Get", &mixed, "", &key(name)), get, "{name}");
+        assert_eq!(calls.status("Set", &mixed, "", &item(name, b"v")), set, "{name}");
+        let change = if name == "b:k" { "9" } else { "7" };
+        assert_eq!(calls.status("Increment", &mixed, "", &increment(name)), change, "{name}: no number");
+    }
     running.stop();
 }

@@ -252,6 +252,49 @@ fn subscription_ends_with_its_stream_and_a_stop_informs_subscribers() {
 }
 
 #[test]
+fn stream_of_events_ends_at_its_deadline_and_others_continue() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut lasting = subscribe(&mut grpc, 1, &subscription("t", 0, 0));
+    let begun = Instant::now();
+    grpc.client.send(&faulty(3, SUBSCRIBE, &subscription("t", 0, 0), &[("grpc-timeout", "300m")]));
+    assert_eq!(Events::of(3).next(&mut grpc), Event::End("4".into()));
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+    Grpc::connect(&running).answer(1, PUBLISH, &published("t", b"v", true));
+    assert_eq!(lasting.next(&mut grpc), text(1, "v"));
+    running.stop();
+}
+
+#[test]
+fn redis_clients_see_the_subscribers_of_topics() {
+    let running = start(config());
+    let (mut grpc, mut redis) = (Grpc::connect(&running), Replies::connect(addr(&running, Protocol::Resp)));
+    for stream in [1, 3] {
+        subscribe(&mut grpc, stream, &subscription("t", 0, 0));
+    }
+    redis.text("SUBSCRIBE t");
+    let mut other = Replies::connect(addr(&running, Protocol::Resp));
+    assert_eq!(other.text("PUBSUB NUMSUB t none"), "*4 $1 t :2 $4 none :0");
+    other.text("SELECT 1");
+    assert_eq!(other.text("PUBSUB NUMSUB t"), "*2 $1 t :1", "a topic belongs to one database");
+    running.stop();
+}
+
+#[test]
+fn delayed_calls_and_streams_of_health_end_with_a_status_when_the_server_stops() {
+    let running = start(ServerConfig { test_faults: true, ..config() });
+    let mut grpc = Grpc::connect(&running);
+    grpc.client.send(&faulty(1, GET, &key("k"), &[("delay-ms", "60000")]));
+    grpc.client.send(&call(3, "/grpc.health.v1.Health/Watch", &key("")));
+    assert_eq!(grpc.wait_for(DATA), [0, 0, 0, 0, 2, 8, 1], "the server is serving");
+    assert_eq!(grpc.answer(5, GET, &key("k")).status, "0");
+    let stopping = std::thread::spawn(move || running.stop());
+    let ends = grpc.answers(&[1, 3]);
+    assert_eq!((&ends[0].status[..], &ends[1].status[..]), ("14", "14"));
+    stopping.join().expect("the server stops");
+}
+
+#[test]
 fn subscriber_whose_user_loses_the_right_is_told_and_ended() {
     let running = start(config());
     let mut redis = Replies::connect(addr(&running, Protocol::Resp));

@@ -18,7 +18,7 @@ mod sorted_sets;
 mod tokens;
 mod topics;
 
-use super::plan::{Access, CallError, CallPlan, Commands, reply};
+use super::plan::{Access, CallError, CallPlan, Commands, Flow, StreamRequest, add_message, reply};
 use crate::shared::Shared;
 use protocol::grpc::Status;
 use protocol::grpc::protobuf::Message;
@@ -309,14 +309,16 @@ pub(super) fn service(name: &[u8]) -> Option<&'static Service> {
 }
 
 /// Decodes 1 service; empty for the whole server. Replies 1 status (1: serving, 3: unknown service), and keeps the
-/// stream open: the status changes only by the end of the connection.
+/// stream open until the server leaves: the status does not change before.
 fn watch_health(message: Message<'_>) -> Result<CallPlan, CallError> {
     let name = message.bytes(1);
     let status = if name.is_empty() || service(name).is_some() { 1 } else { 3 };
     let plan = CallPlan::new(Commands::default(), move |_| {
-        reply(|out| {
+        let mut messages = Vec::new();
+        add_message(&mut messages, |out| {
             out.uint(1, status);
-        })
+        });
+        Ok(Flow::Subscribe(StreamRequest::Health, messages))
     });
     Ok(plan.staying_open())
 }

@@ -111,7 +111,8 @@ pub(crate) enum Receivers {
 }
 
 impl Receivers {
-    pub(super) fn len(&self) -> usize {
+    /// Returns the number of outboxes.
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
             Self::Many(many) => many.len(),
