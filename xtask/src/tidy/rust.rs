@@ -252,15 +252,15 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         if signature.unsafety.is_some() {
             self.unsafe_token(signature.span());
         }
-        if signature.asyncness.is_some() && self.crate_name != "grpc" {
-            self.fault(signature.span(), "no async runtime outside `grpc`: write a state machine".into());
+        if signature.asyncness.is_some() && self.crate_name != "grpc_peers" {
+            self.fault(signature.span(), "no async runtime outside `lab/grpc_peers`: write a state machine".into());
         }
         visit::visit_signature(self, signature);
     }
 
     fn visit_expr_async(&mut self, expr: &'ast syn::ExprAsync) {
-        if self.crate_name != "grpc" {
-            self.fault(expr.span(), "no async runtime outside `grpc`: write a state machine".into());
+        if self.crate_name != "grpc_peers" {
+            self.fault(expr.span(), "no async runtime outside `lab/grpc_peers`: write a state machine".into());
         }
         visit::visit_expr_async(self, expr);
     }

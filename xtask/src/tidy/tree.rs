@@ -24,7 +24,7 @@ const ENDINGS: [&str; 13] =
     [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", ".proto", "Makefile", "LICENSE"];
 
 /// Directories of crates that are not part of a release. A directory precedes the directory that contains it.
-const WORKSHOP: [&str; 4] = ["lab/testbed", "lab/long_commands", "lab", "xtask"];
+const WORKSHOP: [&str; 5] = ["lab/grpc_peers", "lab/testbed", "lab/long_commands", "lab", "xtask"];
 
 /// One text file.
 #[derive(Clone, Debug)]
