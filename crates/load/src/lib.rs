@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod clients;
 pub mod cost;
 pub mod dialect;
 pub mod engine;

@@ -47,7 +47,7 @@ const LOAD: [&[&str]; 7] = [
     &["engine", "search"],
     &["fake", "result"],
     &["timeline", "report", "agents"],
-    &["session", "selftest", "cost"],
+    &["session", "selftest", "cost", "clients"],
     &["dialect"],
 ];
 

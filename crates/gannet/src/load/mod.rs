@@ -8,7 +8,7 @@
 //!   self_test capacity of this host        tool      other tools' command lines and files
 //!   migrate   copies keys to another server; `gannet migrate`     import    follows a Redis; `gannet import`
 //!   recipe    the data with which a run can be repeated    rerun    repeats the run of a result
-//!   agent     one run on several hosts
+//!   agent     one run on several hosts         clients  the load programs of client libraries
 //!   replay    a trace at its instants      record    requests of clients, as a trace
 //!   stop      Ctrl-C ends the run          started   a server that a run starts and ends
 //! ```
@@ -16,6 +16,7 @@
 mod agent;
 pub mod args;
 pub mod ask;
+mod clients;
 pub mod compare;
 mod cost;
 pub mod import;
@@ -53,6 +54,7 @@ pub fn command() -> Command {
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
+        .subcommand(clients::command())
         .subcommand(record::command())
         .subcommand(replay::command())
         .subcommands(tool::commands())
@@ -71,6 +73,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
+        Some(("clients", matches)) => clients::run(matches),
         Some(("warm", matches)) => migrate::run(matches),
         Some(("record", matches)) => record::run(matches),
         Some(("replay", matches)) => replay::run(matches),
