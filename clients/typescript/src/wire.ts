@@ -21,6 +21,8 @@ export type Integer = number | bigint;
 export class BadReply extends Error {}
 
 const EMPTY = Buffer.alloc(0);
+// More than twice the levels that the server allows in a value; each level has two messages.
+const DEPTH_MAX = 64;
 
 /** Returns the number of bytes of data. Throws TypeError unless it is a string or a Uint8Array. */
 export function byteLength(data: Bytes): number {
@@ -57,6 +59,12 @@ export function sizeOfBlock(length: number): number {
 /** Returns a 32-bit integer with its sign in the lowest bit. */
 export function zigzag(value: number): number {
   return ((value << 1) ^ (value >> 31)) >>> 0;
+}
+
+/** Returns a 64-bit integer with its sign in the lowest bit. */
+export function zigzagBig(value: Integer): bigint {
+  const wide = BigInt(value);
+  return BigInt.asUintN(64, (wide << 1n) ^ (wide >> 63n));
 }
 
 /** Writes fields into a buffer that is as long as the message. */
@@ -108,6 +116,7 @@ export class Writer {
 export class Reader {
   at = 0;
   readonly end: number;
+  private depth = 0;
 
   constructor(private readonly buffer: Buffer) {
     this.end = buffer.length;
@@ -146,6 +155,21 @@ export class Reader {
   /** Reads a signed 64-bit integer. */
   signed(): bigint {
     return BigInt.asIntN(64, this.unsigned());
+  }
+
+  /** Reads a signed 64-bit integer whose sign is in the lowest bit. */
+  zigzagBig(): bigint {
+    const value = this.unsigned();
+    return (value >> 1n) ^ -(value & 1n);
+  }
+
+  /** Counts one more level of messages within messages. */
+  enter(): void {
+    if (++this.depth > DEPTH_MAX) throw new BadReply(`messages are nested in more than ${DEPTH_MAX} levels`);
+  }
+
+  leave(): void {
+    this.depth--;
   }
 
   bool(): boolean {

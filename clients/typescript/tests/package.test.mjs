@@ -16,11 +16,10 @@ import { parse } from "smol-toml";
 import { Configuration, Configurations, FixedCount, VERSION } from "../dist/index.js";
 import * as messages from "../dist/generated/messages.js";
 import { BadReply, Reader, sizeOfInteger, sizeOfVarint, Writer } from "../dist/wire.js";
-import { generated } from "../scripts/generate.mjs";
+import { generated, schemas } from "../scripts/generate.mjs";
 import { PACKAGE, Server } from "./server.mjs";
 
 const execute = promisify(execFile);
-const SCHEMA = fileURLToPath(new URL("../../../proto/gannet/v1/cache.proto", import.meta.url));
 const PRESETS = fileURLToPath(new URL("../../presets.toml", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(PACKAGE, "package.json"), "utf8"));
 // Programs start slowly on a busy machine.
@@ -96,7 +95,7 @@ test("configurations are immutable and checked", () => {
 });
 
 // Another implementation of the wire format checks the generated code, with random messages.
-const root = protobuf.parse(readFileSync(SCHEMA, "utf8"), new protobuf.Root(), { keepCase: false }).root.resolveAll();
+const root = schemas();
 
 let state = 7;
 const random = (below) => (state = (state * 48271) % 2147483647) % below;
@@ -120,6 +119,7 @@ function randomValue(field) {
     case "uint64":
       return pick([0, 1, 127, 128, 2 ** 32, Number.MAX_SAFE_INTEGER, 2n ** 63n - 1n, 2n ** 64n - 1n]);
     case "int64":
+    case "sint64":
       return pick([0, -1, 2 ** 40, -(2 ** 40), 2n ** 63n - 1n, -(2n ** 63n)]);
     case "double":
       return pick([0, -0.5, 1e300, Infinity, -Infinity]);
@@ -136,6 +136,8 @@ function randomMessage(type) {
   }
   for (const oneof of type.oneofsArray) {
     const field = pick(oneof.fieldsArray);
+    // A field with presence of its own is a group of one.
+    if (oneof.fieldsArray.length === 1 && random(2)) continue;
     message[field.name] = randomValue(field);
   }
   return message;
@@ -146,7 +148,7 @@ function plain(value, type) {
   const of = (each, field) => {
     if (field.resolvedType instanceof protobuf.Type) return plain(each, field.resolvedType);
     if (field.type === "bytes") return Buffer.from(each).toString("hex");
-    return ["uint64", "int64"].includes(field.type) ? `${each}` : each;
+    return ["uint64", "int64", "sint64"].includes(field.type) ? `${each}` : each;
   };
   const fields = type.fieldsArray.filter((field) => value[field.name] !== undefined && value[field.name] !== null);
   return Object.fromEntries(
@@ -230,6 +232,32 @@ test("random bytes are read or are a BadReply", () => {
     }
   }
   assert.ok(seen.read > 500 && seen.refused > 500, JSON.stringify(seen));
+});
+
+test("a reply of very many levels is refused before the stack is used up", () => {
+  // A record with a bin whose value is a list in a list in a list ...
+  const nested = (levels, tags) => {
+    let bytes = Buffer.alloc(0);
+    for (let at = 0; at < levels; at++) {
+      const out = new Writer(1 + sizeOfVarint(bytes.length));
+      out.varint(tags[at % tags.length]);
+      out.varint(bytes.length);
+      bytes = Buffer.concat([out.buffer, bytes]);
+    }
+    return bytes;
+  };
+  const reply = (levels) => {
+    let bytes = nested(2 * levels, [6 << 3 | 2, 1 << 3 | 2]);
+    for (const field of [6, 2, 4, 1]) {
+      const out = new Writer(1 + sizeOfVarint(bytes.length));
+      out.varint(field << 3 | 2);
+      out.varint(bytes.length);
+      bytes = Buffer.concat([out.buffer, bytes]);
+    }
+    return bytes;
+  };
+  assert.ok(messages.decodeRecordGetReply(reply(20)).found.bins[0].value.list.values[0].list);
+  assert.throws(() => messages.decodeRecordGetReply(reply(5_000)), BadReply);
 });
 
 test("varints have the size that is computed for them", () => {
