@@ -9,9 +9,22 @@ import * as m from "./generated/messages.js";
 import * as r from "./results.js";
 import { BadReply } from "./wire.js";
 
+type Calls = typeof m.CALLS;
+/** A service of the schema. */
+export type Service = keyof Calls;
+type Method<S extends Service> = keyof Calls[S] & string;
+type Reply<S extends Service, N extends Method<S>> = Calls[S][N] extends { decode: (buffer: Buffer) => infer M }
+  ? M
+  : never;
+
+interface Described<M> {
+  readonly path: string;
+  readonly decode: (buffer: Buffer) => M;
+}
+
 /** One call. `R` is its result unless it fails. */
 export interface Call<R> {
-  readonly service: "Cache" | "Caches";
+  readonly service: Service;
   readonly method: string;
   readonly path: string;
   /** True if the server sends a reply for each item of the request. */
@@ -24,14 +37,20 @@ export interface Call<R> {
   parse(replies: readonly Buffer[]): R;
 }
 
+/** A call whose stream of events has no end of its own. */
+export interface StreamCall<E> {
+  readonly service: Service;
+  readonly method: string;
+  readonly path: string;
+  readonly streams: true;
+  /** Returns an event of the stream. Throws BadReply. */
+  decode(message: Buffer): E;
+}
+
 /** All calls, some of which differ only in their results. */
-export const ALL: Call<unknown>[] = [];
+export const ALL: (Call<unknown> | StreamCall<unknown>)[] = [];
 
-type Decoded<D> = D extends (buffer: Buffer) => infer M ? M : never;
-type CacheCalls = typeof m.CALLS.Cache;
-type CachesCalls = typeof m.CALLS.Caches;
-
-function add<R>(call: Call<R>): Call<R> {
+function add<C extends Call<unknown> | StreamCall<unknown>>(call: C): C {
   ALL.push(call);
   return call;
 }
@@ -44,25 +63,43 @@ function single<M, R>(method: string, decode: (buffer: Buffer) => M, make: (repl
   };
 }
 
-function ofCache<N extends keyof CacheCalls, R>(
+/** Returns the call with one reply, of which `make` makes the result. */
+export function unary<S extends Service, N extends Method<S>, R>(
+  service: S,
   method: N,
-  make: (reply: Decoded<CacheCalls[N]["decode"]>) => R,
+  make: (reply: Reply<S, N>) => R,
   idempotent: boolean,
   hedges = false,
 ): Call<R> {
-  const { path, decode } = m.CALLS.Cache[method];
-  const parse = single(method, decode as (buffer: Buffer) => Decoded<CacheCalls[N]["decode"]>, make);
-  return add({ service: "Cache", method, path, streams: false, idempotent, hedges, parse });
+  const { path, decode } = m.CALLS[service][method] as Described<Reply<S, N>>;
+  return add({ service, method, path, streams: false, idempotent, hedges, parse: single(method, decode, make) });
 }
 
-function ofCaches<N extends keyof CachesCalls, R>(
+/** Returns the call whose events `make` makes of the messages of its stream. */
+export function stream<S extends Service, N extends Method<S>, E>(
+  service: S,
   method: N,
-  make: (reply: Decoded<CachesCalls[N]["decode"]>) => R,
+  make: (message: Reply<S, N>) => E,
+): StreamCall<E> {
+  const { path, decode } = m.CALLS[service][method] as Described<Reply<S, N>>;
+  return add({ service, method, path, streams: true, decode: (message) => make(decode(message)) });
+}
+
+function ofCache<N extends Method<"Cache">, R>(
+  method: N,
+  make: (reply: Reply<"Cache", N>) => R,
+  idempotent: boolean,
+  hedges = false,
+): Call<R> {
+  return unary("Cache", method, make, idempotent, hedges);
+}
+
+function ofCaches<N extends Method<"Caches">, R>(
+  method: N,
+  make: (reply: Reply<"Caches", N>) => R,
   idempotent: boolean,
 ): Call<R> {
-  const { path, decode } = m.CALLS.Caches[method];
-  const parse = single(method, decode as (buffer: Buffer) => Decoded<CachesCalls[N]["decode"]>, make);
-  return add({ service: "Caches", method, path, streams: false, idempotent, hedges: false, parse });
+  return unary("Caches", method, make, idempotent);
 }
 
 function ofBatch<R>(method: "GetBatch" | "SetBatch", parse: Call<R>["parse"]): Call<R> {
@@ -70,10 +107,10 @@ function ofBatch<R>(method: "GetBatch" | "SetBatch", parse: Call<R>["parse"]): C
   return add({ service: "Cache", method, path, streams: true, idempotent: true, hedges: false, parse });
 }
 
-const MISS = Object.freeze(new r.Miss());
-const SUCCESS = Object.freeze(new r.Success());
-const STORED = Object.freeze(new r.Stored());
-const NOT_STORED = Object.freeze(new r.NotStored());
+export const MISS = Object.freeze(new r.Miss());
+export const SUCCESS = Object.freeze(new r.Success());
+export const STORED = Object.freeze(new r.Stored());
+export const NOT_STORED = Object.freeze(new r.NotStored());
 const ITEM_TYPES: readonly r.ItemType[] = ["value", "dictionary", "set", "list", "sorted_set"];
 // The server's time to live of an item without one.
 const NO_TTL_MS = 2n ** 63n - 1n;
@@ -90,10 +127,10 @@ function set(reply: m.SetReplyRead): r.Success {
   throw new BadReply(`the result of Set is ${reply.result}`);
 }
 
-const done = (): r.Success => SUCCESS;
+export const done = (): r.Success => SUCCESS;
 
 /** Returns a function that makes a result of the part `found` of a reply, or Miss if it is `missing`. */
-function found<F, R>(make: (found: F) => R): (reply: { found: F | undefined; missing: unknown }) => R | r.Miss {
+export function found<F, R>(make: (found: F) => R): (reply: { found: F | undefined; missing: unknown }) => R | r.Miss {
   return (reply) => {
     if (reply.found !== undefined) return make(reply.found);
     if (reply.missing !== undefined) return MISS;

@@ -9,6 +9,7 @@ import * as m from "./generated/messages.js";
 import type { Metrics } from "./metrics.js";
 import type * as r from "./results.js";
 import { metadataOf, targetOf } from "./target.js";
+import { Topics } from "./topics.js";
 import type { Bytes, Integer } from "./wire.js";
 
 /** Options of a client. */
@@ -128,12 +129,17 @@ function orderOf(options: OrderOption | undefined): number {
  * of the user throws.
  */
 export class CacheClient {
+  /** Topics: messages to all subscribers of a name. */
+  readonly topics: Topics;
+
   private constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
     private readonly cachesScope: Scope,
     private readonly defaultTtlMs: number,
-  ) {}
+  ) {
+    this.topics = new Topics(engine, scope);
+  }
 
   /**
    * Creates a client. If its configuration connects eagerly, the promise waits for the connections, at most

@@ -59,6 +59,8 @@ export class Connection implements Streams {
   private closed = false;
   /** The socket whose handshake is not complete. */
   private socket: Socket | undefined;
+  /** The latest socket. */
+  private latest: Socket | undefined;
 
   constructor(
     private readonly target: Target,
@@ -75,7 +77,7 @@ export class Connection implements Streams {
   }
 
   private began(socket: Socket): void {
-    this.socket = socket;
+    this.socket = this.latest = socket;
     if (this.closed) socket.destroy();
   }
 
@@ -121,6 +123,11 @@ export class Connection implements Streams {
       });
       if (!changed) return false;
     }
+  }
+
+  /** Lets the process end although the connection is open and has streams. */
+  unref(): void {
+    this.latest?.unref();
   }
 
   close(): void {

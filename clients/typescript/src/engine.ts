@@ -15,6 +15,7 @@ import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js
 import { Limiter, Waiter } from "./limiter.js";
 import { Recorder, type Metrics } from "./metrics.js";
 import { TokenBucket } from "./retry.js";
+import { StreamPool } from "./streams.js";
 import type { Target } from "./target.js";
 import { BadReply } from "./wire.js";
 
@@ -46,6 +47,7 @@ export class Engine {
   /** The calls that have no result yet. */
   readonly pending = new Set<Execution<unknown>>();
   readonly signals = new Signals();
+  readonly streams: StreamPool;
   closed = false;
   retries = 0;
   hedges = 0;
@@ -62,6 +64,7 @@ export class Engine {
     const { requestsInFlightMax, requestsQueuedMax, streamsPerConnection, metrics, retryBudget } = this.settings;
     this.limiter = new Limiter(this.connections, requestsInFlightMax, requestsQueuedMax, streamsPerConnection);
     this.budget = new TokenBucket(retryBudget);
+    this.streams = new StreamPool(target, this.settings);
     this.recorder = metrics ? new Recorder() : undefined;
   }
 
@@ -76,6 +79,7 @@ export class Engine {
   close(): void {
     this.closed = true;
     for (const each of [...this.pending]) each.end();
+    this.streams.close();
     for (const each of this.connections) each.close();
   }
 
@@ -85,6 +89,7 @@ export class Engine {
       inFlight: this.limiter.inFlight,
       queued: this.limiter.queued,
       connections: this.closed ? 0 : this.connections.length,
+      streams: this.streams.open,
       retries: this.retries,
       hedges: this.hedges,
       methods: this.recorder?.methods() ?? {},
@@ -125,11 +130,16 @@ export class Engine {
   }
 }
 
+/** A call or a subscription that its caller may cancel. */
+export interface Cancellable {
+  cancel(): void;
+}
+
 /** The pending calls of each signal. A signal has one listener, because Node warns about signals with many. */
 class Signals {
-  private readonly bySignal = new Map<AbortSignal, { calls: Set<Execution<unknown>>; listener: () => void }>();
+  private readonly bySignal = new Map<AbortSignal, { calls: Set<Cancellable>; listener: () => void }>();
 
-  add(signal: AbortSignal, call: Execution<unknown>): void {
+  add(signal: AbortSignal, call: Cancellable): void {
     const present = this.bySignal.get(signal);
     if (present !== undefined) {
       present.calls.add(call);
@@ -142,7 +152,7 @@ class Signals {
   }
 
   /** Removes a call that has ended, and with the last one the listener. */
-  remove(signal: AbortSignal, call: Execution<unknown>): void {
+  remove(signal: AbortSignal, call: Cancellable): void {
     const present = this.bySignal.get(signal);
     if (present === undefined || !present.calls.delete(call) || present.calls.size > 0) return;
     this.bySignal.delete(signal);
@@ -235,7 +245,7 @@ class Execution<R> extends Waiter<Connection> {
     const signal = options?.signal;
     if (signal !== undefined) {
       if (signal.aborted) return this.cancel();
-      engine.signals.add(signal, this as Execution<unknown>);
+      engine.signals.add(signal, this);
     }
     engine.budget.add();
     this.enter();
@@ -363,7 +373,7 @@ class Execution<R> extends Waiter<Connection> {
     this.resolve = this.first = this.second = undefined;
     clearTimeout(this.timer);
     engine.pending.delete(this as Execution<unknown>);
-    if (this.options?.signal !== undefined) engine.signals.remove(this.options.signal, this as Execution<unknown>);
+    if (this.options?.signal !== undefined) engine.signals.remove(this.options.signal, this);
     engine.limiter.remove(this);
     for (const attempt of [first, second]) {
       if (attempt === undefined) continue;

@@ -19,5 +19,16 @@ export type { MethodMetrics, Metrics } from "./metrics.js";
 export type { CallEnd, CallStart, Middleware } from "./middleware.js";
 export * from "./results.js";
 export { ExponentialBackoff, FixedCount, FixedTimeout, NoRetry, RetryBudget, type RetryStrategy } from "./retry.js";
+export {
+  TopicDiscontinuity,
+  TopicHeartbeat,
+  TopicItem,
+  Topics,
+  TopicSubscription,
+  type SubscribeOptions,
+  type SubscribeResult,
+  type TopicEvent,
+  type TopicPosition,
+} from "./topics.js";
 export { VERSION } from "./version.js";
 export type { Bytes, Integer } from "./wire.js";

@@ -67,6 +67,8 @@ export interface Metrics {
   readonly queued: number;
   /** Number of connections that the client uses. */
   readonly connections: number;
+  /** Number of open subscriptions to topics and watches of near caches. They have connections of their own. */
+  readonly streams: number;
   readonly retries: number;
   readonly hedges: number;
   /** Calls and latencies by the name of the call in the schema. Empty unless the configuration enables metrics. */

@@ -138,7 +138,7 @@ export function certificates() {
 
 /** A TCP proxy to a port, whose replies each connection may hold back. */
 export class Proxy {
-  /** Each connection, in order of arrival: `hold()` and `open()` its replies. */
+  /** Each connection, in order of arrival: `hold()` and `open()` its replies, or `cut()` it. */
   gates = [];
   #sockets = new Set();
 
@@ -164,6 +164,6 @@ export class Proxy {
     }
     client.pipe(server);
     server.on("data", (data) => client.write(data));
-    this.gates.push({ hold: () => server.pause(), open: () => server.resume() });
+    this.gates.push({ hold: () => server.pause(), open: () => server.resume(), cut: () => client.destroy() });
   }
 }

@@ -1,0 +1,321 @@
+/**
+ * Streams of events: subscriptions to topics, and watches of keys.
+ *
+ *     open -> (first event) -> read -> read -> ... -> close
+ *                  ^            |
+ *                  +-- delay <--+ the stream broke
+ *
+ * Streams have connections of their own, so that they take no places of the requests in flight. Each message is read
+ * from the connection when its consumer asks for it: a slow consumer holds back the server and not memory, because the
+ * window of an HTTP/2 stream (64 KiB) bounds the bytes that were sent and not read.
+ */
+
+import { status as Status, type Channel, type Metadata, type StatusObject } from "@grpc/grpc-js";
+
+import type { StreamCall } from "./calls.js";
+import type { Settings } from "./configuration.js";
+import { Connection } from "./connection.js";
+import type { Cancellable, Engine, Scope } from "./engine.js";
+import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js";
+import { ExponentialBackoff } from "./retry.js";
+import type { Target } from "./target.js";
+import { BadReply } from "./wire.js";
+
+type GrpcCall = ReturnType<Channel["createCall"]>;
+
+/** Maximum number of streams of one client. */
+export const STREAMS_MAX = 1000;
+
+/**
+ * Milliseconds without an event after which a stream counts as broken: three times the interval of the server's
+ * heartbeats.
+ */
+const SILENCE_MS_MAX = 15_000;
+
+/** After these statuses, the same request fails again until a person changes something. */
+const LASTING: ReadonlySet<Status> = new Set([
+  Status.INVALID_ARGUMENT,
+  Status.NOT_FOUND,
+  Status.PERMISSION_DENIED,
+  Status.UNAUTHENTICATED,
+  Status.FAILED_PRECONDITION,
+  Status.UNIMPLEMENTED,
+]);
+
+/** The connections of the streams of one client. A connection without streams is closed. */
+export class StreamPool {
+  /** Number of open streams. */
+  open = 0;
+  silenceMsMax = SILENCE_MS_MAX;
+  readonly streams = new Set<EventStream<unknown>>();
+  private readonly connections = new Set<Connection>();
+
+  constructor(
+    private readonly target: Target,
+    private readonly settings: Settings,
+  ) {}
+
+  /** Returns a connection with a free stream, which the caller releases, or undefined beyond the maximum. */
+  acquire(): Connection | undefined {
+    if (this.open >= STREAMS_MAX) return undefined;
+    this.open++;
+    let connection = [...this.connections].find((each) => each.inFlight < this.settings.streamsPerConnection);
+    if (connection === undefined) {
+      connection = new Connection(this.target, this.settings);
+      this.connections.add(connection);
+    }
+    connection.inFlight++;
+    return connection;
+  }
+
+  release(connection: Connection): void {
+    this.open--;
+    if (--connection.inFlight > 0) return;
+    this.connections.delete(connection);
+    connection.close();
+  }
+
+  /** Ends all streams. */
+  close(): void {
+    for (const each of [...this.streams]) each.close();
+  }
+}
+
+/** One stream on a connection. After its status it is over; `EventStream` begins another one. */
+class Attempt {
+  private readonly sent: GrpcCall;
+
+  constructor(
+    private readonly owner: EventStream<unknown>,
+    readonly connection: Connection,
+    path: string,
+    request: Buffer,
+    metadata: Metadata,
+  ) {
+    this.sent = connection.channel.createCall(path, Infinity, null, null, null);
+    this.sent.start(metadata, this);
+    this.sent.sendMessageWithContext({}, request);
+    this.sent.halfClose();
+  }
+
+  /** Asks for one message. */
+  read(): void {
+    this.sent.startRead();
+  }
+
+  onReceiveMetadata(): void {}
+
+  onReceiveMessage(message: Buffer): void {
+    this.owner.onMessage(this, message);
+  }
+
+  onReceiveStatus(status: StatusObject): void {
+    this.owner.onStatus(this, status);
+  }
+
+  cancel(): void {
+    this.sent.cancelWithStatus(Status.CANCELLED, "cancelled by the caller");
+  }
+}
+
+/** The parts of a stream that belong to its kind. */
+export interface EventSource<E> {
+  readonly call: StreamCall<E>;
+  /** Returns the request by which the stream begins, or continues after a break. */
+  request(): Buffer;
+  /** Runs when the stream has broken, before it begins again. */
+  onBreak?(): void;
+  /** False if the stream alone does not keep the process alive. */
+  readonly keepsAlive: boolean;
+}
+
+/**
+ * A stream that begins again after a break, until it is closed or the server refuses it for good.
+ *
+ * At most one `read` waits at a time. Without one, the stream asks for no message.
+ */
+export class EventStream<E> implements Cancellable {
+  private attempt: Attempt | undefined;
+  /** Receives the next event; undefined unless a `read` waits. */
+  private waiting: ((event: E | CacheError | undefined) => void) | undefined;
+  /** The error that ended the stream. */
+  private failure: CacheError | undefined;
+  private closed = false;
+  /** True once the first event has arrived: from then on, a break is followed by another attempt. */
+  private begun = false;
+  private retries = 0;
+  private previousMs = 0;
+  /** The delay before the next attempt. */
+  private delay: NodeJS.Timeout | undefined;
+  /** The time without an event, while a `read` waits. */
+  private silence: NodeJS.Timeout | undefined;
+  private readonly backoff: ExponentialBackoff;
+
+  constructor(
+    private readonly engine: Engine,
+    private readonly source: EventSource<E>,
+    private readonly scope: Scope,
+    private readonly signal: AbortSignal | undefined,
+  ) {
+    const { reconnectDelayMinMs, reconnectDelayMaxMs } = engine.settings;
+    this.backoff = new ExponentialBackoff({ initialDelayMs: reconnectDelayMinMs, maxDelayMs: reconnectDelayMaxMs });
+  }
+
+  /**
+   * Begins the stream, and resolves to its first event, or to the error by which the server refuses it. Until the
+   * first event, the retry strategy of the configuration decides, as for a call.
+   */
+  async begin(deadlineMs: number): Promise<E | CacheError> {
+    if (!(deadlineMs >= 0)) {
+      throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
+    }
+    if (this.engine.closed || this.signal?.aborted) return this.cancelled();
+    if (this.signal !== undefined) this.engine.signals.add(this.signal, this);
+    this.engine.streams.streams.add(this as EventStream<unknown>);
+    this.engine.budget.add();
+    const late = setTimeout(() => this.refuseLate(), Math.min(deadlineMs, 2 ** 31 - 1));
+    this.start();
+    const event = await this.read();
+    clearTimeout(late);
+    return event ?? this.cancelled();
+  }
+
+  /**
+   * Resolves to the next event, to the error that has ended the stream, or to undefined after `close`. Waits while the
+   * stream is broken.
+   */
+  read(): Promise<E | CacheError | undefined> {
+    if (this.waiting !== undefined) throw new Error("cannot read stream: another read waits; await it first");
+    if (this.failure !== undefined || this.closed) {
+      const { failure } = this;
+      this.failure = undefined;
+      return Promise.resolve(failure);
+    }
+    return new Promise((resolve) => {
+      this.waiting = resolve;
+      this.listen();
+    });
+  }
+
+  /** Ends the stream because its caller cancelled it. */
+  cancel(): void {
+    this.close();
+  }
+
+  /** Ends the stream. A `read` that waits resolves to undefined. */
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    clearTimeout(this.delay);
+    clearTimeout(this.silence);
+    this.abandon();
+    this.engine.streams.streams.delete(this as EventStream<unknown>);
+    if (this.signal !== undefined) this.engine.signals.remove(this.signal, this);
+    this.deliver(undefined);
+  }
+
+  private cancelled(): CacheError {
+    const { method } = this.source.call;
+    if (!this.engine.closed) return errorOfClient(ErrorCode.CANCELLED, method, "the caller cancelled it");
+    return errorOfClient(ErrorCode.CANCELLED, method, "the client is closed", "create a new client");
+  }
+
+  private start(): void {
+    const { engine, source, scope } = this;
+    const connection = engine.streams.acquire();
+    if (connection === undefined) {
+      const cause = `${STREAMS_MAX} subscriptions are open, which is the maximum of a client`;
+      return this.end(errorOfClient(ErrorCode.LIMIT_EXCEEDED, source.call.method, cause, "close some of them"));
+    }
+    const owner = this as EventStream<unknown>;
+    this.attempt = new Attempt(owner, connection, source.call.path, source.request(), scope.metadata);
+    if (this.waiting !== undefined) this.listen();
+  }
+
+  /** Asks for the next event, and bounds the time until it arrives. */
+  private listen(): void {
+    if (this.attempt === undefined) return;
+    this.attempt.read();
+    if (this.silence !== undefined) this.silence.refresh();
+    else this.silence = setTimeout(() => this.onSilence(), this.engine.streams.silenceMsMax).unref();
+  }
+
+  private onSilence(): void {
+    if (this.attempt === undefined || this.waiting === undefined) return;
+    this.abandon();
+    this.onBreak();
+  }
+
+  /** Ends the present attempt, whose messages and status are ignored from now on. */
+  private abandon(): void {
+    const { attempt } = this;
+    if (attempt === undefined) return;
+    this.attempt = undefined;
+    attempt.cancel();
+    this.engine.streams.release(attempt.connection);
+  }
+
+  private deliver(event: E | CacheError | undefined): void {
+    const { waiting } = this;
+    this.waiting = undefined;
+    waiting?.(event);
+  }
+
+  /** Ends the stream with an error, which the next `read` returns. */
+  private end(error: CacheError): void {
+    if (this.closed) return;
+    if (this.waiting === undefined) this.failure = error;
+    else this.deliver(error);
+    this.close();
+  }
+
+  private refuseLate(): void {
+    if (this.begun) return;
+    this.end(errorOfStatus(Status.DEADLINE_EXCEEDED, "", this.source.call.method, this.engine.target));
+  }
+
+  onMessage(attempt: Attempt, message: Buffer): void {
+    if (attempt !== this.attempt) return;
+    let event: E;
+    try {
+      event = this.source.call.decode(message);
+    } catch (error) {
+      if (!(error instanceof BadReply)) throw error;
+      const remedy = "use a server and a client of one version";
+      return this.end(errorOfClient(ErrorCode.INTERNAL, this.source.call.method, error.message, remedy));
+    }
+    this.begun = true;
+    this.retries = this.previousMs = 0;
+    if (!this.source.keepsAlive) attempt.connection.unref();
+    this.deliver(event);
+  }
+
+  onStatus(attempt: Attempt, status: StatusObject): void {
+    if (attempt !== this.attempt) return;
+    this.attempt = undefined;
+    this.engine.streams.release(attempt.connection);
+    const error = (): CacheError =>
+      errorOfStatus(status.code, status.details, this.source.call.method, this.engine.target);
+    if (LASTING.has(status.code)) return this.end(error());
+    if (this.begun) return this.onBreak();
+    const { retryStrategy } = this.engine.settings;
+    const mayRepeat = status.code === Status.UNAVAILABLE || status.code === Status.INTERNAL;
+    const delayMs = mayRepeat ? retryStrategy.delayMs(this.retries, this.previousMs) : undefined;
+    if (delayMs === undefined || !this.engine.budget.take()) return this.end(error());
+    this.engine.retries++;
+    this.again(delayMs);
+  }
+
+  private onBreak(): void {
+    this.source.onBreak?.();
+    this.again(this.backoff.delayMs(this.retries, this.previousMs));
+  }
+
+  private again(delayMs: number): void {
+    if (this.closed) return;
+    this.retries++;
+    this.previousMs = delayMs;
+    this.delay = setTimeout(() => this.start(), delayMs);
+    if (!this.source.keepsAlive) this.delay.unref();
+  }
+}

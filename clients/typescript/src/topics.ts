@@ -1,0 +1,200 @@
+/**
+ * Topics: messages to all subscribers of a name, with sequence numbers.
+ *
+ * A topic is the channel of Redis clients with its name, in one cache.
+ */
+
+import { done, stream, unary } from "./calls.js";
+import type { CallOptions, Engine, Scope } from "./engine.js";
+import { CacheError } from "./errors.js";
+import * as m from "./generated/messages.js";
+import type { DoneResult } from "./results.js";
+import { EventStream, type EventSource } from "./streams.js";
+import { BadReply, type Bytes } from "./wire.js";
+
+/** A message of a topic. */
+export class TopicItem {
+  readonly type = "item";
+  constructor(
+    /** The number of the message within its page. The messages of a topic have consecutive numbers, from 1. */
+    readonly sequence: number,
+    /** The page of the number: a topic that is created again has a later page, whose numbers begin at 1. */
+    readonly page: number,
+    /** The id in the token of the publisher, or an empty string. */
+    readonly publisherId: string,
+    private readonly value: string | Uint8Array,
+  ) {}
+
+  /** True if the message was published as text. */
+  get isText(): boolean {
+    return typeof this.value === "string";
+  }
+
+  /** Returns the message as text (UTF-8). */
+  valueString(): string {
+    return typeof this.value === "string" ? this.value : Buffer.from(this.value).toString("utf8");
+  }
+
+  /** Returns the message as bytes. */
+  valueBytes(): Uint8Array {
+    return typeof this.value === "string" ? Buffer.from(this.value, "utf8") : this.value;
+  }
+}
+
+/** Messages are missing before the next one: the server does not have them any more. */
+export class TopicDiscontinuity {
+  readonly type = "discontinuity";
+  constructor(
+    /** The number of the last message before them; 0 if there was none. */
+    readonly lastSequence: number,
+    /** The number of the next message. */
+    readonly newSequence: number,
+    /** The page of the next message. */
+    readonly newPage: number,
+  ) {}
+}
+
+/** A sign of life of the server, which it sends every 5 s if there are no messages. */
+export class TopicHeartbeat {
+  readonly type = "heartbeat";
+}
+
+/** An event of a subscription. An error is the last one. */
+export type TopicEvent = TopicItem | TopicDiscontinuity | TopicHeartbeat | CacheError;
+
+/** The place of a message in a topic. */
+export interface TopicPosition {
+  readonly sequence: number;
+  readonly page: number;
+}
+
+/** Options of `subscribe`. `signal` ends the subscription at any time, and `deadlineMs` is that for its begin. */
+export interface SubscribeOptions extends CallOptions {
+  /** The first message; without it, the next one that is published. `{ sequence: 1, page: 0 }` asks for all kept ones. */
+  readonly from?: TopicPosition | undefined;
+}
+
+const HEARTBEAT = Object.freeze(new TopicHeartbeat());
+
+function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<TopicEvent, CacheError> {
+  if (item !== undefined) {
+    const value = item.value?.text ?? item.value?.binary;
+    if (value === undefined) throw new BadReply("a message of a topic has no value");
+    return new TopicItem(Number(item.sequence), Number(item.page), item.publisherId, value);
+  }
+  if (discontinuity !== undefined) {
+    const { lastSequence, newSequence, newPage } = discontinuity;
+    return new TopicDiscontinuity(Number(lastSequence), Number(newSequence), Number(newPage));
+  }
+  if (heartbeat !== undefined) return HEARTBEAT;
+  throw new BadReply("an event of a topic is empty");
+}
+
+const PUBLISH = unary("Topics", "Publish", done, false);
+const SUBSCRIBE = stream("Topics", "Subscribe", eventOf);
+
+class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
+  readonly call = SUBSCRIBE;
+  readonly keepsAlive = true;
+
+  constructor(
+    private readonly topic: string,
+    /** The next message that the consumer has not received, if it is known. */
+    public next: TopicPosition | undefined,
+  ) {}
+
+  request(): Buffer {
+    const { sequence = 0, page = 0 } = this.next ?? {};
+    return m.encodeSubscribeRequest({ cache: "", topic: this.topic, sequence, page });
+  }
+}
+
+/**
+ * A subscription to a topic: `for await (const event of subscription)`.
+ *
+ * After a broken connection, it continues behind the last message that it has delivered: with a message, or with a
+ * discontinuity if the server does not have the next message any more. Before the first message or discontinuity there
+ * is no number to continue from: messages that are published while the connection is broken are then lost.
+ *
+ * The loop asks for one message at a time. A slow loop holds back the server, which keeps the last messages of a topic
+ * for it, and then sends a discontinuity.
+ *
+ * The loop ends after `close`, after `break`, when `signal` is aborted, and when the client is closed. It also ends
+ * after an event of type `error`: the topic's cache does not exist any more, the token has lost its right or has
+ * expired, or the server refuses the request. Messages that the loop has not received by then do not arrive; a later
+ * subscription can continue at `position`.
+ */
+export class TopicSubscription implements AsyncIterable<TopicEvent> {
+  readonly type = "subscription";
+  private readonly iterator: AsyncGenerator<TopicEvent, void, undefined>;
+
+  /** @internal */
+  constructor(
+    private readonly events: EventStream<Exclude<TopicEvent, CacheError>>,
+    private readonly source: TopicSource,
+  ) {
+    this.iterator = this.iterate();
+  }
+
+  /** The place of the next message, for the option `from` of a later subscription; undefined if it is not known. */
+  get position(): TopicPosition | undefined {
+    return this.source.next;
+  }
+
+  /** Ends the subscription, and the loop over it. */
+  close(): void {
+    this.events.close();
+  }
+
+  /** Returns the only iterator of the subscription. */
+  [Symbol.asyncIterator](): AsyncGenerator<TopicEvent, void, undefined> {
+    return this.iterator;
+  }
+
+  private async *iterate(): AsyncGenerator<TopicEvent, void, undefined> {
+    try {
+      for (;;) {
+        const event = await this.events.read();
+        if (event === undefined) return;
+        if (event.type === "item") this.source.next = { sequence: event.sequence + 1, page: event.page };
+        if (event.type === "discontinuity") this.source.next = { sequence: event.newSequence, page: event.newPage };
+        yield event;
+        if (event.type === "error") return;
+      }
+    } finally {
+      this.events.close();
+    }
+  }
+}
+
+export type SubscribeResult = TopicSubscription | CacheError;
+
+/** The topics of one cache. */
+export class Topics {
+  /** @internal */
+  constructor(
+    private readonly engine: Engine,
+    private readonly scope: Scope,
+  ) {}
+
+  /**
+   * Publishes a message: a string as text, a Uint8Array as bytes. It is not repeated after a failure, because it may
+   * have reached the subscribers.
+   */
+  async publish(topic: string, value: Bytes, options?: CallOptions): Promise<DoneResult> {
+    const kind = typeof value === "string" ? { text: value } : { binary: value };
+    const request = m.encodePublishRequest({ cache: "", topic, value: kind });
+    return this.engine.call(PUBLISH, request, this.scope, options);
+  }
+
+  /**
+   * Subscribes to a topic, and resolves when the server has begun the subscription. It takes no place of the requests
+   * in flight.
+   */
+  async subscribe(topic: string, options: SubscribeOptions = {}): Promise<SubscribeResult> {
+    const source = new TopicSource(topic, options.from);
+    const events = new EventStream(this.engine, source, this.scope, options.signal);
+    const first = await events.begin(options.deadlineMs ?? this.engine.settings.deadlineMs);
+    return first.type === "error" ? first : new TopicSubscription(events, source);
+  }
+}
