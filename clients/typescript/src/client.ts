@@ -1,14 +1,29 @@
 /** The client. */
 
+import {
+  listOf,
+  milliseconds,
+  orderOf,
+  pairsOf,
+  whole,
+  whole32,
+  type OrderOption,
+  type Pairs,
+  type StoreOptions,
+} from "./arguments.js";
 import * as c from "./calls.js";
 import { Configurations, type Configuration } from "./configuration.js";
 import { CredentialProvider } from "./credentials.js";
 import { Engine, type CallOptions, type Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Leaderboard } from "./leaderboards.js";
+import { Leases } from "./leases.js";
 import type { Metrics } from "./metrics.js";
+import { Records } from "./records.js";
 import type * as r from "./results.js";
 import { metadataOf, targetOf } from "./target.js";
+import { Tokens } from "./tokens.js";
 import { Topics } from "./topics.js";
 import type { Bytes, Integer } from "./wire.js";
 
@@ -28,12 +43,6 @@ export interface ClientOptions {
   readonly tls?: boolean | undefined;
   /** A PEM file with the CA of the server's certificate; without it, those of Node. */
   readonly caFile?: string | undefined;
-}
-
-/** Options of calls that store an item. */
-export interface StoreOptions extends CallOptions {
-  /** The time to live of the item, at least 0.001; without it, the client's default. */
-  readonly ttlSeconds?: number | undefined;
 }
 
 /** Options of calls that change a collection. */
@@ -57,11 +66,6 @@ export interface IndexRange {
   readonly end?: number | undefined;
 }
 
-/** The order of a sorted set. */
-export interface OrderOption {
-  readonly descending?: boolean | undefined;
-}
-
 /** The elements of a sorted set with scores from `least` to `greatest`. */
 export interface ScoreRange {
   readonly least?: number | undefined;
@@ -76,49 +80,12 @@ export interface ScoreRange {
   readonly count?: number | undefined;
 }
 
-/** Pairs of a key or field and a value: an object, a Map, or an iterable of pairs. */
-export type Pairs<V> = Iterable<readonly [Bytes, V]> | Readonly<Record<string, V>>;
-
-function pairsOf<V>(pairs: Pairs<V>): (readonly [Bytes, V])[] {
-  if (Symbol.iterator in pairs) return [...(pairs as Iterable<readonly [Bytes, V]>)];
-  return Object.entries(pairs);
-}
-
-/** Returns the elements as an array. Throws TypeError if a single string or Uint8Array was passed. */
-function listOf(elements: Iterable<Bytes>): Bytes[] {
-  if (typeof elements === "string" || elements instanceof Uint8Array) {
-    throw new TypeError("cannot encode elements: a single string or Uint8Array was passed; pass an array");
-  }
-  return [...elements];
-}
-
-/** Returns a time to live in milliseconds, at least 0. The server refuses 0. */
-function milliseconds(seconds: number): number {
-  const ms = Math.round(seconds * 1000);
-  if (Number.isSafeInteger(ms)) return Math.max(0, ms);
-  throw new RangeError(`cannot use time to live ${seconds}: it is not a number of seconds; give one such as 60`);
-}
-
-function whole<N extends Integer>(name: string, value: N, least: number): N {
-  if ((typeof value === "bigint" || Number.isSafeInteger(value)) && value >= least) return value;
-  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of at least ${least}`);
-}
-
-const whole32 = (name: string, value: number): number => {
-  if (Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31) return value;
-  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of 32 bits`);
-};
-
 /** Returns the fields of a range; undefined stands for the start or the end. */
 function rangeOf({ first, end }: IndexRange): m.SortedSetFetchRequestByIndex {
   return {
     ...(first === undefined ? { unboundedStart: {} } : { first: whole32("first", first) }),
     ...(end === undefined ? { unboundedEnd: {} } : { end: whole32("end", end) }),
   };
-}
-
-function orderOf(options: OrderOption | undefined): number {
-  return options?.descending ? m.Order.DESCENDING : m.Order.ASCENDING;
 }
 
 /**
@@ -131,6 +98,12 @@ function orderOf(options: OrderOption | undefined): number {
 export class CacheClient {
   /** Topics: messages to all subscribers of a name. */
   readonly topics: Topics;
+  /** Leases: one client computes a value that several miss. */
+  readonly leases: Leases;
+  /** Records: named bins with types. */
+  readonly records: Records;
+  /** Signed tokens. They belong to the server, and not to the cache. */
+  readonly tokens: Tokens;
 
   private constructor(
     private readonly engine: Engine,
@@ -139,6 +112,9 @@ export class CacheClient {
     private readonly defaultTtlMs: number,
   ) {
     this.topics = new Topics(engine, scope);
+    this.leases = new Leases(engine, scope, defaultTtlMs);
+    this.records = new Records(engine, scope);
+    this.tokens = new Tokens(engine, cachesScope);
   }
 
   /**
@@ -181,6 +157,11 @@ export class CacheClient {
   withCache(cache: string): CacheClient {
     const scope = { cache, metadata: metadataOf(this.engine.target, cache) };
     return new CacheClient(this.engine, scope, this.cachesScope, this.defaultTtlMs);
+  }
+
+  /** Returns the leaderboard with this name, which its first elements create. */
+  leaderboard(name: string): Leaderboard {
+    return new Leaderboard(this.engine, this.scope, name);
   }
 
   /** Opens all connections, and resolves to whether they are open before the time has passed. */

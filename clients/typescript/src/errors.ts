@@ -8,9 +8,11 @@ export const ErrorCode = {
   INVALID_ARGUMENT: "INVALID_ARGUMENT",
   /** The cache does not exist. */
   NOT_FOUND_CACHE: "NOT_FOUND_CACHE",
-  /** The cache exists already. */
+  /** The record does not exist. */
+  NOT_FOUND: "NOT_FOUND",
+  /** The cache or the record exists already. */
   ALREADY_EXISTS: "ALREADY_EXISTS",
-  /** The item has another type, or its value is not a number. */
+  /** The item has another type, its value is not a number, or a filter is false. */
   FAILED_PRECONDITION: "FAILED_PRECONDITION",
   /** The token is missing or wrong. */
   UNAUTHENTICATED: "UNAUTHENTICATED",
@@ -18,6 +20,8 @@ export const ErrorCode = {
   PERMISSION_DENIED: "PERMISSION_DENIED",
   /** A limit of the server: memory, quota, size of a message or value, number of caches. */
   LIMIT_EXCEEDED: "LIMIT_EXCEEDED",
+  /** The record has another revision than the call requires: another client has changed it. */
+  ABORTED: "ABORTED",
   /** The deadline passed before a reply arrived. The server may have executed the call. */
   TIMEOUT: "TIMEOUT",
   /** The deadline passed while the request waited in the client. The server did not receive it. */
@@ -79,7 +83,7 @@ const CODES: Partial<Record<Status, ErrorCode>> = {
   [Status.UNAVAILABLE]: ErrorCode.UNAVAILABLE,
   [Status.UNIMPLEMENTED]: ErrorCode.UNIMPLEMENTED,
   [Status.INTERNAL]: ErrorCode.INTERNAL,
-  [Status.ABORTED]: ErrorCode.INTERNAL,
+  [Status.ABORTED]: ErrorCode.ABORTED,
   [Status.DATA_LOSS]: ErrorCode.INTERNAL,
 };
 
@@ -94,6 +98,7 @@ const RETRYABLE: ReadonlySet<ErrorCode> = new Set([
 const REMEDIES: Record<ErrorCode, string> = {
   INVALID_ARGUMENT: "change the argument",
   NOT_FOUND_CACHE: "create the cache with createCache, or correct its name",
+  NOT_FOUND: "create it first, or correct its key",
   ALREADY_EXISTS: "use the cache, or choose another name",
   FAILED_PRECONDITION: "use the calls of the item's type (getType returns it), or delete the item first",
   UNAUTHENTICATED:
@@ -101,6 +106,7 @@ const REMEDIES: Record<ErrorCode, string> = {
     "or USER:PASSWORD",
   PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
   LIMIT_EXCEEDED: "store less in one call, or raise the limit of the server",
+  ABORTED: "read the item again, and repeat the change",
   TIMEOUT: "raise the deadline of the configuration, or reduce the load of the server",
   CLIENT_QUEUE_TIMEOUT: "send fewer requests at once, or raise requestsInFlightMax or the deadline",
   CLIENT_QUEUE_FULL: "send fewer requests at once, or raise requestsQueuedMax",
@@ -109,6 +115,22 @@ const REMEDIES: Record<ErrorCode, string> = {
   UNIMPLEMENTED: "use a server of the same version as the client, or newer",
   INTERNAL: "repeat the call; if it fails again, read the log of the server",
   UNKNOWN: "read the log of the server",
+};
+
+/** Remedies by the first word of an error of records. */
+const RECORD_REMEDIES: Readonly<Record<string, string>> = {
+  NOTFOUND: 'create the record first, with when: "create" or without when',
+  EXISTS: 'change the record with when: "update" or without when, or use another key',
+  REVISION: "read the record again, and repeat the change with its revision",
+  FILTERED: "read the record, and change the filter",
+  RECORDSET: "name the set that the record belongs to, or leave it out",
+  BINTYPE: "pass a value of the bin's type: a bigint for INT, a number for FLOAT, a string for STR",
+  BINRANGE: "pass a smaller number",
+  BINVALUE: "pass a value of the type of the bin",
+  BINNAME: "pass a name of 1 to 63 bytes",
+  NOINDEX: "create the index with REC.INDEX CREATE SET BIN INT, or STR",
+  BUILDING: "repeat the call when the index is complete (REC.INDEX LIST)",
+  INDEXFULL: "create the index again with more memory (REC.INDEX CREATE SET BIN TYPE MEMORY BYTES)",
 };
 
 type Explanation = readonly [cause: string, remedy: string];
@@ -174,9 +196,14 @@ export function errorOfStatus(status: Status, details: string, method: string, c
   let cause = details.replaceAll(/\. Resolution note: $|\n/g, "").trim();
   cause = cause.replace(/^No connection established\. Last error: /, "") || (Status[status] ?? "");
   let remedy: string = REMEDIES[code];
+  const [, word = "", text = ""] = /^([A-Z]+) (.+)$/.exec(cause) ?? [];
+  const ofRecord = Object.hasOwn(RECORD_REMEDIES, word) ? RECORD_REMEDIES[word] : undefined;
   if (/^Received HTTP status code/.test(details)) {
     code = ErrorCode.UNAVAILABLE;
     [cause, remedy] = NOT_GRPC;
+  } else if (ofRecord !== undefined) {
+    if (word === "NOTFOUND") code = ErrorCode.NOT_FOUND;
+    [cause, remedy] = [text, ofRecord];
   } else if (code === ErrorCode.UNAVAILABLE) {
     [cause, remedy] = explainUnavailable(cause, context);
   } else if (code === ErrorCode.UNAUTHENTICATED) {

@@ -1,24 +1,68 @@
 /** Client library of Gannet, an in-memory store. */
 
+export type { OrderOption, Pairs, StoreOptions } from "./arguments.js";
 export {
   CacheClient,
   type ClientOptions,
   type CollectionOptions,
   type IndexRange,
   type ListPushOptions,
-  type OrderOption,
-  type Pairs,
   type ScoreRange,
-  type StoreOptions,
 } from "./client.js";
 export { Configuration, Configurations, type PresetVersions, type Settings } from "./configuration.js";
 export { CredentialProvider } from "./credentials.js";
 export type { CallOptions } from "./engine.js";
 export { CacheError, ErrorCode } from "./errors.js";
+export {
+  Leaderboard,
+  LEADERBOARD_ELEMENTS_MAX,
+  RankedElementsSuccess,
+  type LeaderboardScoreRange,
+  type RankedElement,
+  type RankedElementsResult,
+  type RankRange,
+} from "./leaderboards.js";
+export {
+  Leases,
+  LeaseWait,
+  LeaseWon,
+  type FillOptions,
+  type LeaseOptions,
+  type LeaseResult,
+} from "./leases.js";
 export type { MethodMetrics, Metrics } from "./metrics.js";
 export type { CallEnd, CallStart, Middleware } from "./middleware.js";
+export {
+  RecordHit,
+  RecordPage,
+  Records,
+  RevisionSuccess,
+  type BinRange,
+  type BinValue,
+  type BinValueFound,
+  type RecordChangeOptions,
+  type RecordPageOptions,
+  type RecordPageResult,
+  type RecordReadOptions,
+  type RecordResult,
+  type RevisionCondition,
+  type RevisionResult,
+} from "./records.js";
 export * from "./results.js";
 export { ExponentialBackoff, FixedCount, FixedTimeout, NoRetry, RetryBudget, type RetryStrategy } from "./retry.js";
+export {
+  ApiTokenSuccess,
+  Permission,
+  Tokens,
+  TokenSuccess,
+  type ApiTokenResult,
+  type ItemScope,
+  type Permissions,
+  type Role,
+  type TokenOptions,
+  type TokenResult,
+  type TopicScope,
+} from "./tokens.js";
 export {
   TopicDiscontinuity,
   TopicHeartbeat,

@@ -70,7 +70,10 @@ export interface TopicPosition {
 
 /** Options of `subscribe`. `signal` ends the subscription at any time, and `deadlineMs` is that for its begin. */
 export interface SubscribeOptions extends CallOptions {
-  /** The first message; without it, the next one that is published. `{ sequence: 1, page: 0 }` asks for all kept ones. */
+  /**
+   * The first message; without it, the next one that is published. `{ sequence: 1, page: 0 }` asks for all messages
+   * that the server has.
+   */
   readonly from?: TopicPosition | undefined;
 }
 

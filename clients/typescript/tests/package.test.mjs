@@ -300,14 +300,14 @@ const run = (args) =>
 test("the programs of the README run", PATIENT, async () => {
   const text = readFileSync(join(PACKAGE, "README.md"), "utf8");
   const programs = [...text.matchAll(/```js\n(.*?)```/gs)].map((match) => match[1]);
-  assert.ok(programs.length >= 4);
-  for (const [at, program] of programs.entries()) {
+  assert.ok(programs.length >= 10);
+  await Promise.all(programs.map(async (program, at) => {
     const path = join(folder, `readme-${at}.mjs`);
     writeFileSync(path, program.replaceAll("127.0.0.1:7000", server.address));
     const { stdout } = await run(["--preserve-symlinks", path]);
     if (at === 0) assert.equal(stdout.trim(), "hello");
     assert.ok(stdout.length > 0, program);
-  }
+  }));
 });
 
 for (const name of readdirSync(join(PACKAGE, "examples"))) {

@@ -7,6 +7,8 @@ import {
   CredentialProvider,
   ErrorCode,
   ExponentialBackoff,
+  Permission,
+  type BinValueFound,
   type CacheError,
   type GetResult,
   type Middleware,
@@ -45,6 +47,28 @@ export async function main(): Promise<CacheError | undefined> {
   if (stored.type === "error") return stored.code === ErrorCode.TIMEOUT ? stored : undefined;
   const batch = await client.getBatch(["a", "b"]);
   const texts: (string | undefined)[] = batch.type === "success" ? batch.valuesString() : [];
+  const subscription = await client.topics.subscribe("t", { from: { sequence: 1, page: 0 } });
+  if (subscription.type === "error") return subscription;
+  for await (const event of subscription) {
+    if (event.type === "error") return event;
+    if (event.type === "item") texts.push(event.valueString());
+  }
+  const record = await client.records.get("r");
+  const bin: BinValueFound | undefined = record.type === "hit" ? record.bins.get("b") : undefined;
+  await client.records.put("r", { a: 1n, b: [true, new Map([["k", { deep: 0.5 }]])], c: bin ?? "none" });
+  const lease = await client.leases.get("k");
+  if (lease.type === "won") await client.leases.set("k", lease.token, lease.oldBytes() ?? "new");
+  const board = await client.leaderboard("game").getByRank({ first: 0, end: 3 });
+  if (board.type === "success") texts.push(...board.elements.map((each) => `${each.id}`));
+  await client.tokens.generateApiToken([Permission.items("read_only", { keyPrefix: "a:" })], "never");
+  // @ts-expect-error a permission is for one key or for a prefix
+  Permission.items("read_only", { key: "a", keyPrefix: "b" });
+  // @ts-expect-error a token that can be disposed of ends
+  await client.tokens.generateDisposableToken("all", "never");
+  // @ts-expect-error a date is no value of a bin
+  await client.records.put("r", { a: new Date() });
+  // @ts-expect-error only numbers are added
+  await client.records.add("r", { a: "1" });
   // @ts-expect-error a result has no value before its type is known
   (await client.get("k")).valueString();
   // @ts-expect-error settings are immutable

@@ -1,0 +1,57 @@
+/** Arguments of calls: options that several calls share, and checks. */
+
+import type { CallOptions } from "./engine.js";
+import * as m from "./generated/messages.js";
+import type { Bytes, Integer } from "./wire.js";
+
+/** Options of calls that store an item. */
+export interface StoreOptions extends CallOptions {
+  /** The time to live of the item, at least 0.001; without it, the client's default. */
+  readonly ttlSeconds?: number | undefined;
+}
+
+/** The order of a sorted set or leaderboard; ascending, unless the call says otherwise. */
+export interface OrderOption {
+  readonly descending?: boolean | undefined;
+}
+
+/** Pairs of a key or field and a value: an object, a Map, or an iterable of pairs. */
+export type Pairs<V> = Iterable<readonly [Bytes, V]> | Readonly<Record<string, V>>;
+
+/** Returns the pairs as an array. */
+export function pairsOf<V>(pairs: Pairs<V>): (readonly [Bytes, V])[] {
+  if (Symbol.iterator in pairs) return [...(pairs as Iterable<readonly [Bytes, V]>)];
+  return Object.entries(pairs);
+}
+
+/** Returns the elements as an array. Throws TypeError if a single string or Uint8Array was passed. */
+export function listOf<E>(elements: Iterable<E>): E[] {
+  if (typeof elements === "string" || elements instanceof Uint8Array) {
+    throw new TypeError("cannot encode elements: a single string or Uint8Array was passed; pass an array");
+  }
+  return [...elements];
+}
+
+/** Returns a time to live in milliseconds, at least 0. The server refuses 0. */
+export function milliseconds(seconds: number): number {
+  const ms = Math.round(seconds * 1000);
+  if (Number.isSafeInteger(ms)) return Math.max(0, ms);
+  throw new RangeError(`cannot use time to live ${seconds}: it is not a number of seconds; give one such as 60`);
+}
+
+/** Returns a whole number. Throws RangeError if it is none, or below `least`. */
+export function whole<N extends Integer>(name: string, value: N, least: number): N {
+  if ((typeof value === "bigint" || Number.isSafeInteger(value)) && value >= least) return value;
+  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of at least ${least}`);
+}
+
+/** Returns a whole number with a sign of 32 bits. Throws RangeError otherwise. */
+export const whole32 = (name: string, value: number): number => {
+  if (Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31) return value;
+  throw new RangeError(`cannot use ${name} ${value}: it is out of range; give a whole number of 32 bits`);
+};
+
+/** Returns the order on the wire. */
+export function orderOf(options: OrderOption | undefined): number {
+  return options?.descending ? m.Order.DESCENDING : m.Order.ASCENDING;
+}
