@@ -20,6 +20,7 @@ import * as m from "./generated/messages.js";
 import { Leaderboard } from "./leaderboards.js";
 import { Leases } from "./leases.js";
 import type { Metrics } from "./metrics.js";
+import { NearCache, type NearCacheOptions, type NearCacheResult } from "./near.js";
 import { Records } from "./records.js";
 import type * as r from "./results.js";
 import { metadataOf, targetOf } from "./target.js";
@@ -162,6 +163,16 @@ export class CacheClient {
   /** Returns the leaderboard with this name, which its first elements create. */
   leaderboard(name: string): Leaderboard {
     return new Leaderboard(this.engine, this.scope, name);
+  }
+
+  /**
+   * Creates a cache of values in this process, which the server keeps up to date.
+   *
+   * Resolves when the server has begun to report changes, or at the deadline: then all reads go to the server until it
+   * does. Resolves to an error if the server refuses to report them. Close the object when it is no longer needed.
+   */
+  nearCache(options: NearCacheOptions = {}): Promise<NearCacheResult> {
+    return NearCache.create(this, this.engine, this.scope, options);
   }
 
   /** Opens all connections, and resolves to whether they are open before the time has passed. */

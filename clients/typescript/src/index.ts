@@ -32,6 +32,7 @@ export {
 } from "./leases.js";
 export type { MethodMetrics, Metrics } from "./metrics.js";
 export type { CallEnd, CallStart, Middleware } from "./middleware.js";
+export { NearCache, type NearCacheMetrics, type NearCacheOptions, type NearCacheResult } from "./near.js";
 export {
   RecordHit,
   RecordPage,

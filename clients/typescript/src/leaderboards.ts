@@ -5,6 +5,7 @@ import { done, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Opaque } from "./opaque.js";
 import { LengthSuccess, type DoneResult, type LengthAfterResult } from "./results.js";
 
 /** Maximum number of elements of one request and of one reply. */
@@ -66,14 +67,20 @@ const idsOf = (ids: Iterable<number>): number[] => listOf(ids).map((id) => unsig
  * not expire. Ranks begin at 0 at the lowest score, or at the highest one with `descending`. Elements with the same
  * score are ordered by the text of their ids.
  */
-export class Leaderboard {
+export class Leaderboard extends Opaque {
   /** @internal */
   constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
     /** The name of the leaderboard. */
     readonly name: string,
-  ) {}
+  ) {
+    super();
+  }
+
+  override toJSON(): { name: string } {
+    return { name: this.name };
+  }
 
   /** Adds elements, pairs of id and score, or sets the scores of present ones: an array or a Map, at most 8,192. */
   async upsertElements(

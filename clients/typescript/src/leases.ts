@@ -13,6 +13,7 @@ import { MISS, NOT_STORED, STORED, SUCCESS, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import { ErrorCode, errorOfClient, type CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Opaque } from "./opaque.js";
 import { GetHit, type ConditionalSetResult, type FoundResult, type GetResult, type Miss } from "./results.js";
 import { BadReply, type Bytes } from "./wire.js";
 
@@ -82,13 +83,15 @@ const WAIT_MS_MIN = 5;
 const WAIT_MS_MAX = 100;
 
 /** The leases of one cache. */
-export class Leases {
+export class Leases extends Opaque {
   /** @internal */
   constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
     private readonly defaultTtlMs: number,
-  ) {}
+  ) {
+    super();
+  }
 
   /** Returns the value, or the lease to compute it, or that another client has the lease. */
   async get(key: Bytes, options: LeaseOptions = {}): Promise<LeaseResult> {

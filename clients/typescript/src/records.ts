@@ -5,6 +5,7 @@ import { found, MISS, SUCCESS, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Opaque } from "./opaque.js";
 import type { FoundResult, Miss } from "./results.js";
 import { BadReply, type Bytes } from "./wire.js";
 
@@ -223,12 +224,14 @@ function pageOf(set: string, options: RecordPageOptions): m.RecordScanRequest {
 }
 
 /** The records of one cache. */
-export class Records {
+export class Records extends Opaque {
   /** @internal */
   constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
-  ) {}
+  ) {
+    super();
+  }
 
   /** Returns a record. */
   async get(key: Bytes, options: RecordReadOptions = {}): Promise<RecordResult> {

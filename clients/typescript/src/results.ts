@@ -46,7 +46,7 @@ export class StoredWithHash {
 /** A value. */
 export class GetHit {
   readonly type = "hit";
-  constructor(private readonly value: Uint8Array) {}
+  constructor(protected readonly value: Uint8Array) {}
 
   /** Returns the value. It shares the memory of the reply. */
   valueBytes(): Uint8Array {

@@ -30,7 +30,7 @@ export const STREAMS_MAX = 1000;
  * Milliseconds without an event after which a stream counts as broken: three times the interval of the server's
  * heartbeats.
  */
-const SILENCE_MS_MAX = 15_000;
+export const SILENCE_MS_MAX = 15_000;
 
 /** After these statuses, the same request fails again until a person changes something. */
 const LASTING: ReadonlySet<Status> = new Set([
@@ -46,9 +46,9 @@ const LASTING: ReadonlySet<Status> = new Set([
 export class StreamPool {
   /** Number of open streams. */
   open = 0;
-  silenceMsMax = SILENCE_MS_MAX;
   readonly streams = new Set<EventStream<unknown>>();
-  private readonly connections = new Set<Connection>();
+  /** The connections whose streams keep the process alive, and those whose streams do not. */
+  private readonly connections = { true: new Set<Connection>(), false: new Set<Connection>() };
 
   constructor(
     private readonly target: Target,
@@ -56,13 +56,14 @@ export class StreamPool {
   ) {}
 
   /** Returns a connection with a free stream, which the caller releases, or undefined beyond the maximum. */
-  acquire(): Connection | undefined {
+  acquire(keepsAlive: boolean): Connection | undefined {
     if (this.open >= STREAMS_MAX) return undefined;
     this.open++;
-    let connection = [...this.connections].find((each) => each.inFlight < this.settings.streamsPerConnection);
+    const connections = this.connections[`${keepsAlive}`];
+    let connection = [...connections].find((each) => each.inFlight < this.settings.streamsPerConnection);
     if (connection === undefined) {
       connection = new Connection(this.target, this.settings);
-      this.connections.add(connection);
+      connections.add(connection);
     }
     connection.inFlight++;
     return connection;
@@ -71,7 +72,7 @@ export class StreamPool {
   release(connection: Connection): void {
     this.open--;
     if (--connection.inFlight > 0) return;
-    this.connections.delete(connection);
+    for (const each of Object.values(this.connections)) each.delete(connection);
     connection.close();
   }
 
@@ -127,6 +128,10 @@ export interface EventSource<E> {
   onBreak?(): void;
   /** False if the stream alone does not keep the process alive. */
   readonly keepsAlive: boolean;
+  /** True if failures that pass end the stream before its first event, unless the retry strategy repeats it. */
+  readonly failsAtFirst: boolean;
+  /** Milliseconds without an event after which the stream counts as broken. */
+  readonly silenceMsMax: number;
 }
 
 /**
@@ -141,7 +146,7 @@ export class EventStream<E> implements Cancellable {
   /** The error that ended the stream. */
   private failure: CacheError | undefined;
   private closed = false;
-  /** True once the first event has arrived: from then on, a break is followed by another attempt. */
+  /** True once the first event has arrived. */
   private begun = false;
   private retries = 0;
   private previousMs = 0;
@@ -170,14 +175,19 @@ export class EventStream<E> implements Cancellable {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
     if (this.engine.closed || this.signal?.aborted) return this.cancelled();
-    if (this.signal !== undefined) this.engine.signals.add(this.signal, this);
-    this.engine.streams.streams.add(this as EventStream<unknown>);
-    this.engine.budget.add();
     const late = setTimeout(() => this.refuseLate(), Math.min(deadlineMs, 2 ** 31 - 1));
-    this.start();
+    this.open();
     const event = await this.read();
     clearTimeout(late);
     return event ?? this.cancelled();
+  }
+
+  /** Begins the stream, whose first event a `read` returns. */
+  open(): void {
+    if (this.signal !== undefined) this.engine.signals.add(this.signal, this);
+    this.engine.streams.streams.add(this as EventStream<unknown>);
+    this.engine.budget.add();
+    this.start();
   }
 
   /**
@@ -222,7 +232,7 @@ export class EventStream<E> implements Cancellable {
 
   private start(): void {
     const { engine, source, scope } = this;
-    const connection = engine.streams.acquire();
+    const connection = engine.streams.acquire(source.keepsAlive);
     if (connection === undefined) {
       const cause = `${STREAMS_MAX} subscriptions are open, which is the maximum of a client`;
       return this.end(errorOfClient(ErrorCode.LIMIT_EXCEEDED, source.call.method, cause, "close some of them"));
@@ -237,7 +247,7 @@ export class EventStream<E> implements Cancellable {
     if (this.attempt === undefined) return;
     this.attempt.read();
     if (this.silence !== undefined) this.silence.refresh();
-    else this.silence = setTimeout(() => this.onSilence(), this.engine.streams.silenceMsMax).unref();
+    else this.silence = setTimeout(() => this.onSilence(), this.source.silenceMsMax).unref();
   }
 
   private onSilence(): void {
@@ -297,7 +307,7 @@ export class EventStream<E> implements Cancellable {
     const error = (): CacheError =>
       errorOfStatus(status.code, status.details, this.source.call.method, this.engine.target);
     if (LASTING.has(status.code)) return this.end(error());
-    if (this.begun) return this.onBreak();
+    if (this.begun || !this.source.failsAtFirst) return this.onBreak();
     const { retryStrategy } = this.engine.settings;
     const mayRepeat = status.code === Status.UNAVAILABLE || status.code === Status.INTERNAL;
     const delayMs = mayRepeat ? retryStrategy.delayMs(this.retries, this.previousMs) : undefined;

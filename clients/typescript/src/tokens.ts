@@ -6,6 +6,7 @@ import { CredentialProvider } from "./credentials.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import type { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Opaque } from "./opaque.js";
 import type { Bytes } from "./wire.js";
 
 const ROLES = { read_write: "READ_WRITE", read_only: "READ_ONLY", write_only: "WRITE_ONLY" } as const;
@@ -153,12 +154,14 @@ function validityOf(seconds: number): m.Validity {
 }
 
 /** The tokens of a server. */
-export class Tokens {
+export class Tokens extends Opaque {
   /** @internal */
   constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
-  ) {}
+  ) {
+    super();
+  }
 
   /** Issues a token, and one that refreshes it. */
   async generateApiToken(

@@ -8,8 +8,9 @@ import { done, stream, unary } from "./calls.js";
 import type { CallOptions, Engine, Scope } from "./engine.js";
 import { CacheError } from "./errors.js";
 import * as m from "./generated/messages.js";
+import { Opaque } from "./opaque.js";
 import type { DoneResult } from "./results.js";
-import { EventStream, type EventSource } from "./streams.js";
+import { EventStream, SILENCE_MS_MAX, type EventSource } from "./streams.js";
 import { BadReply, type Bytes } from "./wire.js";
 
 /** A message of a topic. */
@@ -99,9 +100,11 @@ const SUBSCRIBE = stream("Topics", "Subscribe", eventOf);
 class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
   readonly call = SUBSCRIBE;
   readonly keepsAlive = true;
+  readonly failsAtFirst = true;
+  silenceMsMax = SILENCE_MS_MAX;
 
   constructor(
-    private readonly topic: string,
+    readonly topic: string,
     /** The next message that the consumer has not received, if it is known. */
     public next: TopicPosition | undefined,
   ) {}
@@ -127,7 +130,7 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
  * expired, or the server refuses the request. Messages that the loop has not received by then do not arrive; a later
  * subscription can continue at `position`.
  */
-export class TopicSubscription implements AsyncIterable<TopicEvent> {
+export class TopicSubscription extends Opaque implements AsyncIterable<TopicEvent> {
   readonly type = "subscription";
   private readonly iterator: AsyncGenerator<TopicEvent, void, undefined>;
 
@@ -136,7 +139,12 @@ export class TopicSubscription implements AsyncIterable<TopicEvent> {
     private readonly events: EventStream<Exclude<TopicEvent, CacheError>>,
     private readonly source: TopicSource,
   ) {
+    super();
     this.iterator = this.iterate();
+  }
+
+  override toJSON(): { topic: string; position: TopicPosition | undefined } {
+    return { topic: this.source.topic, position: this.position };
   }
 
   /** The place of the next message, for the option `from` of a later subscription; undefined if it is not known. */
@@ -173,12 +181,14 @@ export class TopicSubscription implements AsyncIterable<TopicEvent> {
 export type SubscribeResult = TopicSubscription | CacheError;
 
 /** The topics of one cache. */
-export class Topics {
+export class Topics extends Opaque {
   /** @internal */
   constructor(
     private readonly engine: Engine,
     private readonly scope: Scope,
-  ) {}
+  ) {
+    super();
+  }
 
   /**
    * Publishes a message: a string as text, a Uint8Array as bytes. It is not repeated after a failure, because it may

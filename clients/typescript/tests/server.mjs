@@ -140,6 +140,8 @@ export function certificates() {
 export class Proxy {
   /** Each connection, in order of arrival: `hold()` and `open()` its replies, or `cut()` it. */
   gates = [];
+  /** True to close each new connection at once. */
+  isClosed = false;
   #sockets = new Set();
 
   static async start(context, port) {
@@ -156,6 +158,10 @@ export class Proxy {
   }
 
   #serve(client, port) {
+    if (this.isClosed) {
+      client.on("error", () => {}).destroy();
+      return;
+    }
     const server = createConnection(port, "127.0.0.1");
     for (const socket of [client, server]) {
       this.#sockets.add(socket);

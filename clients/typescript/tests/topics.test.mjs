@@ -271,8 +271,8 @@ test("a subscription that waits for the server is cancelled", async (context) =>
 test("a server that is silent for too long is left, and the subscription goes on", async (context) => {
   const proxy = await Proxy.start(context, server.grpcPort);
   const reader = await clientOf(context, proxy.address, CONFIGURATION.withKeepalive(0));
-  reader.engine.streams.silenceMsMax = 200;
   const subscription = await subscribe(reader, "silent");
+  subscription.source.silenceMsMax = 200;
   await publish(client, "silent", "a");
   assert.deepEqual(await texts(subscription, 1), ["1 a"]);
   for (const gate of proxy.gates) gate.hold();
