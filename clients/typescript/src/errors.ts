@@ -135,10 +135,11 @@ const RECORD_REMEDIES: Readonly<Record<string, string>> = {
 
 type Explanation = readonly [cause: string, remedy: string];
 
+// A server that has its maximum of connections replies with HTTP/1.1. The gRPC library does not show that reply.
 const NOT_GRPC: Explanation = [
-  "the server at this port does not speak gRPC",
+  "the server at this port does not speak gRPC, or has its maximum of connections",
   "pass the address of `gannet serve --grpc`, not the port of memcached, Redis or HTTP clients; " +
-    "if the port uses TLS, pass tls: true",
+    "if the port uses TLS, pass tls: true; if the server logs refused connections, raise its --maxconns",
 ];
 
 /** Returns the cause and the remedy of a connection that failed, by the text of the gRPC library and of Node. */

@@ -23,7 +23,7 @@ export const CONFIGURATION = Configurations.Laptop.v1().withDeadlineMs(10_000).w
 
 /** A server with ports for memcached, Redis and gRPC clients. */
 export class Server {
-  /** Starts a server; `more` has variables for `serve`. */
+  /** Starts a server; `more` has variables for `serve`, and `CONNECTIONS_MAX`. */
   static async start(more = {}) {
     const server = new Server();
     server.more = more;
@@ -39,7 +39,9 @@ export class Server {
   /** Starts a server on the ports of this one, which has ended. */
   async restart() {
     const env = { ...process.env, RESP_PORT: `${this.respPort}`, GRPC_PORT: `${this.grpcPort}`, ...this.more };
-    this.child = spawn(join(CLIENTS, "serve"), [`${this.port}`], { stdio: ["ignore", "ignore", "inherit"], env });
+    const most = this.more.CONNECTIONS_MAX;
+    const args = [`${this.port}`, ...(most ? [most] : [])];
+    this.child = spawn(join(CLIENTS, "serve"), args, { stdio: ["ignore", "ignore", "inherit"], env });
     for (let attempt = 0; attempt < 500 && this.child.exitCode === null; attempt++) {
       try {
         (await connect(this.grpcPort)).destroy();

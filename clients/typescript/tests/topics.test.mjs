@@ -273,6 +273,8 @@ test("a server that is silent for too long is left, and the subscription goes on
   const reader = await clientOf(context, proxy.address, CONFIGURATION.withKeepalive(0));
   const subscription = await subscribe(reader, "silent");
   subscription.source.silenceMsMax = 200;
+  clearTimeout(subscription.events.silence);
+  subscription.events.silence = undefined;
   await publish(client, "silent", "a");
   assert.deepEqual(await texts(subscription, 1), ["1 a"]);
   for (const gate of proxy.gates) gate.hold();
