@@ -51,6 +51,7 @@ export class Engine {
   closed = false;
   retries = 0;
   hedges = 0;
+  resumes = 0;
   private readonly recorder: Recorder | undefined;
 
   constructor(
@@ -92,6 +93,7 @@ export class Engine {
       streams: this.streams.open,
       retries: this.retries,
       hedges: this.hedges,
+      resumes: this.resumes,
       methods: this.recorder?.methods() ?? {},
     };
   }

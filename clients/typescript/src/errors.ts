@@ -8,8 +8,8 @@ export const ErrorCode = {
   INVALID_ARGUMENT: "INVALID_ARGUMENT",
   /** The cache does not exist. */
   NOT_FOUND_CACHE: "NOT_FOUND_CACHE",
-  /** The record does not exist. */
-  NOT_FOUND: "NOT_FOUND",
+  /** The record that the call changes does not exist. */
+  NOT_FOUND_RECORD: "NOT_FOUND_RECORD",
   /** The cache or the record exists already. */
   ALREADY_EXISTS: "ALREADY_EXISTS",
   /** The item has another type, its value is not a number, or a filter is false. */
@@ -87,6 +87,15 @@ const CODES: Partial<Record<Status, ErrorCode>> = {
   [Status.DATA_LOSS]: ErrorCode.INTERNAL,
 };
 
+/** The calls that report a record that does not exist as an error. */
+const RECORD_CHANGES: ReadonlySet<string> = new Set([
+  "RecordPut",
+  "RecordAdd",
+  "RecordAppend",
+  "RecordTouch",
+  "RecordDelete",
+]);
+
 const RETRYABLE: ReadonlySet<ErrorCode> = new Set([
   ErrorCode.UNAVAILABLE,
   ErrorCode.INTERNAL,
@@ -98,7 +107,7 @@ const RETRYABLE: ReadonlySet<ErrorCode> = new Set([
 const REMEDIES: Record<ErrorCode, string> = {
   INVALID_ARGUMENT: "change the argument",
   NOT_FOUND_CACHE: "create the cache with createCache, or correct its name",
-  NOT_FOUND: "create it first, or correct its key",
+  NOT_FOUND_RECORD: 'create the record first, with when: "create" or without when',
   ALREADY_EXISTS: "use the cache, or choose another name",
   FAILED_PRECONDITION: "use the calls of the item's type (getType returns it), or delete the item first",
   UNAUTHENTICATED:
@@ -119,7 +128,7 @@ const REMEDIES: Record<ErrorCode, string> = {
 
 /** Remedies by the first word of an error of records. */
 const RECORD_REMEDIES: Readonly<Record<string, string>> = {
-  NOTFOUND: 'create the record first, with when: "create" or without when',
+  NOTFOUND: REMEDIES.NOT_FOUND_RECORD,
   EXISTS: 'change the record with when: "update" or without when, or use another key',
   REVISION: "read the record again, and repeat the change with its revision",
   FILTERED: "read the record, and change the filter",
@@ -194,6 +203,9 @@ export interface ErrorContext {
 /** Returns the error of a call that ended with a gRPC status other than OK. */
 export function errorOfStatus(status: Status, details: string, method: string, context: ErrorContext): CacheError {
   let code = CODES[status] ?? ErrorCode.UNKNOWN;
+  if (status === Status.NOT_FOUND && RECORD_CHANGES.has(method) && !details.startsWith("the cache")) {
+    code = ErrorCode.NOT_FOUND_RECORD;
+  }
   let cause = details.replaceAll(/\. Resolution note: $|\n/g, "").trim();
   cause = cause.replace(/^No connection established\. Last error: /, "") || (Status[status] ?? "");
   let remedy: string = REMEDIES[code];
@@ -203,7 +215,6 @@ export function errorOfStatus(status: Status, details: string, method: string, c
     code = ErrorCode.UNAVAILABLE;
     [cause, remedy] = NOT_GRPC;
   } else if (ofRecord !== undefined) {
-    if (word === "NOTFOUND") code = ErrorCode.NOT_FOUND;
     [cause, remedy] = [text, ofRecord];
   } else if (code === ErrorCode.UNAVAILABLE) {
     [cause, remedy] = explainUnavailable(cause, context);

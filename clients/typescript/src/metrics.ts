@@ -71,6 +71,8 @@ export interface Metrics {
   readonly streams: number;
   readonly retries: number;
   readonly hedges: number;
+  /** Number of times that a subscription was continued on a new stream. */
+  readonly resumes: number;
   /** Calls and latencies by the name of the call in the schema. Empty unless the configuration enables metrics. */
   readonly methods: Readonly<Record<string, MethodMetrics>>;
 }

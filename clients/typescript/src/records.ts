@@ -259,7 +259,7 @@ export class Records extends Opaque {
     return this.engine.call(APPEND, changeOf(key, bins, options), this.scope, options);
   }
 
-  /** Changes only the time to live and the revision. A record that does not exist is the error NOT_FOUND. */
+  /** Changes only the time to live and the revision. A record that does not exist is the error NOT_FOUND_RECORD. */
   async touch(key: Bytes, options: Omit<RecordChangeOptions, "when"> = {}): Promise<RevisionResult> {
     return this.engine.call(TOUCH, changeOf(key, [], options), this.scope, options);
   }

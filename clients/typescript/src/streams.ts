@@ -84,6 +84,8 @@ export class StreamPool {
 
 /** One stream on a connection. After its status it is over; `EventStream` begins another one. */
 class Attempt {
+  /** True while the message that was asked for has not arrived. */
+  asks = false;
   private readonly sent: GrpcCall;
 
   constructor(
@@ -99,14 +101,17 @@ class Attempt {
     this.sent.halfClose();
   }
 
-  /** Asks for one message. */
+  /** Asks for one message, unless one is asked for. */
   read(): void {
+    if (this.asks) return;
+    this.asks = true;
     this.sent.startRead();
   }
 
   onReceiveMetadata(): void {}
 
   onReceiveMessage(message: Buffer): void {
+    this.asks = false;
     this.owner.onMessage(this, message);
   }
 
@@ -126,6 +131,8 @@ export interface EventSource<E> {
   request(): Buffer;
   /** Runs when the stream has broken, before it begins again. */
   onBreak?(): void;
+  /** Runs at the first event after a break. */
+  onResume?(): void;
   /** False if the stream alone does not keep the process alive. */
   readonly keepsAlive: boolean;
   /** True if failures that pass end the stream before its first event, unless the retry strategy repeats it. */
@@ -137,12 +144,17 @@ export interface EventSource<E> {
 /**
  * A stream that begins again after a break, until it is closed or the server refuses it for good.
  *
- * At most one `read` waits at a time. Without one, the stream asks for no message.
+ * At most one `read` waits at a time. Without one, the stream asks for no message but the first one of each attempt,
+ * which is a heartbeat: it shows that the server has begun the stream.
  */
 export class EventStream<E> implements Cancellable {
   private attempt: Attempt | undefined;
   /** Receives the next event; undefined unless a `read` waits. */
   private waiting: ((event: E | CacheError | undefined) => void) | undefined;
+  /** The first event of an attempt, if it arrived before a `read`. */
+  private early: E | undefined;
+  /** True from a break until the next event. */
+  private broken = false;
   /** The error that ended the stream. */
   private failure: CacheError | undefined;
   private closed = false;
@@ -196,6 +208,11 @@ export class EventStream<E> implements Cancellable {
    */
   read(): Promise<E | CacheError | undefined> {
     if (this.waiting !== undefined) throw new Error("cannot read stream: another read waits; await it first");
+    if (this.early !== undefined) {
+      const { early } = this;
+      this.early = undefined;
+      return Promise.resolve(early);
+    }
     if (this.failure !== undefined || this.closed) {
       const { failure } = this;
       this.failure = undefined;
@@ -214,6 +231,11 @@ export class EventStream<E> implements Cancellable {
 
   /** Ends the stream. A `read` that waits resolves to undefined. */
   close(): void {
+    this.early = undefined;
+    this.stop();
+  }
+
+  private stop(): void {
     if (this.closed) return;
     this.closed = true;
     clearTimeout(this.delay);
@@ -239,7 +261,7 @@ export class EventStream<E> implements Cancellable {
     }
     const owner = this as EventStream<unknown>;
     this.attempt = new Attempt(owner, connection, source.call.path, source.request(), scope.metadata);
-    if (this.waiting !== undefined) this.listen();
+    this.listen();
   }
 
   /** Asks for the next event, and bounds the time until it arrives. */
@@ -251,7 +273,7 @@ export class EventStream<E> implements Cancellable {
   }
 
   private onSilence(): void {
-    if (this.attempt === undefined || this.waiting === undefined) return;
+    if (this.attempt === undefined || !this.attempt.asks) return;
     this.abandon();
     this.onBreak();
   }
@@ -276,7 +298,7 @@ export class EventStream<E> implements Cancellable {
     if (this.closed) return;
     if (this.waiting === undefined) this.failure = error;
     else this.deliver(error);
-    this.close();
+    this.stop();
   }
 
   private refuseLate(): void {
@@ -297,7 +319,10 @@ export class EventStream<E> implements Cancellable {
     this.begun = true;
     this.retries = this.previousMs = 0;
     if (!this.source.keepsAlive) attempt.connection.unref();
-    this.deliver(event);
+    if (this.broken) this.source.onResume?.();
+    this.broken = false;
+    if (this.waiting === undefined) this.early = event;
+    else this.deliver(event);
   }
 
   onStatus(attempt: Attempt, status: StatusObject): void {
@@ -317,6 +342,9 @@ export class EventStream<E> implements Cancellable {
   }
 
   private onBreak(): void {
+    // The next attempt sends it again, because it was not delivered.
+    this.early = undefined;
+    this.broken = this.begun;
     this.source.onBreak?.();
     this.again(this.backoff.delayMs(this.retries, this.previousMs));
   }

@@ -104,10 +104,15 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
   silenceMsMax = SILENCE_MS_MAX;
 
   constructor(
+    private readonly engine: Engine,
     readonly topic: string,
     /** The next message that the consumer has not received, if it is known. */
     public next: TopicPosition | undefined,
   ) {}
+
+  onResume(): void {
+    this.engine.resumes++;
+  }
 
   request(): Buffer {
     const { sequence = 0, page = 0 } = this.next ?? {};
@@ -205,7 +210,7 @@ export class Topics extends Opaque {
    * in flight.
    */
   async subscribe(topic: string, options: SubscribeOptions = {}): Promise<SubscribeResult> {
-    const source = new TopicSource(topic, options.from);
+    const source = new TopicSource(this.engine, topic, options.from);
     const events = new EventStream(this.engine, source, this.scope, options.signal);
     const first = await events.begin(options.deadlineMs ?? this.engine.settings.deadlineMs);
     return first.type === "error" ? first : new TopicSubscription(events, source);

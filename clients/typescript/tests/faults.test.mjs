@@ -54,7 +54,7 @@ test("each status has a code, and those that pass are retried", async (context) 
     client.close();
   }
   // The client itself makes the other codes.
-  const others = ["NOT_FOUND", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL"];
+  const others = ["NOT_FOUND_RECORD", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL"];
   assert.deepEqual([...codes, ...others].sort(), Object.keys(ErrorCode).sort());
 });
 

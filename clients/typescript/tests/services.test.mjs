@@ -150,7 +150,7 @@ test("changes of records and their conditions", async () => {
   assert.deepEqual([[...replaced.bins], replaced.expiresAt], [[["n", 0n]], undefined]);
   const errors = [
     [records.put("r", { n: 1n }, { when: "create" }), "ALREADY_EXISTS", 'with when: "update" or without when'],
-    [records.put("none", { n: 1n }, { when: "update" }), "NOT_FOUND", "create the record first"],
+    [records.put("none", { n: 1n }, { when: "update" }), "NOT_FOUND_RECORD", "create the record first"],
     [records.put("r", { n: 1n }, { ifRevision: 1 }), "ABORTED", "its revision is 5, not 1; read the record again"],
     [records.put("r", { n: 1n }, { filter: "n > 9" }), "FAILED_PRECONDITION", "change the filter"],
     [records.put("r", { n: 1n }, { set: "other" }), "FAILED_PRECONDITION", "set"],
@@ -160,7 +160,7 @@ test("changes of records and their conditions", async () => {
     [records.put("r", { "": 1n }), "INVALID_ARGUMENT", "1 to 63 bytes"],
     [records.get("r", { filter: "n >" }), "INVALID_ARGUMENT", ""],
     [records.get(""), "INVALID_ARGUMENT", ""],
-    [records.touch("none"), "NOT_FOUND", "create the record first"],
+    [records.touch("none"), "NOT_FOUND_RECORD", "create the record first"],
     [records.delete("r", { ifRevision: 1 }), "ABORTED", "read the record again"],
   ];
   for (const [call, code, part] of errors) {

@@ -96,6 +96,7 @@ test("a broken connection loses and repeats no message", async (context) => {
     assert.deepEqual(await texts(subscription, 1), [`${sequence - 1} ${"abcde"[sequence - 2]}`]);
   }
   assert.deepEqual(await texts(subscription, 1), ["5 e"]);
+  assert.equal(reader.metrics().resumes, 3);
   assert.ok(proxy.gates.length >= 4, `${proxy.gates.length} connections`);
 });
 
