@@ -5,9 +5,9 @@
  *                  ^            |
  *                  +-- delay <--+ the stream broke
  *
- * Streams have connections of their own, so that they take no places of the requests in flight. Each message is read
- * from the connection when its consumer asks for it: a slow consumer holds back the server and not memory, because the
- * window of an HTTP/2 stream (64 KiB) bounds the bytes that were sent and not read.
+ * Streams have connections of their own, so that they take no places of the requests in flight. Events wait in a queue
+ * of 64 KiB for their consumer. Above that, the stream asks for no message: a slow consumer holds back the server and
+ * not memory, because the window of an HTTP/2 stream (64 KiB) bounds the bytes that were sent and not read.
  */
 
 import { status as Status, type Channel, type Metadata, type StatusObject } from "@grpc/grpc-js";
@@ -31,6 +31,11 @@ export const STREAMS_MAX = 1000;
  * heartbeats.
  */
 export const SILENCE_MS_MAX = 15_000;
+
+/** Maximum of bytes of events that wait for their consumer; one event may exceed it. */
+const QUEUE_BYTES_MAX = 64 * 1024;
+/** Memory of an event besides its message. */
+const EVENT_BYTES = 200;
 
 /** After these statuses, the same request fails again until a person changes something. */
 const LASTING: ReadonlySet<Status> = new Set([
@@ -129,6 +134,10 @@ export interface EventSource<E> {
   readonly call: StreamCall<E>;
   /** Returns the request by which the stream begins, or continues after a break. */
   request(): Buffer;
+  /** Runs when an event has arrived, before its consumer gets it. The next request continues behind it. */
+  onArrival?(event: E): void;
+  /** Returns whether an event only shows that the stream works, so that it need not wait for its consumer. */
+  isHeartbeat(event: E): boolean;
   /** Runs when the stream has broken, before it begins again. */
   onBreak?(): void;
   /** Runs at the first event after a break. */
@@ -144,15 +153,15 @@ export interface EventSource<E> {
 /**
  * A stream that begins again after a break, until it is closed or the server refuses it for good.
  *
- * At most one `read` waits at a time. Without one, the stream asks for no message but the first one of each attempt,
- * which is a heartbeat: it shows that the server has begun the stream.
+ * At most one `read` waits at a time.
  */
 export class EventStream<E> implements Cancellable {
   private attempt: Attempt | undefined;
   /** Receives the next event; undefined unless a `read` waits. */
   private waiting: ((event: E | CacheError | undefined) => void) | undefined;
-  /** The first event of an attempt, if it arrived before a `read`. */
-  private early: E | undefined;
+  /** Events that wait for a `read`, with their memory. */
+  private readonly queue: { readonly event: E; readonly bytes: number }[] = [];
+  private queuedBytes = 0;
   /** True from a break until the next event. */
   private broken = false;
   /** The error that ended the stream. */
@@ -164,7 +173,7 @@ export class EventStream<E> implements Cancellable {
   private previousMs = 0;
   /** The delay before the next attempt. */
   private delay: NodeJS.Timeout | undefined;
-  /** The time without an event, while a `read` waits. */
+  /** The time without an event, while one is asked for. */
   private silence: NodeJS.Timeout | undefined;
   private readonly backoff: ExponentialBackoff;
 
@@ -208,10 +217,11 @@ export class EventStream<E> implements Cancellable {
    */
   read(): Promise<E | CacheError | undefined> {
     if (this.waiting !== undefined) throw new Error("cannot read stream: another read waits; await it first");
-    if (this.early !== undefined) {
-      const { early } = this;
-      this.early = undefined;
-      return Promise.resolve(early);
+    const first = this.queue.shift();
+    if (first !== undefined) {
+      this.queuedBytes -= first.bytes;
+      this.listen();
+      return Promise.resolve(first.event);
     }
     if (this.failure !== undefined || this.closed) {
       const { failure } = this;
@@ -231,7 +241,7 @@ export class EventStream<E> implements Cancellable {
 
   /** Ends the stream. A `read` that waits resolves to undefined. */
   close(): void {
-    this.early = undefined;
+    this.queue.length = 0;
     this.stop();
   }
 
@@ -264,9 +274,9 @@ export class EventStream<E> implements Cancellable {
     this.listen();
   }
 
-  /** Asks for the next event, and bounds the time until it arrives. */
+  /** Asks for the next event if there is room for it, and bounds the time until it arrives. */
   private listen(): void {
-    if (this.attempt === undefined) return;
+    if (this.attempt === undefined || this.queuedBytes >= QUEUE_BYTES_MAX) return;
     this.attempt.read();
     if (this.silence !== undefined) this.silence.refresh();
     else this.silence = setTimeout(() => this.onSilence(), this.source.silenceMsMax).unref();
@@ -321,8 +331,15 @@ export class EventStream<E> implements Cancellable {
     if (!this.source.keepsAlive) attempt.connection.unref();
     if (this.broken) this.source.onResume?.();
     this.broken = false;
-    if (this.waiting === undefined) this.early = event;
-    else this.deliver(event);
+    this.source.onArrival?.(event);
+    if (this.waiting !== undefined) {
+      this.deliver(event);
+    } else if (!this.source.isHeartbeat(event)) {
+      const bytes = message.length + EVENT_BYTES;
+      this.queue.push({ event, bytes });
+      this.queuedBytes += bytes;
+    }
+    this.listen();
   }
 
   onStatus(attempt: Attempt, status: StatusObject): void {
@@ -342,8 +359,6 @@ export class EventStream<E> implements Cancellable {
   }
 
   private onBreak(): void {
-    // The next attempt sends it again, because it was not delivered.
-    this.early = undefined;
     this.broken = this.begun;
     this.source.onBreak?.();
     this.again(this.backoff.delayMs(this.retries, this.previousMs));

@@ -97,6 +97,13 @@ function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<
 const PUBLISH = unary("Topics", "Publish", done, false);
 const SUBSCRIBE = stream("Topics", "Subscribe", eventOf);
 
+/** Returns the place after an event, or undefined after a heartbeat. */
+function following(event: TopicEvent): TopicPosition | undefined {
+  if (event.type === "item") return { sequence: event.sequence + 1, page: event.page };
+  if (event.type === "discontinuity") return { sequence: event.newSequence, page: event.newPage };
+  return undefined;
+}
+
 class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
   readonly call = SUBSCRIBE;
   readonly keepsAlive = true;
@@ -105,10 +112,18 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
 
   constructor(
     private readonly engine: Engine,
-    readonly topic: string,
-    /** The next message that the consumer has not received, if it is known. */
-    public next: TopicPosition | undefined,
+    private readonly topic: string,
+    /** The next message that has not arrived, if it is known. */
+    private next: TopicPosition | undefined,
   ) {}
+
+  onArrival(event: Exclude<TopicEvent, CacheError>): void {
+    this.next = following(event) ?? this.next;
+  }
+
+  isHeartbeat(event: Exclude<TopicEvent, CacheError>): boolean {
+    return event.type === "heartbeat";
+  }
 
   onResume(): void {
     this.engine.resumes++;
@@ -123,38 +138,40 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
 /**
  * A subscription to a topic: `for await (const event of subscription)`.
  *
- * After a broken connection, it continues behind the last message that it has delivered: with a message, or with a
+ * After a broken connection, it continues behind the last message that has arrived: with a message, or with a
  * discontinuity if the server does not have the next message any more. Before the first message or discontinuity there
  * is no number to continue from: messages that are published while the connection is broken are then lost.
  *
- * The loop asks for one message at a time. A slow loop holds back the server, which keeps the last messages of a topic
- * for it, and then sends a discontinuity.
+ * Messages of 64 KiB wait for the loop. Beyond that, a slow loop holds back the server, which has the last messages of
+ * a topic, and then sends a discontinuity.
  *
  * The loop ends after `close`, after `break`, when `signal` is aborted, and when the client is closed. It also ends
  * after an event of type `error`: the topic's cache does not exist any more, the token has lost its right or has
- * expired, or the server refuses the request. Messages that the loop has not received by then do not arrive; a later
- * subscription can continue at `position`.
+ * expired, or the server refuses the request. A later subscription can continue at `position`.
  */
 export class TopicSubscription extends Opaque implements AsyncIterable<TopicEvent> {
   readonly type = "subscription";
   private readonly iterator: AsyncGenerator<TopicEvent, void, undefined>;
+  private next: TopicPosition | undefined;
 
   /** @internal */
   constructor(
     private readonly events: EventStream<Exclude<TopicEvent, CacheError>>,
-    private readonly source: TopicSource,
+    private readonly topic: string,
+    from: TopicPosition | undefined,
   ) {
     super();
+    this.next = from;
     this.iterator = this.iterate();
   }
 
   override toJSON(): { topic: string; position: TopicPosition | undefined } {
-    return { topic: this.source.topic, position: this.position };
+    return { topic: this.topic, position: this.position };
   }
 
   /** The place of the next message, for the option `from` of a later subscription; undefined if it is not known. */
   get position(): TopicPosition | undefined {
-    return this.source.next;
+    return this.next;
   }
 
   /** Ends the subscription, and the loop over it. */
@@ -172,8 +189,7 @@ export class TopicSubscription extends Opaque implements AsyncIterable<TopicEven
       for (;;) {
         const event = await this.events.read();
         if (event === undefined) return;
-        if (event.type === "item") this.source.next = { sequence: event.sequence + 1, page: event.page };
-        if (event.type === "discontinuity") this.source.next = { sequence: event.newSequence, page: event.newPage };
+        this.next = following(event) ?? this.next;
         yield event;
         if (event.type === "error") return;
       }
@@ -213,6 +229,6 @@ export class Topics extends Opaque {
     const source = new TopicSource(this.engine, topic, options.from);
     const events = new EventStream(this.engine, source, this.scope, options.signal);
     const first = await events.begin(options.deadlineMs ?? this.engine.settings.deadlineMs);
-    return first.type === "error" ? first : new TopicSubscription(events, source);
+    return first.type === "error" ? first : new TopicSubscription(events, topic, options.from);
   }
 }
