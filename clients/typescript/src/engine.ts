@@ -27,6 +27,27 @@ export interface Scope {
   readonly metadata: Metadata;
 }
 
+/** An object that has copies of values. */
+export interface ChangeListener {
+  /** Runs when a call of this client that may have changed values has ended, even with an error. */
+  onChange(call: Call<unknown>, request: Buffer): void;
+}
+
+/** The calls that may change or delete a value. Those of collections and records refuse keys with values. */
+const CHANGES: ReadonlySet<string> = new Set([
+  "Set",
+  "SetBatch",
+  "SetIf",
+  "SetIfHash",
+  "Delete",
+  "Increment",
+  "UpdateTtl",
+  "LeaseSet",
+  "LeaseStale",
+  "FlushCache",
+  "DeleteCache",
+]);
+
 /** Options of every call. */
 export interface CallOptions {
   /** Cancels the call. A request that waits in the client's queue leaves it, and the server never receives it. */
@@ -48,6 +69,7 @@ export class Engine {
   readonly pending = new Set<Execution<unknown>>();
   readonly signals = new Signals();
   readonly streams: StreamPool;
+  readonly listeners = new Set<ChangeListener>();
   closed = false;
   retries = 0;
   hedges = 0;
@@ -107,6 +129,21 @@ export class Engine {
     replies = 1,
   ): Promise<R | CacheError> {
     const execution = new Execution(this, call, request, scope, options, replies);
+    if (this.listeners.size > 0 && CHANGES.has(call.method)) return this.announce(execution);
+    return this.execute(execution);
+  }
+
+  /** Executes a call, and reports it to the objects with copies before its caller continues. */
+  private async announce<R>(execution: Execution<R>): Promise<R | CacheError> {
+    try {
+      return await this.execute(execution);
+    } finally {
+      // Changes of other caches are reported too: they drop copies without need.
+      for (const each of this.listeners) each.onChange(execution.call, execution.request);
+    }
+  }
+
+  private execute<R>(execution: Execution<R>): Promise<R | CacheError> {
     if (this.recorder !== undefined || this.settings.middleware.length > 0) return this.observe(execution);
     return new Promise((resolve, reject) => execution.begin(resolve, reject));
   }

@@ -11,16 +11,16 @@
  * read for the longest time are dropped first.
  */
 
-import { listOf, type StoreOptions } from "./arguments.js";
-import { stream } from "./calls.js";
+import { listOf } from "./arguments.js";
+import { stream, type Call } from "./calls.js";
 import type { CacheClient } from "./client.js";
-import type { CallOptions, Engine, Scope } from "./engine.js";
+import type { CallOptions, ChangeListener, Engine, Scope } from "./engine.js";
 import { CacheError, ErrorCode, errorOfClient } from "./errors.js";
 import * as m from "./generated/messages.js";
 import { Opaque } from "./opaque.js";
-import { GetBatchSuccess, GetHit, type DoneResult, type GetBatchResult, type GetResult, type Miss } from "./results.js";
+import { GetBatchSuccess, GetHit, type GetBatchResult, type GetResult, type Miss } from "./results.js";
 import { EventStream, type EventSource } from "./streams.js";
-import { BadReply, byteLength, type Bytes } from "./wire.js";
+import { BadReply, byteLength, Reader, type Bytes } from "./wire.js";
 
 /** Options of a near cache. */
 export interface NearCacheOptions extends CallOptions {
@@ -70,6 +70,8 @@ function eventOf({ keys, all, heartbeat }: m.WatchKeysEventRead): WatchEvent {
 
 const WATCH_KEYS = stream("Invalidations", "WatchKeys", eventOf);
 
+/** The tag of the field 1 with bytes, which is the key in all requests that name one. */
+const KEY_TAG = (1 << 3) | 2;
 const ENTRY_BYTES = 200;
 const ENTRIES_MAX = 10_000;
 const BYTES_MAX = 64 * 2 ** 20;
@@ -105,6 +107,18 @@ function nameOf(key: Bytes): string {
 function positive(name: keyof NearCacheOptions, value: number, least: number): number {
   if (value >= least && Number.isFinite(value)) return value;
   throw new RangeError(`cannot use ${name} ${value}: it is out of range; give at least ${least}`);
+}
+
+/** Returns the keys of a request: its first field, or that of each of its items. */
+function keysOf(request: Buffer, isBatch: boolean): Buffer[] {
+  const input = new Reader(request);
+  const keys: Buffer[] = [];
+  while (input.at < input.end && input.varint() === KEY_TAG) {
+    const bytes = input.bytes();
+    if (!isBatch) return [bytes];
+    keys.push(...keysOf(bytes, false));
+  }
+  return keys;
 }
 
 /** The copies, with their maxima. */
@@ -160,14 +174,14 @@ class Copies {
 }
 
 /**
- * A near cache. Its `get` and `getBatch` return copies; `set` and `delete` change the server, and drop the copies.
+ * A near cache. Its `get` and `getBatch` return copies, or read the server.
  *
  * A read after a change of another client may return the old value until the event of the change has arrived: usually
- * less than a millisecond longer than a request takes, and at most `stalenessMaxSeconds`. A read after a `set` or
- * `delete` of the same object has ended returns the new value. An item that expires is returned until the server has
- * removed it and reported that.
+ * less than a millisecond longer than a request takes, and at most `stalenessMaxSeconds`. A read after a change by the
+ * same client has ended returns the new value. An item that expires is returned until the server has removed it and
+ * reported that.
  */
-export class NearCache extends Opaque implements EventSource<WatchEvent> {
+export class NearCache extends Opaque implements EventSource<WatchEvent>, ChangeListener {
   readonly type = "near_cache";
   /** @internal */
   readonly call = WATCH_KEYS;
@@ -193,7 +207,7 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
 
   private constructor(
     private readonly client: CacheClient,
-    engine: Engine,
+    private readonly engine: Engine,
     scope: Scope,
     private readonly watched: readonly Bytes[],
     options: NearCacheOptions,
@@ -226,6 +240,7 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
     if (!(deadlineMs >= 0)) {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
+    engine.listeners.add(near);
     near.events.open();
     await new Promise<void>((resolve) => {
       const late = setTimeout(resolve, Math.min(deadlineMs, 2 ** 31 - 1));
@@ -248,6 +263,11 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
   }
 
   /** @internal */
+  isHeartbeat(event: WatchEvent): boolean {
+    return event.type === "heartbeat";
+  }
+
+  /** @internal */
   onBreak(): void {
     if (this.watching) this.dropAll();
     this.watching = false;
@@ -258,7 +278,7 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
     for (;;) {
       const event = await this.events.read();
       if (event === undefined || event.type === "error") {
-        this.onBreak();
+        this.close();
         this.error = event;
         return begun();
       }
@@ -356,24 +376,10 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
     return new GetBatchSuccess(results.map((each) => each ?? (read[at++] as GetHit | Miss)));
   }
 
-  /** Stores a value in the server. */
-  async set(key: Bytes, value: Bytes, options?: StoreOptions): Promise<DoneResult> {
-    return this.changing(key, () => this.client.set(key, value, options));
-  }
-
-  /** Deletes an item of the server. */
-  async delete(key: Bytes, options?: CallOptions): Promise<DoneResult> {
-    return this.changing(key, () => this.client.delete(key, options));
-  }
-
-  private async changing<R>(key: Bytes, change: () => Promise<R>): Promise<R> {
-    const name = nameOf(key);
-    try {
-      return await change();
-    } finally {
-      // A change that has failed may have been executed too.
-      this.forget(name);
-    }
+  /** @internal */
+  onChange({ method }: Call<unknown>, request: Buffer): void {
+    if (method === "FlushCache" || method === "DeleteCache") return this.dropAll();
+    for (const key of keysOf(request, method === "SetBatch")) this.forget(key.toString("latin1"));
   }
 
   /** Returns the error by which the server has ended the watch for good; reads go to the server from then on. */
@@ -390,6 +396,7 @@ export class NearCache extends Opaque implements EventSource<WatchEvent> {
 
   /** Ends the watch and drops all copies. Later reads go to the server. */
   close(): void {
+    this.engine.listeners.delete(this);
     this.events.close();
     this.onBreak();
   }

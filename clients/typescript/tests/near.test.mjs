@@ -91,18 +91,33 @@ test("the expiry of an item reaches the copies", async (context) => {
   await until("it has expired", async () => (await text(near.get("k"))) === "miss");
 });
 
-test("one's own changes are read at once", async (context) => {
+test("a client reads its own changes at once, by whatever call", async (context) => {
   const near = await nearOf(context);
   for (let at = 0; at < 150; at++) {
     const reads = [near.get("own"), near.get("own")];
-    assert.equal((await near.set("own", `${at}`)).type, "success");
+    assert.equal((await client.set("own", `${at}`)).type, "success");
     const later = near.get("own");
     await Promise.all(reads);
     assert.equal(await text(later), `${at}`);
     assert.equal(await text(near.get("own")), `${at}`);
   }
-  assert.equal((await near.delete("own")).type, "success");
-  assert.equal(await text(near.get("own")), "miss");
+  const { hash } = await client.getWithHash("own");
+  const changes = [
+    [() => client.increment("own", 5), "154"],
+    [() => client.setIfPresent("own", "a"), "a"],
+    [() => client.setIfPresentAndHashNotEqual("own", "b", hash), "b"],
+    [() => client.setBatch({ other: "x", own: "c" }), "c"],
+    [() => client.delete("own"), "miss"],
+    [async () => client.leases.set("own", (await client.leases.get("own")).token, "d"), "d"],
+    [() => client.withCache("default").set("own", "e"), "e"],
+    [() => client.flushCache("default"), "miss"],
+  ];
+  for (const [change, expected] of changes) {
+    await near.get("own");
+    const result = await change();
+    assert.ok(!["error", "not_stored"].includes(result.type), inspect(result));
+    assert.equal(await text(near.get("own")), expected);
+  }
 });
 
 test("copies never stay behind the server under concurrent changes", async (context) => {
