@@ -149,10 +149,11 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
  * after an event of type `error`: the topic's cache does not exist any more, the token has lost its right or has
  * expired, or the server refuses the request. A later subscription can continue at `position`.
  */
-export class TopicSubscription extends Opaque implements AsyncIterable<TopicEvent> {
+export class TopicSubscription extends Opaque implements AsyncIterableIterator<TopicEvent> {
   readonly type = "subscription";
-  private readonly iterator: AsyncGenerator<TopicEvent, void, undefined>;
-  private next: TopicPosition | undefined;
+  private place: TopicPosition | undefined;
+  /** Settles when all earlier calls of `next` have. */
+  private earlier: Promise<unknown> = Promise.resolve();
 
   /** @internal */
   constructor(
@@ -161,8 +162,7 @@ export class TopicSubscription extends Opaque implements AsyncIterable<TopicEven
     from: TopicPosition | undefined,
   ) {
     super();
-    this.next = from;
-    this.iterator = this.iterate();
+    this.place = from;
   }
 
   override toJSON(): { topic: string; position: TopicPosition | undefined } {
@@ -171,7 +171,7 @@ export class TopicSubscription extends Opaque implements AsyncIterable<TopicEven
 
   /** The place of the next message, for the option `from` of a later subscription; undefined if it is not known. */
   get position(): TopicPosition | undefined {
-    return this.next;
+    return this.place;
   }
 
   /** Ends the subscription, and the loop over it. */
@@ -179,23 +179,29 @@ export class TopicSubscription extends Opaque implements AsyncIterable<TopicEven
     this.events.close();
   }
 
-  /** Returns the only iterator of the subscription. */
-  [Symbol.asyncIterator](): AsyncGenerator<TopicEvent, void, undefined> {
-    return this.iterator;
+  /** Returns the subscription itself: each event goes to one loop. */
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 
-  private async *iterate(): AsyncGenerator<TopicEvent, void, undefined> {
-    try {
-      for (;;) {
-        const event = await this.events.read();
-        if (event === undefined) return;
-        this.next = following(event) ?? this.next;
-        yield event;
-        if (event.type === "error") return;
-      }
-    } finally {
-      this.events.close();
-    }
+  /** Resolves to the next event, or to the end. Later calls wait for earlier ones. */
+  next(): Promise<IteratorResult<TopicEvent, undefined>> {
+    const result = this.earlier.then(() => this.read());
+    this.earlier = result;
+    return result;
+  }
+
+  /** Ends the subscription, as `break` in the loop over it does. */
+  async return(): Promise<IteratorResult<TopicEvent, undefined>> {
+    this.close();
+    return { done: true, value: undefined };
+  }
+
+  private async read(): Promise<IteratorResult<TopicEvent, undefined>> {
+    const value = await this.events.read();
+    if (value === undefined) return { done: true, value };
+    this.place = following(value) ?? this.place;
+    return { done: false, value };
   }
 }
 

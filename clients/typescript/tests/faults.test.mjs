@@ -141,7 +141,7 @@ test("a server that stops completes the calls that it has begun", async (context
   assert.equal(codeOf(await client.get("k")), "UNAVAILABLE");
   await own.restart();
   await until("the client has a new connection", async () => (await client.get("k")).type === "miss");
-  const event = subscription[Symbol.asyncIterator]().next();
+  const event = subscription.next();
   await until("the subscription has a new stream", async () => {
     await client.topics.publish("t", "again");
     return (await Promise.race([event, sleep(20, {})])).done === false;

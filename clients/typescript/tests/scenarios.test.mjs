@@ -190,8 +190,7 @@ class Player {
     const of = await this.#of(step);
     const subscription = await of.topics.subscribe(known(step.arguments, "topic").topic);
     // A subscription that the server refuses is the error itself.
-    const isRefused = subscription.type === "error";
-    const events = isRefused ? [subscription].values() : subscription[Symbol.asyncIterator]();
+    const events = subscription.type === "error" ? [subscription].values() : subscription;
     this.#subscriptions.set(step.subscribe, { subscription, events });
   }
 

@@ -7,13 +7,14 @@ import { inspect } from "node:util";
 import { CacheClient, Configurations, CredentialProvider, NoRetry } from "../dist/index.js";
 import { clientOf, codeOf, CONFIGURATION, freePort, ownServer, Proxy, redis, Server, sleep, until } from "./server.mjs";
 
-let server, client, quiet;
+let server, client, quiet, heartbeat;
 
 before(async () => {
   server = await Server.start({ TEST_FAULTS: "1" });
   client = await CacheClient.create({ address: server.address, configuration: CONFIGURATION });
   // A topic without messages, whose heartbeat the last test awaits.
   quiet = await subscribe(client, "quiet");
+  heartbeat = quiet.next();
 });
 
 after(async () => {
@@ -34,7 +35,7 @@ async function publish(of, topic, ...values) {
 /** Returns the next event that is no heartbeat. */
 async function next(subscription) {
   for (;;) {
-    const { value, done } = await subscription[Symbol.asyncIterator]().next();
+    const { value, done } = await subscription.next();
     if (done) return undefined;
     if (value.type !== "heartbeat") return value;
   }
@@ -256,6 +257,19 @@ test("a subscription ends by break, close, signal and the close of its client, a
   }
 });
 
+test("several reads of a subscription get one event each, and its return ends all of them", async () => {
+  const subscription = await subscribe(client, "shared");
+  const reads = Array.from({ length: 5 }, () => next(subscription));
+  await publish(client, "shared", "a", "b", "c");
+  const items = await Promise.all(reads.slice(0, 3));
+  assert.deepEqual(items.map((item) => item.valueString()), ["a", "b", "c"]);
+  assert.deepEqual(await subscription.return(), { done: true, value: undefined });
+  assert.deepEqual(await Promise.all(reads.slice(3)), [undefined, undefined]);
+  const unread = await subscribe(client, "shared");
+  await unread.return();
+  await until("the server has forgotten both", async () => (await receivers("shared")) === 0);
+});
+
 test("a subscription that waits for the server is cancelled", async (context) => {
   const own = await ownServer(context);
   const waiting = await clientOf(context, own.address);
@@ -335,7 +349,7 @@ test("a message is published once, even if its reply is lost", async (context) =
 });
 
 test("a topic without messages has heartbeats", async () => {
-  const { value } = await quiet[Symbol.asyncIterator]().next();
+  const { value } = await heartbeat;
   assert.equal(value.type, "heartbeat");
   assert.equal(quiet.position, undefined);
 });
