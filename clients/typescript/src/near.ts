@@ -173,46 +173,30 @@ class Copies {
   }
 }
 
-/**
- * A near cache. Its `get` and `getBatch` return copies, or read the server.
- *
- * A read after a change of another client may return the old value until the event of the change has arrived: usually
- * less than a millisecond longer than a request takes, and at most `stalenessMaxSeconds`. A read after a change by the
- * same client has ended returns the new value. An item that expires is returned until the server has removed it and
- * reported that.
- */
-export class NearCache extends Opaque implements EventSource<WatchEvent>, ChangeListener {
-  readonly type = "near_cache";
-  /** @internal */
+/** The watch of a near cache, with the copies that it keeps up to date. */
+class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
   readonly call = WATCH_KEYS;
-  /** @internal */
   readonly keepsAlive = false;
-  /** @internal */
   readonly failsAtFirst = false;
-  /** @internal */
   readonly silenceMsMax: number;
-
+  readonly copies: Copies;
+  watching = false;
+  /** The error by which the server has ended the watch for good. */
+  failure: CacheError | undefined;
+  invalidations = 0;
+  drops = 0;
   private readonly prefixes: readonly string[];
-  private readonly copies: Copies;
   private readonly reads = new Map<string, Reads>();
   private readonly events: EventStream<WatchEvent>;
-  private watching = false;
   /** The instant of the latest event. */
   private heardAt = 0;
-  private error: CacheError | undefined;
-  private hits = 0;
-  private misses = 0;
-  private invalidations = 0;
-  private drops = 0;
 
-  private constructor(
-    private readonly client: CacheClient,
+  constructor(
     private readonly engine: Engine,
     scope: Scope,
     private readonly watched: readonly Bytes[],
     options: NearCacheOptions,
   ) {
-    super();
     const { entriesMax = ENTRIES_MAX, bytesMax = BYTES_MAX, stalenessMaxSeconds = STALENESS_SECONDS } = options;
     this.copies = new Copies(positive("entriesMax", entriesMax, 1), positive("bytesMax", bytesMax, 1));
     this.silenceMsMax = 1000 * positive("stalenessMaxSeconds", stalenessMaxSeconds, STALENESS_SECONDS_LEAST);
@@ -220,76 +204,51 @@ export class NearCache extends Opaque implements EventSource<WatchEvent>, Change
     this.events = new EventStream(engine, this, scope, undefined);
   }
 
-  override toJSON(): NearCacheMetrics {
-    return this.metrics();
+  /** Begins the watch, and calls `begun` after the first event, and at the end of the watch. */
+  async open(begun: () => void): Promise<void> {
+    this.engine.listeners.add(this);
+    this.events.open();
+    for (;;) {
+      const event = await this.events.read();
+      if (event === undefined || event.type === "error") {
+        this.close();
+        this.failure = event;
+        return begun();
+      }
+      begun();
+    }
   }
 
-  /** @internal */
-  static async create(
-    client: CacheClient,
-    engine: Engine,
-    scope: Scope,
-    options: NearCacheOptions,
-  ): Promise<NearCacheResult> {
-    const near = new NearCache(client, engine, scope, listOf(options.prefixes ?? []), options);
-    const { method } = WATCH_KEYS;
-    if (engine.closed) {
-      return errorOfClient(ErrorCode.CANCELLED, method, "the client is closed", "create a new client");
-    }
-    const deadlineMs = options.deadlineMs ?? engine.settings.deadlineMs;
-    if (!(deadlineMs >= 0)) {
-      throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
-    }
-    engine.listeners.add(near);
-    near.events.open();
-    await new Promise<void>((resolve) => {
-      const late = setTimeout(resolve, Math.min(deadlineMs, 2 ** 31 - 1));
-      const abort = (): void => near.close();
-      options.signal?.addEventListener("abort", abort, { once: true });
-      if (options.signal?.aborted) abort();
-      void near.watch(() => {
-        clearTimeout(late);
-        options.signal?.removeEventListener("abort", abort);
-        resolve();
-      });
-    });
-    if (options.signal?.aborted) return errorOfClient(ErrorCode.CANCELLED, method, "the caller cancelled it");
-    return near.error ?? near;
+  close(): void {
+    this.engine.listeners.delete(this);
+    this.events.close();
+    this.onBreak();
   }
 
-  /** @internal */
   request(): Buffer {
     return m.encodeWatchKeysRequest({ prefixes: this.watched });
   }
 
-  /** @internal */
   isHeartbeat(event: WatchEvent): boolean {
     return event.type === "heartbeat";
   }
 
-  /** @internal */
+  onArrival(event: WatchEvent): void {
+    this.watching = true;
+    this.heardAt = performance.now();
+    if (event.type === "all") this.dropAll();
+    if (event.type !== "keys") return;
+    for (const key of event.keys) if (this.forget(key.toString("latin1"))) this.invalidations++;
+  }
+
   onBreak(): void {
     if (this.watching) this.dropAll();
     this.watching = false;
   }
 
-  /** Applies the events, and calls `begun` at the first one, and at the end of the watch. */
-  private async watch(begun: () => void): Promise<void> {
-    for (;;) {
-      const event = await this.events.read();
-      if (event === undefined || event.type === "error") {
-        this.close();
-        this.error = event;
-        return begun();
-      }
-      this.watching = true;
-      this.heardAt = performance.now();
-      if (event.type === "all") this.dropAll();
-      if (event.type === "keys") {
-        for (const key of event.keys) if (this.forget(key.toString("latin1"))) this.invalidations++;
-      }
-      begun();
-    }
+  onChange({ method }: Call<unknown>, request: Buffer): void {
+    if (method === "FlushCache" || method === "DeleteCache") return this.dropAll();
+    for (const key of keysOf(request, method === "SetBatch")) this.forget(key.toString("latin1"));
   }
 
   private dropAll(): void {
@@ -314,14 +273,16 @@ export class NearCache extends Opaque implements EventSource<WatchEvent>, Change
   }
 
   /** Returns the copy of a key, unless the latest event is too old. */
-  private find(name: string): GetHit | undefined {
+  find(key: Bytes): GetHit | undefined {
+    const name = nameOf(key);
     if (!this.watching || performance.now() - this.heardAt > this.silenceMsMax) return undefined;
     const value = this.copies.get(name);
     return value && new CopiedHit(value);
   }
 
-  /** Returns a function that copies the value of a reply to a read that begins now. */
-  private beginRead(name: string): (result: GetHit | Miss | CacheError) => void {
+  /** Returns a function that copies the value of a reply to a read that begins now; undefined if it has failed. */
+  beginRead(key: Bytes): (result: GetHit | Miss | CacheError | undefined) => void {
+    const name = nameOf(key);
     if (!this.watching || !this.isCopied(name)) return () => {};
     let reads = this.reads.get(name);
     if (reads === undefined) this.reads.set(name, (reads = { count: 0, current: true }));
@@ -331,76 +292,121 @@ export class NearCache extends Opaque implements EventSource<WatchEvent>, Change
       of.count--;
       if (!of.current) return;
       if (of.count === 0) this.reads.delete(name);
-      if (result.type === "hit") this.copies.set(name, result.valueBytes());
+      if (result?.type === "hit") this.copies.set(name, result.valueBytes());
       else this.copies.delete(name);
     };
+  }
+}
+
+/**
+ * A near cache. Its `get` and `getBatch` return copies, or read the server.
+ *
+ * A read after a change of another client may return the old value until the event of the change has arrived: usually
+ * less than a millisecond longer than a request takes, and at most `stalenessMaxSeconds`. A read after a change by the
+ * same client has ended returns the new value. An item that expires is returned until the server has removed it and
+ * reported that.
+ */
+export class NearCache extends Opaque {
+  readonly type = "near_cache";
+  private hits = 0;
+  private misses = 0;
+
+  private constructor(
+    private readonly client: CacheClient,
+    private readonly watch: WatchedCopies,
+  ) {
+    super();
+  }
+
+  /** @internal */
+  static async create(
+    client: CacheClient,
+    engine: Engine,
+    scope: Scope,
+    options: NearCacheOptions,
+  ): Promise<NearCacheResult> {
+    const watch = new WatchedCopies(engine, scope, listOf(options.prefixes ?? []), options);
+    const { method } = WATCH_KEYS;
+    if (engine.closed) {
+      return errorOfClient(ErrorCode.CANCELLED, method, "the client is closed", "create a new client");
+    }
+    const deadlineMs = options.deadlineMs ?? engine.settings.deadlineMs;
+    if (!(deadlineMs >= 0)) {
+      throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
+    }
+    await new Promise<void>((resolve) => {
+      const late = setTimeout(resolve, Math.min(deadlineMs, 2 ** 31 - 1));
+      const abort = (): void => watch.close();
+      options.signal?.addEventListener("abort", abort, { once: true });
+      void watch.open(() => {
+        clearTimeout(late);
+        options.signal?.removeEventListener("abort", abort);
+        resolve();
+      });
+      if (options.signal?.aborted) abort();
+    });
+    if (options.signal?.aborted) return errorOfClient(ErrorCode.CANCELLED, method, "the caller cancelled it");
+    return watch.failure ?? new NearCache(client, watch);
+  }
+
+  override toJSON(): NearCacheMetrics {
+    return this.metrics();
   }
 
   /** Returns the value of a key: a copy, or that of the server. */
   async get(key: Bytes, options?: CallOptions): Promise<GetResult> {
-    const name = nameOf(key);
-    const copy = this.find(name);
+    const copy = this.watch.find(key);
     if (copy !== undefined) {
       this.hits++;
       return copy;
     }
     this.misses++;
-    const end = this.beginRead(name);
+    const end = this.watch.beginRead(key);
     let result: GetResult | undefined;
     try {
       return (result = await this.client.get(key, options));
     } finally {
-      end(result ?? FAILED);
+      end(result);
     }
   }
 
   /** Returns the values of several keys. Those without a copy are read in one request. */
   async getBatch(keys: Iterable<Bytes>, options?: CallOptions): Promise<GetBatchResult> {
     const all = listOf(keys);
-    const results: (GetHit | Miss | undefined)[] = all.map((key) => this.find(nameOf(key)));
+    const results: (GetHit | Miss | undefined)[] = all.map((key) => this.watch.find(key));
     const missing = all.filter((_, at) => results[at] === undefined);
     this.hits += all.length - missing.length;
     this.misses += missing.length;
     let read: readonly (GetHit | Miss)[] = [];
     if (missing.length > 0) {
-      const ends = missing.map((key) => this.beginRead(nameOf(key)));
+      const ends = missing.map((key) => this.watch.beginRead(key));
       try {
         const batch = await this.client.getBatch(missing, options);
         if (batch.type === "error") return batch;
         read = batch.results;
       } finally {
-        ends.forEach((end, at) => end(read[at] ?? FAILED));
+        ends.forEach((end, at) => end(read[at]));
       }
     }
     let at = 0;
     return new GetBatchSuccess(results.map((each) => each ?? (read[at++] as GetHit | Miss)));
   }
 
-  /** @internal */
-  onChange({ method }: Call<unknown>, request: Buffer): void {
-    if (method === "FlushCache" || method === "DeleteCache") return this.dropAll();
-    for (const key of keysOf(request, method === "SetBatch")) this.forget(key.toString("latin1"));
-  }
-
-  /** Returns the error by which the server has ended the watch for good; reads go to the server from then on. */
+  /** The error by which the server has ended the watch for good: reads go to the server from then on. */
   get failure(): CacheError | undefined {
-    return this.error;
+    return this.watch.failure;
   }
 
   /** Returns a snapshot of the metrics. */
   metrics(): NearCacheMetrics {
-    const { hits, misses, invalidations, drops, watching, copies } = this;
+    const { hits, misses } = this;
+    const { invalidations, drops, watching, copies } = this.watch;
     const { evictions, entries, bytes } = copies;
     return { hits, misses, invalidations, evictions, drops, entries, bytes, watching };
   }
 
   /** Ends the watch and drops all copies. Later reads go to the server. */
   close(): void {
-    this.engine.listeners.delete(this);
-    this.events.close();
-    this.onBreak();
+    this.watch.close();
   }
 }
-
-/** Stands for the result of a read that was rejected. */
-const FAILED = errorOfClient(ErrorCode.UNKNOWN, "Get", "the read was rejected");

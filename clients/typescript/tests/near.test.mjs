@@ -166,7 +166,7 @@ test("a reply that arrives after the event of a change is not copied", async (co
   const { invalidations } = near.metrics();
   await until("the change is reported", async () => {
     await other.set("late", "new");
-    return near.reads.size === 0;
+    return near.watch.reads.size === 0;
   });
   proxy.gates[0].open();
   assert.ok(["old", "new"].includes(await text(read)));
@@ -269,15 +269,15 @@ test("copies are not used after the longest time without an event", async (conte
   await other.set("k", "w");
   assert.equal(await text(near.get("k")), "v", "the event has not arrived");
   // The last event was six seconds ago: the copy is not used, although the loop has not noticed the silence yet.
-  near.heardAt -= 6000;
+  near.watch.heardAt -= 6000;
   assert.equal(await text(near.get("k")), "w");
   // A silence that the timer notices drops all copies, and begins the watch again.
-  near.silenceMsMax = 150;
-  near.events.silence = undefined;
-  near.events.listen();
+  near.watch.silenceMsMax = 150;
+  near.watch.events.silence = undefined;
+  near.watch.events.listen();
   const { drops } = near.metrics();
   await until("the silence is noticed", () => near.metrics().drops === drops + 1);
-  near.silenceMsMax = 6000;
+  near.watch.silenceMsMax = 6000;
   await until("the watch is back", () => near.metrics().watching);
 });
 
@@ -290,7 +290,7 @@ test("a server that is not there yet is no error", async (context) => {
   assert.equal(codeOf(await near.get("k")), "UNAVAILABLE");
   await own.restart();
   await until("the watch has begun", () => near.metrics().watching);
-  await early.set("k", "v");
+  await until("the client is connected", async () => (await early.set("k", "v")).type === "success");
   await copied(near, "k");
   await own.kill();
   await until("the watch is lost", () => near.metrics().entries === 0);

@@ -61,6 +61,10 @@ export async function main(): Promise<CacheError | undefined> {
   const board = await client.leaderboard("game").getByRank({ first: 0, end: 3 });
   if (board.type === "success") texts.push(...board.elements.map((each) => `${each.id}`));
   await client.tokens.generateApiToken([Permission.items("read_only", { keyPrefix: "a:" })], "never");
+  const near = await client.nearCache({ prefixes: ["a:"], entriesMax: 10 });
+  if (near.type === "near_cache") texts.push(textOf(await near.get("a:1")));
+  const next = await subscription.next();
+  if (next.done !== true && next.value.type === "discontinuity") texts.push(`${next.value.newSequence}`);
   // @ts-expect-error a permission is for one key or for a prefix
   Permission.items("read_only", { key: "a", keyPrefix: "b" });
   // @ts-expect-error a token that can be disposed of ends
