@@ -181,8 +181,10 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
   readonly silenceMsMax: number;
   readonly copies: Copies;
   watching = false;
-  /** The error by which the server has ended the watch for good. */
+  /** The error because of which the server reports no changes now. */
   failure: CacheError | undefined;
+  /** True once the watch has ended. */
+  ended = false;
   invalidations = 0;
   drops = 0;
   private readonly prefixes: readonly string[];
@@ -213,6 +215,7 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
       if (event === undefined || event.type === "error") {
         this.close();
         this.failure = event;
+        this.ended = true;
         return begun();
       }
       begun();
@@ -222,7 +225,7 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
   close(): void {
     this.engine.listeners.delete(this);
     this.events.close();
-    this.onBreak();
+    this.onBreak(undefined);
   }
 
   request(): Buffer {
@@ -235,13 +238,15 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
 
   onArrival(event: WatchEvent): void {
     this.watching = true;
+    this.failure = undefined;
     this.heardAt = performance.now();
     if (event.type === "all") this.dropAll();
     if (event.type !== "keys") return;
     for (const key of event.keys) if (this.forget(key.toString("latin1"))) this.invalidations++;
   }
 
-  onBreak(): void {
+  onBreak(error: CacheError | undefined): void {
+    this.failure = error;
     if (this.watching) this.dropAll();
     this.watching = false;
   }
@@ -346,7 +351,7 @@ export class NearCache extends Opaque {
       if (options.signal?.aborted) abort();
     });
     if (options.signal?.aborted) return errorOfClient(ErrorCode.CANCELLED, method, "the caller cancelled it");
-    return watch.failure ?? new NearCache(client, watch);
+    return (watch.ended && watch.failure) || new NearCache(client, watch);
   }
 
   override toJSON(): NearCacheMetrics {
@@ -392,7 +397,10 @@ export class NearCache extends Opaque {
     return new GetBatchSuccess(results.map((each) => each ?? (read[at++] as GetHit | Miss)));
   }
 
-  /** The error by which the server has ended the watch for good: reads go to the server from then on. */
+  /**
+   * The error because of which the server reports no changes now, so that all reads go to it; undefined while it does,
+   * and after `close`. The watch begins again by itself, unless the server has refused it for good.
+   */
   get failure(): CacheError | undefined {
     return this.watch.failure;
   }

@@ -139,7 +139,7 @@ export interface EventSource<E> {
   /** Returns whether an event only shows that the stream works, so that it need not wait for its consumer. */
   isHeartbeat(event: E): boolean;
   /** Runs when the stream has broken, before it begins again. */
-  onBreak?(): void;
+  onBreak?(error: CacheError): void;
   /** Runs at the first event after a break. */
   onResume?(): void;
   /** False if the stream alone does not keep the process alive. */
@@ -285,7 +285,9 @@ export class EventStream<E> implements Cancellable {
   private onSilence(): void {
     if (this.attempt === undefined || !this.attempt.asks) return;
     this.abandon();
-    this.onBreak();
+    const cause = `the server has sent nothing for ${this.source.silenceMsMax} ms`;
+    const remedy = "check the network, and that the server runs";
+    this.onBreak(errorOfClient(ErrorCode.TIMEOUT, this.source.call.method, cause, remedy));
   }
 
   /** Ends the present attempt, whose messages and status are ignored from now on. */
@@ -349,7 +351,7 @@ export class EventStream<E> implements Cancellable {
     const error = (): CacheError =>
       errorOfStatus(status.code, status.details, this.source.call.method, this.engine.target);
     if (LASTING.has(status.code)) return this.end(error());
-    if (this.begun || !this.source.failsAtFirst) return this.onBreak();
+    if (this.begun || !this.source.failsAtFirst) return this.onBreak(error());
     const { retryStrategy } = this.engine.settings;
     const mayRepeat = status.code === Status.UNAVAILABLE || status.code === Status.INTERNAL;
     const delayMs = mayRepeat ? retryStrategy.delayMs(this.retries, this.previousMs) : undefined;
@@ -358,9 +360,9 @@ export class EventStream<E> implements Cancellable {
     this.again(delayMs);
   }
 
-  private onBreak(): void {
+  private onBreak(error: CacheError): void {
     this.broken = this.begun;
-    this.source.onBreak?.();
+    this.source.onBreak?.(error);
     this.again(this.backoff.delayMs(this.retries, this.previousMs));
   }
 

@@ -101,6 +101,32 @@ test("tokens", async (context) => {
   assert.equal(denied.retryable, false);
 });
 
+test("a subscription names the remedies that a call names", async (context) => {
+  const locked = await ownServer(context);
+  await redis(locked, "ACL", "SETUSER", "default", "resetpass", ">secret");
+  const wrong = { credentials: CredentialProvider.fromString("guess") };
+  const mistakes = [
+    [`127.0.0.1:${await freePort()}`, "UNAVAILABLE", "start one with `gannet serve --grpc", {}],
+    [`127.0.0.1:${server.port}`, "UNAVAILABLE", "not the port of memcached, Redis or HTTP", {}],
+    [tlsServer.address, "UNAVAILABLE", "if the port uses TLS, pass tls: true", {}],
+    [`localhost:${server.grpcPort}`, "UNAVAILABLE", "pass tls: false", { tls: true }],
+    [`localhost:${tlsServer.grpcPort}`, "UNAVAILABLE", "pass caFile: PATH", { tls: true }],
+    [locked.address, "UNAUTHENTICATED", "none was passed; pass credentials:", {}],
+    [locked.address, "UNAUTHENTICATED", "does not accept the token", wrong],
+  ];
+  for (const [address, code, part, more] of mistakes) {
+    const client = await clientOf(context, address, ONCE, more);
+    const results = [await client.topics.subscribe("t"), await client.topics.publish("t", "v")];
+    const near = await client.nearCache({ deadlineMs: 300 });
+    results.push(near.type === "error" ? near : near.failure);
+    for (const result of results) {
+      assert.equal(codeOf(result), code, result.message);
+      assert.ok(result.message.includes(part), result.message);
+    }
+    client.close();
+  }
+});
+
 test("a cache that does not exist", async (context) => {
   const client = await clientOf(context, server.address);
   const result = await client.withCache("absent").get("k");

@@ -277,6 +277,7 @@ test("copies are not used after the longest time without an event", async (conte
   near.watch.events.listen();
   const { drops } = near.metrics();
   await until("the silence is noticed", () => near.metrics().drops === drops + 1);
+  assert.ok(codeOf(near.failure) === "TIMEOUT" && near.failure.message.includes("has sent nothing for 150 ms"));
   near.watch.silenceMsMax = 6000;
   await until("the watch is back", () => near.metrics().watching);
 });
@@ -287,9 +288,12 @@ test("a server that is not there yet is no error", async (context) => {
   const early = await clientOf(context, own.address, CONFIGURATION.withRetryStrategy(new NoRetry()));
   const near = await nearOf(context, { deadlineMs: 100 }, early);
   assert.equal(near.metrics().watching, false);
+  assert.equal(codeOf(near.failure), "UNAVAILABLE");
+  assert.ok(near.failure.message.includes("start one with `gannet serve --grpc"), near.failure.message);
   assert.equal(codeOf(await near.get("k")), "UNAVAILABLE");
   await own.restart();
   await until("the watch has begun", () => near.metrics().watching);
+  assert.equal(near.failure, undefined);
   await until("the client is connected", async () => (await early.set("k", "v")).type === "success");
   await copied(near, "k");
   await own.kill();
