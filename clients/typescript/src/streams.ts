@@ -77,8 +77,13 @@ export class StreamPool {
   release(connection: Connection): void {
     this.open--;
     if (--connection.inFlight > 0) return;
-    for (const each of Object.values(this.connections)) each.delete(connection);
+    this.retire(connection);
     connection.close();
+  }
+
+  /** Gives no further streams to a connection, which is closed after its last one. */
+  retire(connection: Connection): void {
+    for (const each of Object.values(this.connections)) each.delete(connection);
   }
 
   /** Ends all streams. */
@@ -284,6 +289,8 @@ export class EventStream<E> implements Cancellable {
 
   private onSilence(): void {
     if (this.attempt === undefined || !this.attempt.asks) return;
+    // Other streams of the connection may notice its silence later.
+    this.engine.streams.retire(this.attempt.connection);
     this.abandon();
     const cause = `the server has sent nothing for ${this.source.silenceMsMax} ms`;
     const remedy = "check the network, and that the server runs";

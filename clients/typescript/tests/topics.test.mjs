@@ -287,14 +287,21 @@ test("a server that is silent for too long is left, and the subscription goes on
   const proxy = await Proxy.start(context, server.grpcPort);
   const reader = await clientOf(context, proxy.address, CONFIGURATION.withKeepalive(0));
   const subscription = await subscribe(reader, "silent");
+  // It has not noticed the silence yet, and still holds the connection.
+  const beside = await subscribe(reader, "beside");
+  assert.equal(proxy.gates.length, 1, "both have the same connection");
   subscription.events.source.silenceMsMax = 200;
   clearTimeout(subscription.events.silence);
   subscription.events.silence = undefined;
   await publish(client, "silent", "a");
   assert.deepEqual(await texts(subscription, 1), ["1 a"]);
   for (const gate of proxy.gates) gate.hold();
+  const held = performance.now();
   await publish(client, "silent", "b");
   assert.deepEqual(await texts(subscription, 1), ["2 b"]);
+  assert.ok(performance.now() - held < 10_000, "it has a new connection although the old one has another stream");
+  assert.equal(proxy.gates.length, 2);
+  beside.close();
 });
 
 test("mistakes are errors at the begin of a subscription", async (context) => {
