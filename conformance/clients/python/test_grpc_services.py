@@ -111,7 +111,7 @@ def test_records_keep_the_types_of_their_bins(services):
     assert found.expires_at_ms > 0
     # A later call of the connection is not in another version of the protocol.
     assert s.cache.Get(s.GetRequest(key=b"none")).result == s.RESULT_MISS
-    some = s.records.RecordGet(s.RecordGetRequest(key=b"record", bins=[b"text"], filter="number < 1")).found
+    some = s.records.RecordGet(s.RecordGetRequest(key=b"record", bins=[b"text", b"none"], filter="number < 1")).found
     assert [bin.name for bin in some.bins] == [b"text"]
     assert s.records.RecordGet(s.RecordGetRequest(key=b"record", filter="number > 1")).HasField("missing")
     assert s.records.RecordGet(s.RecordGetRequest(key=b"none")).HasField("missing")

@@ -125,7 +125,12 @@ fn add_record(out: &mut Encoder, name: &[u8], parts: &[Value<'_>]) -> Result<(),
     let bins: Vec<Value<'_>> = bins.items().collect();
     for bin in bins.chunks_exact(2) {
         let typed: Vec<Value<'_>> = bin[1].items().collect();
-        let [kind, value] = typed[..] else { return Err(CallError::unexpected()) };
+        let [kind, value] = match typed[..] {
+            // The request names a bin that the record does not have.
+            [] => continue,
+            [kind, value] => [kind, value],
+            _ => return Err(CallError::unexpected()),
+        };
         out.message(4, |out| {
             out.bytes(1, bin[0].text().unwrap_or_default());
             out.message(2, |out| add_value(out, kind.text().unwrap_or_default(), value));
