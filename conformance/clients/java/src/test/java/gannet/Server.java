@@ -2,9 +2,14 @@ package gannet;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
@@ -29,8 +34,43 @@ final class Server implements AutoCloseable {
     }
 
     /** Starts a server whose ports use TLS, with the certificate in {@code folder}. */
-    static Server withTls(java.nio.file.Path folder) throws Exception {
+    static Server withTls(Path folder) throws Exception {
         return new Server(freePort(), freePort(), Map.of("TLS", folder.toString()));
+    }
+
+    /**
+     * Starts a server that also serves Redis clients, and gRPC clients on {@code grpcPort}, and over TLS on
+     * {@code grpcTlsPort} with the certificate in {@code folder}.
+     */
+    static Server withGrpc(int grpcPort, int grpcTlsPort, Path folder) throws Exception {
+        Map<String, String> more = Map.of("GRPC_PORT", Integer.toString(grpcPort), "GRPC_TLS_PORT",
+            Integer.toString(grpcTlsPort), "CERTIFICATE", folder.toString());
+        Server server = new Server(freePort(), freePort(), more);
+        server.waitFor(new InetSocketAddress("127.0.0.1", grpcPort));
+        server.waitFor(new InetSocketAddress("127.0.0.1", grpcTlsPort));
+        return server;
+    }
+
+    /** Creates a CA and the certificate of a server in {@code folder}. */
+    static void createCertificates(Path folder) throws Exception {
+        String script = new File("../certificates").getCanonicalPath();
+        Process process = new ProcessBuilder(script, folder.toString())
+            .redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+            .start();
+        if (process.waitFor() != 0) {
+            throw new IOException("../certificates ended with " + process.exitValue());
+        }
+    }
+
+    /** Returns a store that trusts the CA in {@code folder}. */
+    static KeyStore trusting(Path folder) throws Exception {
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        try (InputStream ca = Files.newInputStream(folder.resolve("ca.crt"))) {
+            store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(ca));
+        }
+        return store;
     }
 
     /** Starts Debian's redis-server, for comparisons. */
@@ -58,9 +98,13 @@ final class Server implements AutoCloseable {
         }
         builder.environment().putAll(more);
         process = builder.start();
+        waitFor(address());
+    }
+
+    private void waitFor(InetSocketAddress address) throws Exception {
         for (int attempt = 0; attempt < 500; attempt++) {
             try (Socket socket = new Socket()) {
-                socket.connect(address(), 1000);
+                socket.connect(address, 1000);
                 return;
             } catch (IOException notYet) {
                 if (!process.isAlive()) {
@@ -70,7 +114,7 @@ final class Server implements AutoCloseable {
             }
         }
         close();
-        throw new IOException("the server does not listen on " + port);
+        throw new IOException("the server does not listen on " + address);
     }
 
     InetSocketAddress address() {

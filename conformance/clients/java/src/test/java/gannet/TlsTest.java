@@ -4,12 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.File;
-import java.io.InputStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.CertificateFactory;
 import java.util.List;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -32,19 +27,9 @@ final class TlsTest {
 
     @BeforeAll
     static void start() throws Exception {
-        String script = new File("../certificates").getCanonicalPath();
-        Process process = new ProcessBuilder(script, folder.toString())
-            .redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-            .start();
-        assertEquals(0, process.waitFor());
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (InputStream ca = Files.newInputStream(folder.resolve("ca.crt"))) {
-            store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(ca));
-        }
+        Server.createCertificates(folder);
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(store);
+        trust.init(Server.trusting(folder));
         trusted = SSLContext.getInstance("TLS");
         trusted.init(null, trust.getTrustManagers(), null);
         server = Server.withTls(folder);
