@@ -1,6 +1,5 @@
-"""Tests the published, unmodified Momento client, and the published stubs of its protocol, through gRPC."""
+"""Tests the published stubs of Momento's protocol through gRPC. test_momento.py has the clients."""
 
-import datetime
 import subprocess
 import sys
 import threading
@@ -13,14 +12,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from momento import CacheClient, Configurations, CredentialProvider
-from momento.responses import CacheGet, CacheSet, CacheSetIfNotExists, CreateCache
 from momento_wire_types.generated import cacheclient_pb2 as wire
 from momento_wire_types.generated import cacheclient_pb2_grpc, controlclient_pb2, controlclient_pb2_grpc
 
 from server import Server, free_port
 
-MINUTE = datetime.timedelta(minutes=1)
 CACHE = "default"
 
 
@@ -36,13 +32,6 @@ def server():
 def plain(server):
     with redis.Redis("127.0.0.1", server.resp_port, socket_timeout=20) as client:
         client.flushall()
-        yield client
-
-
-@pytest.fixture
-def client(server, plain):
-    credentials = CredentialProvider.for_momento_local("127.0.0.1", server.grpc_port)
-    with CacheClient(Configurations.Laptop.latest(), credentials, MINUTE) as client:
         yield client
 
 
@@ -63,45 +52,6 @@ def stub(server, plain):
         yield Stub(channel, cacheclient_pb2_grpc.ScsStub)
 
 
-def test_items_are_set_read_and_deleted(client, plain):
-    assert isinstance(client.set(CACHE, "k", "v"), CacheSet.Success)
-    hit = client.get(CACHE, "k")
-    assert isinstance(hit, CacheGet.Hit) and hit.value_string == "v"
-    assert plain.get("k") == b"v" and 0 < plain.pttl("k") <= 60_000
-    client.delete(CACHE, "k")
-    assert isinstance(client.get(CACHE, "k"), CacheGet.Miss)
-    assert [client.increment(CACHE, "i", by).value for by in (5, -7)] == [5, -2]
-    stored = [type(client.set_if_not_exists(CACHE, "n", value)) for value in "ab"]
-    assert stored == [CacheSetIfNotExists.Stored, CacheSetIfNotExists.NotStored]
-
-
-def test_values_of_all_lengths_come_back(client):
-    for length in (0, 1, 8_191, 8_192, 65_535, 65_536, 1_000_000):
-        value = bytes(at % 251 for at in range(length))
-        assert isinstance(client.set(CACHE, "long", value), CacheSet.Success), length
-        assert client.get(CACHE, "long").value_bytes == value, length
-
-
-def test_collections_are_those_of_redis(client, plain):
-    client.list_concatenate_back(CACHE, "l", ["b", "c"])
-    client.list_concatenate_front(CACHE, "l", ["y", "a"])
-    assert plain.lrange("l", 0, -1) == [b"y", b"a", b"b", b"c"]
-    assert client.list_pop_front(CACHE, "l").value_string == "y"
-    assert client.list_fetch(CACHE, "l").value_list_string == ["a", "b", "c"]
-    client.list_push_back(CACHE, "l", "d", truncate_front_to_size=2)
-    assert plain.lrange("l", 0, -1) == [b"c", b"d"]
-    client.dictionary_set_fields(CACHE, "d", {"a": "1", "b": "2"})
-    assert plain.hgetall("d") == {b"a": b"1", b"b": b"2"}
-    assert client.dictionary_increment(CACHE, "d", "a", 41).value == 42
-    client.set_add_elements(CACHE, "s", {"a", "b"})
-    client.set_remove_elements(CACHE, "s", {"a"})
-    assert plain.smembers("s") == {b"b"}
-    client.sorted_set_put_elements(CACHE, "z", {"a": 1.5, "b": 2.5, "c": -1.0})
-    assert plain.zrange("z", 0, -1, withscores=True) == [(b"c", -1.0), (b"a", 1.5), (b"b", 2.5)]
-    assert client.sorted_set_fetch_by_score(CACHE, "z", min_score=0.0).value_list_string == [("a", 1.5), ("b", 2.5)]
-    assert client.sorted_set_get_rank(CACHE, "z", "b").rank == 2
-
-
 def test_a_change_sets_the_time_to_live_only_if_it_creates_or_refreshes(stub, plain):
     def add(ttl, refresh):
         stub.SetUnion(wire._SetUnionRequest(set_name=b"s", elements=[b"a"], ttl_milliseconds=ttl, refresh_ttl=refresh))
@@ -110,19 +60,6 @@ def test_a_change_sets_the_time_to_live_only_if_it_creates_or_refreshes(stub, pl
     assert 50_000 < add(60_000, False) <= 60_000
     assert 50_000 < add(5_000, False) <= 60_000
     assert 0 < add(5_000, True) <= 5_000
-
-
-def test_caches_are_created_listed_flushed_and_deleted(client):
-    assert isinstance(client.get("absent", "k"), CacheGet.Error)
-    assert isinstance(client.create_cache("one"), CreateCache.Success)
-    assert isinstance(client.create_cache("one"), CreateCache.CacheAlreadyExists)
-    client.set("one", "k", "v")
-    assert isinstance(client.get(CACHE, "k"), CacheGet.Miss)
-    assert sorted(cache.name for cache in client.list_caches().caches) == ["default", "one"]
-    client.flush_cache("one")
-    assert isinstance(client.get("one", "k"), CacheGet.Miss)
-    client.delete_cache("one")
-    assert isinstance(client.get("one", "k"), CacheGet.Error)
 
 
 def test_conditions_of_sets(stub):
