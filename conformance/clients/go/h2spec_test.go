@@ -17,20 +17,27 @@ import (
 // Starts a server for gRPC clients, and returns its port.
 func startGrpc(t *testing.T, environment ...string) int {
 	t.Helper()
+	port, _ := startGrpcAndRedis(t, environment...)
+	return port
+}
+
+// Starts a server for gRPC clients, and returns its port and the address for Redis clients.
+func startGrpcAndRedis(t *testing.T, environment ...string) (int, string) {
+	t.Helper()
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	startFree(t, append(environment, fmt.Sprintf("GRPC_PORT=%d", port))...)
+	running := startFree(t, append(environment, fmt.Sprintf("GRPC_PORT=%d", port))...)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 			_ = conn.Close()
-			return port
+			return port, running.address
 		}
 	}
 	t.Fatal("the server does not listen for gRPC clients")
-	return 0
+	return 0, ""
 }
 
 // All cases of h2spec: RFC 9113's predecessor RFC 7540, and RFC 7541.
