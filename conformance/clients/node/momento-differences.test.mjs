@@ -104,3 +104,13 @@ test("momento differences: keys that may only write make no conditional changes"
   await fails(PERMISSION_ERROR, writer.setIfAbsent(CACHE, "other", "v"));
   await fails(PERMISSION_ERROR, writer.increment(CACHE, "n", 1));
 });
+
+test("momento differences: the read concern has no effect", PATIENT, async () => {
+  const configuration = (concern) => momento.Configurations.Laptop.latest().withReadConcern(concern);
+  for (const concern of Object.values(momento.ReadConcern)) {
+    const client = server.cacheClient({ configuration: configuration(concern) });
+    await is("Success", client.set(CACHE, concern, "v"));
+    assert.equal((await is("Hit", client.get(CACHE, concern))).value(), "v");
+  }
+  assert.ok(Object.values(momento.ReadConcern).length >= 2);
+});

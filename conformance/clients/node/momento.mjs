@@ -79,8 +79,7 @@ export class MomentoServer {
     });
   }
 
-  cacheClient(at) {
-    const configuration = momento.Configurations.Laptop.latest().withNumConnections(1);
+  cacheClient({ configuration = momento.Configurations.Laptop.latest().withNumConnections(1), ...at } = {}) {
     const credentialProvider = this.credentials(at);
     return this.#opened(new momento.CacheClient({ configuration, credentialProvider, defaultTtlSeconds: 60 }));
   }
