@@ -404,7 +404,7 @@ const LIMITS: [(&[u8], &str, &str); 5] = [
     (
         b"ERR string exceeds",
         "item_size_limit_exceeded",
-        "item size limit exceeded: the value is longer than an item may be (store.item_max)",
+        "item size limit exceeded: the key or the value is longer than an item may be (store.item_max)",
     ),
     (
         b"ERR an element would be longer",

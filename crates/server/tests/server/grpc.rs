@@ -1,5 +1,5 @@
 //! Tests of the gRPC service with hand-made frames: cuts, windows, floods and errors. The published clients are tested
-//! by `conformance/clients/python/test_grpc.py`.
+//! in `conformance/clients`, by the files whose names contain `momento` and `test_grpc`.
 
 use crate::common::redis::{Replies, addr};
 use crate::common::{Client, start};
