@@ -9,6 +9,8 @@ import Redis from "ioredis";
 import { connect, freePort, startServer, until } from "./server.mjs";
 
 export const CACHE = "default";
+// Longer than that of the presets, for a busy host.
+const TIMEOUT_MS = 30_000;
 
 // Waits for replies and fails unless they have this type; returns the last one.
 export async function is(type, ...calls) {
@@ -80,6 +82,7 @@ export class MomentoServer {
   }
 
   cacheClient({ configuration = momento.Configurations.Laptop.latest().withNumConnections(1), ...at } = {}) {
+    configuration = configuration.withClientTimeoutMillis(TIMEOUT_MS);
     const credentialProvider = this.credentials(at);
     return this.#opened(new momento.CacheClient({ configuration, credentialProvider, defaultTtlSeconds: 60 }));
   }
@@ -87,6 +90,7 @@ export class MomentoServer {
   topicClient(at) {
     const configuration = momento.TopicConfigurations.Default.latest()
       .withNumConnections(1)
+      .withClientTimeoutMillis(TIMEOUT_MS)
       .withSubscriptionRetryStrategy({ determineWhenToResubscribe: () => 20 });
     return this.#opened(new momento.TopicClient({ configuration, credentialProvider: this.credentials(at) }));
   }

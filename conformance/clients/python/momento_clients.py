@@ -101,7 +101,9 @@ class Clients:
         return self.opened[-1]
 
     def cache(self, token=""):
-        return self._open("cache", Configurations.Laptop.latest(), token, timedelta(seconds=60))
+        # Longer than that of the preset, for a busy host.
+        configuration = Configurations.Laptop.latest().with_client_timeout(timedelta(seconds=30))
+        return self._open("cache", configuration, token, timedelta(seconds=60))
 
     def topics(self, token=""):
         return self._open("topics", TopicConfigurations.Default.latest(), token)

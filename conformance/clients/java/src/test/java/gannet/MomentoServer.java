@@ -26,6 +26,7 @@ import momento.sdk.LeaderboardClient;
 import momento.sdk.TopicClient;
 import momento.sdk.auth.CredentialProvider;
 import momento.sdk.auth.MomentoLocalProvider;
+import momento.sdk.config.Configuration;
 import momento.sdk.config.Configurations;
 import momento.sdk.config.LeaderboardConfigurations;
 import momento.sdk.config.TopicConfigurations;
@@ -98,7 +99,9 @@ final class MomentoServer implements AutoCloseable {
     }
 
     CacheClient cacheClient(CredentialProvider credentials) {
-        return opened(CacheClient.create(credentials, Configurations.Laptop.latest(), Duration.ofSeconds(60)));
+        // Longer than that of the preset, for a busy host.
+        Configuration configuration = Configurations.Laptop.latest().withTimeout(Duration.ofSeconds(30));
+        return opened(CacheClient.create(credentials, configuration, Duration.ofSeconds(60)));
     }
 
     TopicClient topicClient(CredentialProvider credentials) {

@@ -469,23 +469,21 @@ final class MomentoTest {
             new Case(DisposableTokenScopes.cacheKeyPrefixWriteOnly(CACHE, "a:"), none, prefixed))) {
             plain.flushAll();
             String token = token(auth, each.scope, "");
-            try (CacheClient limited = CacheClient.create(server.credentials(token),
-                momento.sdk.config.Configurations.Laptop.latest(), Duration.ofSeconds(60))) {
-                for (String key : keys) {
-                    CompletableFuture<GetResponse> get = limited.get(CACHE, key);
-                    if (each.reads.contains(key)) {
-                        is(GetResponse.Miss.class, get);
-                    } else {
-                        fails(PERMISSION_ERROR, get);
-                    }
+            CacheClient limited = server.cacheClient(server.credentials(token));
+            for (String key : keys) {
+                CompletableFuture<GetResponse> get = limited.get(CACHE, key);
+                if (each.reads.contains(key)) {
+                    is(GetResponse.Miss.class, get);
+                } else {
+                    fails(PERMISSION_ERROR, get);
                 }
-                for (String key : keys) {
-                    CompletableFuture<SetResponse> set = limited.set(CACHE, key, "v");
-                    if (each.writes.contains(key)) {
-                        is(SetResponse.Success.class, set);
-                    } else {
-                        fails(PERMISSION_ERROR, set);
-                    }
+            }
+            for (String key : keys) {
+                CompletableFuture<SetResponse> set = limited.set(CACHE, key, "v");
+                if (each.writes.contains(key)) {
+                    is(SetResponse.Success.class, set);
+                } else {
+                    fails(PERMISSION_ERROR, set);
                 }
             }
         }
