@@ -155,6 +155,17 @@ func (e *engine) metadataOf(cache string) metadata.MD {
 	return pairs
 }
 
+// withMetadata returns a context with the metadata of the calls on a cache. The metadata that the context has already,
+// such as that of a tracing library, is sent too.
+func (e *engine) withMetadata(ctx context.Context, cache string) context.Context {
+	own := e.metadataOf(cache)
+	if given, has := metadata.FromOutgoingContext(ctx); has {
+		maps.Copy(given, own)
+		own = given
+	}
+	return metadata.NewOutgoingContext(ctx, own)
+}
+
 // trace records the course of one call, for middleware and metrics.
 type trace struct {
 	queued  time.Duration
@@ -212,7 +223,7 @@ func (e *engine) execute(
 	caller context.Context, m *method, cache string, request, reply proto.Message, stream exchange, seen *trace,
 ) (proto.Message, *Error) {
 	begun := time.Now()
-	ctx := metadata.NewOutgoingContext(caller, e.metadataOf(cache))
+	ctx := e.withMetadata(caller, cache)
 	var cancel context.CancelFunc
 	defer func() {
 		if cancel != nil {

@@ -46,6 +46,10 @@ const (
 	CodeUnimplemented
 	// CodeInternal shows that the server failed, or that a reply contradicts the protocol.
 	CodeInternal
+	// CodeAborted shows that the record has another revision than the call names.
+	CodeAborted
+	// CodeNotFoundRecord shows that the record to change does not exist.
+	CodeNotFoundRecord
 
 	codesCount = int(iota)
 )
@@ -53,7 +57,7 @@ const (
 var codeNames = [codesCount]string{
 	"UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND_CACHE", "ALREADY_EXISTS", "FAILED_PRECONDITION", "UNAUTHENTICATED",
 	"PERMISSION_DENIED", "LIMIT_EXCEEDED", "TIMEOUT", "CLIENT_QUEUE_TIMEOUT", "CLIENT_QUEUE_FULL", "CANCELLED",
-	"UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL",
+	"UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL", "ABORTED", "NOT_FOUND_RECORD",
 }
 
 // String returns the name that all client libraries use, such as "NOT_FOUND_CACHE".
@@ -160,7 +164,9 @@ func codeOf(code codes.Code) Code {
 		return CodeUnavailable
 	case codes.Unimplemented:
 		return CodeUnimplemented
-	case codes.Internal, codes.Aborted, codes.DataLoss:
+	case codes.Aborted:
+		return CodeAborted
+	case codes.Internal, codes.DataLoss:
 		return CodeInternal
 	}
 	return CodeUnknown
@@ -180,12 +186,18 @@ var remedies = map[Code]string{
 	CodeUnimplemented:    "use a server of the same version as the client, or newer",
 	CodeInternal:         "repeat the call; if it fails again, read the log of the server",
 	CodeUnknown:          "read the log of the server",
+	CodeAborted:          "read the record with RecordGet, and repeat the change with its revision",
+	CodeNotFoundRecord:   "create the record with RecordPut",
 }
 
 // errorOfStatus returns the error of a call that ended with a gRPC status other than OK.
 func (e *engine) errorOfStatus(method string, failure error) *Error {
 	state := status.Convert(failure)
 	code := codeOf(state.Code())
+	isOfRecord := strings.HasPrefix(method, "Record") && !strings.HasPrefix(state.Message(), "the cache")
+	if code == CodeNotFoundCache && isOfRecord {
+		code = CodeNotFoundRecord
+	}
 	cause, remedy := strings.TrimSpace(state.Message()), remedies[code]
 	if cause == "" {
 		cause = state.Code().String()

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/BurntSushi/toml"
+	"google.golang.org/grpc/metadata"
 
 	gannet "gannet.dev/client"
 )
@@ -42,7 +45,10 @@ type player struct {
 	t       *testing.T
 	server  *server
 	client  *gannet.Client
+	other   *gannet.Client
+	faults  *faults
 	started map[string]started
+	held    []net.Conn
 }
 
 // TestScenarios plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.
@@ -58,6 +64,7 @@ func TestScenarios(t *testing.T) {
 			scenario := struct {
 				Name   string
 				Client table
+				Server table
 				Steps  []table
 			}{}
 			_, err := toml.DecodeFile(path, &scenario)
@@ -65,9 +72,20 @@ func TestScenarios(t *testing.T) {
 			if scenario.Name == "" || len(scenario.Steps) == 0 {
 				t.Fatal("the scenario has no name, or no steps")
 			}
-			server := ownServer(t)
-			client := newClient(t, gannet.NoToken(server.address()), configured(t, scenario.Client))
-			playing := player{t, server, client, map[string]started{}}
+			var arguments []string
+			for key, value := range scenario.Server {
+				if key != "connections_max" {
+					t.Fatalf("unknown setting of the server: %s", key)
+				}
+				arguments = append(arguments, fmt.Sprint(value))
+			}
+			server, asked := ownServerWith(t, arguments), &faults{}
+			configuration := configured(t, scenario.Client).WithMiddleware(asked)
+			playing := player{
+				t: t, server: server, faults: asked, started: map[string]started{},
+				client: newClient(t, gannet.NoToken(server.address()), configuration),
+			}
+			defer playing.hold(0)
 			for at, step := range scenario.Steps {
 				if err := playing.play(step); err != nil {
 					t.Fatalf("step %d of '%s' %v: %v", at+1, scenario.Name, step, err)
@@ -110,8 +128,8 @@ func milliseconds(value any) time.Duration { return time.Duration(value.(int64))
 
 // stepKeys are the keys that a step may have. A step with another one is not played.
 var stepKeys = []string{
-	"arguments", "at_least_ms", "at_most_ms", "cache", "call", "cancel", "deadline_ms", "expect", "finish", "metrics",
-	"server", "start", "wait_ms", "within_ms",
+	"arguments", "at_least_ms", "at_most_ms", "cache", "call", "cancel", "client", "deadline_ms", "expect", "faults",
+	"finish", "hold_connections", "metrics", "receive", "server", "start", "subscribe", "wait_ms", "within_ms",
 }
 
 func (p *player) play(step table) error {
@@ -129,6 +147,13 @@ func (p *player) play(step table) error {
 	}
 	if want, has := step["metrics"]; has {
 		return within(2*time.Second, func() error { return p.compareMetrics(want.(table)) })
+	}
+	if pairs, has := step["faults"]; has {
+		p.faults.ask(pairs.(table))
+		return nil
+	}
+	if number, has := step["hold_connections"]; has {
+		return p.hold(number.(int64))
 	}
 	if name, has := step["cancel"]; has {
 		p.started[name.(string)].cancel()
@@ -176,6 +201,8 @@ func (p *player) control(action string) error {
 		p.server.resume()
 	case "kill":
 		p.server.kill()
+	case "stop":
+		p.server.stop()
 	case "start":
 		return p.server.start()
 	default:
@@ -186,7 +213,9 @@ func (p *player) control(action string) error {
 
 func (p *player) compareMetrics(want table) error {
 	metrics := p.client.Metrics()
-	have := table{"in_flight": int64(metrics.InFlight), "queued": int64(metrics.Queued)}
+	have := table{
+		"in_flight": int64(metrics.InFlight), "queued": int64(metrics.Queued), "retries": int64(metrics.Retries),
+	}
 	for name, value := range want {
 		if have[name] != value {
 			return fmt.Errorf("%s is %v", name, have[name])
@@ -194,6 +223,48 @@ func (p *player) compareMetrics(want table) error {
 	}
 	return nil
 }
+
+// hold opens or closes connections that send nothing.
+func (p *player) hold(number int64) error {
+	for ; int64(len(p.held)) > number; p.held = p.held[1:] {
+		p.held[0].Close()
+	}
+	for int64(len(p.held)) < number {
+		open, err := net.Dial("tcp", p.server.address())
+		if err != nil {
+			return err
+		}
+		p.held = append(p.held, open)
+	}
+	return nil
+}
+
+// faults is the middleware that asks the server for faults.
+type faults struct{ pairs atomic.Pointer[[]string] }
+
+var tests atomic.Int64
+
+func (f *faults) ask(pairs table) {
+	all := []string{"request-id", fmt.Sprint(tests.Add(1))}
+	for name, value := range pairs {
+		all = append(all, name, fmt.Sprint(value))
+	}
+	if len(pairs) == 0 {
+		all = nil
+	}
+	f.pairs.Store(&all)
+}
+
+// Before adds the metadata. It implements gannet.Middleware.
+func (f *faults) Before(ctx context.Context, _ gannet.CallStart) context.Context {
+	if pairs := f.pairs.Load(); pairs != nil && len(*pairs) > 0 {
+		return metadata.AppendToOutgoingContext(ctx, *pairs...)
+	}
+	return ctx
+}
+
+// After implements gannet.Middleware.
+func (*faults) After(context.Context, gannet.CallEnd) {}
 
 func (p *player) pending() int {
 	metrics := p.client.Metrics()
@@ -244,17 +315,21 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 	if ttl, has := arguments["ttl_ms"]; has {
 		options = append(options, gannet.TTL(milliseconds(ttl)))
 	}
+	ttl := func() time.Duration { return milliseconds(arguments["ttl_ms"]) }
 	var result any
-	var err error
 	fields := table{}
+	client, err := p.clientOf(step)
+	if err != nil {
+		return nil, 0, err
+	}
 	switch step["call"] {
 	case "get":
-		result, err = p.client.Get(ctx, cache, key)
+		result, err = client.Get(ctx, cache, key)
 	case "set":
-		err = p.client.Set(ctx, cache, key, data("value"), options...)
+		err = client.Set(ctx, cache, key, data("value"), options...)
 	case "get_batch":
 		var results []gannet.GetResult
-		results, err = p.client.GetBatch(ctx, cache, texts(arguments["keys"])...)
+		results, err = client.GetBatch(ctx, cache, texts(arguments["keys"])...)
 		each := make([]any, len(results))
 		for at := range results {
 			each[at] = fieldsOf(results[at], table{})
@@ -265,43 +340,51 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 		for key, value := range arguments["items"].(table) {
 			items = append(items, gannet.Item{Key: key, Value: []byte(value.(string))})
 		}
-		err = p.client.SetBatch(ctx, cache, items, options...)
+		err = client.SetBatch(ctx, cache, items, options...)
 	case "delete":
-		err = p.client.Delete(ctx, cache, key)
+		err = client.Delete(ctx, cache, key)
 	case "increment":
-		fields["number"], err = p.client.Increment(ctx, cache, key, arguments["amount"].(int64))
+		fields["number"], err = client.Increment(ctx, cache, key, arguments["amount"].(int64))
 	case "set_if_absent":
-		result, err = p.client.SetIfAbsent(ctx, cache, key, data("value"))
+		result, err = client.SetIfAbsent(ctx, cache, key, data("value"))
 	case "get_ttl":
-		result, err = p.client.GetTTL(ctx, cache, key)
+		result, err = client.GetTTL(ctx, cache, key)
+	case "update_ttl":
+		result, err = client.UpdateTTL(ctx, cache, key, ttl())
+	case "increase_ttl":
+		result, err = client.IncreaseTTL(ctx, cache, key, ttl())
+	case "decrease_ttl":
+		result, err = client.DecreaseTTL(ctx, cache, key, ttl())
 	case "list_push_back":
-		_, err = p.client.ListPushBack(ctx, cache, key, data("value"))
+		_, err = client.ListPushBack(ctx, cache, key, data("value"))
 	case "list_fetch":
-		result, err = p.client.ListFetch(ctx, cache, key, gannet.All())
+		result, err = client.ListFetch(ctx, cache, key, gannet.All())
 	case "dictionary_set_fields":
 		values := map[string][]byte{}
 		for field, value := range arguments["fields"].(table) {
 			values[field] = []byte(value.(string))
 		}
-		err = p.client.DictionarySetFields(ctx, cache, key, values)
+		err = client.DictionarySetFields(ctx, cache, key, values)
 	case "dictionary_fetch":
-		result, err = p.client.DictionaryFetch(ctx, cache, key)
+		result, err = client.DictionaryFetch(ctx, cache, key)
 	case "set_add_elements":
-		err = p.client.SetAddElements(ctx, cache, key, texts(arguments["elements"]))
+		err = client.SetAddElements(ctx, cache, key, texts(arguments["elements"]))
 	case "set_contains":
-		result, err = p.client.SetContains(ctx, cache, key, texts(arguments["elements"])...)
+		result, err = client.SetContains(ctx, cache, key, texts(arguments["elements"])...)
 	case "sorted_set_put_elements":
 		scores := map[string]float64{}
 		for element, score := range arguments["elements"].(table) {
 			scores[element] = score.(float64)
 		}
-		err = p.client.SortedSetPutElements(ctx, cache, key, scores)
+		err = client.SortedSetPutElements(ctx, cache, key, scores)
 	case "sorted_set_fetch_by_index":
-		result, err = p.client.SortedSetFetchByIndex(ctx, cache, key, gannet.All(), gannet.Ascending)
+		result, err = client.SortedSetFetchByIndex(ctx, cache, key, gannet.All(), gannet.Ascending)
 	case "create_cache":
-		err = p.client.CreateCache(ctx, text("name"))
+		err = client.CreateCache(ctx, text("name"))
 	case "delete_cache":
-		err = p.client.DeleteCache(ctx, text("name"))
+		err = client.DeleteCache(ctx, text("name"))
+	case "flush_cache":
+		err = client.FlushCache(ctx, text("name"))
 	default:
 		err = fmt.Errorf("unknown call: %v", step["call"])
 	}
@@ -313,6 +396,20 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 		remaining = hit.Remaining
 	}
 	return fieldsOf(result, fields), remaining, nil
+}
+
+// clientOf returns the client that executes a step.
+func (p *player) clientOf(step table) (*gannet.Client, error) {
+	switch step["client"] {
+	case nil:
+		return p.client, nil
+	case "other":
+		if p.other == nil {
+			p.other = newClient(p.t, gannet.NoToken(p.server.address()), gannet.LaptopV1())
+		}
+		return p.other, nil
+	}
+	return nil, fmt.Errorf("unknown client: %v", step["client"])
 }
 
 func texts(list any) []string {
@@ -368,8 +465,14 @@ func fieldsOf(result any, fields table) table {
 // compare returns an error unless a result is as the step expects.
 func compare(step table, result outcome, begun time.Time) error {
 	for name, want := range step["expect"].(table) {
-		if name == "remaining_ms_max" {
+		switch name {
+		case "remaining_ms_max":
 			if result.remaining <= 0 || result.remaining > milliseconds(want) {
+				return fmt.Errorf("the time to live is %v", result.remaining)
+			}
+			continue
+		case "remaining_ms_min":
+			if result.remaining < milliseconds(want) {
 				return fmt.Errorf("the time to live is %v", result.remaining)
 			}
 			continue

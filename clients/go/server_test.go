@@ -22,8 +22,10 @@ const timeout = 10 * time.Second
 // server is a real server, started through conformance/clients/serve. The process becomes the server, so that its id
 // ends it.
 type server struct {
-	ports   []int // for memcached, Redis and gRPC clients
-	process *exec.Cmd
+	ports     []int    // for memcached, Redis and gRPC clients
+	arguments []string // of serve, after the port
+	settings  []string // of serve, in its environment
+	process   *exec.Cmd
 }
 
 func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.ports[2]) }
@@ -37,8 +39,8 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-func startServer() (*server, error) {
-	s := &server{}
+func startServer(arguments []string, settings ...string) (*server, error) {
+	s := &server{arguments: arguments, settings: settings}
 	for range 3 {
 		port, err := freePort()
 		if err != nil {
@@ -51,8 +53,10 @@ func startServer() (*server, error) {
 
 // start starts the server on its ports, and waits until it listens.
 func (s *server) start() error {
-	s.process = exec.Command("../../conformance/clients/serve", strconv.Itoa(s.ports[0]))
+	arguments := append([]string{strconv.Itoa(s.ports[0])}, s.arguments...)
+	s.process = exec.Command("../../conformance/clients/serve", arguments...)
 	s.process.Env = append(os.Environ(), fmt.Sprintf("RESP_PORT=%d", s.ports[1]), fmt.Sprintf("GRPC_PORT=%d", s.ports[2]))
+	s.process.Env = append(append(s.process.Env, "TEST_FAULTS=1"), s.settings...)
 	s.process.Stderr = os.Stderr
 	if err := s.process.Start(); err != nil {
 		return err
@@ -70,6 +74,12 @@ func (s *server) signal(signal os.Signal) { _ = s.process.Process.Signal(signal)
 
 func (s *server) kill() {
 	s.signal(syscall.SIGKILL)
+	_ = s.process.Wait()
+}
+
+// stop ends the server as its operator does, after its calls in flight.
+func (s *server) stop() {
+	s.signal(syscall.SIGTERM)
 	_ = s.process.Wait()
 }
 
@@ -96,7 +106,7 @@ var shared *server
 
 func TestMain(m *testing.M) {
 	var err error
-	if shared, err = startServer(); err != nil {
+	if shared, err = startServer(nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -106,9 +116,15 @@ func TestMain(m *testing.M) {
 }
 
 // ownServer returns a server that the test may pause or end.
-func ownServer(t *testing.T) *server {
+func ownServer(t *testing.T, settings ...string) *server {
 	t.Helper()
-	own, err := startServer()
+	return ownServerWith(t, nil, settings...)
+}
+
+// ownServerWith returns a server with more arguments of serve.
+func ownServerWith(t *testing.T, arguments []string, settings ...string) *server {
+	t.Helper()
+	own, err := startServer(arguments, settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
