@@ -86,6 +86,7 @@ func (c *Client) Metrics() Metrics {
 		Connections: len(c.engine.connections),
 		Retries:     c.engine.retries.Load(),
 		Hedges:      c.engine.hedges.Load(),
+		Resumes:     c.engine.resumes.Load(),
 		Methods:     map[string]MethodMetrics{},
 	}
 	if c.engine.recorder != nil {

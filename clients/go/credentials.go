@@ -151,9 +151,11 @@ func (c Credentials) dial(configuration Configuration) (*grpc.ClientConn, error)
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent("gannet-go/" + Version),
 		grpc.WithDisableServiceConfig(),
-		// Every call ends at the deadline, also without a timer of its own.
+		// Every call ends at the deadline, also without a timer of its own. Subscriptions and watches have none.
 		grpc.WithDefaultServiceConfig(fmt.Sprintf(
-			`{"methodConfig":[{"name":[{}],"timeout":"%.9fs"}]}`, configuration.deadline.Seconds(),
+			`{"methodConfig":[{"name":[{}],"timeout":"%.9fs"},{"name":[`+
+				`{"service":"gannet.v1.Topics","method":"Subscribe"},{"service":"gannet.v1.Invalidations"}]}]}`,
+			configuration.deadline.Seconds(),
 		)),
 		grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(streamWindowBytes),

@@ -33,12 +33,14 @@ type engine struct {
 	configuration Configuration
 	connections   []*connection
 	limiter       *limiter
+	streams       streamPool
 	metadata      atomic.Pointer[map[string]metadata.MD]
 	recorder      *recorder
 	observed      bool
 	attempt       time.Duration
 	retries       atomic.Uint64
 	hedges        atomic.Uint64
+	resumes       atomic.Uint64
 	background    context.Context
 	stop          context.CancelFunc
 }
@@ -84,6 +86,7 @@ func (e *engine) close() {
 	for _, each := range e.connections {
 		_ = each.channel.Close()
 	}
+	e.streams.close()
 }
 
 // keepOpen reconnects a connection whenever it was lost, until the client is closed, so that no request waits for a

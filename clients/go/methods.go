@@ -93,6 +93,9 @@ var (
 	methodSortedSetGetRank   = repeated(pb.Cache_SortedSetGetRank_FullMethodName)
 	methodSortedSetLength    = repeated(pb.Cache_SortedSetLength_FullMethodName)
 
+	methodPublish   = once(pb.Topics_Publish_FullMethodName)
+	methodSubscribe = once(pb.Topics_Subscribe_FullMethodName)
+
 	methodCreateCache = once(pb.Caches_CreateCache_FullMethodName)
 	methodDeleteCache = once(pb.Caches_DeleteCache_FullMethodName)
 	methodListCaches  = repeated(pb.Caches_ListCaches_FullMethodName)

@@ -12,10 +12,12 @@ type Metrics struct {
 	InFlight int
 	// Queued is the number of requests that wait in the client's queue.
 	Queued int
-	// Connections is the number of connections that the client uses.
+	// Connections is the number of connections that the client uses for requests.
 	Connections int
 	Retries     uint64
 	Hedges      uint64
+	// Resumes is the number of times that subscriptions and watches were continued on a new stream.
+	Resumes uint64
 	// Methods has the calls and latencies by the name of the call in the schema. It is empty unless the configuration
 	// enables metrics.
 	Methods map[string]MethodMetrics

@@ -49,6 +49,7 @@ type player struct {
 	faults  *faults
 	started map[string]started
 	held    []net.Conn
+	topics  map[string]*subscription
 }
 
 // TestScenarios plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.
@@ -82,7 +83,7 @@ func TestScenarios(t *testing.T) {
 			server, asked := ownServerWith(t, arguments), &faults{}
 			configuration := configured(t, scenario.Client).WithMiddleware(asked)
 			playing := player{
-				t: t, server: server, faults: asked, started: map[string]started{},
+				t: t, server: server, faults: asked, started: map[string]started{}, topics: map[string]*subscription{},
 				client: newClient(t, gannet.NoToken(server.address()), configuration),
 			}
 			defer playing.hold(0)
@@ -155,6 +156,17 @@ func (p *player) play(step table) error {
 	if number, has := step["hold_connections"]; has {
 		return p.hold(number.(int64))
 	}
+	if name, has := step["subscribe"]; has {
+		p.topics[name.(string)] = p.subscribe(step)
+		return nil
+	}
+	if name, has := step["receive"]; has {
+		return p.topics[name.(string)].receive(step)
+	}
+	if name, has := step["cancel"]; has && p.topics[name.(string)] != nil {
+		p.topics[name.(string)].cancel()
+		return nil
+	}
 	if name, has := step["cancel"]; has {
 		p.started[name.(string)].cancel()
 		return nil
@@ -214,6 +226,7 @@ func (p *player) control(action string) error {
 func (p *player) compareMetrics(want table) error {
 	metrics := p.client.Metrics()
 	have := table{
+		"resumes":   int64(metrics.Resumes),
 		"in_flight": int64(metrics.InFlight), "queued": int64(metrics.Queued), "retries": int64(metrics.Retries),
 	}
 	for name, value := range want {
@@ -222,6 +235,53 @@ func (p *player) compareMetrics(want table) error {
 		}
 	}
 	return nil
+}
+
+// subscription is a subscription of a scenario, or the reason why it did not begin.
+type subscription struct {
+	received *gannet.Subscription
+	err      error
+	cancel   context.CancelFunc
+}
+
+func (p *player) subscribe(step table) *subscription {
+	cache, named := step["cache"].(string)
+	if !named {
+		cache = "default"
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.t.Cleanup(cancel)
+	received, err := p.client.Subscribe(ctx, cache, step["arguments"].(table)["topic"].(string))
+	return &subscription{received, err, cancel}
+}
+
+// receive compares the next event with a step.
+func (s *subscription) receive(step table) error {
+	begun := time.Now()
+	result := outcome{fields: table{}}
+	for result.fields["type"] == nil {
+		event, err := gannet.TopicEvent(nil), s.err
+		if err == nil {
+			timer := time.AfterFunc(timeout, s.cancel)
+			event, err = s.received.Next()
+			timer.Stop()
+		}
+		if err != nil {
+			code, _ := gannet.CodeOf(err)
+			result.fields, result.message = table{"type": "error", "code": code.String()}, err.Error()
+		}
+		switch event := event.(type) {
+		case *gannet.TopicItem:
+			number := int64(event.Sequence)
+			result.fields = table{"type": "item", "value": event.ValueString(), "sequence": number}
+		case *gannet.TopicDiscontinuity:
+			result.fields = table{
+				"type": "discontinuity", "last_sequence": int64(event.LastSequence), "new_sequence": int64(event.NewSequence),
+			}
+		}
+	}
+	result.ended = time.Now()
+	return compare(step, result, begun)
 }
 
 // hold opens or closes connections that send nothing.
@@ -383,6 +443,8 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 		err = client.CreateCache(ctx, text("name"))
 	case "delete_cache":
 		err = client.DeleteCache(ctx, text("name"))
+	case "topic_publish":
+		err = client.PublishText(ctx, cache, text("topic"), text("value"))
 	case "flush_cache":
 		err = client.FlushCache(ctx, text("name"))
 	default:

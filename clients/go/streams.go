@@ -1,0 +1,218 @@
+package gannet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// streamsMax bounds the subscriptions and watches of a client.
+	streamsMax = 10_000
+	// silenceMax is the time after which a stream is given up. The server sends a heartbeat every 5 s.
+	silenceMax = 15 * time.Second
+)
+
+// streamPool has the connections of subscriptions and watches. They are not those of requests: a long stream takes no
+// place of a request, and the places of requests are exactly the streams of their connections.
+type streamPool struct {
+	mutex       sync.Mutex
+	connections []*connection
+	open        int
+	closed      bool
+}
+
+// acquire returns a connection with a free stream, and creates one if there is none.
+func (p *streamPool) acquire(e *engine) (*connection, *Error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	switch {
+	case p.closed:
+		return nil, refusalClosed.error("Subscribe")
+	case p.open >= streamsMax:
+		return nil, newError(CodeLimitExceeded, "cannot open stream", "the client has 10000 subscriptions and watches",
+			"close some of them, or create another client", nil)
+	}
+	for _, each := range p.connections {
+		if each.inFlight < e.configuration.streamsPerConnection {
+			each.inFlight++
+			p.open++
+			return each, nil
+		}
+	}
+	channel, err := e.target.dial(e.configuration)
+	if err != nil {
+		return nil, newError(CodeInvalidArgument, "cannot use address '"+e.target.address+"'", err.Error(),
+			"pass one such as 127.0.0.1:7000", err)
+	}
+	created := &connection{channel: channel, inFlight: 1}
+	p.connections = append(p.connections, created)
+	p.open++
+	return created, nil
+}
+
+func (p *streamPool) release(used *connection) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	used.inFlight--
+	p.open--
+}
+
+func (p *streamPool) close() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.closed = true
+	for _, each := range p.connections {
+		_ = each.channel.Close()
+	}
+}
+
+func (p *streamPool) count() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return len(p.connections)
+}
+
+// follower reads a stream of the server that is opened again after each failure that passes. One goroutine uses it.
+//
+//	opened --message--> opened
+//	   |                  ^
+//	failure --passes--> delay (grows) --> open again
+//	   +--does not pass--> ended
+type follower[M any] struct {
+	engine *engine
+	method *method
+	cache  string
+	ctx    context.Context
+	begin  func(ctx context.Context, channel *grpc.ClientConn) (grpc.ServerStreamingClient[M], error)
+
+	stream   grpc.ServerStreamingClient[M]
+	end      func(error)
+	received bool
+	begun    time.Time
+	previous time.Duration
+}
+
+// receive returns the next message of the stream, which it opens if there is none. After a failure there is none.
+func (f *follower[M]) receive() (*M, *Error) {
+	if f.stream == nil {
+		if failure := f.open(); failure != nil {
+			return nil, failure
+		}
+	}
+	message, err := f.stream.Recv()
+	if err != nil {
+		failure := f.failureOf(err)
+		f.close(failure)
+		return nil, failure
+	}
+	if !f.received {
+		f.received, f.previous = true, 0
+		f.record(nil)
+	}
+	return message, nil
+}
+
+func (f *follower[M]) record(failure *Error) {
+	if f.engine.recorder != nil {
+		f.engine.recorder.record(f.method, time.Since(f.begun), failure)
+	}
+}
+
+func (f *follower[M]) failureOf(err error) *Error {
+	switch {
+	case f.engine.background.Err() != nil:
+		return refusalClosed.error(f.method.name)
+	case f.ctx.Err() != nil:
+		return refusalCancelled.error(f.method.name)
+	}
+	return f.engine.errorOfStatus(f.method.name, err)
+}
+
+func (f *follower[M]) open() *Error {
+	e := f.engine
+	used, failure := e.streams.acquire(e)
+	if failure != nil {
+		return failure
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	start := CallStart{Method: f.method.name, Cache: f.cache}
+	for _, each := range e.configuration.middleware {
+		ctx = each.Before(ctx, start)
+	}
+	f.received, f.begun = false, time.Now()
+	stream, err := f.begin(e.withMetadata(ctx, f.cache), used.channel)
+	observed, begun := ctx, f.begun
+	f.end = func(err error) {
+		cancel()
+		e.streams.release(used)
+		end := CallEnd{Method: f.method.name, Cache: f.cache, Duration: time.Since(begun), Err: err}
+		for at := len(e.configuration.middleware) - 1; at >= 0; at-- {
+			e.configuration.middleware[at].After(observed, end)
+		}
+	}
+	if err != nil {
+		failure := f.failureOf(err)
+		f.close(failure)
+		return failure
+	}
+	f.stream = watched(stream, cancel)
+	return nil
+}
+
+// close ends the stream, because of a failure or at the wish of the caller.
+func (f *follower[M]) close(failure *Error) {
+	if f.end == nil {
+		return
+	}
+	var err error
+	if failure != nil {
+		err = failure
+		if !f.received {
+			f.record(failure)
+		}
+	}
+	f.end(err)
+	f.stream, f.end = nil, nil
+}
+
+// pause waits before the stream is opened again, longer after each attempt that failed. It returns false if the
+// follower has ended.
+func (f *follower[M]) pause() bool {
+	backoff := ExponentialBackoff{f.engine.configuration.reconnectDelayMin, f.engine.configuration.reconnectDelayMax}
+	f.previous, _ = backoff.Delay(0, f.previous)
+	return sleep(f.ctx, f.previous)
+}
+
+// passes returns true for a failure after which a stream is opened again.
+func passes(failure *Error) bool {
+	switch failure.Code {
+	case CodeUnavailable, CodeInternal, CodeTimeout, CodeLimitExceeded, CodeAborted, CodeUnknown:
+		return true
+	}
+	return false
+}
+
+// silent is a stream that ends with a failure if no message arrives for silenceMax.
+type silent[M any] struct {
+	grpc.ServerStreamingClient[M]
+	cancel context.CancelFunc
+}
+
+func watched[M any](stream grpc.ServerStreamingClient[M], cancel context.CancelFunc) grpc.ServerStreamingClient[M] {
+	return silent[M]{stream, cancel}
+}
+
+// Recv returns the next message. It implements grpc.ServerStreamingClient.
+func (s silent[M]) Recv() (*M, error) {
+	timer := time.AfterFunc(silenceMax, s.cancel)
+	message, err := s.ServerStreamingClient.Recv()
+	if !timer.Stop() && err != nil {
+		err = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
+	}
+	return message, err
+}
