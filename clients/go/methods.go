@@ -96,6 +96,32 @@ var (
 	methodPublish   = once(pb.Topics_Publish_FullMethodName)
 	methodSubscribe = once(pb.Topics_Subscribe_FullMethodName)
 
+	methodLeaseGet   = once(pb.Leases_LeaseGet_FullMethodName)
+	methodLeaseSet   = once(pb.Leases_LeaseSet_FullMethodName)
+	methodLeaseStale = repeated(pb.Leases_LeaseStale_FullMethodName)
+
+	methodRecordGet    = repeated(pb.Records_RecordGet_FullMethodName)
+	methodRecordPut    = once(pb.Records_RecordPut_FullMethodName)
+	methodRecordAdd    = once(pb.Records_RecordAdd_FullMethodName)
+	methodRecordAppend = once(pb.Records_RecordAppend_FullMethodName)
+	methodRecordTouch  = once(pb.Records_RecordTouch_FullMethodName)
+	methodRecordDelete = once(pb.Records_RecordDelete_FullMethodName)
+	methodRecordScan   = repeated(pb.Records_RecordScan_FullMethodName)
+	methodRecordQuery  = repeated(pb.Records_RecordQuery_FullMethodName)
+
+	methodUpsertElements     = repeated(pb.Leaderboards_UpsertElements_FullMethodName)
+	methodRemoveElements     = repeated(pb.Leaderboards_RemoveElements_FullMethodName)
+	methodDeleteLeaderboard  = repeated(pb.Leaderboards_DeleteLeaderboard_FullMethodName)
+	methodLeaderboardLength  = repeated(pb.Leaderboards_GetLeaderboardLength_FullMethodName)
+	methodGetByRank          = repeated(pb.Leaderboards_GetByRank_FullMethodName)
+	methodGetByScore         = repeated(pb.Leaderboards_GetByScore_FullMethodName)
+	methodGetRank            = repeated(pb.Leaderboards_GetRank_FullMethodName)
+	methodGetCompetitionRank = repeated(pb.Leaderboards_GetCompetitionRank_FullMethodName)
+
+	methodGenerateAPIToken        = once(pb.Tokens_GenerateApiToken_FullMethodName)
+	methodRefreshAPIToken         = once(pb.Tokens_RefreshApiToken_FullMethodName)
+	methodGenerateDisposableToken = once(pb.Tokens_GenerateDisposableToken_FullMethodName)
+
 	methodCreateCache = once(pb.Caches_CreateCache_FullMethodName)
 	methodDeleteCache = once(pb.Caches_DeleteCache_FullMethodName)
 	methodListCaches  = repeated(pb.Caches_ListCaches_FullMethodName)

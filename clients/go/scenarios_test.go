@@ -50,6 +50,7 @@ type player struct {
 	started map[string]started
 	held    []net.Conn
 	topics  map[string]*subscription
+	leases  map[*gannet.Client]uint64
 }
 
 // TestScenarios plays the scenarios that all client libraries share; conformance/clients/scenarios describes them.
@@ -84,6 +85,7 @@ func TestScenarios(t *testing.T) {
 			configuration := configured(t, scenario.Client).WithMiddleware(asked)
 			playing := player{
 				t: t, server: server, faults: asked, started: map[string]started{}, topics: map[string]*subscription{},
+				leases: map[*gannet.Client]uint64{},
 				client: newClient(t, gannet.NoToken(server.address()), configuration),
 			}
 			defer playing.hold(0)
@@ -447,8 +449,33 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 		err = client.PublishText(ctx, cache, text("topic"), text("value"))
 	case "flush_cache":
 		err = client.FlushCache(ctx, text("name"))
+	case "lease_get":
+		result, err = client.LeaseGet(ctx, cache, key)
+		if won, is := result.(*gannet.LeaseWon); is {
+			p.leases[client] = won.Token
+		}
+	case "lease_set":
+		result, err = client.LeaseSet(ctx, cache, key, p.leases[client], data("value"))
+	case "lease_stale":
+		result, err = client.LeaseStale(ctx, cache, key, 0)
+	case "record_put", "record_add":
+		fields["revision"], err = changeRecord(ctx, client, step["call"], cache, key, arguments)
+	case "record_get":
+		result, err = client.RecordGet(ctx, cache, key, gannet.Filter(text("filter")))
+	case "record_delete":
+		var options []gannet.RecordDeleteOption
+		if revision, has := arguments["if_revision"].(int64); has {
+			options = append(options, gannet.IfRevision(revision))
+		}
+		result, err = client.RecordDelete(ctx, cache, key, options...)
+	case "record_scan":
+		fields["keys"], err = scannedKeys(ctx, client, cache, text("set"))
 	default:
-		err = fmt.Errorf("unknown call: %v", step["call"])
+		if name, is := strings.CutPrefix(step["call"].(string), "leaderboard_"); is {
+			err = callLeaderboard(ctx, client, name, cache, arguments, fields)
+		} else {
+			err = fmt.Errorf("unknown call: %v", step["call"])
+		}
 	}
 	if err != nil {
 		return nil, 0, err
@@ -458,6 +485,147 @@ func (p *player) execute(ctx context.Context, step table) (table, time.Duration,
 		remaining = hit.Remaining
 	}
 	return fieldsOf(result, fields), remaining, nil
+}
+
+func changeRecord(
+	ctx context.Context, client *gannet.Client, call any, cache, key string, arguments table,
+) (any, error) {
+	var options []gannet.RecordChangeOption
+	if set, has := arguments["set"].(string); has {
+		options = append(options, gannet.InSet(set))
+	}
+	if revision, has := arguments["if_revision"].(int64); has {
+		options = append(options, gannet.IfRevision(revision))
+	}
+	conditions := map[any]gannet.When{
+		"create": gannet.WhenAbsent, "update": gannet.WhenPresent, "replace": gannet.Replacing,
+	}
+	if only, has := arguments["only"]; has {
+		options = append(options, conditions[only])
+	}
+	bins := gannet.Bins{}
+	for name, value := range arguments["bins"].(table) {
+		bins[name] = binOf(value)
+	}
+	change := client.RecordPut
+	if call == "record_add" {
+		change = client.RecordAdd
+	}
+	revision, err := change(ctx, cache, key, bins, options...)
+	return int64(revision), err
+}
+
+func binOf(value any) gannet.BinValue {
+	switch value := value.(type) {
+	case string:
+		return gannet.BinText(value)
+	case int64:
+		return gannet.BinInteger(value)
+	case float64:
+		return gannet.BinNumber(value)
+	case bool:
+		return gannet.BinBoolean(value)
+	case []any:
+		list := gannet.BinList{}
+		for _, each := range value {
+			list = append(list, binOf(each))
+		}
+		return list
+	}
+	return nil
+}
+
+func plainOf(value gannet.BinValue) any {
+	switch value := value.(type) {
+	case gannet.BinText:
+		return string(value)
+	case gannet.BinInteger:
+		return int64(value)
+	case gannet.BinNumber:
+		return float64(value)
+	case gannet.BinBoolean:
+		return bool(value)
+	case gannet.BinList:
+		list := []any{}
+		for _, each := range value {
+			list = append(list, plainOf(each))
+		}
+		return list
+	}
+	return value
+}
+
+func scannedKeys(ctx context.Context, client *gannet.Client, cache, set string) (any, error) {
+	page, err := client.RecordScan(ctx, cache, set)
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for _, each := range page.Records {
+		keys = append(keys, each.Key)
+	}
+	slices.Sort(keys)
+	return anys(keys), nil
+}
+
+func anys[T any](list []T) []any {
+	all := make([]any, len(list))
+	for at := range list {
+		all[at] = list[at]
+	}
+	return all
+}
+
+func callLeaderboard(
+	ctx context.Context, client *gannet.Client, call, cache string, arguments table, fields table,
+) error {
+	name := arguments["leaderboard"].(string)
+	number := func(name string) uint32 { value, _ := arguments[name].(int64); return uint32(value) }
+	score := func(name string) float64 { value, _ := arguments[name].(float64); return value }
+	order := gannet.Ascending
+	if arguments["order"] == "descending" {
+		order = gannet.Descending
+	}
+	var ids []uint32
+	list, _ := arguments["ids"].([]any)
+	for _, each := range list {
+		ids = append(ids, uint32(each.(int64)))
+	}
+	var ranked []gannet.Ranked
+	var err error
+	switch call {
+	case "upsert":
+		scores := map[uint32]float64{}
+		for _, each := range arguments["elements"].([]any) {
+			scores[uint32(each.([]any)[0].(int64))] = each.([]any)[1].(float64)
+		}
+		return client.LeaderboardUpsert(ctx, cache, name, scores)
+	case "remove":
+		return client.LeaderboardRemove(ctx, cache, name, ids...)
+	case "delete":
+		return client.LeaderboardDelete(ctx, cache, name)
+	case "length":
+		length, err := client.LeaderboardLength(ctx, cache, name)
+		fields["length"] = int64(length)
+		return err
+	case "get_by_rank":
+		ranked, err = client.LeaderboardGetByRank(ctx, cache, name, number("first"), number("end"), order)
+	case "get_by_score":
+		scores := gannet.ScoreRange{}.WithLeast(score("least")).WithGreatestExclusive(score("end"))
+		ranked, err = client.LeaderboardGetByScore(ctx, cache, name, scores, order)
+	case "get_rank":
+		ranked, err = client.LeaderboardGetRank(ctx, cache, name, ids, order)
+	case "get_competition_rank":
+		ranked, err = client.LeaderboardGetCompetitionRank(ctx, cache, name, ids, order)
+	default:
+		err = fmt.Errorf("unknown call of leaderboards: %s", call)
+	}
+	all := []any{}
+	for _, each := range ranked {
+		all = append(all, []any{int64(each.ID), int64(each.Rank), each.Score})
+	}
+	fields["ranked"] = all
+	return err
 }
 
 // clientOf returns the client that executes a step.
@@ -494,6 +662,24 @@ func fieldsOf(result any, fields table) table {
 		fields["type"] = "stored"
 	case *gannet.NotStored:
 		fields["type"] = "not_stored"
+	case *gannet.LeaseHit:
+		fields["value"] = result.ValueString()
+	case *gannet.LeaseWon:
+		fields["type"] = "won"
+		if result.HasStale {
+			fields["value"] = string(result.Stale)
+		}
+	case *gannet.LeaseWait:
+		fields["type"] = "wait"
+		if result.HasStale {
+			fields["value"] = string(result.Stale)
+		}
+	case *gannet.RecordHit:
+		bins := table{}
+		for name, value := range result.Bins {
+			bins[name] = plainOf(value)
+		}
+		fields["bins"], fields["revision"] = bins, int64(result.Revision)
 	case *gannet.GetHit:
 		fields["value"] = result.ValueString()
 	case *gannet.ListHit:

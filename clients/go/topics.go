@@ -94,8 +94,8 @@ type Subscription struct {
 }
 
 // Subscribe subscribes to a topic, and returns when the server has confirmed it. While the server is unavailable, it
-// tries again, at most for the deadline of the configuration. The subscription ends when ctx ends, or by Close. It takes
-// no place of the requests in flight.
+// tries again, at most for the deadline of the configuration. The subscription ends when ctx ends, or by Close. It
+// takes no place of the requests in flight.
 func (c *Client) Subscribe(
 	ctx context.Context, cache, topic string, options ...SubscribeOption,
 ) (*Subscription, error) {
@@ -105,7 +105,9 @@ func (c *Client) Subscribe(
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.release = context.AfterFunc(c.engine.background, s.cancel)
-	s.follower = follower[pb.TopicEvent]{engine: c.engine, method: methodSubscribe, cache: cache, ctx: ctx, begin: s.begin}
+	s.follower = follower[pb.TopicEvent]{
+		engine: c.engine, method: methodSubscribe, cache: cache, ctx: ctx, begin: s.begin,
+	}
 	end := time.Now().Add(c.engine.configuration.deadline)
 	timer := time.AfterFunc(time.Until(end), s.cancel)
 	var latest *Error

@@ -1,0 +1,141 @@
+package gannet
+
+import (
+	"context"
+	"time"
+
+	pb "gannet.dev/client/gannetv1"
+)
+
+// LeaseResult is *LeaseHit, *LeaseWon or *LeaseWait.
+type LeaseResult interface{ isLeaseResult() }
+
+// LeaseHit is a current value.
+type LeaseHit struct{ Value []byte }
+
+func (*LeaseHit) isLeaseResult() {}
+
+// ValueString returns the value as text.
+func (h *LeaseHit) ValueString() string { return string(h.Value) }
+
+// LeaseWon shows that this client computes the value, and passes Token to LeaseSet.
+type LeaseWon struct {
+	// Stale is the old value, if HasStale is true.
+	Stale    []byte
+	HasStale bool
+	Token    uint64
+}
+
+func (*LeaseWon) isLeaseResult() {}
+
+// LeaseWait shows that another client computes the value. The caller uses the old one, or asks again later.
+type LeaseWait struct {
+	// Stale is the old value, if HasStale is true.
+	Stale    []byte
+	HasStale bool
+}
+
+func (*LeaseWait) isLeaseResult() {}
+
+// LeaseOption changes LeaseGet and GetOrCompute. Recache and LeaseTime are such options.
+type LeaseOption interface{ applyLease(*pb.LeaseGetRequest) }
+
+// Recache is the time before the end of a value from which one client computes it again.
+type Recache time.Duration
+
+func (r Recache) applyLease(request *pb.LeaseGetRequest) {
+	request.RecacheMs = milliseconds(time.Duration(r))
+}
+
+// LeaseTime is the time for which the winner may compute the value; 10 s without this option.
+type LeaseTime time.Duration
+
+func (l LeaseTime) applyLease(request *pb.LeaseGetRequest) {
+	request.LeaseMs = milliseconds(time.Duration(l))
+}
+
+// LeaseGet returns the value of a key, or decides which client computes it: *LeaseHit, *LeaseWon or *LeaseWait.
+func (c *Client) LeaseGet(ctx context.Context, cache, key string, options ...LeaseOption) (LeaseResult, error) {
+	request := &pb.LeaseGetRequest{Key: []byte(key)}
+	for _, each := range options {
+		each.applyLease(request)
+	}
+	reply, err := unary(ctx, c, methodLeaseGet, cache, request, &pb.LeaseGetReply{})
+	if err != nil {
+		return nil, err
+	}
+	switch reply.State {
+	case pb.LeaseState_LEASE_HIT:
+		return &LeaseHit{reply.Value}, nil
+	case pb.LeaseState_LEASE_WON:
+		return &LeaseWon{reply.Value, reply.Value != nil, reply.Token}, nil
+	case pb.LeaseState_LEASE_WAIT:
+		return &LeaseWait{reply.Value, reply.Value != nil}, nil
+	}
+	return nil, emptyReplyError(methodLeaseGet)
+}
+
+// LeaseSet stores the value for which this client won a lease: *Stored, or *NotStored if the lease has ended or the key
+// was deleted since.
+func (c *Client) LeaseSet(
+	ctx context.Context, cache, key string, token uint64, value []byte, options ...SetOption,
+) (ConditionalSetResult, error) {
+	request := &pb.LeaseSetRequest{Key: []byte(key), Token: token, Value: value, TtlMs: c.ttlOf(options)}
+	reply, err := unary(ctx, c, methodLeaseSet, cache, request, &pb.LeaseSetReply{})
+	if err != nil {
+		return nil, err
+	}
+	if reply.Stored {
+		return stored, nil
+	}
+	return notStored, nil
+}
+
+// LeaseStale marks a value stale: clients get it as the old value until one of them has computed it again. The stale
+// value lives for keep, or for its own time to live if keep is 0. The result is *Found or *Miss.
+func (c *Client) LeaseStale(ctx context.Context, cache, key string, keep time.Duration) (FoundResult, error) {
+	request := &pb.LeaseStaleRequest{Key: []byte(key), TtlMs: milliseconds(keep)}
+	reply, err := unary(ctx, c, methodLeaseStale, cache, request, &pb.LeaseStaleReply{})
+	if err != nil {
+		return nil, err
+	}
+	if reply.Found {
+		return &Found{}, nil
+	}
+	return miss, nil
+}
+
+// GetOrCompute returns the value of a key. If there is none, one of all clients that ask for it computes and stores it,
+// and the others wait for it, or return the stale value if there is one. An error of compute is returned as it is; the
+// lease of the server then ends by its time. The value lives for ttl.
+func (c *Client) GetOrCompute(
+	ctx context.Context, cache, key string, ttl time.Duration,
+	compute func(context.Context) ([]byte, error), options ...LeaseOption,
+) ([]byte, error) {
+	waits := ExponentialBackoff{Initial: 2 * time.Millisecond, Max: 100 * time.Millisecond}
+	for delay := time.Duration(0); ; {
+		result, err := c.LeaseGet(ctx, cache, key, options...)
+		if err != nil {
+			return nil, err
+		}
+		switch result := result.(type) {
+		case *LeaseHit:
+			return result.Value, nil
+		case *LeaseWon:
+			value, err := compute(ctx)
+			if err == nil {
+				_, err = c.LeaseSet(ctx, cache, key, result.Token, value, TTL(ttl))
+			}
+			return value, err
+		case *LeaseWait:
+			if result.HasStale {
+				return result.Stale, nil
+			}
+		}
+		delay, _ = waits.Delay(0, delay)
+		if !sleep(ctx, delay) {
+			return nil, newError(CodeTimeout, "cannot get '"+key+"'", "the client that computes it has not stored it",
+				"raise the deadline of the context, or lower LeaseTime", ctx.Err())
+		}
+	}
+}
