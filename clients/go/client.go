@@ -92,6 +92,9 @@ func (c *Client) Metrics() Metrics {
 	if c.engine.recorder != nil {
 		metrics.Methods = c.engine.recorder.snapshot()
 	}
+	if c.engine.near != nil {
+		metrics.NearCache = c.engine.near.snapshot()
+	}
 	return metrics
 }
 

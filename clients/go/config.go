@@ -30,6 +30,7 @@ type Configuration struct {
 	messageBytesMax       int
 	middleware            []Middleware
 	metrics               bool
+	nearCache             NearCache
 }
 
 // presetValues are the values of one version of a preset, in the units of clients/presets.toml.
@@ -285,6 +286,16 @@ func (c Configuration) WithMetrics(metrics bool) Configuration {
 	return c
 }
 
+// NearCache returns the bounds of the near cache; EntriesMax is 0 if there is none.
+func (c Configuration) NearCache() NearCache { return c.nearCache }
+
+// WithNearCache returns a copy whose client keeps copies of the values that Get returns, within these bounds. The zero
+// value turns it off.
+func (c Configuration) WithNearCache(bounds NearCache) Configuration {
+	c.nearCache = bounds
+	return c
+}
+
 // check returns an error that names the first unusable setting.
 func (c Configuration) check() error {
 	minimums := []struct {
@@ -302,6 +313,8 @@ func (c Configuration) check() error {
 		{"ReconnectDelayMin", int64(c.reconnectDelayMin), 1},
 		{"ReconnectDelayMax", int64(c.reconnectDelayMax), int64(c.reconnectDelayMin)},
 		{"HedgeDelay", int64(c.hedgeDelay), 0},
+		{"NearCache.EntriesMax", int64(c.nearCache.EntriesMax), 0},
+		{"NearCache.BytesMax", int64(c.nearCache.BytesMax), min(1, int64(c.nearCache.EntriesMax))},
 		{"RetryBudget.Burst", int64(c.retryBudget.Burst), 0},
 	}
 	for _, each := range minimums {

@@ -34,6 +34,7 @@ type engine struct {
 	connections   []*connection
 	limiter       *limiter
 	streams       streamPool
+	near          *nearCache
 	metadata      atomic.Pointer[map[string]metadata.MD]
 	recorder      *recorder
 	observed      bool
@@ -74,6 +75,9 @@ func newEngine(target Credentials, configuration Configuration) (*engine, error)
 		e.connections = append(e.connections, &connection{channel: channel})
 	}
 	e.limiter = newLimiter(e.connections, configuration)
+	if configuration.nearCache.EntriesMax > 0 {
+		e.near = newNearCache(e, configuration.nearCache)
+	}
 	return e, nil
 }
 
@@ -184,6 +188,9 @@ type exchange func(ctx context.Context, channel *grpc.ClientConn) error
 func (e *engine) call(
 	ctx context.Context, m *method, cache string, request, reply proto.Message, stream exchange,
 ) (proto.Message, error) {
+	if e.near != nil {
+		defer e.near.ended(m, cache, request)
+	}
 	if !e.observed {
 		got, failure := e.execute(ctx, m, cache, request, reply, stream, nil)
 		if failure != nil {

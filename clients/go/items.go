@@ -13,7 +13,28 @@ import (
 )
 
 // Get returns the value of a key: *GetHit or *GetMiss.
+//
+// With Configuration.WithNearCache, a copy of the value is returned if the client has one.
 func (c *Client) Get(ctx context.Context, cache, key string) (GetResult, error) {
+	near := c.engine.near
+	if near == nil {
+		return c.getFromServer(ctx, cache, key)
+	}
+	value, read := near.find(cache, key)
+	if value != nil {
+		return &GetHit{value}, nil
+	}
+	result, err := c.getFromServer(ctx, cache, key)
+	hit, isHit := result.(*GetHit)
+	if isHit {
+		// An empty value is a copy too.
+		value = append([]byte{}, hit.Value...)
+	}
+	near.store(cache, key, read, value)
+	return result, err
+}
+
+func (c *Client) getFromServer(ctx context.Context, cache, key string) (GetResult, error) {
 	reply, err := unary(ctx, c, methodGet, cache, &pb.GetRequest{Key: []byte(key)}, &pb.GetReply{})
 	if err != nil {
 		return nil, err

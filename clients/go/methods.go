@@ -96,6 +96,8 @@ var (
 	methodPublish   = once(pb.Topics_Publish_FullMethodName)
 	methodSubscribe = once(pb.Topics_Subscribe_FullMethodName)
 
+	methodWatchKeys = once(pb.Invalidations_WatchKeys_FullMethodName)
+
 	methodLeaseGet   = once(pb.Leases_LeaseGet_FullMethodName)
 	methodLeaseSet   = once(pb.Leases_LeaseSet_FullMethodName)
 	methodLeaseStale = repeated(pb.Leases_LeaseStale_FullMethodName)

@@ -18,6 +18,8 @@ type Metrics struct {
 	Hedges      uint64
 	// Resumes is the number of times that subscriptions and watches were continued on a new stream.
 	Resumes uint64
+	// NearCache has the metrics of the near cache, if the configuration has one.
+	NearCache NearCacheMetrics
 	// Methods has the calls and latencies by the name of the call in the schema. It is empty unless the configuration
 	// enables metrics.
 	Methods map[string]MethodMetrics

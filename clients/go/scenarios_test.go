@@ -89,6 +89,9 @@ func TestScenarios(t *testing.T) {
 				client: newClient(t, gannet.NoToken(server.address()), configuration),
 			}
 			defer playing.hold(0)
+			if scenario.Client["near_cache"] != nil {
+				must(t, playing.client.WatchNearCache(testContext(t), "default"))
+			}
 			for at, step := range scenario.Steps {
 				if err := playing.play(step); err != nil {
 					t.Fatalf("step %d of '%s' %v: %v", at+1, scenario.Name, step, err)
@@ -118,6 +121,11 @@ func configured(t *testing.T, changes table) gannet.Configuration {
 			configuration = configuration.WithRequestsInFlightMax(int(number))
 		case "requests_queued_max":
 			configuration = configuration.WithRequestsQueuedMax(int(number))
+		case "near_cache":
+			bounds := value.(table)
+			configuration = configuration.WithNearCache(gannet.NearCache{
+				EntriesMax: int(bounds["entries_max"].(int64)), BytesMax: int(bounds["bytes_max"].(int64)),
+			})
 		case "retry_count":
 			configuration = configuration.WithRetryStrategy(gannet.FixedCount(number))
 		default:
@@ -229,7 +237,9 @@ func (p *player) compareMetrics(want table) error {
 	metrics := p.client.Metrics()
 	have := table{
 		"resumes":   int64(metrics.Resumes),
-		"in_flight": int64(metrics.InFlight), "queued": int64(metrics.Queued), "retries": int64(metrics.Retries),
+		"near_hits": int64(metrics.NearCache.Hits), "near_misses": int64(metrics.NearCache.Misses),
+		"near_invalidations": int64(metrics.NearCache.Invalidations),
+		"in_flight":          int64(metrics.InFlight), "queued": int64(metrics.Queued), "retries": int64(metrics.Retries),
 	}
 	for name, value := range want {
 		if have[name] != value {
