@@ -35,6 +35,7 @@ type engine struct {
 	limiter       *limiter
 	streams       streamPool
 	near          *nearCache
+	silence       time.Duration
 	metadata      atomic.Pointer[map[string]metadata.MD]
 	recorder      *recorder
 	observed      bool
@@ -55,6 +56,7 @@ func newEngine(target Credentials, configuration Configuration) (*engine, error)
 		configuration: configuration,
 		observed:      configuration.metrics || len(configuration.middleware) > 0,
 		attempt:       configuration.retryStrategy.ResponseTimeout(),
+		silence:       silenceMax,
 	}
 	e.metadata.Store(&map[string]metadata.MD{})
 	e.background, e.stop = context.WithCancel(context.Background())

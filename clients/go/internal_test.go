@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	pb "gannet.dev/client/gannetv1"
 )
 
 // TestPlacesAreNeverLostOrGrantedTwice executes requests with random deadlines, and checks the bounds of the requests
@@ -75,6 +77,44 @@ func TestPlacesAreNeverLostOrGrantedTwice(t *testing.T) {
 	}
 	if executed+refused != 32*200 || executed == 0 || refused == 0 || largest != inFlightMax {
 		t.Fatalf("seed %d: %d executed, %d refused, at most %d at once", seed, executed, refused, largest)
+	}
+}
+
+// TestValueThatWasReadWhileItsKeyChangedIsNotCopied executes the orders of a read and a change that are rare in time.
+func TestValueThatWasReadWhileItsKeyChangedIsNotCopied(t *testing.T) {
+	watch := &nearWatch{watching: true, changed: make(chan struct{})}
+	changed := &pb.WatchKeysEvent{Kind: &pb.WatchKeysEvent_Keys{Keys: &pb.ChangedKeys{Keys: [][]byte{[]byte("k")}}}}
+	all := &pb.WatchKeysEvent{Kind: &pb.WatchKeysEvent_All{All: &pb.AllKeys{}}}
+	for name, change := range map[string]func(*nearCache){
+		"reported":  func(n *nearCache) { n.accept("c", watch, changed, nil) },
+		"all keys":  func(n *nearCache) { n.accept("c", watch, all, nil) },
+		"own write": func(n *nearCache) { n.ended(methodSet, "c", &pb.SetRequest{Key: []byte("k")}) },
+		"own flush": func(n *nearCache) { n.ended(methodFlushCache, "", &pb.CacheName{Name: "c"}) },
+		"lost": func(n *nearCache) {
+			n.accept("c", watch, nil, refusalClosed.error("WatchKeys"))
+			n.accept("c", watch, &pb.WatchKeysEvent{}, nil)
+		},
+	} {
+		n := newNearCache(&engine{}, NearCache{EntriesMax: 10, BytesMax: 100})
+		n.watches["c"] = watch
+		_, before := n.find("c", "k")
+		change(n)
+		_, after := n.find("c", "k")
+		n.store("c", "k", before, []byte("old"))
+		if found, _ := n.find("c", "k"); found != nil {
+			t.Fatalf("%s: the old value was copied", name)
+		}
+		n.store("c", "k", after, []byte("new"))
+		if found, _ := n.find("c", "k"); string(found) != "new" {
+			t.Fatalf("%s: the new value was not copied", name)
+		}
+		change(n)
+		if found, _ := n.find("c", "k"); found != nil {
+			t.Fatalf("%s: the copy outlives the change", name)
+		}
+		if n.metrics.Bytes != 0 || len(n.entries) != 0 {
+			t.Fatalf("%s: %+v", name, n.metrics)
+		}
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 //
 // A Get whose value the client has a copy of asks no server. The server reports every change of a key by any client of
 // any protocol, by expiry and by eviction, and the client drops its copy. A copy may therefore be stale for the time
-// that this report needs, usually below a millisecond; the end of a time to live is reported within seconds. If the connection is broken without notice, it may be stale for
-// at most 15 s: the client then misses three heartbeats, drops all copies, and asks the server for every value until it
-// has connected again. A client sees its own completed writes at once. Use the other calls, such as GetWithHash, for
-// values that may not be stale: only Get uses copies.
+// that this report needs, usually below a millisecond; the end of a time to live is reported within seconds. If the
+// connection is broken without notice, a copy may be stale for at most 15 s: the client then misses three heartbeats,
+// drops all copies, and asks the server for every value until it has connected again. A client sees its own completed
+// writes at once. Use other calls, such as GetWithHash, for values that may not be stale: only Get uses copies.
 type NearCache struct {
 	// EntriesMax is the maximum number of copies of all caches together.
 	EntriesMax int

@@ -160,7 +160,7 @@ func (f *follower[M]) open() *Error {
 		f.close(failure)
 		return failure
 	}
-	f.stream = watched(stream, cancel)
+	f.stream = silent[M]{stream, cancel, e.silence}
 	return nil
 }
 
@@ -197,19 +197,16 @@ func passes(failure *Error) bool {
 	return false
 }
 
-// silent is a stream that ends with a failure if no message arrives for silenceMax.
+// silent is a stream that ends with a failure if no message arrives within a time.
 type silent[M any] struct {
 	grpc.ServerStreamingClient[M]
 	cancel context.CancelFunc
-}
-
-func watched[M any](stream grpc.ServerStreamingClient[M], cancel context.CancelFunc) grpc.ServerStreamingClient[M] {
-	return silent[M]{stream, cancel}
+	limit  time.Duration
 }
 
 // Recv returns the next message. It implements grpc.ServerStreamingClient.
 func (s silent[M]) Recv() (*M, error) {
-	timer := time.AfterFunc(silenceMax, s.cancel)
+	timer := time.AfterFunc(s.limit, s.cancel)
 	message, err := s.ServerStreamingClient.Recv()
 	if !timer.Stop() && err != nil {
 		err = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
