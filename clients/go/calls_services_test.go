@@ -144,6 +144,47 @@ func TestSubscriptionEndsWithItsContextAndItsClient(t *testing.T) {
 	wantCode(t, err, gannet.CodeCancelled)
 }
 
+func TestClosedSubscriptionsFreeTheirStreams(t *testing.T) {
+	ctx := testContext(t)
+	between := newProxy(t, shared.address(), nil, nil)
+	// The server closes a connection that resets more than 120 streams at once.
+	client := newClient(t, gannet.NoToken(between.address()), gannet.LaptopV1().WithStreamsPerConnection(10))
+	for range 10 {
+		var all []*gannet.Subscription
+		for range 10 {
+			all = append(all, got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "closed")))
+		}
+		for _, each := range all {
+			each.Close()
+		}
+	}
+	if connections := between.accepted(); connections > 5 {
+		t.Fatalf("100 subscriptions opened %d connections", connections)
+	}
+}
+
+func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
+	own := ownServer(t)
+	client := newClient(t, gannet.NoToken(own.address()), gannet.LaptopV1().WithDeadline(300*time.Millisecond))
+	open := got[*gannet.Subscription](t)(client.Subscribe(testContext(t), "default", "slow"))
+	own.pause(t)
+	_, err := client.Subscribe(testContext(t), "default", "slow")
+	wantCode(t, err, gannet.CodeTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(30*time.Millisecond, cancel)
+	_, err = client.Subscribe(ctx, "default", "slow")
+	wantCode(t, err, gannet.CodeCancelled)
+	short, cancelShort := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancelShort()
+	_, err = client.Subscribe(short, "default", "slow")
+	wantCode(t, err, gannet.CodeTimeout)
+	own.kill()
+	must(t, own.start())
+	must(t, client.Connect(testContext(t)))
+	must(t, client.PublishText(testContext(t), "default", "slow", "v"))
+	open.Close()
+}
+
 func TestSubscriptionToAServerThatIsDown(t *testing.T) {
 	port, err := freePort()
 	must(t, err)

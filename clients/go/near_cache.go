@@ -220,21 +220,16 @@ func (n *nearCache) watchOf(cache string) *nearWatch {
 
 func (n *nearCache) follow(cache string, watch *nearWatch) {
 	request := &pb.WatchKeysRequest{Prefixes: bytesOf(n.limits.Prefixes)}
-	begun := false
 	stream := follower[pb.WatchKeysEvent]{
 		engine: n.engine, method: methodWatchKeys, cache: cache, ctx: n.engine.background,
 		begin: func(
 			ctx context.Context, channel *grpc.ClientConn,
 		) (grpc.ServerStreamingClient[pb.WatchKeysEvent], error) {
-			if begun {
-				n.engine.resumes.Add(1)
-			}
 			return pb.NewInvalidationsClient(channel).WatchKeys(ctx, request)
 		},
 	}
 	for n.engine.background.Err() == nil {
 		event, failure := stream.receive()
-		begun = begun || failure == nil
 		n.accept(cache, watch, event, failure)
 		if failure != nil && !passes(failure) {
 			sleep(n.engine.background, refusedDelay)

@@ -92,7 +92,8 @@ type follower[M any] struct {
 
 	stream   grpc.ServerStreamingClient[M]
 	end      func(error)
-	received bool
+	received bool // a message of this stream
+	followed bool // a message of any stream
 	begun    time.Time
 	previous time.Duration
 }
@@ -111,7 +112,10 @@ func (f *follower[M]) receive() (*M, *Error) {
 		return nil, failure
 	}
 	if !f.received {
-		f.received, f.previous = true, 0
+		if f.followed {
+			f.engine.resumes.Add(1)
+		}
+		f.received, f.followed, f.previous = true, true, 0
 		f.record(nil)
 	}
 	return message, nil
@@ -127,10 +131,18 @@ func (f *follower[M]) failureOf(err error) *Error {
 	switch {
 	case f.engine.background.Err() != nil:
 		return refusalClosed.error(f.method.name)
+	case f.ctx.Err() == context.DeadlineExceeded:
+		return lateError(f.method)
 	case f.ctx.Err() != nil:
 		return refusalCancelled.error(f.method.name)
 	}
 	return f.engine.errorOfStatus(f.method.name, err)
+}
+
+// lateError returns the error of a stream whose time has passed.
+func lateError(m *method) *Error {
+	return newError(CodeTimeout, "cannot execute "+m.name, "no reply arrived before the deadline", remedies[CodeTimeout],
+		context.DeadlineExceeded)
 }
 
 func (f *follower[M]) open() *Error {
@@ -147,13 +159,22 @@ func (f *follower[M]) open() *Error {
 	f.received, f.begun = false, time.Now()
 	stream, err := f.begin(e.withMetadata(ctx, f.cache), used.channel)
 	observed, begun := ctx, f.begun
+	var once sync.Once
+	end := func(err error) {
+		once.Do(func() {
+			cancel()
+			e.streams.release(used)
+			end := CallEnd{Method: f.method.name, Cache: f.cache, Duration: time.Since(begun), Err: err}
+			for at := len(e.configuration.middleware) - 1; at >= 0; at-- {
+				e.configuration.middleware[at].After(observed, end)
+			}
+		})
+	}
+	// The reader of a subscription that is closed need not ask for another event.
+	stop := context.AfterFunc(f.ctx, func() { end(refusalCancelled.error(f.method.name)) })
 	f.end = func(err error) {
-		cancel()
-		e.streams.release(used)
-		end := CallEnd{Method: f.method.name, Cache: f.cache, Duration: time.Since(begun), Err: err}
-		for at := len(e.configuration.middleware) - 1; at >= 0; at-- {
-			e.configuration.middleware[at].After(observed, end)
-		}
+		stop()
+		end(err)
 	}
 	if err != nil {
 		failure := f.failureOf(err)

@@ -90,7 +90,6 @@ type Subscription struct {
 	release  func() bool
 	first    *pb.TopicEvent
 	failure  *Error
-	opened   bool
 }
 
 // Subscribe subscribes to a topic, and returns when the server has confirmed it. While the server is unavailable, it
@@ -103,58 +102,37 @@ func (c *Client) Subscribe(
 	for _, each := range options {
 		each.applySubscribe(&s.position)
 	}
+	caller := ctx
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.release = context.AfterFunc(c.engine.background, s.cancel)
 	s.follower = follower[pb.TopicEvent]{
 		engine: c.engine, method: methodSubscribe, cache: cache, ctx: ctx, begin: s.begin,
 	}
 	end := time.Now().Add(c.engine.configuration.deadline)
-	timer := time.AfterFunc(time.Until(end), s.cancel)
-	var latest *Error
-	for {
+	for latest := (*Error)(nil); ; {
+		timer := time.AfterFunc(time.Until(end), s.cancel)
 		message, failure := s.receive()
-		if timer.Stop() && failure == nil {
-			s.first, s.opened = message, true
+		switch isLate := !timer.Stop(); {
+		case isLate && caller.Err() == nil && c.engine.background.Err() == nil:
+			// The reason of the attempt before is better than that of one that was cut short.
+			if failure = latest; failure == nil {
+				failure = lateError(methodSubscribe)
+			}
+		case failure == nil:
+			s.first = message
 			return s, nil
+		case passes(failure) && time.Now().Before(end) && s.pause():
+			latest = failure
+			continue
 		}
-		if failure == nil || !passes(failure) || !time.Now().Before(end) || !sleepAndReset(s, timer, end) {
-			s.Close()
-			s.follower.close(nil)
-			return nil, firstOf(latest, failure, c.engine)
-		}
-		latest = failure
+		s.Close()
+		return nil, failure
 	}
-}
-
-// sleepAndReset waits before the next attempt, and starts the timer of the first confirmation again.
-func sleepAndReset(s *Subscription, timer *time.Timer, end time.Time) bool {
-	if !s.pause() {
-		return false
-	}
-	timer.Reset(time.Until(end))
-	return true
-}
-
-// firstOf returns the reason why a subscription did not begin. A cancellation by its own timer is not the reason.
-func firstOf(latest, failure *Error, e *engine) error {
-	switch {
-	case failure != nil && failure.Code != CodeCancelled:
-		return failure
-	case e.background.Err() != nil || latest == nil && failure != nil:
-		return failure
-	case latest != nil:
-		return latest
-	}
-	return newError(CodeTimeout, "cannot execute Subscribe", "no reply arrived before the deadline",
-		remedies[CodeTimeout], context.DeadlineExceeded)
 }
 
 func (s *Subscription) begin(
 	ctx context.Context, channel *grpc.ClientConn,
 ) (grpc.ServerStreamingClient[pb.TopicEvent], error) {
-	if s.opened {
-		s.engine.resumes.Add(1)
-	}
 	request := &pb.SubscribeRequest{Topic: s.topic, Sequence: s.position.Sequence, Page: s.position.Page}
 	return pb.NewTopicsClient(channel).Subscribe(ctx, request)
 }
