@@ -43,8 +43,8 @@ const (
 // `gannet serve --grpc`.
 func NoToken(address string) Credentials { return Credentials{address: address} }
 
-// Token returns credentials with a token: a password of the user default, or USER:PASSWORD. NewClient checks that it is
-// printable ASCII.
+// Token returns credentials with a token: a password of the user default, USER:PASSWORD, or a signed token of
+// GenerateAPIToken or GenerateDisposableToken. NewClient checks that it is printable ASCII.
 func Token(address, token string) Credentials { return Credentials{address: address, token: token} }
 
 // TokenFromEnvironment returns credentials with the token in this environment variable.

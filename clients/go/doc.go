@@ -19,4 +19,8 @@
 // A client bounds its requests in flight, because their number decides the p999 of all of them. Further requests wait
 // in the client, in order of their arrival, until their deadline. The presets Laptop, InRegionDefault,
 // InRegionLowLatency and Lambda have the same values in all client libraries.
+//
+// Subscribe receives the messages of a topic and continues after a broken connection, GetOrCompute lets one of many
+// clients compute a value, RecordPut and the calls beside it store typed bins, and Configuration.WithNearCache keeps
+// copies of values that the server's reports of changes invalidate.
 package gannet
