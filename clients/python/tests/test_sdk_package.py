@@ -1,6 +1,7 @@
 """The files of the package that are generated, the presets, types, and the commands of the README."""
 
 import dataclasses
+import importlib
 import importlib.metadata
 import json
 import os
@@ -16,7 +17,6 @@ from conftest import PYTHON, ROOT
 from google.protobuf import descriptor_pb2
 
 from gannet import Configurations, ExponentialBackoff, FixedCount, __version__, _presets
-from gannet._proto import cache_pb2
 
 TABLE = tomllib.loads((ROOT / "clients" / "presets.toml").read_text())
 
@@ -33,14 +33,22 @@ def test_generated_files_without_tools_are_current():
         assert path.read_text() == text, f"{path.name} is not current; run scripts/generate.py"
 
 
-def test_generated_messages_are_those_of_the_schema(tmp_path):
+def test_messages_of_all_schemas_are_generated():
+    files = {path.name for path in (PYTHON / "src" / "gannet" / "_proto").glob("*_pb2*")}
+    assert {"cache", "topics", "records", "tokens", "leaderboards", "invalidations"} <= set(generate.schemas())
+    assert files == {f"{name}_pb2{end}" for name in generate.schemas() for end in (".py", ".pyi", "_grpc.py")}
+
+
+@pytest.mark.parametrize("name", generate.schemas())
+def test_generated_messages_are_those_of_the_schema(tmp_path, name):
     from grpc_tools import protoc
 
-    made = tmp_path / "cache.binpb"
-    arguments = ["protoc", f"-I{ROOT / 'proto'}", f"--descriptor_set_out={made}", "gannet/v1/cache.proto"]
+    made = tmp_path / f"{name}.binpb"
+    arguments = ["protoc", f"-I{ROOT / 'proto'}", f"--descriptor_set_out={made}", f"gannet/v1/{name}.proto"]
     assert protoc.main(arguments) == 0
     (schema,) = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
-    checked_in = descriptor_pb2.FileDescriptorProto.FromString(cache_pb2.DESCRIPTOR.serialized_pb)
+    messages = importlib.import_module(f"gannet._proto.{name}_pb2")
+    checked_in = descriptor_pb2.FileDescriptorProto.FromString(messages.DESCRIPTOR.serialized_pb)
 
     def without_json_names(message):
         for field in message.field:

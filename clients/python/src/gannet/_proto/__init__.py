@@ -1,1 +1,1 @@
-"""Code that `scripts/generate.py` generates from the schema `gannet/v1/cache.proto`."""
+"""Code that `scripts/generate.py` generates from the schemas `gannet/v1/*.proto`."""
