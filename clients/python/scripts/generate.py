@@ -7,7 +7,7 @@
 |---|---|
 | src/gannet/_proto/NAME_pb2.py, .pyi, NAME_pb2_grpc.py | proto/gannet/v1/NAME.proto, for each schema |
 | src/gannet/_presets.py | clients/presets.toml |
-| src/gannet/client_async.py | src/gannet/client.py |
+| src/gannet/client_async.py, _services_async.py | src/gannet/client.py, _services.py |
 
 The version of grpcio-tools is fixed, because the generated messages need a protobuf that is at least as new as it. The
 presets are read by `tomllib`, so that this program needs Python 3.11.
@@ -122,17 +122,19 @@ def presets() -> dict[Path, str]:
 
 # Each pair is a text of the synchronous client and its counterpart in the asynchronous one.
 ASYNC_TEXTS = [
-    (r'\A"""The synchronous client\.', f'"""The asynchronous client. {NOTE} Its source is client.py.'),
+    (r'\A"""The (.*)synchronous client(.*)\.', rf'"""The \1asynchronous client\2.\n\n{NOTE} Its source is SOURCE.'),
     (r"(?s)    # sync only\n.*?    # end\n", ""),
     (r"from gannet\.cancellation import Cancellation\n", ""),
     (r"\bSyncEngine\b", "AsyncEngine"),
     (r"\b_engine_sync\b", "_engine_async"),
-    (r"\bCacheClient\b", "CacheClientAsync"),
-    (r"import Any, Iterable", "import Any, Awaitable, Iterable"),
+    (r"\b_streams_sync\b", "_streams_async"),
+    (r"\b_services\b", "_services_async"),
+    (r"\b(CacheClient|ServiceCalls|Subscription)\b", r"\1Async"),
+    (r"import Any, Optional, TypeVar", "import Any, Awaitable, Optional, TypeVar"),
     (r"(def _call\w*\(.*\)) -> Union\[R, CacheError\]:", r"\1 -> Awaitable[Union[R, CacheError]]:"),
     (r"(?m)^    def ((?!_|with_|metrics)\w+)\(", r"    async def \1("),
     (r"return self\.(_call\w*)\(", r"return await self.\1("),
-    (r"self\._engine\.(close|connect)\(", r"await self._engine.\1("),
+    (r"self\._engine\.(close|connect|open)\(", r"await self._engine.\1("),
     (r"def __enter__", "async def __aenter__"),
     (r"def __exit__", "async def __aexit__"),
     (r"\bself\.close\(\)", "await self.close()"),
@@ -143,11 +145,14 @@ ASYNC_TEXTS = [
 
 
 def client_async() -> dict[Path, str]:
-    """Returns the asynchronous client, which has the methods of the synchronous one as coroutines."""
-    text = (PACKAGE / "client.py").read_text()
-    for pattern, replacement in ASYNC_TEXTS:
-        text = re.sub(pattern, replacement, text)
-    return {PACKAGE / "client_async.py": text}
+    """Returns the modules of the asynchronous client, which have the methods of the synchronous one as coroutines."""
+    modules = {}
+    for name in ("client", "_services"):
+        text = (PACKAGE / f"{name}.py").read_text()
+        for pattern, replacement in ASYNC_TEXTS:
+            text = re.sub(pattern, replacement, text)
+        modules[PACKAGE / f"{name}_async.py"] = text.replace("SOURCE", f"{name}.py", 1)
+    return modules
 
 
 def main() -> None:

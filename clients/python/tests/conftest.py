@@ -15,7 +15,7 @@ sys.path[:0] = [str(PYTHON / "src"), str(ROOT / "conformance" / "clients" / "pyt
 
 from server import Server, free_port  # noqa: E402
 
-from gannet import CacheClient, CacheClientAsync, Configurations  # noqa: E402
+from gannet import CacheClient, CacheClientAsync, Configurations, SubscriptionAsync  # noqa: E402
 
 
 class GrpcServer(Server):
@@ -87,11 +87,41 @@ class Blocking:
             return lambda *args: Blocking(None, None, self._loop, method(*args))
         if name == "metrics":
             return method
-        return lambda *args, **more: self._loop.run_until_complete(method(*args, **more))
+        return lambda *args, **more: self._result(self._loop.run_until_complete(method(*args, **more)))
+
+    def _result(self, result):
+        return BlockingSubscription(self._loop, result) if isinstance(result, SubscriptionAsync) else result
 
     def end(self):
         self._loop.run_until_complete(self._client.close())
         self._loop.close()
+
+
+class BlockingSubscription:
+    """The events of an asynchronous subscription, for blocking iteration."""
+
+    def __init__(self, loop, subscription):
+        self._loop, self._subscription = loop, subscription
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self._loop.run_until_complete(self._subscription.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    @property
+    def closed(self):
+        return self._subscription.closed
+
+    @property
+    def outcome(self):
+        return self._subscription.outcome
+
+    def close(self):
+        self._loop.run_until_complete(self._subscription.close())
 
 
 @pytest.fixture(params=["sync", "async"])

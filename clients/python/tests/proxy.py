@@ -62,6 +62,13 @@ class Proxy:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
+    def break_connections(self):
+        """Ends all present connections. Later ones are forwarded."""
+        broken, self._sockets = self._sockets, []
+        for each in broken:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def __enter__(self):
         return self
 

@@ -33,17 +33,18 @@ from gannet import (
     TypeHit,
     _calls,
 )
-from gannet._proto import cache_pb2
 
 SECOND = timedelta(seconds=1)
 
 
+SERVICES = [_calls.SERVICES[name] for name in ("Cache", "Caches", "Topics")]
+
+
 def test_no_call_of_the_schema_is_missing():
     called = {call.path for call in _calls.ALL}
-    services = cache_pb2.DESCRIPTOR.services_by_name.values()
-    assert called == {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
+    declared = [method for service in SERVICES for method in service.methods]
+    assert called == {f"/{method.containing_service.full_name}/{method.name}" for method in declared}
     streams = {call.method for call in _calls.ALL if call.streams}
-    declared = cache_pb2.DESCRIPTOR.services_by_name["Cache"].methods
     assert streams == {method.name for method in declared if method.server_streaming}
 
 
@@ -54,7 +55,7 @@ def test_only_calls_that_may_be_repeated_are_retried():
     assert once == {
         "Increment", "SetIf", "SetIfHash", "UpdateTtl", "DictionaryIncrement", "SetSample", "SetDifference", "SetPop",
         "ListPushFront", "ListPushBack", "ListConcatenateFront", "ListConcatenateBack", "ListPopFront", "ListPopBack",
-        "ListRemove", "ListRetain", "SortedSetIncrement", "CreateCache", "DeleteCache",
+        "ListRemove", "ListRetain", "SortedSetIncrement", "CreateCache", "DeleteCache", "Publish",
     }  # fmt: skip
 
 

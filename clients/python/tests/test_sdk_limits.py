@@ -317,7 +317,7 @@ def test_quantiles_are_within_a_bucket_of_the_exact_ones():
 
 def test_clients_of_both_kinds_have_the_same_calls():
     def names(kind):
-        return {name for name in vars(kind) if not name.startswith("_")}
+        return {name for name in dir(kind) if not name.startswith("_")}
 
     assert names(CacheClient) - names(CacheClientAsync) == {"with_cancellation"}
     assert names(CacheClientAsync) <= names(CacheClient)

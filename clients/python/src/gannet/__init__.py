@@ -16,6 +16,8 @@
 """
 
 from gannet._requests import CollectionTtl
+from gannet._streams_async import SubscriptionAsync
+from gannet._streams_sync import Subscription
 from gannet.cancellation import Cancellation
 from gannet.client import CacheClient
 from gannet.client_async import CacheClientAsync
@@ -55,6 +57,7 @@ from gannet.results import (
     TypeHit,
 )
 from gannet.retry import ExponentialBackoff, FixedCount, FixedTimeout, Hedging, NoRetry, RetryBudget
+from gannet.topics import TopicDiscontinuity, TopicEvent, TopicHeartbeat, TopicItem
 from gannet.version import VERSION as __version__
 
 __all__ = [
@@ -103,7 +106,13 @@ __all__ = [
     "SortedSetHit",
     "Stored",
     "StoredWithHash",
+    "Subscription",
+    "SubscriptionAsync",
     "Success",
+    "TopicDiscontinuity",
+    "TopicEvent",
+    "TopicHeartbeat",
+    "TopicItem",
     "TtlHit",
     "TypeHit",
     "__version__",

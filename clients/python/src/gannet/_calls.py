@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Callable, Generic, List, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, List, TypeVar, Union
 
 from gannet import results as r
+from gannet._proto import (
+    cache_pb2,
+    cache_pb2_grpc,
+    invalidations_pb2,
+    invalidations_pb2_grpc,
+    leaderboards_pb2,
+    leaderboards_pb2_grpc,
+    records_pb2,
+    records_pb2_grpc,
+    tokens_pb2,
+    tokens_pb2_grpc,
+    topics_pb2,
+    topics_pb2_grpc,
+)
 from gannet._proto import cache_pb2 as m
-from gannet._proto.cache_pb2_grpc import CachesStub, CacheStub
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -27,7 +40,10 @@ class BadReply(Exception):
 
 @dataclass(frozen=True)
 class Call(Generic[P, R]):
-    """One call of the schema. `parse` makes the result of a reply, or of the list of replies of a stream."""
+    """One call of the schema.
+
+    `parse` makes the result of a reply, of the list of replies of a batch, or of one event of an endless stream.
+    """
 
     index: int
     service: str
@@ -41,11 +57,24 @@ class Call(Generic[P, R]):
 
 ALL: List[Call[Any, Any]] = []
 
+_MESSAGES = (cache_pb2, invalidations_pb2, leaderboards_pb2, records_pb2, tokens_pb2, topics_pb2)
+_STUBS: Dict[str, Any] = {
+    "Cache": cache_pb2_grpc.CacheStub,
+    "Caches": cache_pb2_grpc.CachesStub,
+    "Invalidations": invalidations_pb2_grpc.InvalidationsStub,
+    "Leaderboards": leaderboards_pb2_grpc.LeaderboardsStub,
+    "Leases": records_pb2_grpc.LeasesStub,
+    "Records": records_pb2_grpc.RecordsStub,
+    "Tokens": tokens_pb2_grpc.TokensStub,
+    "Topics": topics_pb2_grpc.TopicsStub,
+}
+SERVICES = {name: service for each in _MESSAGES for name, service in each.DESCRIPTOR.services_by_name.items()}
+
 
 def _of(
     service_name: str, method: str, parse: Callable[[P], R], idempotent: bool, hedges: bool = False
 ) -> Call[P, R]:
-    service = m.DESCRIPTOR.services_by_name[service_name]
+    service = SERVICES[service_name]
     call = Call(
         index=len(ALL),
         service=service_name,
@@ -62,7 +91,7 @@ def _of(
 
 def callables(channel: Any) -> List[Any]:
     """Returns the functions of a channel that send each call, by the index of the call. They are those of the stubs."""
-    stubs = {"Cache": CacheStub(channel), "Caches": CachesStub(channel)}  # type: ignore[no-untyped-call]
+    stubs = {name: stub(channel) for name, stub in _STUBS.items()}
     return [getattr(stubs[call.service], call.method) for call in ALL]
 
 
@@ -248,6 +277,11 @@ def _rank(reply: m.RankReply) -> Union[r.RankHit, r.Miss]:
     return r.RankHit(reply.element.rank) if which == "element" and reply.element.result == m.RESULT_HIT else _MISS
 
 
+def _event(message: Any) -> Any:
+    """Returns a message of an endless stream, which the reader of the stream parses."""
+    return message
+
+
 def _caches(reply: m.ListCachesReply) -> r.ListCachesSuccess:
     return r.ListCachesSuccess(tuple(cache.name for cache in reply.caches))
 
@@ -307,3 +341,6 @@ CREATE_CACHE = _of("Caches", "CreateCache", _done, False)
 DELETE_CACHE = _of("Caches", "DeleteCache", _done, False)
 LIST_CACHES = _of("Caches", "ListCaches", _caches, True)
 FLUSH_CACHE = _of("Caches", "FlushCache", _done, True)
+
+PUBLISH = _of("Topics", "Publish", _done, False)
+SUBSCRIBE = _of("Topics", "Subscribe", _event, True)

@@ -114,6 +114,7 @@ class Engine:
         self.configuration = configuration
         self.retries = 0
         self.hedges = 0
+        self.resumes = 0
         self.recorder = Recorder() if configuration.metrics else None
         self._budget = TokenBucket(configuration.retry_budget)
         self._strategy = configuration.retry_strategy
@@ -136,12 +137,12 @@ class Engine:
         state.previous_s = delay_s
         return delay_s
 
-    def _error(self, call: Call[Any, Any], status: grpc.StatusCode, details: Optional[str]) -> CacheError:
+    def error(self, call: Call[Any, Any], status: grpc.StatusCode, details: Optional[str]) -> CacheError:
         target = self.target
         return error_of_status(status, details, call.method, target.address, target.tls, target.token is not None)
 
     @staticmethod
-    def _bad_reply(call: Call[Any, Any], error: Exception) -> CacheError:
+    def bad_reply(call: Call[Any, Any], error: Exception) -> CacheError:
         return error_of_client(ErrorCode.INTERNAL, call.method, str(error), "use a server and a client of one version")
 
     def _before(self, call: Call[Any, Any], request: Any, scope: Scope) -> None:

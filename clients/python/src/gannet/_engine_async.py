@@ -7,19 +7,23 @@ import time
 from collections import OrderedDict
 from time import monotonic
 from typing import Any, Awaitable, List, Optional, TypeVar, Union
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
 from gannet._calls import BadReply, Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
-from gannet._target import Target, channel_options
+from gannet._streams import StreamPool, stream_options
+from gannet._streams_async import AsyncStream
+from gannet._target import Options, Target, channel_options
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
 from gannet.metrics import Metrics
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
+T = TypeVar("T", bound=AsyncStream[Any])
 AsyncConnection = Connection[grpc.aio.Channel]
 
 
@@ -130,6 +134,15 @@ class AsyncEngine(Engine):
         self._credentials = target.channel_credentials() if target.tls else None
         self._limiter = Limiter(configuration, self._budget)
         self._connections = self._limiter.connections
+        self._streams: WeakSet[AsyncStream[Any]] = WeakSet()
+        self._pool: StreamPool[grpc.aio.Channel] = StreamPool(
+            configuration, lambda: self._channel(stream_options(configuration))
+        )
+
+    def _channel(self, options: Options) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self.target.address, options)
+        return grpc.aio.secure_channel(self.target.address, self._credentials, options)
 
     def metadata(self, cache: str) -> Any:
         """Returns the metadata of the calls on a cache."""
@@ -140,10 +153,7 @@ class AsyncEngine(Engine):
             return
         options = channel_options(self.configuration)
         for _ in range(self.configuration.connections_max):
-            if self._credentials is None:
-                channel = grpc.aio.insecure_channel(self.target.address, options)
-            else:
-                channel = grpc.aio.secure_channel(self.target.address, self._credentials, options)
+            channel = self._channel(options)
             if self.configuration.eager_connect:
                 channel.get_state(try_to_connect=True)
             self._connections.append(Connection(channel))
@@ -164,7 +174,9 @@ class AsyncEngine(Engine):
     async def close(self) -> None:
         """Ends all calls, and closes the connections."""
         self._limiter.close()
-        connections, self._connections[:] = list(self._connections), []
+        for stream in list(self._streams):
+            await stream.close()
+        connections, self._connections[:] = [*self._connections, *self._pool.close()], []
         for connection in connections:
             await connection.channel.close()
 
@@ -173,7 +185,9 @@ class AsyncEngine(Engine):
         return Metrics(
             in_flight=self._limiter.in_flight,
             queued=self._limiter.queued,
-            connections=len(self._connections),
+            connections=len(self._connections) + len(self._pool.connections),
+            subscriptions=self._pool.count,
+            resumes=self.resumes,
             retries=self.retries,
             hedges=self.hedges,
             methods={} if self.recorder is None else self.recorder.methods(),
@@ -232,7 +246,7 @@ class AsyncEngine(Engine):
             except grpc.RpcError as failure:
                 status, details = details_of(failure)
             except BadReply as failure:
-                return self._bad_reply(call, failure)
+                return self.bad_reply(call, failure)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 # Closing a channel cancels its calls, as cancelling the task does.
                 task = asyncio.current_task()
@@ -247,12 +261,62 @@ class AsyncEngine(Engine):
             state = state or RetryState()
             delay_s = self._retry_delay_s(call, status, state, deadline)
             if delay_s is None or not self._budget.take():
-                return self._error(call, status, details)
+                return self.error(call, status, details)
             self.retries += 1
             if trace is not None:
                 trace.retries += 1
             await asyncio.sleep(delay_s)
             started = monotonic()
+
+    def begin_stream(self, stream: AsyncStream[Any]) -> AsyncConnection:
+        """Returns a connection for a stream, which ends with the client. Raises NotSent."""
+        connection = self._pool.acquire()
+        self._streams.add(stream)
+        return connection
+
+    def end_stream(self, stream: AsyncStream[Any], connection: AsyncConnection) -> None:
+        """Frees the place of a stream."""
+        self._streams.discard(stream)
+        self._pool.release(connection)
+
+    async def open(self, stream: T) -> Union[T, CacheError]:
+        """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""
+        call, scope = stream.call, stream.scope
+        if self._observed:
+            self._before(call, stream.reader.request(), scope)
+        trace = Trace()
+        started = time.perf_counter()
+        result: Union[T, CacheError, None] = None
+        try:
+            result = await self._open(stream, trace)
+            return result
+        finally:
+            if result is not stream:
+                await stream.close()
+            if self._observed:
+                self._after(call, scope, trace, time.perf_counter() - started, result)
+
+    async def _open(self, stream: T, trace: Trace) -> Union[T, CacheError]:
+        call = stream.call
+        deadline = monotonic() + stream.scope.deadline_s
+        state = RetryState()
+        while True:
+            try:
+                failure = await stream.open(max(0.001, deadline - monotonic()))
+            except NotSent as refusal:
+                return refusal.error(call.method)
+            except BadReply as reply:
+                return self.bad_reply(call, reply)
+            if failure is None:
+                return stream
+            if stream.closed:
+                return NotSent.closed().error(call.method)
+            delay_s = self._retry_delay_s(call, failure.status, state, deadline)
+            if delay_s is None or not self._budget.take():
+                return self.error(call, failure.status, failure.details)
+            self.retries += 1
+            trace.retries += 1
+            await asyncio.sleep(delay_s)
 
     async def _send_hedged(
         self,

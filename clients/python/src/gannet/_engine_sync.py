@@ -8,13 +8,16 @@ from collections import OrderedDict
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, List, Optional, TypeVar, Union
+from weakref import WeakSet
 
 import grpc
 
 from gannet._calls import KEYS_EXIST, BadReply, Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._proto import cache_pb2 as m
-from gannet._target import Target, channel_options
+from gannet._streams import StreamPool, stream_options
+from gannet._streams_sync import SyncStream
+from gannet._target import Options, Target, channel_options
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
@@ -22,6 +25,7 @@ from gannet.metrics import Metrics
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
+T = TypeVar("T", bound=SyncStream[Any])
 SyncConnection = Connection[grpc.Channel]
 
 
@@ -181,18 +185,23 @@ class SyncEngine(Engine):
     def __init__(self, target: Target, configuration: Configuration) -> None:
         super().__init__(target, configuration)
         options = channel_options(configuration)
-        credentials = target.channel_credentials() if target.tls else None
-        self._connections: List[SyncConnection] = []
-        for _ in range(configuration.connections_max):
-            if credentials is None:
-                channel = grpc.insecure_channel(target.address, options)
-            else:
-                channel = grpc.secure_channel(target.address, credentials, options)
-            self._connections.append(Connection(channel))
+        self._credentials = target.channel_credentials() if target.tls else None
+        self._connections: List[SyncConnection] = [
+            Connection(self._channel(options)) for _ in range(configuration.connections_max)
+        ]
+        self._streams: WeakSet[SyncStream[Any]] = WeakSet()
+        self._pool: StreamPool[grpc.Channel] = StreamPool(
+            configuration, lambda: self._channel(stream_options(configuration))
+        )
         self._limiter = Limiter(self._connections, configuration, self._budget)
         self._closed = False
         if configuration.eager_connect:
             self.connect(configuration.deadline.total_seconds())
+
+    def _channel(self, options: Options) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(self.target.address, options)
+        return grpc.secure_channel(self.target.address, self._credentials, options)
 
     def metadata(self, cache: str) -> Any:
         """Returns the metadata of the calls on a cache."""
@@ -213,8 +222,10 @@ class SyncEngine(Engine):
     def close(self) -> None:
         """Ends all calls, and closes the connections."""
         self._closed = True
+        for stream in list(self._streams):
+            stream.close()
         if self._limiter.close():
-            for connection in self._connections:
+            for connection in [*self._connections, *self._pool.close()]:
                 connection.channel.close()
 
     def metrics(self) -> Metrics:
@@ -222,7 +233,9 @@ class SyncEngine(Engine):
         return Metrics(
             in_flight=self._limiter.in_flight,
             queued=self._limiter.queued,
-            connections=len(self._connections),
+            connections=len(self._connections) + len(self._pool.connections),
+            subscriptions=self._pool.count,
+            resumes=self.resumes,
             retries=self.retries,
             hedges=self.hedges,
             methods={} if self.recorder is None else self.recorder.methods(),
@@ -278,7 +291,7 @@ class SyncEngine(Engine):
             except NotSent as refusal:
                 return refusal.error(call.method)
             except BadReply as failure:
-                return self._bad_reply(call, failure)
+                return self.bad_reply(call, failure)
             except ValueError:
                 # grpcio raises it for a call on a channel that another thread has just closed.
                 if self._closed:
@@ -291,13 +304,68 @@ class SyncEngine(Engine):
             state = state or RetryState()
             delay_s = self._retry_delay_s(call, status, state, deadline)
             if delay_s is None or not limiter.take_retry_token():
-                return self._error(call, status, details)
+                return self.error(call, status, details)
             self.retries += 1
             if trace is not None:
                 trace.retries += 1
             if delay_s > 0:
                 _sleep(delay_s, scope.cancellation)
             started = monotonic()
+
+    def begin_stream(self, stream: SyncStream[Any]) -> SyncConnection:
+        """Returns a connection for a stream, which ends with the client. Raises NotSent."""
+        connection = self._pool.acquire()
+        self._streams.add(stream)
+        return connection
+
+    def end_stream(self, stream: SyncStream[Any], connection: SyncConnection) -> None:
+        """Frees the place of a stream."""
+        self._streams.discard(stream)
+        self._pool.release(connection)
+
+    def open(self, stream: T) -> Union[T, CacheError]:
+        """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""
+        call, scope = stream.call, stream.scope
+        if self._observed:
+            self._before(call, stream.reader.request(), scope)
+        trace = Trace()
+        started = time.perf_counter()
+        result: Union[T, CacheError, None] = None
+        try:
+            result = self._open(stream, trace)
+            return result
+        finally:
+            if result is not stream:
+                stream.close()
+            if self._observed:
+                self._after(call, scope, trace, time.perf_counter() - started, result)
+
+    def _open(self, stream: T, trace: Trace) -> Union[T, CacheError]:
+        call, scope = stream.call, stream.scope
+        deadline = monotonic() + scope.deadline_s
+        state = RetryState()
+        while True:
+            if scope.cancellation is not None and scope.cancellation.cancelled:
+                return NotSent.cancelled().error(call.method)
+            try:
+                failure = stream.open(max(0.001, deadline - monotonic()))
+            except NotSent as refusal:
+                return refusal.error(call.method)
+            except BadReply as reply:
+                return self.bad_reply(call, reply)
+            if failure is None:
+                return stream
+            if self._closed:
+                return NotSent.closed().error(call.method)
+            if stream.closed:
+                return NotSent.cancelled().error(call.method)
+            delay_s = self._retry_delay_s(call, failure.status, state, deadline)
+            if delay_s is None or not self._limiter.take_retry_token():
+                return self.error(call, failure.status, failure.details)
+            self.retries += 1
+            trace.retries += 1
+            if delay_s > 0:
+                _sleep(delay_s, scope.cancellation)
 
     @staticmethod
     def _send_for_stream(method: Any, request: Any, timeout_s: float, scope: Scope) -> List[Any]:

@@ -12,27 +12,24 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Iterable, List, Mapping, Optional, Tuple, Type, Union
 
 from gannet import _calls as c
 from gannet import _requests as q
 from gannet import results as r
-from gannet._calls import Call
 from gannet._engine import Scope
 from gannet._engine_sync import SyncEngine
 from gannet._proto import cache_pb2 as m
 from gannet._requests import Bytes, CollectionTtl
+from gannet._services import ServiceCalls
 from gannet._target import Target
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration, Configurations
 from gannet.credentials import CredentialProvider
-from gannet.errors import CacheError
 from gannet.metrics import Metrics
 
-R = TypeVar("R")
 
-
-class CacheClient:
+class CacheClient(ServiceCalls):
     """Calls on one cache of one server.
 
     Keys, values, fields and elements are `str` (stored as UTF-8) or `bytes`. Every call returns a result, never an
@@ -83,15 +80,6 @@ class CacheClient:
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
-
-    def _call(self, call: Call[Any, R], request: Any) -> Union[R, CacheError]:
-        return self._engine.call(call, request, self._scope)
-
-    def _call_caches(self, call: Call[Any, R], request: Any) -> Union[R, CacheError]:
-        return self._engine.call(call, request, self._caches_scope)
-
-    def _ttl_ms(self, ttl: Optional[timedelta]) -> int:
-        return self._default_ttl_ms if ttl is None else q.milliseconds(ttl)
 
     def _with_scope(self, **changes: Any) -> CacheClient:
         other = object.__new__(CacheClient)

@@ -26,6 +26,8 @@ class Configuration:
     """Maximum number of requests that were sent and whose replies are awaited. Further ones wait in the client."""
     requests_queued_max: int = 16_384
     """Maximum number of requests that wait in the client. Further ones fail at once."""
+    subscriptions_max: int = 1_000
+    """Maximum number of open subscriptions. They have connections of their own, and no place in flight."""
     streams_per_connection: int = 100
     """Maximum number of requests at once on one connection."""
     eager_connect: bool = True
@@ -56,7 +58,7 @@ class Configuration:
     """True to count and time the calls."""
 
     def __post_init__(self) -> None:
-        at_least_one = ("requests_in_flight_max", "streams_per_connection", "message_bytes_max")
+        at_least_one = ("requests_in_flight_max", "subscriptions_max", "streams_per_connection", "message_bytes_max")
         for field in at_least_one:
             if getattr(self, field) < 1:
                 raise ValueError(f"cannot use configuration: {field} is {getattr(self, field)}; give at least 1")

@@ -73,7 +73,11 @@ class Metrics:
     queued: int
     """Number of requests that wait in the client's queue."""
     connections: int
-    """Number of connections that the client uses."""
+    """Number of connections that the client uses, with those of subscriptions."""
+    subscriptions: int
+    """Number of open subscriptions. They have no place in flight."""
+    resumes: int
+    """Number of times that a subscription continued after its connection broke."""
     retries: int
     hedges: int
     methods: Mapping[str, MethodMetrics]
