@@ -7,8 +7,8 @@ the first attempt may have been executed although its reply was lost.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Callable, Dict, Generic, List, TypeVar, Union
+from datetime import datetime, timedelta, timezone
+from typing import Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
 
 from gannet import results as r
 from gannet._proto import (
@@ -26,16 +26,14 @@ from gannet._proto import (
     topics_pb2_grpc,
 )
 from gannet._proto import cache_pb2 as m
+from gannet._requests import BadReply
+from gannet.records import record_of
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 # The server's time to live of an item without one: the largest 63-bit number.
 _NO_TTL_MS = (1 << 63) - 1
-
-
-class BadReply(Exception):
-    """A reply contradicts the schema."""
 
 
 @dataclass(frozen=True)
@@ -277,6 +275,58 @@ def _rank(reply: m.RankReply) -> Union[r.RankHit, r.Miss]:
     return r.RankHit(reply.element.rank) if which == "element" and reply.element.result == m.RESULT_HIT else _MISS
 
 
+def _lease_get(reply: records_pb2.LeaseGetReply) -> Union[r.LeaseHit, r.LeaseWon, r.LeaseWait]:
+    value = reply.value if reply.HasField("value") else None
+    if reply.state == records_pb2.LEASE_HIT:
+        return r.LeaseHit(reply.value)
+    if reply.state == records_pb2.LEASE_WON:
+        return r.LeaseWon(reply.token, value)
+    if reply.state == records_pb2.LEASE_WAIT:
+        return r.LeaseWait(value)
+    raise BadReply(f"the state of LeaseGet is {reply.state}")
+
+
+def _lease_set(reply: records_pb2.LeaseSetReply) -> Union[r.Stored, r.NotStored]:
+    return _STORED if reply.stored else _NOT_STORED
+
+
+def _success_or_miss(reply: Any) -> Union[r.Success, r.Miss]:
+    return _SUCCESS if reply.found else _MISS
+
+
+def _record(reply: records_pb2.RecordGetReply) -> Union[r.RecordHit, r.Miss]:
+    found = _found(reply, "RecordGet")
+    return _MISS if found is None else r.RecordHit(record_of(found))
+
+
+def _revision(reply: records_pb2.RecordRevision) -> r.RecordChanged:
+    return r.RecordChanged(reply.revision)
+
+
+def _page(reply: records_pb2.RecordPage) -> r.RecordPage:
+    return r.RecordPage(tuple(record_of(each) for each in reply.records), reply.cursor or None)
+
+
+def _ranked(reply: leaderboards_pb2.RankedElements) -> r.RankedElements:
+    return r.RankedElements(tuple(r.RankedElement(each.id, each.rank, each.score) for each in reply.elements))
+
+
+def _leaderboard_length(reply: leaderboards_pb2.LeaderboardLength) -> r.LengthSuccess:
+    return r.LengthSuccess(reply.count)
+
+
+def _instant(seconds: int) -> Optional[datetime]:
+    return datetime.fromtimestamp(seconds, timezone.utc) if seconds else None
+
+
+def _api_token(reply: tokens_pb2.ApiToken) -> r.ApiToken:
+    return r.ApiToken(reply.token, reply.refresh_token, reply.endpoint, _instant(reply.valid_until))
+
+
+def _disposable_token(reply: tokens_pb2.DisposableToken) -> r.DisposableToken:
+    return r.DisposableToken(reply.token, reply.endpoint, _instant(reply.valid_until))
+
+
 def _event(message: Any) -> Any:
     """Returns a message of an endless stream, which the reader of the stream parses."""
     return message
@@ -344,3 +394,31 @@ FLUSH_CACHE = _of("Caches", "FlushCache", _done, True)
 
 PUBLISH = _of("Topics", "Publish", _done, False)
 SUBSCRIBE = _of("Topics", "Subscribe", _event, True)
+
+# A repeated LeaseGet would wait for the lease that its first attempt has won.
+LEASE_GET = _of("Leases", "LeaseGet", _lease_get, False)
+LEASE_SET = _of("Leases", "LeaseSet", _lease_set, False)
+LEASE_STALE = _of("Leases", "LeaseStale", _success_or_miss, True)
+
+# Each change of a record raises its revision.
+RECORD_GET = _of("Records", "RecordGet", _record, True)
+RECORD_PUT = _of("Records", "RecordPut", _revision, False)
+RECORD_ADD = _of("Records", "RecordAdd", _revision, False)
+RECORD_APPEND = _of("Records", "RecordAppend", _revision, False)
+RECORD_TOUCH = _of("Records", "RecordTouch", _revision, False)
+RECORD_DELETE = _of("Records", "RecordDelete", _success_or_miss, False)
+RECORD_SCAN = _of("Records", "RecordScan", _page, True)
+RECORD_QUERY = _of("Records", "RecordQuery", _page, True)
+
+LEADERBOARD_UPSERT = _of("Leaderboards", "UpsertElements", _done, True)
+LEADERBOARD_REMOVE = _of("Leaderboards", "RemoveElements", _done, True)
+LEADERBOARD_DELETE = _of("Leaderboards", "DeleteLeaderboard", _done, True)
+LEADERBOARD_LENGTH = _of("Leaderboards", "GetLeaderboardLength", _leaderboard_length, True)
+LEADERBOARD_GET_BY_RANK = _of("Leaderboards", "GetByRank", _ranked, True)
+LEADERBOARD_GET_BY_SCORE = _of("Leaderboards", "GetByScore", _ranked, True)
+LEADERBOARD_GET_RANK = _of("Leaderboards", "GetRank", _ranked, True)
+LEADERBOARD_GET_COMPETITION_RANK = _of("Leaderboards", "GetCompetitionRank", _ranked, True)
+
+GENERATE_API_TOKEN = _of("Tokens", "GenerateApiToken", _api_token, False)
+REFRESH_API_TOKEN = _of("Tokens", "RefreshApiToken", _api_token, False)
+GENERATE_DISPOSABLE_TOKEN = _of("Tokens", "GenerateDisposableToken", _disposable_token, False)

@@ -12,8 +12,9 @@ from weakref import WeakSet
 import grpc
 import grpc.aio
 
-from gannet._calls import BadReply, Call
+from gannet._calls import Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
+from gannet._requests import BadReply
 from gannet._streams import StreamPool, stream_options
 from gannet._streams_async import AsyncStream
 from gannet._target import Options, Target, channel_options
@@ -267,6 +268,11 @@ class AsyncEngine(Engine):
                 trace.retries += 1
             await asyncio.sleep(delay_s)
             started = monotonic()
+
+    @staticmethod
+    async def sleep(delay_s: float, scope: Scope) -> None:
+        """Waits."""
+        await asyncio.sleep(delay_s)
 
     def begin_stream(self, stream: AsyncStream[Any]) -> AsyncConnection:
         """Returns a connection for a stream, which ends with the client. Raises NotSent."""

@@ -12,9 +12,10 @@ from weakref import WeakSet
 
 import grpc
 
-from gannet._calls import KEYS_EXIST, BadReply, Call
+from gannet._calls import KEYS_EXIST, Call
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._proto import cache_pb2 as m
+from gannet._requests import BadReply
 from gannet._streams import StreamPool, stream_options
 from gannet._streams_sync import SyncStream
 from gannet._target import Options, Target, channel_options
@@ -311,6 +312,11 @@ class SyncEngine(Engine):
             if delay_s > 0:
                 _sleep(delay_s, scope.cancellation)
             started = monotonic()
+
+    @staticmethod
+    def sleep(delay_s: float, scope: Scope) -> None:
+        """Waits, until the calls of the scope are cancelled."""
+        _sleep(delay_s, scope.cancellation)
 
     def begin_stream(self, stream: SyncStream[Any]) -> SyncConnection:
         """Returns a connection for a stream, which ends with the client. Raises NotSent."""

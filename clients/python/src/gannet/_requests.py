@@ -7,10 +7,15 @@ from datetime import timedelta
 from typing import Iterable, List, Optional, Union
 
 from gannet._proto import cache_pb2 as m
+from gannet._proto import leaderboards_pb2
 
 Bytes = Union[str, bytes]
 
 _MS = timedelta(milliseconds=1)
+
+
+class BadReply(Exception):
+    """A reply contradicts the schema."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,29 @@ def encoded_all(data: Iterable[Bytes]) -> List[bytes]:
 def milliseconds(ttl: timedelta) -> int:
     """Returns a time to live in milliseconds, at least 0. The server refuses 0."""
     return max(0, ttl // _MS)
+
+
+def milliseconds_or_0(time: Optional[timedelta]) -> int:
+    """Returns a time in milliseconds, and 0 for none. Raises ValueError below 1 ms, which 0 would not express."""
+    if time is None:
+        return 0
+    if time < _MS:
+        raise ValueError(f"cannot use time {time}: it is below 1 ms; give at least 1 ms, or None")
+    return time // _MS
+
+
+def leaderboard_scores(least: Optional[float], end: Optional[float]) -> leaderboards_pb2.GetByScoreRequest.Scores:
+    """Returns a range of scores; None stands for no bound."""
+    scores = leaderboards_pb2.GetByScoreRequest.Scores()
+    if least is None:
+        scores.unbounded_start.SetInParent()
+    else:
+        scores.least = least
+    if end is None:
+        scores.unbounded_end.SetInParent()
+    else:
+        scores.end = end
+    return scores
 
 
 def list_range(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, ClassVar, Deque, Generic, 
 import grpc
 import grpc.aio
 
-from gannet._calls import BadReply, Call
+from gannet._calls import Call
 from gannet._engine import NotSent, Scope, details_of
+from gannet._requests import BadReply
 from gannet._streams import ENDED, PERMANENT, Attempt, Backoff, Failure, Reader
 from gannet.errors import CacheError
 from gannet.topics import TopicEvent

@@ -9,7 +9,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class CredentialProvider:
-    """A token, or none. A token is a password of the user `default`, or `USER:PASSWORD`."""
+    """A token, or none. A token is a password of the user `default`, `USER:PASSWORD`, or a signed token."""
 
     token: Optional[str] = field(default=None, repr=False)
 

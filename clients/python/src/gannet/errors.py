@@ -16,10 +16,14 @@ class ErrorCode(enum.Enum):
     """An argument is not allowed, such as an empty key."""
     NOT_FOUND_CACHE = "NOT_FOUND_CACHE"
     """The cache does not exist."""
+    NOT_FOUND_RECORD = "NOT_FOUND_RECORD"
+    """The record that a change needs does not exist."""
     ALREADY_EXISTS = "ALREADY_EXISTS"
-    """The cache exists already."""
+    """The cache or the record exists already."""
     FAILED_PRECONDITION = "FAILED_PRECONDITION"
-    """The item has another type, or its value is not a number."""
+    """The item or bin has another type, its value is not a number, or the filter of a record is false."""
+    ABORTED = "ABORTED"
+    """The record has another revision than the call requires."""
     UNAUTHENTICATED = "UNAUTHENTICATED"
     """The token is missing or wrong."""
     PERMISSION_DENIED = "PERMISSION_DENIED"
@@ -74,7 +78,7 @@ _CODES = {
     _STATUS.UNAVAILABLE: ErrorCode.UNAVAILABLE,
     _STATUS.UNIMPLEMENTED: ErrorCode.UNIMPLEMENTED,
     _STATUS.INTERNAL: ErrorCode.INTERNAL,
-    _STATUS.ABORTED: ErrorCode.INTERNAL,
+    _STATUS.ABORTED: ErrorCode.ABORTED,
     _STATUS.DATA_LOSS: ErrorCode.INTERNAL,
 }
 _RETRYABLE = frozenset(
@@ -91,6 +95,7 @@ _REMEDIES = {
     ErrorCode.NOT_FOUND_CACHE: "create the cache with create_cache, or correct its name",
     ErrorCode.ALREADY_EXISTS: "use the cache, or choose another name",
     ErrorCode.FAILED_PRECONDITION: "use the calls of the item's type (get_type returns it), or delete the item first",
+    ErrorCode.ABORTED: "read the item again, and repeat the change with its present revision",
     ErrorCode.UNAUTHENTICATED: "pass credentials=CredentialProvider.from_string(TOKEN); the token is the password of "
     "the user default, or USER:PASSWORD",
     ErrorCode.PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
@@ -100,6 +105,21 @@ _REMEDIES = {
     ErrorCode.UNIMPLEMENTED: "use a server of the same version as the client, or newer",
     ErrorCode.INTERNAL: "repeat the call; if it fails again, read the log of the server",
     ErrorCode.UNKNOWN: "read the log of the server",
+}
+
+
+# The first words of the server's messages on records, each with the remedy of its cause.
+_RECORD_REMEDIES = {
+    "NOTFOUND": "create the record with record_put first",
+    "EXISTS": "use RecordWhen.ALWAYS or RecordWhen.UPDATE, or another key",
+    "REVISION": "read the record again, and repeat the change with its present revision",
+    "FILTERED": "read the record, and change it if it still has to be changed",
+    "RECORDSET": "name the set of the record, or none",
+    "BINTYPE": "use a value of the type of the bin, or replace the bin with record_put",
+    "BINRANGE": "change the amount, or the type of the bin",
+    "NOINDEX": "create the index by a Redis client: REC.INDEX CREATE SET BIN INT|STR",
+    "BUILDING": "repeat the call when all records are entered; REC.INDEX LIST shows the state",
+    "INDEXFULL": "create the index again with more MEMORY",
 }
 
 
@@ -148,6 +168,9 @@ def error_of_status(
         cause = "the server does not accept the token" if has_token else "the server needs a token, and none was passed"
     elif code is ErrorCode.TIMEOUT:
         cause = "no reply arrived before the deadline"
+    elif (word := cause.partition(" ")[0]) in _RECORD_REMEDIES:
+        cause, remedy = cause.partition(" ")[2], _RECORD_REMEDIES[word]
+        code = ErrorCode.NOT_FOUND_RECORD if word == "NOTFOUND" else code
     elif "; " in cause:
         # The server's own message names the remedy.
         cause, _, remedy = cause.partition("; ")

@@ -8,17 +8,18 @@
         case CacheError() as error:
             print(error.message)
 
-Every type has an `outcome`: `hit`, `miss`, `success`, `stored`, `not_stored` or `error`.
+Every type has an `outcome`: `hit`, `miss`, `success`, `stored`, `not_stored`, `won`, `wait` (leases) or `error`.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import ClassVar, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from gannet.errors import CacheError
+from gannet.records import BinValue, Record
 
 
 @dataclass(frozen=True)
@@ -280,6 +281,111 @@ class ListCachesSuccess:
     names: Tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class LeaseHit:
+    """The current value."""
+
+    outcome: ClassVar[str] = "hit"
+    value: bytes
+
+    @property
+    def value_string(self) -> str:
+        """The value as text (UTF-8)."""
+        return self.value.decode()
+
+
+@dataclass(frozen=True)
+class LeaseWon:
+    """This caller fills the value, and passes `token` to `lease_set`."""
+
+    outcome: ClassVar[str] = "won"
+    token: int
+    stale_value: Optional[bytes]
+    """The old value, or None if there is none."""
+
+
+@dataclass(frozen=True)
+class LeaseWait:
+    """Another caller fills the value."""
+
+    outcome: ClassVar[str] = "wait"
+    stale_value: Optional[bytes]
+    """The old value, or None if there is none."""
+
+
+@dataclass(frozen=True)
+class RecordHit:
+    """A record for which the filter is true."""
+
+    outcome: ClassVar[str] = "hit"
+    record: Record
+
+    @property
+    def bins(self) -> Dict[str, BinValue]:
+        """The bins of the record."""
+        return self.record.bins
+
+
+@dataclass(frozen=True)
+class RecordChanged:
+    """The revision of a record after a change."""
+
+    outcome: ClassVar[str] = "success"
+    revision: int
+
+
+@dataclass(frozen=True)
+class RecordPage:
+    """Some of the records of a set."""
+
+    outcome: ClassVar[str] = "success"
+    records: Tuple[Record, ...]
+    cursor: Optional[str]
+    """The argument of the call that returns the next page, or None after the last one."""
+
+
+@dataclass(frozen=True)
+class RankedElement:
+    """An element of a leaderboard. The first one has rank 0."""
+
+    id: int
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True)
+class RankedElements:
+    """Elements of a leaderboard, in the order of the call."""
+
+    outcome: ClassVar[str] = "success"
+    elements: Tuple[RankedElement, ...]
+
+
+@dataclass(frozen=True)
+class ApiToken:
+    """A signed token, and the refresh token by which `refresh_api_token` replaces both before they end."""
+
+    outcome: ClassVar[str] = "success"
+    token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    endpoint: str
+    """The address under which the client knows the server."""
+    valid_until: Optional[datetime]
+    """The instant at which both tokens end, or None for never."""
+
+
+@dataclass(frozen=True)
+class DisposableToken:
+    """A signed token that cannot be refreshed."""
+
+    outcome: ClassVar[str] = "success"
+    token: str = field(repr=False)
+    endpoint: str
+    """The address under which the client knows the server."""
+    valid_until: Optional[datetime]
+    """The instant at which the token ends."""
+
+
 GetResult = Union[GetHit, Miss, CacheError]
 GetWithHashResult = Union[GetWithHashHit, Miss, CacheError]
 GetBatchResult = Union[GetBatchSuccess, CacheError]
@@ -306,3 +412,12 @@ ScoresResult = Union[ScoresHit, Miss, CacheError]
 ScoreAfterResult = Union[ScoreSuccess, CacheError]
 RankResult = Union[RankHit, Miss, CacheError]
 ListCachesResult = Union[ListCachesSuccess, CacheError]
+LeaseGetResult = Union[LeaseHit, LeaseWon, LeaseWait, CacheError]
+LeaseSetResult = Union[Stored, NotStored, CacheError]
+FilledResult = Union[GetHit, CacheError]
+RecordResult = Union[RecordHit, Miss, CacheError]
+RecordChangeResult = Union[RecordChanged, CacheError]
+RecordPageResult = Union[RecordPage, CacheError]
+RankedElementsResult = Union[RankedElements, CacheError]
+ApiTokenResult = Union[ApiToken, CacheError]
+DisposableTokenResult = Union[DisposableToken, CacheError]

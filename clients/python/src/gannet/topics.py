@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from gannet._calls import BadReply
 from gannet._proto import topics_pb2 as m
+from gannet._requests import BadReply
 from gannet._streams import Reader
 
 
