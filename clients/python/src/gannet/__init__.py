@@ -24,8 +24,9 @@ from gannet.client_async import CacheClientAsync
 from gannet.configuration import Configuration, Configurations
 from gannet.credentials import CredentialProvider
 from gannet.errors import CacheError, ErrorCode
-from gannet.metrics import MethodMetrics, Metrics
+from gannet.metrics import MethodMetrics, Metrics, NearCacheMetrics
 from gannet.middleware import CallEnd, CallStart, Middleware
+from gannet.near_cache import NearCache
 from gannet.permissions import (
     AllPermissions,
     ItemPermission,
@@ -121,6 +122,8 @@ __all__ = [
     "Metrics",
     "Middleware",
     "Miss",
+    "NearCache",
+    "NearCacheMetrics",
     "NoRetry",
     "NotStored",
     "Permission",

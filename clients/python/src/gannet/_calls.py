@@ -422,3 +422,5 @@ LEADERBOARD_GET_COMPETITION_RANK = _of("Leaderboards", "GetCompetitionRank", _ra
 GENERATE_API_TOKEN = _of("Tokens", "GenerateApiToken", _api_token, False)
 REFRESH_API_TOKEN = _of("Tokens", "RefreshApiToken", _api_token, False)
 GENERATE_DISPOSABLE_TOKEN = _of("Tokens", "GenerateDisposableToken", _disposable_token, False)
+
+WATCH_KEYS = _of("Invalidations", "WatchKeys", _event, True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Generic, Optional, Tuple, TypeVar
+from typing import Any, Dict, Generic, Optional, Tuple, TypeVar
 
 import grpc
 
-from gannet._calls import Call, callables
+from gannet._calls import DELETE_CACHE, FLUSH_CACHE, Call, callables
+from gannet._copies import Copies, changed_keys
 from gannet._target import Target
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
@@ -23,6 +24,9 @@ from gannet.middleware import CallEnd, CallStart
 from gannet.retry import TokenBucket
 
 C = TypeVar("C")
+
+# The number of namespaces of a server.
+NEAR_CACHES_MAX = 16
 
 # Statuses after which a request may be repeated: the server did not execute it, or failed.
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
@@ -36,6 +40,7 @@ class Scope:
     metadata: Any
     deadline_s: float
     cancellation: Optional[Cancellation] = None
+    copies: Optional[Copies] = None
 
 
 class NotSent(Exception):
@@ -122,6 +127,25 @@ class Engine:
         self._hedge_s = None if configuration.hedging is None else configuration.hedging.delay.total_seconds()
         self._middleware = configuration.middleware
         self._observed = configuration.metrics or bool(configuration.middleware)
+        self._near_cache = configuration.near_cache
+        self._copies: Dict[str, Copies] = {}
+
+    def copies_of(self, cache: str) -> Optional[Copies]:
+        """Returns the copies of the values of a cache, or None if none are kept."""
+        if self._near_cache is None:
+            return None
+        if cache not in self._copies:
+            if len(self._copies) >= NEAR_CACHES_MAX:
+                return None
+            self._copies[cache] = Copies(self._near_cache)
+        return self._copies[cache]
+
+    def _forget(self, call: Call[Any, Any], request: Any, scope: Scope) -> None:
+        """Removes the copies of the values that a call of this client has changed."""
+        if scope.copies is not None:
+            scope.copies.forget(changed_keys(call, request))
+        elif call in (FLUSH_CACHE, DELETE_CACHE) and request.name in self._copies:
+            self._copies[request.name].drop()
 
     def _retry_delay_s(
         self, call: Call[Any, Any], status: grpc.StatusCode, state: RetryState, deadline: float

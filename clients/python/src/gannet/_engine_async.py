@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Awaitable, List, Optional, TypeVar, Union
 from weakref import WeakSet
@@ -12,7 +14,8 @@ from weakref import WeakSet
 import grpc
 import grpc.aio
 
-from gannet._calls import Call
+from gannet._calls import GET, GET_BATCH, WATCH_KEYS, Call
+from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._requests import BadReply
 from gannet._streams import StreamPool, stream_options
@@ -21,6 +24,7 @@ from gannet._target import Options, Target, channel_options
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
 from gannet.metrics import Metrics
+from gannet.results import GetBatchSuccess, GetHit, Miss
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
@@ -136,6 +140,7 @@ class AsyncEngine(Engine):
         self._limiter = Limiter(configuration, self._budget)
         self._connections = self._limiter.connections
         self._streams: WeakSet[AsyncStream[Any]] = WeakSet()
+        self._watches: List[asyncio.Task[None]] = []
         self._pool: StreamPool[grpc.aio.Channel] = StreamPool(
             configuration, lambda: self._channel(stream_options(configuration))
         )
@@ -177,6 +182,10 @@ class AsyncEngine(Engine):
         self._limiter.close()
         for stream in list(self._streams):
             await stream.close()
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
         connections, self._connections[:] = [*self._connections, *self._pool.close()], []
         for connection in connections:
             await connection.channel.close()
@@ -192,10 +201,66 @@ class AsyncEngine(Engine):
             retries=self.retries,
             hedges=self.hedges,
             methods={} if self.recorder is None else self.recorder.methods(),
+            near_caches={name: copies.metrics() for name, copies in self._copies.items()},
         )
 
     def call(self, call: Call[Any, R], request: Any, scope: Scope) -> Awaitable[Union[R, CacheError]]:
         """Executes a call and returns its result."""
+        if self._near_cache is not None:
+            return self._call_near(call, request, scope)
+        return self._send(call, request, scope)
+
+    async def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
+        """Executes a call by the copies of values, or by the server."""
+        copies = scope.copies
+        if copies is None or call not in (GET, GET_BATCH):
+            try:
+                return await self._send(call, request, scope)
+            finally:
+                self._forget(call, request, scope)
+        self._watch(copies, scope)
+        result: Any = None
+        if call is GET:
+            copy = copies.lookup(request.key)
+            if copy is not None:
+                return copy
+            if (other := copies.join(request.key, asyncio.Event)) is not None:
+                started = monotonic()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(other.event.wait(), scope.deadline_s)
+                if isinstance(other.result, (GetHit, Miss)):
+                    return other.result
+                scope = replace(scope, deadline_s=max(0.0, scope.deadline_s - (monotonic() - started)))
+            read = copies.begin(request.key)
+            try:
+                result = await self._send(call, request, scope)
+                return result
+            finally:
+                copies.end(read, result)
+        batch = BatchRead(copies, request)
+        if request.items and not batch.request.items:
+            return batch.merged(GetBatchSuccess(()))
+        try:
+            result = await self._send(call, batch.request, scope)
+        finally:
+            batch.end(result)
+        return result if isinstance(result, CacheError) else batch.merged(result)
+
+    def _watch(self, copies: Copies, scope: Scope) -> None:
+        """Begins to watch the keys of a cache, unless a task watches them already."""
+        if not copies.started and copies.start():
+            self._watches.append(asyncio.ensure_future(self._watch_keys(copies, scope)))
+
+    async def _watch_keys(self, copies: Copies, scope: Scope) -> None:
+        """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
+        while not self._limiter.closed:
+            stream = AsyncStream(self, WATCH_KEYS, copies, scope)
+            async for event in stream:
+                if isinstance(event, CacheError):
+                    copies.refused(event)
+            await asyncio.sleep(REFUSED_DELAY_S)
+
+    def _send(self, call: Call[Any, R], request: Any, scope: Scope) -> Awaitable[Union[R, CacheError]]:
         if self._observed:
             return self._observe(call, request, scope)
         return self._execute(call, request, scope)

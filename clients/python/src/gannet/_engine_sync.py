@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, List, Optional, TypeVar, Union
@@ -12,7 +13,8 @@ from weakref import WeakSet
 
 import grpc
 
-from gannet._calls import KEYS_EXIST, Call
+from gannet._calls import GET, GET_BATCH, KEYS_EXIST, WATCH_KEYS, Call
+from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._proto import cache_pb2 as m
 from gannet._requests import BadReply
@@ -23,6 +25,7 @@ from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
 from gannet.metrics import Metrics
+from gannet.results import GetBatchSuccess, GetHit, Miss
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
@@ -196,6 +199,7 @@ class SyncEngine(Engine):
         )
         self._limiter = Limiter(self._connections, configuration, self._budget)
         self._closed = False
+        self._closing = threading.Event()
         if configuration.eager_connect:
             self.connect(configuration.deadline.total_seconds())
 
@@ -223,6 +227,7 @@ class SyncEngine(Engine):
     def close(self) -> None:
         """Ends all calls, and closes the connections."""
         self._closed = True
+        self._closing.set()
         for stream in list(self._streams):
             stream.close()
         if self._limiter.close():
@@ -240,10 +245,67 @@ class SyncEngine(Engine):
             retries=self.retries,
             hedges=self.hedges,
             methods={} if self.recorder is None else self.recorder.methods(),
+            near_caches={name: copies.metrics() for name, copies in list(self._copies.items())},
         )
 
     def call(self, call: Call[Any, R], request: Any, scope: Scope) -> Union[R, CacheError]:
         """Executes a call and returns its result."""
+        if self._near_cache is not None:
+            result: Union[R, CacheError] = self._call_near(call, request, scope)
+            return result
+        return self._send(call, request, scope)
+
+    def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
+        """Executes a call by the copies of values, or by the server."""
+        copies = scope.copies
+        if copies is None or call not in (GET, GET_BATCH):
+            try:
+                return self._send(call, request, scope)
+            finally:
+                self._forget(call, request, scope)
+        self._watch(copies, scope)
+        result: Any = None
+        if call is GET:
+            copy = copies.lookup(request.key)
+            if copy is not None:
+                return copy
+            if scope.cancellation is None and (other := copies.join(request.key, threading.Event)) is not None:
+                started = monotonic()
+                other.event.wait(scope.deadline_s)
+                if isinstance(other.result, (GetHit, Miss)):
+                    return other.result
+                scope = replace(scope, deadline_s=max(0.0, scope.deadline_s - (monotonic() - started)))
+            read = copies.begin(request.key)
+            try:
+                result = self._send(call, request, scope)
+                return result
+            finally:
+                copies.end(read, result)
+        batch = BatchRead(copies, request)
+        if request.items and not batch.request.items:
+            return batch.merged(GetBatchSuccess(()))
+        try:
+            result = self._send(call, batch.request, scope)
+        finally:
+            batch.end(result)
+        return result if isinstance(result, CacheError) else batch.merged(result)
+
+    def _watch(self, copies: Copies, scope: Scope) -> None:
+        """Begins to watch the keys of a cache, unless a thread watches them already."""
+        if not copies.started and copies.start():
+            arguments = (copies, replace(scope, cancellation=None))
+            threading.Thread(target=self._watch_keys, args=arguments, name="gannet-near-cache", daemon=True).start()
+
+    def _watch_keys(self, copies: Copies, scope: Scope) -> None:
+        """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
+        while not self._closing.is_set():
+            stream = SyncStream(self, WATCH_KEYS, copies, scope)
+            for event in stream:
+                if isinstance(event, CacheError):
+                    copies.refused(event)
+            self._closing.wait(REFUSED_DELAY_S)
+
+    def _send(self, call: Call[Any, R], request: Any, scope: Scope) -> Union[R, CacheError]:
         if not self._observed:
             return self._execute(call, request, scope, None)
         self._before(call, request, scope)

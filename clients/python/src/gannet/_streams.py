@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Generic, List, Optional, TypeVar, Union
+from datetime import timedelta
+from typing import Callable, Generic, List, Optional, TypeVar, Union
 
 import grpc
 
@@ -51,25 +52,6 @@ class Failure:
 ENDED = Failure(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")
 
 
-class Reader(Generic[E]):
-    """The place of a consumer in a stream."""
-
-    def request(self) -> Any:
-        """Returns the request that opens the stream at the present place."""
-        raise NotImplementedError
-
-    def parse(self, message: Any) -> E:
-        """Returns the event of a message. Raises BadReply if it contradicts the schema."""
-        raise NotImplementedError
-
-    def broken(self) -> None:
-        """Runs when the stream has ended, before it is opened again."""
-
-    def resumed(self) -> Optional[E]:
-        """Returns an event that precedes the first one after the stream was opened again, or None."""
-        return None
-
-
 class Backoff:
     """Delays between attempts to open a stream: none before the first, then longer ones until it is open."""
 
@@ -93,6 +75,9 @@ class Backoff:
 
 def stream_options(configuration: Configuration) -> Options:
     """Returns the options of a channel for streams."""
+    if configuration.keepalive_time is None:
+        # Without pings, a stream whose connection has broken without notice would wait for ever.
+        configuration = configuration.with_keepalive(timedelta(seconds=5))
     # The probe would raise the window, and with it the events that wait for a slow consumer, to megabytes.
     return [*channel_options(configuration), ("grpc.http2.bdp_probe", 0)]
 

@@ -12,8 +12,9 @@ import grpc.aio
 
 from gannet._calls import Call
 from gannet._engine import NotSent, Scope, details_of
+from gannet._reader import Reader
 from gannet._requests import BadReply
-from gannet._streams import ENDED, PERMANENT, Attempt, Backoff, Failure, Reader
+from gannet._streams import ENDED, PERMANENT, Attempt, Backoff, Failure
 from gannet.errors import CacheError
 from gannet.topics import TopicEvent
 

@@ -67,7 +67,8 @@ class CacheClient(ServiceCalls):
         self._default_ttl_ms = q.milliseconds(default_ttl)
         self._engine = SyncEngine(target, configuration)
         deadline_s = configuration.deadline.total_seconds()
-        self._scope = Scope(cache, self._engine.metadata(cache), deadline_s)
+        copies = self._engine.copies_of(cache)
+        self._scope = Scope(cache, self._engine.metadata(cache), deadline_s, copies=copies)
         self._caches_scope = Scope("", self._engine.metadata(""), deadline_s)
 
     def __enter__(self) -> CacheClient:
@@ -86,14 +87,15 @@ class CacheClient(ServiceCalls):
         other._engine = self._engine
         other._default_ttl_ms = self._default_ttl_ms
         other._scope = replace(self._scope, **changes)
-        other._caches_scope = replace(other._scope, cache="", metadata=self._caches_scope.metadata)
+        other._caches_scope = replace(other._scope, cache="", metadata=self._caches_scope.metadata, copies=None)
         return other
 
     # The client itself.
 
     def with_cache(self, cache: str) -> CacheClient:
         """Returns an object whose calls use another cache, on the same connections and within the same limits."""
-        return self._with_scope(cache=cache, metadata=self._engine.metadata(cache))
+        copies = self._engine.copies_of(cache)
+        return self._with_scope(cache=cache, metadata=self._engine.metadata(cache), copies=copies)
 
     def with_deadline(self, deadline: timedelta) -> CacheClient:
         """Returns an object whose calls have another deadline, on the same connections and within the same limits."""

@@ -10,6 +10,7 @@ from typing import Any, Mapping, Optional, Tuple
 
 from gannet._presets import LATEST, VERSIONS
 from gannet.middleware import Middleware
+from gannet.near_cache import NearCache
 from gannet.retry import ExponentialBackoff, FixedCount, FixedTimeout, Hedging, NoRetry, RetryBudget, RetryStrategy
 
 
@@ -33,7 +34,7 @@ class Configuration:
     eager_connect: bool = True
     """True to open all connections when the client is created."""
     keepalive_time: Optional[timedelta] = timedelta(seconds=5)
-    """Time between two pings of a connection; None turns pings off."""
+    """Time between two pings of a connection; None turns pings off, except those of subscriptions (every 5 s)."""
     keepalive_timeout: timedelta = timedelta(seconds=1)
     """Time without an answer to a ping after which the connection is closed."""
     keepalive_without_calls: bool = True
@@ -50,6 +51,8 @@ class Configuration:
     """The bound of retries and hedges together."""
     hedging: Optional[Hedging] = None
     """Sends slow `get` calls a second time; None turns hedging off."""
+    near_cache: Optional[NearCache] = None
+    """Limits of the copies of values in the client; None keeps no copies."""
     message_bytes_max: int = 10_485_760
     """Maximum size in bytes of a request and of a reply."""
     middleware: Tuple[Middleware, ...] = ()
@@ -105,6 +108,10 @@ class Configuration:
     def with_eager_connect(self, eager: bool) -> Configuration:
         """Returns a copy that opens its connections at once, or with the first requests."""
         return self.replace(eager_connect=eager)
+
+    def with_near_cache(self, near_cache: Optional[NearCache]) -> Configuration:
+        """Returns a copy whose client keeps copies of values within these limits; None keeps none."""
+        return self.replace(near_cache=near_cache)
 
     def with_middleware(self, *middleware: Middleware) -> Configuration:
         """Returns a copy with these objects after the present middleware."""

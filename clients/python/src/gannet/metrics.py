@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Optional
 
 
 class Histogram:
@@ -65,6 +65,28 @@ class MethodMetrics:
 
 
 @dataclass(frozen=True)
+class NearCacheMetrics:
+    """The copies that a client keeps of one cache."""
+
+    hits: int
+    """Number of reads that a copy answered."""
+    misses: int
+    """Number of reads without a copy. Reads of one key at once are one request."""
+    invalidations: int
+    """Number of copies that were removed because the server reported a change of their key."""
+    evictions: int
+    """Number of copies that were removed because of `entries_max` or `bytes_max`."""
+    drops: int
+    """Number of times that all copies were removed: the watch broke, or the cache was flushed."""
+    entries: int
+    bytes: int
+    watching: bool
+    """True while the server reports changes. Otherwise there are no copies, and all reads go to the server."""
+    error: Optional[str]
+    """The reason for which the server refuses the watch, or None."""
+
+
+@dataclass(frozen=True)
 class Metrics:
     """A snapshot of a client's metrics. Counters are those since the client was created."""
 
@@ -75,13 +97,18 @@ class Metrics:
     connections: int
     """Number of connections that the client uses, with those of subscriptions."""
     subscriptions: int
-    """Number of open subscriptions. They have no place in flight."""
+    """Number of open subscriptions, with the watches of near caches. They have no place in flight."""
     resumes: int
     """Number of times that a subscription continued after its connection broke."""
     retries: int
     hedges: int
     methods: Mapping[str, MethodMetrics]
-    """Calls and latencies by the name of the call in the schema. Empty unless the configuration enables metrics."""
+    """Calls and latencies by the name of the call in the schema. Empty unless the configuration enables metrics.
+
+    A read that a copy of the near cache answers is no call.
+    """
+    near_caches: Mapping[str, NearCacheMetrics]
+    """The copies by the name of the cache. Empty without `Configuration.with_near_cache`."""
 
 
 class Recorder:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from gannet._proto import topics_pb2 as m
+from gannet._reader import Reader
 from gannet._requests import BadReply
-from gannet._streams import Reader
 
 
 @dataclass(frozen=True)
