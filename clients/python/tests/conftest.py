@@ -21,7 +21,7 @@ from gannet import CacheClient, CacheClientAsync, Configurations, SubscriptionAs
 class GrpcServer(Server):
     """A server with a port for gRPC clients, besides those for memcached and Redis clients."""
 
-    def __init__(self, **more: str) -> None:
+    def __init__(self, **more) -> None:
         self.grpc_port = free_port()
         self.more = more
         super().__init__(resp=True, GRPC_PORT=str(self.grpc_port), **more)

@@ -1,6 +1,7 @@
 """Common mistakes: each gives an error whose message names the remedy."""
 
 import subprocess
+import time
 from datetime import timedelta
 
 import pytest
@@ -39,6 +40,24 @@ def test_the_port_of_another_protocol(connect, server, port):
     kind, message = failed(connect(f"127.0.0.1:{getattr(server, port)}", ONCE))
     assert kind is ErrorCode.UNAVAILABLE
     assert "does not speak gRPC" in message and "`gannet serve --grpc`, not the port of memcached, Redis" in message
+
+
+def test_a_server_with_too_many_connections(connect):
+    with Server(resp=True, connections_max=1, GRPC_PORT=str(port := free_port())) as full:
+        with redis.Redis(port=full.resp_port) as plain:
+            wait_for_the_only_connection(plain)
+            kind, message = failed(connect(f"127.0.0.1:{port}", ONCE))
+    assert kind is ErrorCode.UNAVAILABLE and "as many connections as it allows; close connections, or" in message
+
+
+def wait_for_the_only_connection(plain):
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            return plain.ping()
+        except redis.ConnectionError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_an_unknown_host(connect):

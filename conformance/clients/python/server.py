@@ -18,11 +18,20 @@ def free_port() -> int:
 class Server:
     """With `resp`, or a `resp_port`, the server also serves Redis clients. `more`: variables for `serve`."""
 
-    def __init__(self, port: int | None = None, resp: bool = False, resp_port: int | None = None, **more: str):
+    def __init__(
+        self,
+        port: int | None = None,
+        resp: bool = False,
+        resp_port: int | None = None,
+        connections_max: int | None = None,
+        **more: str,
+    ):
         self.port = port or free_port()
         self.resp_port = resp_port or (free_port() if resp else None)
         resp_only = {"RESP_PORT": str(self.resp_port)} if self.resp_port else {}
-        self.process = subprocess.Popen([str(SERVE), str(self.port)], env=os.environ | resp_only | more)
+        connections = [] if connections_max is None else [str(connections_max)]
+        command = [str(SERVE), str(self.port), *connections]
+        self.process = subprocess.Popen(command, env=os.environ | resp_only | more)
         self.wait_until_it_listens()
 
     @property

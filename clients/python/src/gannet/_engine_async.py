@@ -313,13 +313,16 @@ class AsyncEngine(Engine):
                 status, details = details_of(failure)
             except BadReply as failure:
                 return self.bad_reply(call, failure)
-            except (asyncio.CancelledError, grpc.aio.UsageError):
+            except (asyncio.CancelledError, grpc.aio.UsageError) as failure:
                 # Closing a channel cancels its calls, as cancelling the task does.
                 task = asyncio.current_task()
-                by_caller = task is not None and getattr(task, "cancelling", int)() > 0
-                if limiter.closed and not by_caller:
+                cancelling = getattr(task, "cancelling", None)
+                if limiter.closed and (cancelling is None or cancelling() == 0):
                     return NotSent.closed().error(call.method)
-                raise
+                if cancelling is None or cancelling() > 0 or isinstance(failure, grpc.aio.UsageError):
+                    raise
+                # grpcio reports a status CANCELLED of the server in the same way.
+                status, details = grpc.StatusCode.CANCELLED, "the server cancelled it"
             finally:
                 limiter.release(connection)
             if limiter.closed:

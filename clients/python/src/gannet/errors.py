@@ -135,6 +135,11 @@ def _unavailable(details: str, address: str, tls: bool) -> Tuple[str, str]:
         )
     if "tls handshake failed" in text or "ssl" in text:
         return f"the TLS handshake failed ({details})", "check that the port uses TLS, and its certificate"
+    if "http status 503" in text:
+        return (
+            "the server has as many connections as it allows",
+            "close connections, or raise limits.maxconns (or limits.maxconns_per_source) of the server",
+        )
     if "failed parsing http/2" in text or "not http/2" in text or "trying to connect an http1.x server" in text:
         return (
             "the server at this port does not speak gRPC",
