@@ -28,7 +28,7 @@ from gannet import (
     Success,
     _copies,
 )
-from gannet._copies import Copies
+from gannet._copies import Copies, Role
 from gannet._proto import invalidations_pb2 as m
 
 MS = timedelta(milliseconds=1)
@@ -56,7 +56,7 @@ def until(condition, client, s=5.0):
 def watching(connect, address, configuration=NEAR, **more):
     """Returns a client whose watch is open."""
     client = connect(address, configuration, **more)
-    client.get("start the watch")
+    turn(client)
     until(lambda: near(client).watching, client)
     return client
 
@@ -154,7 +154,7 @@ def test_a_reply_older_than_a_change_is_not_copied(server, plain):
     configuration = NEAR.with_requests_in_flight_max(1)
     with Proxy(server.grpc_port) as proxy, CacheClient(proxy.address, configuration) as client:
         assert client.connect(5 * SECOND) and len(proxy.gates) == 1
-        client.get("start the watch")
+        turn(client)
         until(lambda: near(client).watching, client)
         results = []
         for round_ in range(1, 6):
@@ -184,8 +184,9 @@ def test_reads_of_one_key_at_once_are_one_request(server, plain):
     plain.set("k", "v")
     with Proxy(server.grpc_port) as proxy, CacheClient(proxy.address, NEAR) as client:
         assert client.connect(5 * SECOND)
-        client.get("start the watch")
+        turn(client)
         until(lambda: near(client).watching, client)
+        client.get("none")
         calls = client.metrics().methods["Get"].calls
         for gate in proxy.gates[:2]:
             gate.clear()
@@ -412,21 +413,29 @@ def test_reads_across_a_change_are_not_copied():
 def test_a_read_is_not_copied_if_another_one_of_its_key_ended_meanwhile():
     # The other caller may have got a newer value, and would see the older one as a copy.
     copies = opened(NearCache())
-    old = copies.begin(b"k")
-    copies.parse(event(keys=m.ChangedKeys(keys=[b"k"])))
-    new = copies.begin(b"k")
-    copies.end(old, GetHit(b"2"))
-    copies.end(new, GetHit(b"1"))
-    assert copies.lookup(b"k") is None
     first, second = copies.begin(b"k"), copies.begin(b"k")
     assert first.valid and not second.valid
     copies.end(second, GetHit(b"3"))
+    assert copies.begin_or_join(b"k", threading.Event) == (first, Role.WAITS), "its value may be older than 3"
     copies.end(first, GetHit(b"2"))
     assert copies.lookup(b"k") is None
     first, second = copies.begin(b"k"), copies.begin(b"k")
     copies.end(first, GetHit(b"3"))
     copies.end(second, GetHit(b"4"))
     assert copies.lookup(b"k") is None, "the second read may have got a newer value than the copy"
+
+
+def test_a_read_waits_for_one_that_began_before_a_change_and_does_not_take_its_value():
+    copies = opened(NearCache())
+    old = copies.begin(b"k")
+    assert copies.begin_or_join(b"k", threading.Event) == (old, Role.TAKES)
+    copies.parse(event(keys=m.ChangedKeys(keys=[b"k"])))
+    assert copies.begin_or_join(b"k", threading.Event) == (old, Role.WAITS)
+    copies.end(old, GetHit(b"1"))
+    assert old.event.is_set() and copies.lookup(b"k") is None
+    new, role = copies.begin_or_join(b"k", threading.Event)
+    copies.end(new, GetHit(b"2"))
+    assert role is Role.READS and copies.lookup(b"k") == GetHit(b"2")
 
 
 def test_copies_are_not_used_when_they_are_old_or_the_watch_is_silent(monkeypatch):

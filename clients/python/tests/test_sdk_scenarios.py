@@ -327,7 +327,8 @@ class Play:
         self.started, self.subscriptions, self.tokens, self.held = {}, {}, {}, []
         self.other = None
         if "near_cache" in scenario.get("client", {}):
-            player.call("get", {"key": "start the watch"}, [])
+            # The first call begins the watch; this one reads no value.
+            player.call("keys_exist", {"keys": []}, [])
             wait_until(lambda: player.client.metrics().near_caches["default"].watching)
 
     def step(self, step):

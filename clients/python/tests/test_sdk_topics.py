@@ -10,7 +10,7 @@ import pytest
 import redis
 from conftest import CONFIGURATION, code
 from proxy import Proxy
-from server import free_port
+from server import Server, free_port
 
 from gannet import (
     CacheClient,
@@ -239,6 +239,24 @@ def test_a_lost_right_ends_the_subscription(connect, server, topic):
 def test_subscribing_without_a_server_names_the_remedy(connect, topic):
     refused = connect(f"127.0.0.1:{free_port()}", ONCE).subscribe(topic)
     assert code(refused) is ErrorCode.UNAVAILABLE and "start one with `gannet serve --grpc" in refused.message
+
+
+@pytest.mark.parametrize("mistake", ["port", "TLS", "no token"])
+def test_common_mistakes_of_subscribers_name_the_remedy(connect, mistake):
+    with Server(resp=True, GRPC_PORT=str(port := free_port())) as server:
+        if mistake == "port":
+            refused = connect(f"127.0.0.1:{server.resp_port}", ONCE).subscribe("news")
+            assert code(refused) is ErrorCode.UNAVAILABLE and "`gannet serve --grpc`" in refused.remedy
+        elif mistake == "TLS":
+            refused = connect(f"127.0.0.1:{port}", ONCE, tls=True).subscribe("news")
+            assert code(refused) is ErrorCode.UNAVAILABLE and "tls=False" in refused.remedy
+        else:
+            with redis.Redis(port=server.resp_port) as plain:
+                plain.execute_command("ACL", "SETUSER", "default", "resetpass", ">secret")
+            refused = connect(f"127.0.0.1:{port}", ONCE).subscribe("news")
+            assert code(refused) is ErrorCode.UNAUTHENTICATED and "pass credentials=" in refused.remedy
+            right = connect(f"127.0.0.1:{port}", ONCE, CredentialProvider.from_string("secret"))
+            assert right.subscribe("news").outcome == "success"
 
 
 def test_subscribing_ends_at_the_deadline(connect, own_server, topic):

@@ -2,9 +2,9 @@
 
     get ──> copy? ── yes ──────────────────────────────────────────────> GetHit
              │ no
-             └────> read of this key in flight? ── yes ──> waits for it
-                      │ no                                    │
-                      └──> read begins ──> server ──> read ends, copied unless it became invalid
+             └────> read of this key in flight? ── yes ──> waits for it, and takes its value if it is still valid
+                      │ no
+                      └──> read begins ──> server ──> read ends, copied if it is still valid
                                                          ^
     WatchKeys ──> changed keys, all keys, end of the stream: copies are removed, and reads in flight become invalid
 
@@ -12,12 +12,14 @@ Invariants:
 1. There are copies only while the watch is open.
 2. A value is copied only if the watch was open from before the request until the reply, and reported no change of its
    key: otherwise an old value could replace a newer one for good.
-3. A value is copied only if no other read of its key ended meanwhile: the other caller may have got a newer value, and
-   would see an older one next.
+3. Reads of one key follow one another: each begins after the one before has ended. So no caller gets a value that is
+   older than one that a caller has got. A read that cannot wait (in a batch, with a cancellation) makes the read in
+   flight invalid when it ends, because its value may be the newer one.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections import OrderedDict
 from time import monotonic
@@ -28,7 +30,7 @@ from gannet._calls import Call
 from gannet._proto import cache_pb2, invalidations_pb2
 from gannet._reader import Reader
 from gannet._requests import BadReply
-from gannet.errors import CacheError
+from gannet.errors import CacheError, ErrorCode
 from gannet.metrics import NearCacheMetrics
 from gannet.near_cache import NearCache
 from gannet.results import GetBatchSuccess, GetHit, Miss
@@ -73,6 +75,17 @@ _READS = frozenset(
 )
 
 
+class Role(enum.Enum):
+    """The part of a caller in a read of a key that may be in flight."""
+
+    READS = 0
+    """It sends the request."""
+    TAKES = 1
+    """It waits for the read in flight, and takes its value."""
+    WAITS = 2
+    """It waits for the read in flight, whose value may be too old, and begins one of its own."""
+
+
 class Read:
     """A read in flight. Its value is copied if it is still valid when the reply arrives."""
 
@@ -115,36 +128,34 @@ class Copies(Reader[None]):
 
     # Reads of the client.
 
-    def lookup(self, key: bytes) -> Optional[GetHit]:
-        """Returns the copy of a value, or None if the server has to be asked."""
+    def lookup(self, key: bytes, again: bool = False) -> Optional[GetHit]:
+        """Returns the copy of a value, or None if the server has to be asked. `again` counts no second miss."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
                 now = monotonic()
                 if now < found[1] and now - self._heard_at < SILENCE_S_MAX:
                     self._entries.move_to_end(key)
-                    self._hits += 1
+                    self._hits += not again
                     return found[0]
                 self._remove(key)
-            self._misses += 1
+            self._misses += not again
             return None
 
     def begin(self, key: bytes) -> Read:
-        """Notes a read, before its request is sent."""
+        """Notes a read that waits for no other one, before its request is sent."""
         with self._lock:
-            # Another read of the key may be in flight: then the value of this one is not copied.
-            read = Read(key, self._is_open and key not in self._reads and key.startswith(self._prefixes))
-            if read.valid:
-                self._reads[key] = read
-            return read
+            return self._begin(key)
 
-    def join(self, key: bytes, event: Callable[[], Any]) -> Optional[Read]:
-        """Returns the read of a key in flight, whose `event` the caller awaits, or None if there is none."""
+    def begin_or_join(self, key: bytes, event: Callable[[], Any]) -> Tuple[Read, Role]:
+        """Notes a read, or returns the one of this key in flight, whose `event` the caller awaits."""
         with self._lock:
-            read = self._reads.get(key)
-            if read is not None and read.event is None:
-                read.event = event()
-            return read
+            current = self._reads.get(key) if self._is_open else None
+            if current is None:
+                return self._begin(key), Role.READS
+            if current.event is None:
+                current.event = event()
+            return current, Role.TAKES if current.valid else Role.WAITS
 
     def end(self, read: Read, result: object) -> None:
         """Copies the value of a read that is still valid, and wakes the callers that wait for it."""
@@ -159,8 +170,9 @@ class Copies(Reader[None]):
             else:
                 self._remove(read.key)
             read.result = result
-        if read.event is not None:
-            read.event.set()
+            event = read.event
+        if event is not None:
+            event.set()
 
     def forget(self, keys: Iterable[bytes]) -> None:
         """Removes the copies of keys that this client has changed, so that it reads its own writes."""
@@ -220,6 +232,12 @@ class Copies(Reader[None]):
 
     # Helpers, whose callers hold the lock.
 
+    def _begin(self, key: bytes) -> Read:
+        read = Read(key, self._is_open and key not in self._reads and key.startswith(self._prefixes))
+        if read.valid:
+            self._reads[key] = read
+        return read
+
     def _insert(self, key: bytes, value: GetHit) -> None:
         self._remove(key)
         size = _size(key, value)
@@ -239,12 +257,14 @@ class Copies(Reader[None]):
         return True
 
     def _invalidate(self, key: bytes) -> bool:
-        # Later reads of the key do not wait for one that began before the change.
-        self._reads.pop(key, None)
+        read = self._reads.get(key)
+        if read is not None:
+            read.valid = False
         return self._remove(key)
 
     def _drop(self) -> None:
-        self._reads.clear()
+        for read in self._reads.values():
+            read.valid = False
         self._entries.clear()
         self._bytes = 0
         self._drops += 1
@@ -252,6 +272,12 @@ class Copies(Reader[None]):
 
 def _size(key: bytes, value: GetHit) -> int:
     return len(key) + len(value.value) + _ENTRY_OVERHEAD_BYTES
+
+
+def is_shared(result: object) -> bool:
+    """Returns true for a result that callers with other deadlines may take."""
+    own = (ErrorCode.TIMEOUT, ErrorCode.CANCELLED, ErrorCode.CLIENT_QUEUE_TIMEOUT, ErrorCode.CLIENT_QUEUE_FULL)
+    return isinstance(result, (GetHit, Miss)) or (isinstance(result, CacheError) and result.code not in own)
 
 
 class BatchRead:

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from gannet._calls import GET, GET_BATCH, WATCH_KEYS, Call
-from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies
+from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies, Role, is_shared
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._requests import BadReply
 from gannet._streams import StreamPool, stream_options
@@ -24,7 +24,7 @@ from gannet._target import Options, Target, channel_options
 from gannet.configuration import Configuration
 from gannet.errors import CacheError
 from gannet.metrics import Metrics
-from gannet.results import GetBatchSuccess, GetHit, Miss
+from gannet.results import GetBatchSuccess
 from gannet.retry import TokenBucket
 
 R = TypeVar("R")
@@ -213,38 +213,49 @@ class AsyncEngine(Engine):
     async def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
         """Executes a call by the copies of values, or by the server."""
         copies = scope.copies
+        if copies is not None:
+            self._watch(copies, scope)
         if copies is None or call not in (GET, GET_BATCH):
             try:
                 return await self._send(call, request, scope)
             finally:
                 self._forget(call, request, scope)
-        self._watch(copies, scope)
-        result: Any = None
         if call is GET:
-            copy = copies.lookup(request.key)
-            if copy is not None:
-                return copy
-            if (other := copies.join(request.key, asyncio.Event)) is not None:
-                started = monotonic()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(other.event.wait(), scope.deadline_s)
-                if isinstance(other.result, (GetHit, Miss)):
-                    return other.result
-                scope = replace(scope, deadline_s=max(0.0, scope.deadline_s - (monotonic() - started)))
-            read = copies.begin(request.key)
-            try:
-                result = await self._send(call, request, scope)
-                return result
-            finally:
-                copies.end(read, result)
+            return await self._get_near(call, request, scope, copies)
         batch = BatchRead(copies, request)
         if request.items and not batch.request.items:
             return batch.merged(GetBatchSuccess(()))
+        result: Any = None
         try:
             result = await self._send(call, batch.request, scope)
         finally:
             batch.end(result)
         return result if isinstance(result, CacheError) else batch.merged(result)
+
+    async def _get_near(self, call: Call[Any, Any], request: Any, scope: Scope, copies: Copies) -> Any:
+        """Returns a copy, or the value of a read of this caller or of another one."""
+        key = request.key
+        copy = copies.lookup(key)
+        deadline = monotonic() + scope.deadline_s
+        while copy is None:
+            read, role = copies.begin_or_join(key, asyncio.Event)
+            if role is Role.READS:
+                result: Any = None
+                try:
+                    result = await self._send(call, request, scope)
+                    return result
+                finally:
+                    copies.end(read, result)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(read.event.wait(), max(0.0, deadline - monotonic()))
+            if role is Role.TAKES and is_shared(read.result):
+                return read.result
+            remaining_s = deadline - monotonic()
+            if remaining_s <= 0:
+                return NotSent.queue_timeout().error(call.method)
+            scope = replace(scope, deadline_s=remaining_s)
+            copy = copies.lookup(key, again=True)
+        return copy
 
     def _watch(self, copies: Copies, scope: Scope) -> None:
         """Begins to watch the keys of a cache, unless a task watches them already."""
