@@ -25,7 +25,8 @@ namespace Gannet.Client.Tests
         [Test("no call of the schema is missing")]
         private static void NoCallIsMissing()
         {
-            var paths = Methods.All.Select(method => method.Path).OrderBy(path => path);
+            var paths = Methods.All.Select(method => method.Path).Where(path => path.StartsWith("/gannet.v1.Cache"))
+                .OrderBy(path => path);
             Assert.Equal(paths, Calls.All.Select(call => call.Method.Path).Distinct().OrderBy(path => path));
             Assert.True(Methods.All.Count > 40, "the schema has more calls");
         }

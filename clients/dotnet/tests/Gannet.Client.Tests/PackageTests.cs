@@ -201,6 +201,29 @@ namespace Gannet.Client.Tests
                     },
                     "0a017a120c0a016111000000000000f83f18808080808080808080012001"),
             };
+            requests = requests.Concat(new (IRequest, string)[]
+            {
+                // A field of 0 that is optional is written, and one that is absent is not.
+                (
+                    new V1.Requests.RecordDeleteRequest { Key = "k", IfRevision = 0 }, "0a016b1000"),
+                (
+                    new V1.Requests.Bin
+                    {
+                        Name = "b",
+                        Value = new V1.Requests.BinValue
+                        {
+                            List = new V1.Requests.BinList
+                            {
+                                Values = new[]
+                                {
+                                    new V1.Requests.BinValue { Integer = long.MinValue },
+                                    new V1.Requests.BinValue { Integer = -3 },
+                                },
+                            },
+                        },
+                    },
+                    "0a01621213" + "3211" + "0a0b08ffffffffffffffffff01" + "0a020805"),
+            }).ToArray();
             foreach (var (request, hex) in requests)
             {
                 var frame = Wire.Frame(request);
@@ -213,6 +236,12 @@ namespace Gannet.Client.Tests
             Assert.Equal(-1L, Read("08ffffffffffffffffff01", V1.Replies.IncrementReply.Read).Value);
             Assert.Equal("a", Read("0a030a0161", V1.Replies.ListCachesReply.Read).Caches[0].Name);
             Assert.Equal(1.5, Read("09000000000000f83f", V1.Replies.ScoreReply.Read).Score);
+            Assert.Equal(
+                new long?[] { long.MinValue, -3 },
+                Read("0a0b08ffffffffffffffffff01" + "0a020805", V1.Replies.BinList.Read).Values
+                    .Select(each => each.Integer));
+            Assert.Equal(null, Read("0802", V1.Replies.LeaseGetReply.Read).Value);
+            Assert.Equal(0, Read("08021200", V1.Replies.LeaseGetReply.Read).Value!.Value.Length);
         }
 
         private delegate T Decoder<out T>(ref Reader input, int end);
@@ -261,6 +290,38 @@ namespace Gannet.Client.Tests
                 }
             }
             Assert.True(read > 500 && refused > 500, $"{read} {refused}");
+        }
+
+        [Test("a reply that is nested too deeply is a bad reply, and exhausts no stack")]
+        private static void DeepReply()
+        {
+            byte[] Nested(int levels)
+            {
+                var inner = new byte[] { 8, 2 };
+                for (var level = 0; level < levels; level++)
+                {
+                    // A value that is a list, which has one value.
+                    inner = Block(50, Block(10, inner));
+                }
+                return inner;
+            }
+
+            byte[] Block(byte tag, byte[] inner)
+            {
+                var size = new byte[Wire.SizeOfVarint((uint)inner.Length)];
+                new Writer(size).Varint((uint)inner.Length);
+                return new[] { tag }.Concat(size).Concat(inner).ToArray();
+            }
+
+            V1.Replies.BinValue Value(int levels)
+            {
+                var input = new Reader(Nested(levels));
+                return V1.Replies.BinValue.Read(ref input, input.End);
+            }
+
+            Assert.Equal(1L, Value(0).Integer);
+            Assert.Equal(1L, Value(8).List!.Values[0].List!.Values[0].List!.Values.Count);
+            Assert.Contains("too deeply", Assert.Throws<BadReplyException>(() => Value(500)).Message);
         }
 
         [Test("bodies that are cut into pieces of any size have the same messages")]

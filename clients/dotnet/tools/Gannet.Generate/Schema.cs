@@ -20,8 +20,8 @@ namespace Gannet.Generate
         /// <summary>True if the field may occur several times.</summary>
         public bool Repeated { get; set; }
 
-        /// <summary>True if the field belongs to a oneof.</summary>
-        public bool InOneof { get; set; }
+        /// <summary>True if the message may lack the field: it is <c>optional</c>, or belongs to a oneof.</summary>
+        public bool Optional { get; set; }
     }
 
     /// <summary>A message, with names of nested messages written together: <c>GetReplyFound</c>.</summary>
@@ -53,20 +53,25 @@ namespace Gannet.Generate
         public bool Streams { get; set; }
     }
 
-    /// <summary>The parts of a proto3 file that the generator uses. Syntax that it does not know is an error.</summary>
+    /// <summary>
+    /// The parts of proto3 files of one package that the generator uses. Syntax that it does not know is an error.
+    /// </summary>
     public sealed class Schema
     {
         private static readonly Regex Words = new Regex(@"//[^\n]*|""[^""]*""|[\w.]+|\S", RegexOptions.Compiled);
-        private readonly List<string> words;
+        private List<string> words = new List<string>();
         private int at;
 
-        /// <summary>Parses a schema.</summary>
-        public Schema(string text)
+        /// <summary>Parses all files of a package.</summary>
+        public Schema(IEnumerable<string> texts)
         {
-            words = Words.Matches(text).Select(match => match.Value).Where(word => !word.StartsWith("//")).ToList();
-            while (at < words.Count)
+            foreach (var text in texts)
             {
-                TopLevel();
+                words = Words.Matches(text).Select(match => match.Value).Where(word => !word.StartsWith("//")).ToList();
+                for (at = 0; at < words.Count;)
+                {
+                    TopLevel();
+                }
             }
             foreach (var (field, scope) in unresolved)
             {
@@ -108,9 +113,17 @@ namespace Gannet.Generate
             switch (word)
             {
                 case "package":
-                    Package = Next();
+                    var package = Next();
+                    if (Package.Length > 0 && package != Package)
+                    {
+                        throw new FormatException(
+                            $"cannot read the schema: it has packages {Package} and {package}; extend the generator");
+                    }
+                    Package = package;
                     Expect(";");
                     break;
+                // All files of the package are read anyway.
+                case "import":
                 case "syntax":
                 case "option":
                     while (Next() != ";")
@@ -165,8 +178,8 @@ namespace Gannet.Generate
 
         private void ReadField(Message message, string[] scope, string word, bool inOneof)
         {
-            var field = new Field { Repeated = word == "repeated", InOneof = inOneof };
-            field.Type = field.Repeated ? Next() : word;
+            var field = new Field { Repeated = word == "repeated", Optional = inOneof || word == "optional" };
+            field.Type = field.Repeated || word == "optional" ? Next() : word;
             field.Name = Next();
             Expect("=");
             field.Number = int.Parse(Next());
@@ -229,17 +242,24 @@ namespace Gannet.Generate
             throw new FormatException($"cannot find type {type} of {string.Join(".", scope)}; correct the schema");
         }
 
+        /// <summary>Returns true if a message may contain another one of its own type.</summary>
+        public bool IsRecursive(Message message) => message.Fields
+            .Where(field => Messages.ContainsKey(field.Type))
+            .Any(field => Closure(new[] { field.Type }).Contains(message));
+
         /// <summary>Returns these messages and those that they contain, parts before their wholes.</summary>
         public List<Message> Closure(IEnumerable<string> names)
         {
             var found = new List<Message>();
+            // Messages may contain themselves.
+            var visited = new HashSet<string>();
             void Visit(string name)
             {
-                var message = Messages[name];
-                if (found.Contains(message))
+                if (!visited.Add(name))
                 {
                     return;
                 }
+                var message = Messages[name];
                 foreach (var field in message.Fields.Where(field => Messages.ContainsKey(field.Type)))
                 {
                     Visit(field.Type);

@@ -38,7 +38,7 @@ namespace Gannet.Client.Protocol
 
         public string Path { get; }
 
-        /// <summary>True if the server sends a reply for each item of the request.</summary>
+        /// <summary>True if the server sends several replies.</summary>
         public bool Streams { get; }
     }
 
@@ -71,6 +71,9 @@ namespace Gannet.Client.Protocol
 
         /// <summary>Returns an integer with its sign in the lowest bit.</summary>
         public static uint ZigZag(int value) => (uint)((value << 1) ^ (value >> 31));
+
+        /// <summary>Returns an integer of 64 bits with its sign in the lowest bit.</summary>
+        public static ulong ZigZag64(long value) => (ulong)((value << 1) ^ (value >> 63));
 
         /// <summary>Returns a gRPC message: the head, then the request.</summary>
         public static byte[] Frame(IRequest request)
@@ -114,6 +117,8 @@ namespace Gannet.Client.Protocol
 
         public void ZigZag(int value) => Varint(Wire.ZigZag(value));
 
+        public void ZigZag64(long value) => Varint(Wire.ZigZag64(value));
+
         public void Bool(bool value) => buffer[at++] = value ? (byte)1 : (byte)0;
 
         public void Double(double value)
@@ -139,12 +144,17 @@ namespace Gannet.Client.Protocol
     internal ref struct Reader
     {
         private readonly ReadOnlyMemory<byte> memory;
+        // The server nests values of bins in 8 levels, of two messages each.
+        private const int DepthMax = 64;
+
         private readonly ReadOnlySpan<byte> span;
+        private int depth;
 
         public Reader(ReadOnlyMemory<byte> memory)
         {
             this.memory = memory;
             span = memory.Span;
+            depth = 0;
             At = 0;
         }
 
@@ -185,6 +195,12 @@ namespace Gannet.Client.Protocol
         {
             var value = UInt32();
             return (int)(value >> 1) ^ -(int)(value & 1);
+        }
+
+        public long ZigZag64()
+        {
+            var value = Varint();
+            return (long)(value >> 1) ^ -(long)(value & 1);
         }
 
         public bool Bool() => Varint() != 0;
@@ -234,6 +250,18 @@ namespace Gannet.Client.Protocol
                     throw new BadReplyException($"a field has the unknown kind {tag & 7}");
             }
         }
+
+        /// <summary>Enters a message that may contain another one of its type.</summary>
+        public void Enter()
+        {
+            if (++depth > DepthMax)
+            {
+                throw new BadReplyException("messages are nested too deeply");
+            }
+        }
+
+        /// <summary>Leaves a message that may contain another one of its type.</summary>
+        public void Leave() => depth--;
 
         public void RequireEnd(int end)
         {
