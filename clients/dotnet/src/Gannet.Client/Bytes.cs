@@ -23,6 +23,9 @@ namespace Gannet.Client
         /// <summary>Number of bytes.</summary>
         public int Length => text == null ? memory.Length : Encoding.UTF8.GetByteCount(text);
 
+        /// <summary>True if the value was given as a string.</summary>
+        internal bool IsText => text != null;
+
         /// <summary>Returns the bytes of a string in UTF-8.</summary>
         /// <param name="text">The string.</param>
         /// <exception cref="ArgumentNullException">The string is null.</exception>

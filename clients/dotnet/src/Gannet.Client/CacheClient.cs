@@ -28,10 +28,16 @@ namespace Gannet.Client
             this.scope = scope;
             this.cachesScope = cachesScope;
             this.defaultTtl = defaultTtl;
+            Topics = new Topics(engine, scope);
         }
 
         /// <summary>The name of the cache that the calls of this object use.</summary>
         public string Cache => scope.Cache;
+
+        /// <summary>Messages to all subscribers of a name in the cache.</summary>
+        public Topics Topics { get; }
+
+        internal ClientEngine Engine => engine;
 
         /// <summary>
         /// Creates a client. If its configuration connects eagerly, the task waits for the connections, at most for the

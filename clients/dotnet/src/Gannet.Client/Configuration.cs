@@ -216,6 +216,14 @@ namespace Gannet.Client
         /// <returns>The copy.</returns>
         public Configuration WithMetrics(bool metrics = true) => With(copy => copy.Metrics = metrics);
 
+        /// <summary>Returns the delay before an attempt to reconnect after this number of earlier failures.</summary>
+        internal TimeSpan ReconnectDelayAfter(int attempts)
+        {
+            var longest = ReconnectDelayMin * Math.Pow(2, Math.Min(attempts, 30));
+            var delay = longest < ReconnectDelayMax ? longest : ReconnectDelayMax;
+            return delay * (0.8 + (0.2 * Jitter.Next()));
+        }
+
         private static TimeSpan Milliseconds(int value) => TimeSpan.FromMilliseconds(value);
 
         private static RetryStrategy StrategyOf(Preset preset) => preset.RetryStrategy switch

@@ -13,6 +13,7 @@ namespace Gannet.Client
             int inFlight,
             int queued,
             int connections,
+            int streams,
             long retries,
             long hedges,
             IReadOnlyDictionary<string,
@@ -21,6 +22,7 @@ namespace Gannet.Client
             InFlight = inFlight;
             Queued = queued;
             Connections = connections;
+            Streams = streams;
             Retries = retries;
             Hedges = hedges;
             Methods = methods;
@@ -32,8 +34,13 @@ namespace Gannet.Client
         /// <summary>The number of requests that wait in the client's queue.</summary>
         public int Queued { get; }
 
-        /// <summary>The number of connections that the client uses at most.</summary>
+        /// <summary>The number of connections that requests use at most.</summary>
         public int Connections { get; }
+
+        /// <summary>
+        /// The number of open subscriptions and watches. They are not in flight, and have connections of their own.
+        /// </summary>
+        public int Streams { get; }
 
         /// <summary>The number of repeated requests.</summary>
         public long Retries { get; }

@@ -12,19 +12,20 @@ namespace Gannet.Client.Engine
     /// conditional sets and changes of a time to live are not: the first attempt may have been executed although its
     /// reply was lost.
     /// </summary>
-    internal static class Calls
+    internal static partial class Calls
     {
         // The server's time to live of an item without one.
         private const ulong NoTtlMs = long.MaxValue;
 
-        private static readonly List<Call> Added = new List<Call>();
+        // Without an initializer: the fields of the other parts of this class may be initialized first.
+        private static List<Call>? added;
 
-        /// <summary>All calls, some of which differ only in their results.</summary>
-        public static IReadOnlyList<Call> All => Added;
+        /// <summary>All calls with a result, some of which differ only in their results.</summary>
+        public static IReadOnlyList<Call> All => added!;
 
-        private delegate T Decoder<out T>(ref Reader input, int end);
+        internal delegate T Decoder<out T>(ref Reader input, int end);
 
-        private static T Decode<T>(ReadOnlyMemory<byte> reply, Decoder<T> decode)
+        internal static T Decode<T>(ReadOnlyMemory<byte> reply, Decoder<T> decode)
         {
             var input = new Reader(reply);
             return decode(ref input, input.End);
@@ -32,7 +33,7 @@ namespace Gannet.Client.Engine
 
         private static Call<TResult> Add<TResult>(Call<TResult> call)
         {
-            Added.Add(call);
+            (added ??= new List<Call>()).Add(call);
             return call;
         }
 

@@ -53,11 +53,23 @@ namespace Gannet.Client.Engine
             budget = new TokenBucket(configuration.RetryBudget);
             recorder = configuration.Metrics ? new Recorder() : null;
             middleware = configuration.Middleware;
+            Streams = new StreamPool(target, configuration);
         }
 
         public Target Target { get; }
 
         public Configuration Configuration { get; }
+
+        /// <summary>The connections of subscriptions and watches.</summary>
+        public StreamPool Streams { get; }
+
+        /// <summary>Cancelled when the client is disposed of.</summary>
+        public CancellationToken Closed => closed.Token;
+
+        /// <summary>
+        /// The time without an event after which a stream counts as broken: three heartbeats of the server.
+        /// </summary>
+        public TimeSpan StreamSilenceMax { get; set; } = TimeSpan.FromSeconds(15);
 
         /// <summary>A snapshot of the metrics.</summary>
         public Metrics Metrics
@@ -69,6 +81,7 @@ namespace Gannet.Client.Engine
                     inFlight,
                     queued,
                     closed.IsCancellationRequested ? 0 : connections.Length,
+                    Streams.Count,
                     Interlocked.Read(ref retries),
                     Interlocked.Read(ref hedges),
                     recorder?.Snapshot() ?? new Dictionary<string, MethodMetrics>());
@@ -99,6 +112,7 @@ namespace Gannet.Client.Engine
                 {
                     connection.Dispose();
                 }
+                Streams.Close();
                 Leave();
             }
             return drained.Task;
@@ -113,17 +127,22 @@ namespace Gannet.Client.Engine
             CancellationToken cancellation,
             int expected = 1)
         {
-            var limit = deadline ?? Configuration.Deadline;
-            if (limit < TimeSpan.Zero || limit > TimeSpan.FromMilliseconds(int.MaxValue))
-            {
-                throw new ArgumentOutOfRangeException(
-                    nameof(deadline),
-                    $"cannot use deadline {limit}: it is out of range; give a time from zero to 24 days");
-            }
+            var limit = LimitOf(deadline);
             var execution = new Execution(
                 call, frame, scope, expected, Stopwatch.GetTimestamp() + Clock.TicksOf(limit), cancellation);
             return recorder == null && middleware.Count == 0 ? RunAsync(execution, call) : ObserveAsync(
                 execution, call);
+        }
+
+        /// <summary>Returns the time for a call. Throws if it is out of its range.</summary>
+        public TimeSpan LimitOf(TimeSpan? deadline)
+        {
+            var limit = deadline ?? Configuration.Deadline;
+            return limit >= TimeSpan.Zero && limit <= TimeSpan.FromMilliseconds(int.MaxValue)
+                ? limit
+                : throw new ArgumentOutOfRangeException(
+                    nameof(deadline),
+                    $"cannot use deadline {limit}: it is out of range; give a time from zero to 24 days");
         }
 
         private static async Task<bool> OpenAsync(Connection connection, bool once, CancellationToken limit)
@@ -264,16 +283,16 @@ namespace Gannet.Client.Engine
         /// <summary>
         /// Returns the error of a call that its caller cancelled or whose client is disposed of, or null.
         /// </summary>
-        private CacheError? Ended(Execution execution)
-        {
-            if (execution.Cancellation.IsCancellationRequested)
-            {
-                return ErrorFactory.OfClient(ErrorCode.Cancelled, execution.Call.Name, "the caller cancelled it");
-            }
-            return closed.IsCancellationRequested
-                ? ErrorFactory.OfClient(ErrorCode.Cancelled, execution.Call.Name, Disposed, CreateNew)
-                : null;
-        }
+        private CacheError? Ended(Execution execution) => Ended(execution.Call.Name, execution.Cancellation);
+
+        /// <summary>
+        /// Returns the error of a call that was cancelled, or whose client is disposed of, or null.
+        /// </summary>
+        public CacheError? Ended(string method, CancellationToken cancellation) =>
+            closed.IsCancellationRequested ? ErrorFactory.OfClient(ErrorCode.Cancelled, method, Disposed, CreateNew)
+            : cancellation.IsCancellationRequested
+                ? ErrorFactory.OfClient(ErrorCode.Cancelled, method, "the caller cancelled it")
+            : null;
 
         /// <summary>
         /// Sends the request on a connection, which it releases. Sets the refusal if the call ends here.

@@ -160,7 +160,7 @@ namespace Gannet.Client.Engine
                 else
                 {
                     failure = outcome;
-                    retryAt = Stopwatch.GetTimestamp() + Clock.TicksOf(DelayAfter(failures++));
+                    retryAt = Stopwatch.GetTimestamp() + Clock.TicksOf(configuration.ReconnectDelayAfter(failures++));
                     // A socket that is still connecting ends with its handler.
                     ended = transport;
                     transport = null;
@@ -187,13 +187,6 @@ namespace Gannet.Client.Engine
             {
                 return Outcome.Broken(ErrorFactory.ConnectTimeout, null, false);
             }
-        }
-
-        private TimeSpan DelayAfter(int attempts)
-        {
-            var longest = configuration.ReconnectDelayMin * Math.Pow(2, Math.Min(attempts, 30));
-            var delay = longest < configuration.ReconnectDelayMax ? longest : configuration.ReconnectDelayMax;
-            return delay * (0.8 + (0.2 * Jitter.Next()));
         }
 
         private static void Tick(WeakReference<Connection> self)

@@ -9,10 +9,16 @@ namespace Gannet.Client.Engine
         public const int Ok = 0;
         public const int Cancelled = 1;
         public const int Unknown = 2;
+        public const int InvalidArgument = 3;
         public const int DeadlineExceeded = 4;
+        public const int NotFound = 5;
+        public const int PermissionDenied = 7;
         public const int ResourceExhausted = 8;
+        public const int OutOfRange = 11;
+        public const int Unimplemented = 12;
         public const int Internal = 13;
         public const int Unavailable = 14;
+        public const int Unauthenticated = 16;
     }
 
     /// <summary>The end of one attempt: replies, or a status with its details.</summary>

@@ -82,13 +82,13 @@ namespace Gannet.Client.Engine
             {
                 using var request = RequestOf(uri, frame, scope, remainingMs);
                 using var response = await invoker.SendAsync(request, cancellation).ConfigureAwait(false);
-                Volatile.Write(ref lastReply, Stopwatch.GetTimestamp());
+                NoteReply();
                 if (response.StatusCode != HttpStatusCode.OK)
                 {
                     return OfOtherProtocol(response);
                 }
                 using var stream = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
-                var replies = new Replies(messageBytesMax);
+                using var replies = new Replies(messageBytesMax);
                 await replies.ReadAsync(stream, cancellation).ConfigureAwait(false);
                 return OutcomeOf(response, replies, expected);
             }
@@ -100,6 +100,95 @@ namespace Gannet.Client.Engine
             }
         }
 
+        /// <summary>
+        /// Begins a call whose server sends replies until one side ends it. Returns null and the failure if the
+        /// server does not begin a response. Throws OperationCanceledException if <paramref name="cancellation"/> is
+        /// cancelled first.
+        /// </summary>
+        public async ValueTask<(ResponseBody? Body, Outcome Failure)> BeginAsync(
+            Uri uri, byte[] frame, Scope scope, CancellationToken cancellation)
+        {
+            HttpResponseMessage? response = null;
+            try
+            {
+                using var request = RequestOf(uri, frame, scope, null);
+                response = await invoker.SendAsync(request, cancellation).ConfigureAwait(false);
+                NoteReply();
+                if (response.StatusCode != HttpStatusCode.OK)
+                {
+                    using (response)
+                    {
+                        return (null, OfOtherProtocol(response));
+                    }
+                }
+                var stream = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
+                return (new ResponseBody(this, response, stream, new Replies(messageBytesMax)), default);
+            }
+            catch (Exception exception) when (IsOfNetwork(exception))
+            {
+                response?.Dispose();
+                cancellation.ThrowIfCancellationRequested();
+                return (null, Outcome.Broken(exception.Message, exception, LastReply != 0));
+            }
+        }
+
+        /// <summary>Notes that the connection has delivered bytes.</summary>
+        private void NoteReply() => Volatile.Write(ref lastReply, Stopwatch.GetTimestamp());
+
+        /// <summary>The replies of a call that has begun.</summary>
+        internal sealed class ResponseBody : IDisposable
+        {
+            private readonly Transport transport;
+            private readonly HttpResponseMessage response;
+            private readonly Stream stream;
+            private readonly Replies replies;
+            private int taken;
+            private bool isOver;
+
+            public ResponseBody(Transport transport, HttpResponseMessage response, Stream stream, Replies replies)
+            {
+                this.transport = transport;
+                this.response = response;
+                this.stream = stream;
+                this.replies = replies;
+            }
+
+            /// <summary>
+            /// Reads the next reply, or the outcome after the last one: <see cref="GrpcStatus.Ok"/> if the server has
+            /// ended the call without an error. Throws OperationCanceledException.
+            /// </summary>
+            public async ValueTask<(ReadOnlyMemory<byte>? Reply, Outcome End)> ReadAsync(CancellationToken cancellation)
+            {
+                try
+                {
+                    while (taken == replies.Messages.Count)
+                    {
+                        if (isOver)
+                        {
+                            return (null, FailureOf(response, replies) ?? Outcome.Of(replies.Messages));
+                        }
+                        taken = 0;
+                        isOver = !await replies.ReadNextAsync(stream, cancellation).ConfigureAwait(false);
+                        transport.NoteReply();
+                    }
+                    return (replies.Messages[taken++], default);
+                }
+                catch (Exception exception) when (IsOfNetwork(exception))
+                {
+                    cancellation.ThrowIfCancellationRequested();
+                    return (null, Outcome.Broken(exception.Message, exception, true));
+                }
+            }
+
+            /// <summary>Ends the call. No read may be in progress.</summary>
+            public void Dispose()
+            {
+                stream.Dispose();
+                response.Dispose();
+                replies.Dispose();
+            }
+        }
+
         /// <summary>The beginning of the details if the port is that of another protocol.</summary>
         public const string NotGrpc = "the reply is not of gRPC";
 
@@ -108,7 +197,8 @@ namespace Gannet.Client.Engine
             || exception is AuthenticationException || exception is ObjectDisposedException
             || exception is OperationCanceledException;
 
-        private HttpRequestMessage RequestOf(Uri uri, byte[] frame, Scope scope, long remainingMs)
+        /// <summary>Without <paramref name="remainingMs"/>, the call has no deadline.</summary>
+        private HttpRequestMessage RequestOf(Uri uri, byte[] frame, Scope scope, long? remainingMs)
         {
             // Of all contents, only this one and its relatives let the HTTP client send head and body in one write.
             var content = new ByteArrayContent(frame);
@@ -117,7 +207,10 @@ namespace Gannet.Client.Engine
             Handlers.RequireHttp2(request);
             var headers = request.Headers;
             headers.TryAddWithoutValidation("te", "trailers");
-            headers.TryAddWithoutValidation("grpc-timeout", TimeoutOf(remainingMs));
+            if (remainingMs is long ms)
+            {
+                headers.TryAddWithoutValidation("grpc-timeout", TimeoutOf(ms));
+            }
             headers.TryAddWithoutValidation("user-agent", UserAgent);
             if (scope.Cache.Length > 0)
             {
@@ -141,7 +234,16 @@ namespace Gannet.Client.Engine
             return latest.Text;
         }
 
-        private static Outcome OutcomeOf(HttpResponseMessage response, Replies replies, int expected)
+        private static Outcome OutcomeOf(HttpResponseMessage response, Replies replies, int expected) =>
+            FailureOf(response, replies) is Outcome failure ? failure
+                : replies.Messages.Count == expected ? Outcome.Of(replies.Messages)
+                : Outcome.Failed(
+                    GrpcStatus.Internal,
+                    $"{replies.Messages.Count} replies arrived instead of {expected}; "
+                    + "use a server and a client of one version");
+
+        /// <summary>Returns the outcome of a response that has ended with an error, or null.</summary>
+        private static Outcome? FailureOf(HttpResponseMessage response, Replies replies)
         {
             if (replies.Problem != null)
             {
@@ -168,12 +270,7 @@ namespace Gannet.Client.Engine
                 }
                 return Outcome.Failed(status, Uri.UnescapeDataString(message));
             }
-            return replies.Messages.Count == expected
-                ? Outcome.Of(replies.Messages)
-                : Outcome.Failed(
-                    GrpcStatus.Internal,
-                    $"{replies.Messages.Count} replies arrived instead of {expected}; "
-                    + "use a server and a client of one version");
+            return null;
         }
 
         // Reading the type costs more than the rest of a reply, so that only those are checked that have a problem.

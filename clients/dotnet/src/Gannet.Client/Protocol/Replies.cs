@@ -12,11 +12,13 @@ namespace Gannet.Client.Protocol
     /// The messages of the body of a response. Each has a head of five bytes: 0 because it is not compressed, then its
     /// length. Its memory is bounded by the maximum size of a message and the number of messages.
     /// </summary>
-    internal sealed class Replies
+    internal sealed class Replies : IDisposable
     {
         private const int BufferSize = 4096;
         private readonly int messageBytesMax;
         private readonly List<ReadOnlyMemory<byte>> messages = new List<ReadOnlyMemory<byte>>(1);
+        private byte[] buffer = ArrayPool<byte>.Shared.Rent(BufferSize);
+        private int have;
 
         public Replies(int messageBytesMax)
         {
@@ -34,40 +36,53 @@ namespace Gannet.Client.Protocol
         /// <summary>Reads all messages, to the end of the stream or to a problem.</summary>
         public async ValueTask ReadAsync(Stream stream, CancellationToken cancellation)
         {
-            var buffer = ArrayPool<byte>.Shared.Rent(BufferSize);
-            try
+            while (Accept(await stream.ReadAsync(buffer.AsMemory(have), cancellation).ConfigureAwait(false)))
             {
-                var have = 0;
-                while (true)
-                {
-                    var count = await stream.ReadAsync(buffer.AsMemory(have), cancellation).ConfigureAwait(false);
-                    if (count == 0)
-                    {
-                        Problem ??= have > 0 ? "a message ends too early" : null;
-                        return;
-                    }
-                    have = Take(ref buffer, have + count);
-                    if (Problem != null)
-                    {
-                        return;
-                    }
-                }
-            }
-            finally
-            {
-                ArrayPool<byte>.Shared.Return(buffer);
             }
         }
 
         /// <summary>
-        /// Takes the complete messages from the first <paramref name="have"/> bytes of the buffer, moves the rest to
+        /// Reads the next bytes of a stream, and replaces the messages by those that they complete, if any. Returns
+        /// false at the end of the stream, or at a problem.
+        /// </summary>
+        public async ValueTask<bool> ReadNextAsync(Stream stream, CancellationToken cancellation)
+        {
+            messages.Clear();
+            return Accept(await stream.ReadAsync(buffer.AsMemory(have), cancellation).ConfigureAwait(false));
+        }
+
+        /// <summary>Returns the buffer. No read may be in progress.</summary>
+        public void Dispose()
+        {
+            var last = buffer;
+            buffer = Array.Empty<byte>();
+            if (last.Length > 0)
+            {
+                ArrayPool<byte>.Shared.Return(last);
+            }
+        }
+
+        /// <summary>Takes the messages of further bytes. Returns false after the last ones.</summary>
+        private bool Accept(int count)
+        {
+            if (count == 0)
+            {
+                Problem ??= have > 0 ? "a message ends too early" : null;
+                return false;
+            }
+            have = Take(have + count);
+            return Problem == null;
+        }
+
+        /// <summary>
+        /// Takes the complete messages from the first <paramref name="filled"/> bytes of the buffer, moves the rest to
         /// its start, and returns the length of the rest. The buffer has room for the message that is incomplete.
         /// </summary>
-        private int Take(ref byte[] buffer, int have)
+        private int Take(int filled)
         {
             var at = 0;
             var needed = Wire.HeadSize;
-            while (have - at >= Wire.HeadSize)
+            while (filled - at >= Wire.HeadSize)
             {
                 var length = BinaryPrimitives.ReadUInt32BigEndian(buffer.AsSpan(at + 1));
                 if (buffer[at] != 0)
@@ -83,7 +98,7 @@ namespace Gannet.Client.Protocol
                     return 0;
                 }
                 needed = Wire.HeadSize + (int)length;
-                if (have - at < needed)
+                if (filled - at < needed)
                 {
                     break;
                 }
@@ -94,15 +109,15 @@ namespace Gannet.Client.Protocol
             if (needed > buffer.Length)
             {
                 var larger = ArrayPool<byte>.Shared.Rent(needed);
-                Buffer.BlockCopy(buffer, at, larger, 0, have - at);
+                Buffer.BlockCopy(buffer, at, larger, 0, filled - at);
                 ArrayPool<byte>.Shared.Return(buffer);
                 buffer = larger;
             }
-            else if (at > 0 && have > at)
+            else if (at > 0 && filled > at)
             {
-                Buffer.BlockCopy(buffer, at, buffer, 0, have - at);
+                Buffer.BlockCopy(buffer, at, buffer, 0, filled - at);
             }
-            return have - at;
+            return filled - at;
         }
     }
 }

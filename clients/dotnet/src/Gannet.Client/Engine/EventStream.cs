@@ -1,0 +1,227 @@
+using System;
+using System.Threading;
+using System.Threading.Tasks;
+using Gannet.Client.Protocol;
+
+namespace Gannet.Client.Engine
+{
+    /// <summary>The request of a stream, and the events that it makes of replies.</summary>
+    internal interface IEventSource<out TEvent>
+    {
+        Method Method { get; }
+
+        /// <summary>Returns the request that continues the stream after the events so far.</summary>
+        IRequest Request();
+
+        /// <summary>Returns the event of a reply. Throws <see cref="BadReplyException"/>.</summary>
+        TEvent EventOf(ReadOnlyMemory<byte> reply);
+    }
+
+    /// <summary>
+    /// A stream of events that is opened again when it breaks.
+    /// <code>
+    ///     Begin ---> open ---- event ----> open
+    ///                  |  ^
+    ///     connection   |  +---- delay is over ----+
+    ///     is broken    +------> waiting ----------+
+    ///                  |
+    ///                  +------> ended: closed, cancelled, or an error that does not pass
+    /// </code>
+    /// One caller reads at a time. <see cref="Close"/> may be called at any time.
+    /// </summary>
+    internal sealed class EventStream<TEvent>
+        where TEvent : class
+    {
+        private readonly ClientEngine engine;
+        private readonly IEventSource<TEvent> source;
+        private readonly Scope scope;
+        private readonly CancellationTokenSource ended;
+        private readonly CancellationToken end;
+        private ServerStream? stream;
+        private TEvent? first;
+        private int failures;
+        private int isReading;
+
+        public EventStream(
+            ClientEngine engine, IEventSource<TEvent> source, Scope scope, CancellationToken cancellation)
+        {
+            this.engine = engine;
+            this.source = source;
+            this.scope = scope;
+            ended = CancellationTokenSource.CreateLinkedTokenSource(engine.Closed, cancellation);
+            end = ended.Token;
+        }
+
+        /// <summary>The error after which the stream has ended, or null.</summary>
+        public CacheError? Error { get; private set; }
+
+        /// <summary>True while the server is connected, as far as the client knows.</summary>
+        public bool IsOpen => Volatile.Read(ref stream) != null;
+
+        /// <summary>
+        /// Opens the stream, and waits for its first event. Returns the error of an attempt that failed, or null.
+        /// </summary>
+        public async Task<CacheError?> BeginAsync(TimeSpan limit)
+        {
+            Enter();
+            try
+            {
+                var failure = await OpenAsync(limit).ConfigureAwait(false);
+                var error = Error ?? (failure is Outcome outcome ? ErrorOf(outcome) : null);
+                if (error != null)
+                {
+                    Cancel();
+                }
+                return error;
+            }
+            finally
+            {
+                Leave();
+            }
+        }
+
+        /// <summary>Returns the next event, or null when the stream has ended.</summary>
+        public async ValueTask<TEvent?> ReadAsync()
+        {
+            Enter();
+            try
+            {
+                while (!end.IsCancellationRequested && Error == null)
+                {
+                    if (first != null)
+                    {
+                        var found = first;
+                        first = null;
+                        return found;
+                    }
+                    var outcome = stream == null
+                        ? await ReopenAsync().ConfigureAwait(false)
+                        : await NextAsync(engine.StreamSilenceMax).ConfigureAwait(false);
+                    if (outcome is Outcome failure && !end.IsCancellationRequested)
+                    {
+                        failures++;
+                        Error ??= IsLasting(failure.Status) ? ErrorOf(failure) : null;
+                    }
+                }
+                return null;
+            }
+            finally
+            {
+                Leave();
+            }
+        }
+
+        /// <summary>Ends the stream, and the call of <see cref="ReadAsync"/> that waits.</summary>
+        public void Close()
+        {
+            Cancel();
+            if (Interlocked.CompareExchange(ref isReading, 1, 0) == 0)
+            {
+                Leave();
+            }
+        }
+
+        // A repetition has the same result.
+        private static bool IsLasting(int status) =>
+            status == GrpcStatus.InvalidArgument || status == GrpcStatus.NotFound || status == GrpcStatus.OutOfRange
+            || status == GrpcStatus.PermissionDenied || status == GrpcStatus.Unauthenticated
+            || status == GrpcStatus.Unimplemented;
+
+        private CacheError ErrorOf(Outcome outcome) => engine.Ended(source.Method.Name, end)
+            ?? ErrorFactory.OfOutcome(outcome, source.Method.Name, engine.Target);
+
+        private void Enter()
+        {
+            if (Interlocked.CompareExchange(ref isReading, 1, 0) != 0)
+            {
+                throw new InvalidOperationException(
+                    "cannot read a stream of events: another reader waits for its next event; use one reader");
+            }
+        }
+
+        private void Leave()
+        {
+            var isOver = end.IsCancellationRequested || Error != null;
+            if (isOver)
+            {
+                Drop();
+                ended.Dispose();
+            }
+            Volatile.Write(ref isReading, 0);
+            // A call of Close since the test above has left the end to this reader.
+            if (!isOver && end.IsCancellationRequested && Interlocked.CompareExchange(ref isReading, 1, 0) == 0)
+            {
+                Leave();
+            }
+        }
+
+        private void Cancel()
+        {
+            try
+            {
+                ended.Cancel();
+            }
+            catch (ObjectDisposedException)
+            {
+                // It has ended before.
+            }
+        }
+
+        private void Drop() => Interlocked.Exchange(ref stream, null)?.Dispose();
+
+        private async Task<Outcome?> ReopenAsync()
+        {
+            if (failures > 0)
+            {
+                var delay = engine.Configuration.ReconnectDelayAfter(failures - 1);
+                await Task.Delay(delay, end).OrCancelled(end).ConfigureAwait(false);
+                if (end.IsCancellationRequested)
+                {
+                    return null;
+                }
+            }
+            return await OpenAsync(engine.Configuration.Deadline).ConfigureAwait(false);
+        }
+
+        /// <summary>Opens the stream, and reads its first event. Returns the failure, or null.</summary>
+        private async Task<Outcome?> OpenAsync(TimeSpan limit)
+        {
+            var (opened, failure) = await engine.Streams
+                .OpenAsync(source.Method, Wire.Frame(source.Request()), scope, limit, end)
+                .ConfigureAwait(false);
+            if (opened == null)
+            {
+                return failure;
+            }
+            Volatile.Write(ref stream, opened);
+            return await NextAsync(limit).ConfigureAwait(false);
+        }
+
+        /// <summary>Reads the next event into <see cref="first"/>. Returns the failure, or null.</summary>
+        private async Task<Outcome?> NextAsync(TimeSpan silenceMax)
+        {
+            var (reply, outcome) = await stream!.ReadAsync(silenceMax).ConfigureAwait(false);
+            if (reply == null)
+            {
+                Drop();
+                return outcome.Status == GrpcStatus.Ok
+                    ? Outcome.Broken("the server ended the stream", null, true)
+                    : outcome;
+            }
+            try
+            {
+                first = source.EventOf(reply.Value);
+                failures = 0;
+            }
+            catch (BadReplyException exception)
+            {
+                Error = ErrorFactory.OfClient(
+                    ErrorCode.Internal,
+                    source.Method.Name,
+                    exception.Message,
+                    "use a server and a client of one version");
+            }
+            return null;
+        }
+    }
+}
