@@ -53,6 +53,13 @@ namespace Gannet.Client
             return memory.Length;
         }
 
+        internal byte[] ToArray()
+        {
+            var copy = new byte[Length];
+            CopyTo(copy);
+            return copy;
+        }
+
         internal static IReadOnlyList<Bytes> ListOf(IEnumerable<Bytes> values)
         {
             _ = values ?? throw new ArgumentNullException(nameof(values));

@@ -18,6 +18,7 @@ namespace Gannet.Client
         private static readonly TimeSpan HourOfDefault = TimeSpan.FromHours(1);
 
         private readonly ClientEngine engine;
+        private readonly Caller caller;
         private readonly Scope scope;
         private readonly Scope cachesScope;
         private readonly TimeSpan defaultTtl;
@@ -28,7 +29,11 @@ namespace Gannet.Client
             this.scope = scope;
             this.cachesScope = cachesScope;
             this.defaultTtl = defaultTtl;
-            Topics = new Topics(engine, scope);
+            caller = new Caller(engine, scope);
+            Topics = new Topics(caller);
+            Leases = new Leases(caller, TtlOf);
+            Records = new Records(caller);
+            Tokens = new Tokens(new Caller(engine, cachesScope));
         }
 
         /// <summary>The name of the cache that the calls of this object use.</summary>
@@ -36,6 +41,15 @@ namespace Gannet.Client
 
         /// <summary>Messages to all subscribers of a name in the cache.</summary>
         public Topics Topics { get; }
+
+        /// <summary>Leases: of all clients that miss a value, one computes it.</summary>
+        public Leases Leases { get; }
+
+        /// <summary>Records: keys with named and typed bins.</summary>
+        public Records Records { get; }
+
+        /// <summary>Signed tokens of the server.</summary>
+        public Tokens Tokens { get; }
 
         internal ClientEngine Engine => engine;
 
@@ -106,6 +120,12 @@ namespace Gannet.Client
         public CacheClient WithCache(string cache) =>
             new CacheClient(engine, ScopeOf(cache, engine.Target), cachesScope, defaultTtl);
 
+        /// <summary>Returns a leaderboard of the cache.</summary>
+        /// <param name="name">Its name.</param>
+        /// <returns>The object for its calls.</returns>
+        /// <exception cref="ArgumentException">The name is empty.</exception>
+        public Leaderboard Leaderboard(string name) => new Leaderboard(caller, name);
+
         /// <summary>Opens all connections.</summary>
         /// <param name="timeout">The time after which the client gives up.</param>
         /// <param name="cancellationToken">Ends the wait.</param>
@@ -167,7 +187,7 @@ namespace Gannet.Client
         private Task<TResult> Send<TResult>(
             Call<TResult> call, IRequest request, TimeSpan? deadline, CancellationToken cancellationToken, int replies =
                 1) =>
-            engine.CallAsync(call, Wire.Frame(request), scope, deadline, cancellationToken, replies);
+            caller.Send(call, request, deadline, cancellationToken, replies);
 
         private Task<TResult> SendToCaches<TResult>(
             Call<TResult> call, IRequest request, TimeSpan? deadline, CancellationToken cancellationToken) =>

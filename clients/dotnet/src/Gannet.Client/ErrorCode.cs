@@ -9,10 +9,13 @@ namespace Gannet.Client
         /// <summary>The cache does not exist.</summary>
         NotFoundCache,
 
-        /// <summary>The cache exists already.</summary>
+        /// <summary>The record does not exist.</summary>
+        NotFoundRecord,
+
+        /// <summary>The cache or the record exists already.</summary>
         AlreadyExists,
 
-        /// <summary>The item has another type, or its value is not a number.</summary>
+        /// <summary>The item has another type, its value is not a number, or a filter is false.</summary>
         FailedPrecondition,
 
         /// <summary>The token is missing or wrong.</summary>
@@ -23,6 +26,9 @@ namespace Gannet.Client
 
         /// <summary>A limit of the server: memory, quota, size of a message or value, number of caches.</summary>
         LimitExceeded,
+
+        /// <summary>The record has another revision than the call requires: another client has changed it.</summary>
+        Aborted,
 
         /// <summary>The deadline passed before a reply arrived. The server may have executed the call.</summary>
         Timeout,

@@ -5,7 +5,6 @@ using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Engine;
-using Gannet.Client.Protocol;
 using Gannet.V1.Requests;
 
 namespace Gannet.Client
@@ -16,13 +15,11 @@ namespace Gannet.Client
     /// </summary>
     public sealed class Topics
     {
-        private readonly ClientEngine engine;
-        private readonly Scope scope;
+        private readonly Caller caller;
 
-        internal Topics(ClientEngine engine, Scope scope)
+        internal Topics(Caller caller)
         {
-            this.engine = engine;
-            this.scope = scope;
+            this.caller = caller;
         }
 
         /// <summary>
@@ -40,12 +37,8 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default)
         {
             var content = value.IsText ? new TopicValue { Text = value } : new TopicValue { Binary = value };
-            return engine.CallAsync(
-                Calls.Publish,
-                Wire.Frame(new PublishRequest { Topic = topic, Value = content }),
-                scope,
-                deadline,
-                cancellationToken);
+            return caller.Send(
+                Calls.Publish, new PublishRequest { Topic = topic, Value = content }, deadline, cancellationToken);
         }
 
         /// <summary>
@@ -64,8 +57,8 @@ namespace Gannet.Client
             CancellationToken cancellationToken = default)
         {
             var source = new TopicSource(topic ?? throw new ArgumentNullException(nameof(topic)), from);
-            var events = new EventStream<TopicEvent>(engine, source, scope, cancellationToken);
-            var error = await events.BeginAsync(engine.LimitOf(deadline)).ConfigureAwait(false);
+            var events = new EventStream<TopicEvent>(caller.Engine, source, caller.Scope, cancellationToken);
+            var error = await events.BeginAsync(caller.Engine.LimitOf(deadline)).ConfigureAwait(false);
             return error == null
                 ? new SubscribeResult.Subscription(events, source)
                 : (SubscribeResult)new SubscribeResult.Error(error);

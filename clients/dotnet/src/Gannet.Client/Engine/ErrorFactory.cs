@@ -24,7 +24,7 @@ namespace Gannet.Client.Engine
             [7] = ErrorCode.PermissionDenied,
             [8] = ErrorCode.LimitExceeded,
             [9] = ErrorCode.FailedPrecondition,
-            [10] = ErrorCode.Internal,
+            [10] = ErrorCode.Aborted,
             [11] = ErrorCode.InvalidArgument,
             [12] = ErrorCode.Unimplemented,
             [13] = ErrorCode.Internal,
@@ -32,6 +32,26 @@ namespace Gannet.Client.Engine
             [15] = ErrorCode.Internal,
             [16] = ErrorCode.Unauthenticated,
         };
+
+        // By the first word of an error of records.
+        private static readonly IReadOnlyDictionary<string, string> RecordRemedies = new Dictionary<string, string>
+        {
+            ["NOTFOUND"] = "create the record first, with RecordWhen.Create or RecordWhen.Always",
+            ["EXISTS"] = "change the record with RecordWhen.Update or RecordWhen.Always, or use another key",
+            ["REVISION"] = "read the record again, and repeat the change with its revision",
+            ["FILTERED"] = "read the record, and change the filter",
+            ["RECORDSET"] = "name the set that the record belongs to, or leave it out",
+            ["BINTYPE"] = "pass a value of the bin's type: a long for INT, a double for FLOAT, a string for STR",
+            ["BINRANGE"] = "pass a smaller number",
+            ["BINVALUE"] = "pass a value of the type of the bin",
+            ["BINNAME"] = "pass a name of 1 to 63 bytes",
+            ["NOINDEX"] = "create the index with REC.INDEX CREATE SET BIN INT, or STR",
+            ["BUILDING"] = "repeat the call when the index is complete (REC.INDEX LIST)",
+            ["INDEXFULL"] = "create the index again with more memory (REC.INDEX CREATE SET BIN TYPE MEMORY BYTES)",
+        };
+
+        private static readonly HashSet<string> RecordChanges =
+            new HashSet<string> { "RecordPut", "RecordAdd", "RecordAppend", "RecordTouch", "RecordDelete" };
 
         private static readonly (string Cause, string Remedy) NotGrpc = (
             "the server at this port does not speak gRPC",
@@ -46,8 +66,18 @@ namespace Gannet.Client.Engine
         {
             var code = Codes.TryGetValue(outcome.Status, out var known) ? known : ErrorCode.Unknown;
             var cause = outcome.Details.Replace('\n', ' ').Trim();
+            if (code == ErrorCode.NotFoundCache && RecordChanges.Contains(method)
+                && !cause.StartsWith("the cache", StringComparison.Ordinal))
+            {
+                code = ErrorCode.NotFoundRecord;
+            }
             var remedy = RemedyOf(code);
-            if (code == ErrorCode.Unavailable)
+            var space = cause.IndexOf(' ', StringComparison.Ordinal);
+            if (space > 0 && RecordRemedies.TryGetValue(cause.Substring(0, space), out var ofRecord))
+            {
+                (cause, remedy) = (cause.Substring(space + 1), ofRecord);
+            }
+            else if (code == ErrorCode.Unavailable)
             {
                 (cause, remedy) = Unavailable(outcome, target);
             }
@@ -97,6 +127,8 @@ namespace Gannet.Client.Engine
         {
             ErrorCode.InvalidArgument => "change the argument",
             ErrorCode.NotFoundCache => "create the cache with CreateCacheAsync, or correct its name",
+            ErrorCode.NotFoundRecord => "create the record first",
+            ErrorCode.Aborted => "read the record again, and repeat the change",
             ErrorCode.AlreadyExists => "use the cache, or choose another name",
             ErrorCode.FailedPrecondition =>
                 "use the calls of the item's type (GetItemTypeAsync returns it), or delete the item first",

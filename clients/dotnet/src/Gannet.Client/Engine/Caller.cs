@@ -1,0 +1,29 @@
+using System;
+using System.Threading;
+using System.Threading.Tasks;
+using Gannet.Client.Protocol;
+
+namespace Gannet.Client.Engine
+{
+    /// <summary>Sends the calls of one cache, and drops the copies of the values that they change.</summary>
+    internal sealed class Caller
+    {
+        public Caller(ClientEngine engine, Scope scope)
+        {
+            Engine = engine;
+            Scope = scope;
+        }
+
+        public ClientEngine Engine { get; }
+
+        public Scope Scope { get; }
+
+        public Task<TResult> Send<TResult>(
+            Call<TResult> call,
+            IRequest request,
+            TimeSpan? deadline,
+            CancellationToken cancellationToken,
+            int replies = 1) =>
+            Engine.CallAsync(call, Wire.Frame(request), Scope, deadline, cancellationToken, replies);
+    }
+}

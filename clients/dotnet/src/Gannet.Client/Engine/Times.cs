@@ -1,0 +1,23 @@
+using System;
+
+namespace Gannet.Client.Engine
+{
+    /// <summary>Checks of times.</summary>
+    internal static class Times
+    {
+        /// <summary>Returns a time in milliseconds, or 0 for null, which the server takes for its default.</summary>
+        public static ulong OptionalMs(string name, TimeSpan? time)
+        {
+            if (time == null)
+            {
+                return 0;
+            }
+            return time >= TimeSpan.FromMilliseconds(1)
+                ? (ulong)Math.Round(time.Value.TotalMilliseconds)
+                : throw new ArgumentOutOfRangeException(
+                    name, $"cannot use {name} {time}: it is too low; give at least 1 ms, or null");
+        }
+
+        public static TimeSpan Least(TimeSpan one, TimeSpan other) => one < other ? one : other;
+    }
+}
