@@ -11,7 +11,7 @@ namespace Gannet.Client
     // Items.
     public sealed partial class CacheClient
     {
-        /// <summary>Returns the value of a key.</summary>
+        /// <summary>Returns the value of a key, or its copy in the near cache if there is one.</summary>
         /// <param name="key">The key.</param>
         /// <param name="deadline">The time for this call; that of the configuration if it is null.</param>
         /// <param name="cancellationToken">Cancels the call, also while it waits in the queue.</param>
@@ -19,8 +19,12 @@ namespace Gannet.Client
         public Task<GetResult> GetAsync(
             Bytes key,
             TimeSpan? deadline = null,
-            CancellationToken cancellationToken = default) =>
-            Send(Calls.Get, new GetRequest { Key = key }, deadline, cancellationToken);
+            CancellationToken cancellationToken = default)
+        {
+            Task<GetResult> SendGet() => Send(Calls.Get, new GetRequest { Key = key }, deadline, cancellationToken);
+            var near = engine.Near;
+            return near == null || !near.IsOf(scope) ? SendGet() : near.GetAsync(key, SendGet);
+        }
 
         /// <summary>Stores a value.</summary>
         /// <param name="key">The key.</param>

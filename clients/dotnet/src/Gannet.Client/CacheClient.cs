@@ -19,6 +19,7 @@ namespace Gannet.Client
 
         private readonly ClientEngine engine;
         private readonly Caller caller;
+        private readonly Caller cachesCaller;
         private readonly Scope scope;
         private readonly Scope cachesScope;
         private readonly TimeSpan defaultTtl;
@@ -33,7 +34,8 @@ namespace Gannet.Client
             Topics = new Topics(caller);
             Leases = new Leases(caller, TtlOf);
             Records = new Records(caller);
-            Tokens = new Tokens(new Caller(engine, cachesScope));
+            cachesCaller = new Caller(engine, cachesScope);
+            Tokens = new Tokens(cachesCaller);
         }
 
         /// <summary>The name of the cache that the calls of this object use.</summary>
@@ -96,6 +98,7 @@ namespace Gannet.Client
             var scope = ScopeOf(cache, target);
             var engine = new ClientEngine(target, configuration);
             var client = new CacheClient(engine, scope, new Scope(string.Empty, target.Token), ttl);
+            engine.BeginNearCache(scope);
             if (configuration.EagerConnect)
             {
                 try
@@ -191,6 +194,6 @@ namespace Gannet.Client
 
         private Task<TResult> SendToCaches<TResult>(
             Call<TResult> call, IRequest request, TimeSpan? deadline, CancellationToken cancellationToken) =>
-            engine.CallAsync(call, Wire.Frame(request), cachesScope, deadline, cancellationToken);
+            cachesCaller.Send(call, request, deadline, cancellationToken);
     }
 }

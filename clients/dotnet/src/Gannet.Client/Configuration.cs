@@ -110,6 +110,9 @@ namespace Gannet.Client
         /// <summary>True to count and time the calls.</summary>
         public bool Metrics { get; private set; }
 
+        /// <summary>The bounds of the near cache; null for none.</summary>
+        public NearCacheSettings? NearCache { get; private set; }
+
         /// <summary>Returns a copy with another time for one call.</summary>
         /// <param name="deadline">The time.</param>
         /// <returns>The copy.</returns>
@@ -210,6 +213,22 @@ namespace Gannet.Client
         /// <returns>The copy.</returns>
         public Configuration WithMiddleware(params Middleware[] middleware) =>
             With(copy => copy.Middleware = Array.AsReadOnly(copy.Middleware.Concat(middleware).ToArray()));
+
+        /// <summary>
+        /// Returns a copy whose client keeps copies of the values that <c>GetAsync</c> reads, in the cache that it is
+        /// created for. The server reports changes of keys, which drop the copies: a copy is stale for the time of a
+        /// report, and for 15 s at most if the network path is silent. Own changes are seen at once.
+        /// </summary>
+        /// <param name="entriesMax">The maximum number of copies.</param>
+        /// <param name="bytesMax">The maximum size of keys and values, with 128 bytes for each copy.</param>
+        /// <param name="prefixes">The prefixes of the keys that are copied, at most 256; none for all keys.</param>
+        /// <returns>The copy.</returns>
+        /// <exception cref="ArgumentException">A bound is below 1, or there are too many prefixes.</exception>
+        public Configuration WithNearCache(int entriesMax, long bytesMax, params string[] prefixes)
+        {
+            var settings = new NearCacheSettings(entriesMax, bytesMax, Bytes.ListOf(prefixes));
+            return With(copy => copy.NearCache = settings);
+        }
 
         /// <summary>Returns a copy whose client counts and times its calls, or does not.</summary>
         /// <param name="metrics">True to count and time them.</param>

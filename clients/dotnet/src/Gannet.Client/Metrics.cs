@@ -14,15 +14,18 @@ namespace Gannet.Client
             int queued,
             int connections,
             int streams,
+            long resumes,
             long retries,
             long hedges,
-            IReadOnlyDictionary<string,
-            MethodMetrics> methods)
+            IReadOnlyDictionary<string, MethodMetrics> methods,
+            NearCacheMetrics? nearCache)
         {
             InFlight = inFlight;
             Queued = queued;
             Connections = connections;
             Streams = streams;
+            Resumes = resumes;
+            NearCache = nearCache;
             Retries = retries;
             Hedges = hedges;
             Methods = methods;
@@ -41,6 +44,12 @@ namespace Gannet.Client
         /// The number of open subscriptions and watches. They are not in flight, and have connections of their own.
         /// </summary>
         public int Streams { get; }
+
+        /// <summary>The number of times that a subscription or watch was continued on a new stream.</summary>
+        public long Resumes { get; }
+
+        /// <summary>The metrics of the near cache, or null without one.</summary>
+        public NearCacheMetrics? NearCache { get; }
 
         /// <summary>The number of repeated requests.</summary>
         public long Retries { get; }

@@ -156,7 +156,9 @@ namespace Gannet.Generate
                     writes.Append($"            output.Tag({tag});\n            {put}\n");
                 }
             }
-            return $"    internal sealed class {message.Name} : IRequest\n    {{\n{members}" +
+            var isKeyed = message.Fields.Any(field => field.Name == "key" && field.Type == "bytes");
+            var kinds = isKeyed ? "IRequest, IKeyed" : "IRequest";
+            return $"    internal sealed class {message.Name} : {kinds}\n    {{\n{members}" +
                 $"        public int Size()\n        {{\n            var size = 0;\n{sizes}" +
                 "            return size;\n        }\n\n" +
                 $"        public void Write(ref Writer output)\n        {{\n{writes}        }}\n    }}\n";

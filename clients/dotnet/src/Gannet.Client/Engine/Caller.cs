@@ -23,7 +23,27 @@ namespace Gannet.Client.Engine
             IRequest request,
             TimeSpan? deadline,
             CancellationToken cancellationToken,
-            int replies = 1) =>
-            Engine.CallAsync(call, Wire.Frame(request), Scope, deadline, cancellationToken, replies);
+            int replies = 1)
+        {
+            var sent = Engine.CallAsync(call, Wire.Frame(request), Scope, deadline, cancellationToken, replies);
+            return Engine.Near == null ? sent : DropAfterAsync(Engine.Near, sent, call, request);
+        }
+
+        /// <summary>
+        /// Drops the copies that a call may have changed when it has ended, whatever its result: a change that got no
+        /// reply may have been executed.
+        /// </summary>
+        private async Task<TResult> DropAfterAsync<TResult>(
+            NearCache near, Task<TResult> sent, Call call, IRequest request)
+        {
+            try
+            {
+                return await sent.ConfigureAwait(false);
+            }
+            finally
+            {
+                near.DropChanged(call, Scope, request);
+            }
+        }
     }
 }

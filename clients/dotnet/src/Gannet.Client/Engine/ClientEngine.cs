@@ -34,6 +34,7 @@ namespace Gannet.Client.Engine
         private readonly IReadOnlyList<Middleware> middleware;
         private long retries;
         private long hedges;
+        private long resumes;
 
         // The calls that have no result yet, and one for the client itself until it is disposed of.
         private int pending = 1;
@@ -63,6 +64,9 @@ namespace Gannet.Client.Engine
         /// <summary>The connections of subscriptions and watches.</summary>
         public StreamPool Streams { get; }
 
+        /// <summary>The copies of values, or null without a near cache.</summary>
+        public NearCache? Near { get; private set; }
+
         /// <summary>Cancelled when the client is disposed of.</summary>
         public CancellationToken Closed => closed.Token;
 
@@ -82,9 +86,11 @@ namespace Gannet.Client.Engine
                     queued,
                     closed.IsCancellationRequested ? 0 : connections.Length,
                     Streams.Count,
+                    Interlocked.Read(ref resumes),
                     Interlocked.Read(ref retries),
                     Interlocked.Read(ref hedges),
-                    recorder?.Snapshot() ?? new Dictionary<string, MethodMetrics>());
+                    recorder?.Snapshot() ?? new Dictionary<string, MethodMetrics>(),
+                    Near?.Metrics);
             }
         }
 
@@ -133,6 +139,19 @@ namespace Gannet.Client.Engine
             return recorder == null && middleware.Count == 0 ? RunAsync(execution, call) : ObserveAsync(
                 execution, call);
         }
+
+        /// <summary>Starts the near cache of the client's cache if the configuration has one.</summary>
+        public void BeginNearCache(Scope scope)
+        {
+            if (Configuration.NearCache is NearCacheSettings settings)
+            {
+                Near = new NearCache(this, scope, settings);
+                _ = Task.Run(Near.WatchAsync);
+            }
+        }
+
+        /// <summary>Counts a stream that was continued after it broke.</summary>
+        public void NoteResume() => Interlocked.Increment(ref resumes);
 
         /// <summary>Returns the time for a call. Throws if it is out of its range.</summary>
         public TimeSpan LimitOf(TimeSpan? deadline)

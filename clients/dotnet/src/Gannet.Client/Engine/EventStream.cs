@@ -1,4 +1,5 @@
 using System;
+using System.Diagnostics;
 using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Protocol;
@@ -39,6 +40,7 @@ namespace Gannet.Client.Engine
         private readonly CancellationToken end;
         private ServerStream? stream;
         private TEvent? first;
+        private bool hasBegun;
         private int failures;
         private int isReading;
 
@@ -55,18 +57,19 @@ namespace Gannet.Client.Engine
         /// <summary>The error after which the stream has ended, or null.</summary>
         public CacheError? Error { get; private set; }
 
-        /// <summary>True while the server is connected, as far as the client knows.</summary>
-        public bool IsOpen => Volatile.Read(ref stream) != null;
+        /// <summary>Called when the stream breaks, before it is opened again.</summary>
+        public Action? Broken { get; set; }
 
         /// <summary>
-        /// Opens the stream, and waits for its first event. Returns the error of an attempt that failed, or null.
+        /// Opens the stream, and waits for its first event. Attempts are repeated as those of idempotent calls. Returns
+        /// the error of the last attempt, or null.
         /// </summary>
         public async Task<CacheError?> BeginAsync(TimeSpan limit)
         {
             Enter();
             try
             {
-                var failure = await OpenAsync(limit).ConfigureAwait(false);
+                var failure = await AttemptsAsync(limit).ConfigureAwait(false);
                 var error = Error ?? (failure is Outcome outcome ? ErrorOf(outcome) : null);
                 if (error != null)
                 {
@@ -169,6 +172,27 @@ namespace Gannet.Client.Engine
 
         private void Drop() => Interlocked.Exchange(ref stream, null)?.Dispose();
 
+        private async Task<Outcome?> AttemptsAsync(TimeSpan limit)
+        {
+            var started = Stopwatch.GetTimestamp();
+            var delay = TimeSpan.Zero;
+            for (var attempt = 0; ; attempt++)
+            {
+                var remaining = limit - Clock.Since(started);
+                var failure = await OpenAsync(remaining > TimeSpan.Zero ? remaining : TimeSpan.Zero)
+                    .ConfigureAwait(false);
+                var mayPass = failure?.Status == GrpcStatus.Unavailable || failure?.Status == GrpcStatus.Internal;
+                var next = mayPass ? engine.Configuration.RetryStrategy.Delay(attempt, delay) : null;
+                if (next == null || next >= limit - Clock.Since(started))
+                {
+                    return failure;
+                }
+                delay = next.Value;
+                var ms = TimeSpan.FromMilliseconds(Math.Ceiling(delay.TotalMilliseconds));
+                await Task.Delay(ms, end).OrCancelled(end).ConfigureAwait(false);
+            }
+        }
+
         private async Task<Outcome?> ReopenAsync()
         {
             if (failures > 0)
@@ -180,7 +204,13 @@ namespace Gannet.Client.Engine
                     return null;
                 }
             }
-            return await OpenAsync(engine.Configuration.Deadline).ConfigureAwait(false);
+            var hasBegun = this.hasBegun;
+            var failure = await OpenAsync(engine.Configuration.Deadline).ConfigureAwait(false);
+            if (failure == null && hasBegun)
+            {
+                engine.NoteResume();
+            }
+            return failure;
         }
 
         /// <summary>Opens the stream, and reads its first event. Returns the failure, or null.</summary>
@@ -194,6 +224,7 @@ namespace Gannet.Client.Engine
                 return failure;
             }
             Volatile.Write(ref stream, opened);
+            hasBegun = true;
             return await NextAsync(limit).ConfigureAwait(false);
         }
 
@@ -203,6 +234,7 @@ namespace Gannet.Client.Engine
             var (reply, outcome) = await stream!.ReadAsync(silenceMax).ConfigureAwait(false);
             if (reply == null)
             {
+                Broken?.Invoke();
                 Drop();
                 return outcome.Status == GrpcStatus.Ok
                     ? Outcome.Broken("the server ended the stream", null, true)

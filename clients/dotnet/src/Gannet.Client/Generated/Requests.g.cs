@@ -7,7 +7,7 @@ using Gannet.Client.Protocol;
 
 namespace Gannet.V1.Requests
 {
-    internal sealed class GetRequest : IRequest
+    internal sealed class GetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -25,7 +25,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SetRequest : IRequest
+    internal sealed class SetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -101,7 +101,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class KeyRequest : IRequest
+    internal sealed class KeyRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -143,7 +143,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class IncrementRequest : IRequest
+    internal sealed class IncrementRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -202,7 +202,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SetIfRequest : IRequest
+    internal sealed class SetIfRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -314,7 +314,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SetIfHashRequest : IRequest
+    internal sealed class SetIfHashRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -397,7 +397,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class UpdateTtlRequest : IRequest
+    internal sealed class UpdateTtlRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -448,7 +448,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class FieldsRequest : IRequest
+    internal sealed class FieldsRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -500,7 +500,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class DictionarySetRequest : IRequest
+    internal sealed class DictionarySetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -539,7 +539,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class DictionaryIncrementRequest : IRequest
+    internal sealed class DictionaryIncrementRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -601,7 +601,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class DictionaryDeleteRequest : IRequest
+    internal sealed class DictionaryDeleteRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -641,7 +641,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class CountRequest : IRequest
+    internal sealed class CountRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -664,7 +664,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SetUnionRequest : IRequest
+    internal sealed class SetUnionRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -762,7 +762,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SetDifferenceRequest : IRequest
+    internal sealed class SetDifferenceRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -802,7 +802,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class ListPushRequest : IRequest
+    internal sealed class ListPushRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -840,7 +840,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class ListConcatenateRequest : IRequest
+    internal sealed class ListConcatenateRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -884,7 +884,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class ListRemoveRequest : IRequest
+    internal sealed class ListRemoveRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -907,7 +907,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class ListFetchRequest : IRequest
+    internal sealed class ListFetchRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -969,7 +969,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class ListRetainRequest : IRequest
+    internal sealed class ListRetainRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1064,7 +1064,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SortedSetPutRequest : IRequest
+    internal sealed class SortedSetPutRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1250,7 +1250,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SortedSetFetchRequest : IRequest
+    internal sealed class SortedSetFetchRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1324,7 +1324,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SortedSetRemoveRequest : IRequest
+    internal sealed class SortedSetRemoveRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1364,7 +1364,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SortedSetIncrementRequest : IRequest
+    internal sealed class SortedSetIncrementRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1402,7 +1402,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class SortedSetGetRankRequest : IRequest
+    internal sealed class SortedSetGetRankRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1787,7 +1787,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class RecordGetRequest : IRequest
+    internal sealed class RecordGetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -1845,7 +1845,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class BinMapEntry : IRequest
+    internal sealed class BinMapEntry : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -2017,7 +2017,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class RecordChangeRequest : IRequest
+    internal sealed class RecordChangeRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -2093,7 +2093,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class RecordDeleteRequest : IRequest
+    internal sealed class RecordDeleteRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -2259,7 +2259,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class LeaseGetRequest : IRequest
+    internal sealed class LeaseGetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -2287,7 +2287,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class LeaseSetRequest : IRequest
+    internal sealed class LeaseSetRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 
@@ -2320,7 +2320,7 @@ namespace Gannet.V1.Requests
         }
     }
 
-    internal sealed class LeaseStaleRequest : IRequest
+    internal sealed class LeaseStaleRequest : IRequest, IKeyed
     {
         public Bytes Key { get; set; }
 

@@ -24,6 +24,12 @@ namespace Gannet.Client.Protocol
         void Write(ref Writer output);
     }
 
+    /// <summary>A message of a request on one key.</summary>
+    internal interface IKeyed
+    {
+        Bytes Key { get; }
+    }
+
     /// <summary>A call of the schema.</summary>
     internal sealed class Method
     {
