@@ -65,9 +65,17 @@ namespace Gannet.Client.Tests
 
         public string Address => $"127.0.0.1:{GrpcPort}";
 
-        public static async Task<Server> StartAsync(params (string Name, string Value)[] environment)
+        /// <summary>The maximum number of connections, or null for that of the script.</summary>
+        public int? ConnectionsMax { get; set; }
+
+        public static Task<Server> StartAsync(params (string Name, string Value)[] environment) =>
+            StartAsync(null, environment);
+
+        public static async Task<Server> StartAsync(
+            int? connectionsMax, params (string Name, string Value)[] environment)
         {
             var server = new Server(environment.ToDictionary(each => each.Name, each => each.Value));
+            server.ConnectionsMax = connectionsMax;
             await server.RestartAsync();
             return server;
         }
@@ -85,7 +93,12 @@ namespace Gannet.Client.Tests
         public async Task RestartAsync()
         {
             var start =
-                new ProcessStartInfo(Path.Combine(Files.Clients, "serve"), Port.ToString()) { UseShellExecute = false };
+                new ProcessStartInfo(Path.Combine(Files.Clients, "serve")) { UseShellExecute = false };
+            start.ArgumentList.Add(Port.ToString());
+            if (ConnectionsMax is int most)
+            {
+                start.ArgumentList.Add(most.ToString());
+            }
             start.Environment["RESP_PORT"] = RespPort.ToString();
             start.Environment["GRPC_PORT"] = GrpcPort.ToString();
             // The runtime's own libraries are not those of the server.

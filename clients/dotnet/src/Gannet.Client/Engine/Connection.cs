@@ -46,7 +46,7 @@ namespace Gannet.Client.Engine
     {
         private const string CheckPath = "/grpc.health.v1.Health/Check";
         private static readonly byte[] CheckFrame = new byte[Wire.HeadSize];
-        private static readonly Scope CheckScope = new Scope(string.Empty, null);
+        private static readonly Scope CheckScope = new Scope(string.Empty, null) { IsOfUser = false };
 
         private readonly object mutex = new object();
         private readonly Target target;

@@ -47,6 +47,10 @@ namespace Gannet.Client.Engine
 
         public TimeSpan ConnectTimeout { get; }
 
+        /// <summary>Further metadata of all calls of the user. Tests of the library ask the server for faults by it.</summary>
+        public IReadOnlyList<KeyValuePair<string, string>> Metadata { get; set; } =
+            Array.Empty<KeyValuePair<string, string>>();
+
         /// <summary>The beginning of all URIs.</summary>
         public string Base { get; }
 

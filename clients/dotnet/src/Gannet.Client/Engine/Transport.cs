@@ -27,6 +27,9 @@ namespace Gannet.Client.Engine
         public string Cache { get; }
 
         public string? Token { get; }
+
+        /// <summary>False for checks of the client itself.</summary>
+        public bool IsOfUser { get; set; } = true;
     }
 
     /// <summary>One handler of HTTP/2, which has one connection, and the requests on it.</summary>
@@ -219,6 +222,13 @@ namespace Gannet.Client.Engine
             if (scope.Token != null)
             {
                 headers.TryAddWithoutValidation("authorization", scope.Token);
+            }
+            if (scope.IsOfUser)
+            {
+                foreach (var (name, value) in target.Metadata)
+                {
+                    headers.TryAddWithoutValidation(name, value);
+                }
             }
             return request;
         }
