@@ -84,11 +84,11 @@ namespace Gannet.Client.Tests
         private static async Task Messages()
         {
             await using var client = await Servers.ClientAsync();
-            var reader = await SubscribeAsync(client, "news");
-            var other = await SubscribeAsync(client, "other news");
-            await PublishAsync(client, "news", "ü", string.Empty);
-            Assert.Is<DoneResult.Success>(await client.Topics.PublishAsync("news", new byte[] { 0, 255 }));
-            await PublishAsync(client, "news", "last");
+            var reader = await SubscribeAsync(client, "mixed");
+            var other = await SubscribeAsync(client, "other");
+            await PublishAsync(client, "mixed", "ü", string.Empty);
+            Assert.Is<DoneResult.Success>(await client.Topics.PublishAsync("mixed", new byte[] { 0, 255 }));
+            await PublishAsync(client, "mixed", "last");
             await reader.UntilAsync("last");
             Assert.Is<TopicEvent.Heartbeat>(reader.Events[0]);
             var items = reader.Events.OfType<TopicEvent.Item>().ToList();
@@ -101,10 +101,10 @@ namespace Gannet.Client.Tests
             Assert.Equal(new TopicPosition(5, items[0].Page), reader.Subscription.Next);
             Assert.Equal(0, other.Values.Count);
             // A later subscription continues anywhere.
-            var again = await SubscribeAsync(client, "news", new TopicPosition(3, items[0].Page));
+            var again = await SubscribeAsync(client, "mixed", new TopicPosition(3, items[0].Page));
             await again.UntilAsync("last");
             Assert.Equal(2, again.Values.Count);
-            var all = await SubscribeAsync(client, "news", TopicPosition.Oldest);
+            var all = await SubscribeAsync(client, "mixed", TopicPosition.Oldest);
             await all.UntilAsync("last");
             Assert.Equal(4, all.Values.Count);
         }
@@ -371,6 +371,79 @@ namespace Gannet.Client.Tests
             await Assert.Throws<ArgumentNullException>(() => client.Topics.SubscribeAsync(null!));
             await Assert.Throws<ArgumentOutOfRangeException>(
                 () => client.Topics.SubscribeAsync("t", deadline: TimeSpan.FromSeconds(-1)));
+        }
+
+        [Test("topic: a wrong port, wrong TLS and a missing token name their remedies")]
+        private static async Task Mistakes()
+        {
+            var shared = await Servers.SharedAsync();
+            var tls = await Servers.TlsAsync();
+            await using var server = await Server.StartAsync();
+            Assert.Equal("+OK", server.Redis("ACL", "SETUSER", "default", "resetpass", ">secret"));
+            foreach (var (address, usesTls, code, remedy) in new[]
+            {
+                ($"127.0.0.1:{shared.RespPort}", false, ErrorCode.Unavailable, "not the port of memcached, Redis"),
+                (tls.Address, false, ErrorCode.Unavailable, "if the port uses TLS, pass tls: true"),
+                (shared.Address, true, ErrorCode.Unavailable, "pass tls: false"),
+                (server.Address, false, ErrorCode.Unauthenticated, "pass CredentialProvider.FromString"),
+            })
+            {
+                await using var client = await CacheClient.CreateAsync(address, Quick, tls: usesTls);
+                var refused = Assert.Is<SubscribeResult.Error>(await client.Topics.SubscribeAsync("t"));
+                Assert.Equal(code, Assert.Code(refused), refused.Message);
+                Assert.Contains(remedy, refused.Message);
+                Assert.Equal(0, client.GetMetrics().Streams);
+            }
+        }
+
+        [Test("topic: a subscription that ends at any instant leaves no stream open")]
+        private static async Task EndAtAnyInstant()
+        {
+            var server = await Servers.SharedAsync();
+            using var relay = new Relay(server.GrpcPort);
+            await using var publisher = await Servers.ClientAsync();
+            await using var client = await CacheClient.CreateAsync(relay.Address, Quick);
+            var random = new Random(11);
+            var isOver = false;
+            var publishing = Task.Run(async () =>
+            {
+                while (!isOver)
+                {
+                    await publisher.Topics.PublishAsync("instant", "v");
+                }
+            });
+            var (ended, refused) = (0, 0);
+            for (var round = 0; round < 150; round++)
+            {
+                using var source = new CancellationTokenSource();
+                source.CancelAfter(random.Next(1, 20));
+                if (round % 10 == 0)
+                {
+                    relay.Cut();
+                }
+                var result = await client.Topics.SubscribeAsync("instant", cancellationToken: source.Token);
+                if (!(result is SubscribeResult.Subscription subscription))
+                {
+                    refused++;
+                    continue;
+                }
+                var reader = new Reader(subscription);
+                if (random.Next(2) == 0)
+                {
+                    await Task.Delay(random.Next(5));
+                    await subscription.DisposeAsync();
+                }
+                await reader.End;
+                ended++;
+            }
+            isOver = true;
+            await publishing;
+            Assert.True(ended > 50, $"{ended} ended, {refused} were refused");
+            await Wait.UntilAsync("no stream is open", () => client.GetMetrics().Streams == 0);
+            // The client is as good as new.
+            var last = await SubscribeAsync(client, "instant");
+            await PublishAsync(publisher, "instant", "last");
+            await last.UntilAsync("last");
         }
     }
 }

@@ -223,7 +223,7 @@ namespace Gannet.Client.Engine
             {
                 headers.TryAddWithoutValidation("authorization", scope.Token);
             }
-            if (scope.IsOfUser)
+            if (target.Metadata.Count > 0 && scope.IsOfUser)
             {
                 foreach (var (name, value) in target.Metadata)
                 {
