@@ -21,9 +21,10 @@ namespace Gannet.Client
             TimeSpan? deadline = null,
             CancellationToken cancellationToken = default)
         {
-            Task<GetResult> SendGet() => Send(Calls.Get, new GetRequest { Key = key }, deadline, cancellationToken);
             var near = engine.Near;
-            return near == null || !near.IsOf(scope) ? SendGet() : near.GetAsync(key, SendGet);
+            return near == null || !near.IsOf(scope)
+                ? SendGet(key, deadline, cancellationToken)
+                : GetNear(near, key, deadline, cancellationToken);
         }
 
         /// <summary>Stores a value.</summary>
@@ -238,5 +239,13 @@ namespace Gannet.Client
             return Send(
                 Calls.SetBatch, new SetBatchRequest { Items = items }, deadline, cancellationToken, items.Count);
         }
+
+        private Task<GetResult> SendGet(Bytes key, TimeSpan? deadline, CancellationToken cancellationToken) =>
+            Send(Calls.Get, new GetRequest { Key = key }, deadline, cancellationToken);
+
+        // Apart from GetAsync, so that a client without a near cache allocates no delegate.
+        private Task<GetResult> GetNear(
+            NearCache near, Bytes key, TimeSpan? deadline, CancellationToken cancellationToken) =>
+            near.GetAsync(key, () => SendGet(key, deadline, cancellationToken));
     }
 }
