@@ -46,6 +46,7 @@ namespace Gannet.Client.Engine
         private readonly CancellationTokenSource broken = new CancellationTokenSource();
         private readonly Target target;
         private readonly int messageBytesMax;
+        private readonly long created = Stopwatch.GetTimestamp();
         private long lastReply;
         private TimeoutText timeoutText = new TimeoutText(-1);
 
@@ -99,7 +100,7 @@ namespace Gannet.Client.Engine
             {
                 // The HTTP client reports a cancellation in several ways.
                 cancellation.ThrowIfCancellationRequested();
-                return Outcome.Broken(exception.Message, exception, LastReply != 0);
+                return Outcome.Broken(exception.Message, CauseOf(exception), LastReply != 0);
             }
         }
 
@@ -131,7 +132,7 @@ namespace Gannet.Client.Engine
             {
                 response?.Dispose();
                 cancellation.ThrowIfCancellationRequested();
-                return (null, Outcome.Broken(exception.Message, exception, LastReply != 0));
+                return (null, Outcome.Broken(exception.Message, CauseOf(exception), LastReply != 0));
             }
         }
 
@@ -194,6 +195,26 @@ namespace Gannet.Client.Engine
 
         /// <summary>The beginning of the details if the port is that of another protocol.</summary>
         public const string NotGrpc = "the reply is not of gRPC";
+
+        /// <summary>
+        /// Returns the cause of a failure. The HTTP client reports a server that closes a new connection as a
+        /// cancellation now and then, which otherwise stands for the end of the time for connecting.
+        /// </summary>
+        private Exception CauseOf(Exception exception)
+        {
+            if (LastReply != 0 || Clock.Since(created) >= target.ConnectTimeout * 0.9)
+            {
+                return exception;
+            }
+            for (Exception? each = exception; each != null; each = each.InnerException)
+            {
+                if (each is OperationCanceledException)
+                {
+                    return new IOException("the server closed the connection before its first reply");
+                }
+            }
+            return exception;
+        }
 
         private static bool IsOfNetwork(Exception exception) =>
             exception is HttpRequestException || exception is IOException || exception is SocketException
