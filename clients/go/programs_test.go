@@ -51,7 +51,7 @@ func TestBenchPrintsItsMeasurement(t *testing.T) {
 	must(t, err)
 	var result struct {
 		Requests    uint64            `json:"requests"`
-		PerSecond   float64           `json:"requests_per_second"`
+		PerSecond   float64           `json:"requests_per_s"`
 		P50         float64           `json:"p50_us"`
 		P99         float64           `json:"p99_us"`
 		P999        float64           `json:"p999_us"`

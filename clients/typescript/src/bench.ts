@@ -30,6 +30,7 @@ const USAGE = `Measures the client library.
   --cache NAME          the cache (default: default)
   --token TOKEN         the token, if the server needs one
   --preset NAME         preset of the client (default: InRegion.LowLatency)
+  --in-flight-max N     cap of requests in flight (default: that of the preset)
   --client sdk|stub     the library, or a stub of the gRPC library (default: sdk)
   --compare ROUNDS      measure stub and library in turn, ROUNDS times
   --concurrency N       requests that are offered at once (default: 16)
@@ -44,6 +45,8 @@ interface Options {
   readonly cache: string;
   readonly token: string | undefined;
   readonly preset: string;
+  /** The cap of requests in flight; 0 for that of the preset. */
+  readonly inFlightMax: number;
   readonly client: "sdk" | "stub";
   readonly compare: number;
   readonly concurrency: number;
@@ -70,6 +73,7 @@ function optionsOf(args: string[]): Options {
       cache: string("default"),
       token: string(undefined),
       preset: string("InRegion.LowLatency"),
+      "in-flight-max": string("0"),
       client: string("sdk"),
       compare: string("0"),
       concurrency: string("16"),
@@ -98,6 +102,7 @@ function optionsOf(args: string[]): Options {
     token,
     cache: values.cache ?? "default",
     preset: values.preset ?? "",
+    inFlightMax: number("in-flight-max", 0),
     compare: number("compare", 0),
     concurrency: number("concurrency", 1),
     seconds: number("seconds", 0.01),
@@ -116,7 +121,9 @@ class Plan {
   readonly choices: { key: string; reads: boolean }[];
 
   constructor(readonly options: Options) {
-    this.configuration = Configurations.named(options.preset);
+    const preset = Configurations.named(options.preset);
+    const { inFlightMax } = options;
+    this.configuration = inFlightMax > 0 ? preset.withRequestsInFlightMax(inFlightMax) : preset;
     const { token } = options;
     this.credentials = token === undefined ? CredentialProvider.none() : CredentialProvider.fromString(token);
     this.keys = Array.from({ length: options.keySpace }, (_, at) => `bench:${`${at}`.padStart(8, "0")}`);

@@ -15,6 +15,7 @@ namespace Gannet.Bench
   --cache NAME          the cache (default: default)
   --token TOKEN         the token, if the server needs one
   --preset NAME         preset of the client (default: InRegion.LowLatency)
+  --in-flight-max N     cap of requests in flight (default: that of the preset)
   --client sdk|bare     the library, or calls of HttpClient without it (default: sdk)
   --compare ROUNDS      measure both in turn, ROUNDS times, each first in every other round
   --concurrency N       requests that are offered at once (default: 16)
@@ -29,6 +30,7 @@ namespace Gannet.Bench
             ["--cache"] = "default",
             ["--token"] = string.Empty,
             ["--preset"] = "InRegion.LowLatency",
+            ["--in-flight-max"] = "0",
             ["--client"] = "sdk",
             ["--compare"] = "0",
             ["--concurrency"] = "16",
@@ -58,6 +60,7 @@ namespace Gannet.Bench
             {
                 throw new ArgumentException($"cannot use --client {Client}: it is unknown; pass sdk or bare");
             }
+            InFlightMax = (int)Number("--in-flight-max", 0);
             Compare = (int)Number("--compare", 0);
             Concurrency = (int)Number("--concurrency", 1);
             Seconds = Number("--seconds", 0.01);
@@ -75,6 +78,9 @@ namespace Gannet.Bench
         public string Preset => values["--preset"];
 
         public string Client => values["--client"];
+
+        /// <summary>The cap of requests in flight; 0 for that of the preset.</summary>
+        public int InFlightMax { get; }
 
         public int Compare { get; }
 

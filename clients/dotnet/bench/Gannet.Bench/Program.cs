@@ -52,6 +52,10 @@ namespace Gannet.Bench
             {
                 var options = new Options(arguments);
                 var configuration = Configurations.Named(options.Preset);
+                if (options.InFlightMax > 0)
+                {
+                    configuration = configuration.WithRequestsInFlightMax(options.InFlightMax);
+                }
                 var load = new Load(options);
                 await load.PrepareAsync();
                 return options.Compare > 0

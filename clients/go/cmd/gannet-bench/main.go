@@ -40,6 +40,7 @@ type settings struct {
 	address     string
 	cache       string
 	preset      string
+	inFlightMax int
 	concurrency int
 	seconds     float64
 	keySpace    int
@@ -56,7 +57,7 @@ type result struct {
 	Concurrency       int               `json:"concurrency"`
 	Seconds           float64           `json:"seconds"`
 	Requests          uint64            `json:"requests"`
-	RequestsPerSecond float64           `json:"requests_per_second"`
+	RequestsPerSecond float64           `json:"requests_per_s"`
 	P50               float64           `json:"p50_us"`
 	P99               float64           `json:"p99_us"`
 	P999              float64           `json:"p999_us"`
@@ -89,6 +90,7 @@ func main() {
 	flag.StringVar(&s.address, "address", "127.0.0.1:7000", "HOST:PORT of gannet serve --grpc")
 	flag.StringVar(&s.cache, "cache", "default", "name of the cache")
 	flag.StringVar(&s.preset, "preset", "InRegion.Default", "name of the preset, such as Laptop or InRegion.LowLatency.v1")
+	flag.IntVar(&s.inFlightMax, "in-flight-max", 0, "cap of requests in flight (0: that of the preset)")
 	flag.IntVar(&s.concurrency, "concurrency", 100, "number of callers")
 	flag.Float64Var(&s.seconds, "seconds", 10, "duration of the measurement")
 	flag.IntVar(&s.keySpace, "key-space", 10_000, "number of keys")
@@ -123,6 +125,9 @@ func run(s settings) error {
 	configuration, err := gannet.Preset(s.preset)
 	if err != nil {
 		return err
+	}
+	if s.inFlightMax > 0 {
+		configuration = configuration.WithRequestsInFlightMax(s.inFlightMax)
 	}
 	own, err := open(s, configuration)
 	if err != nil {

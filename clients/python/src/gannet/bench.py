@@ -46,6 +46,8 @@ class Plan:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.configuration: Configuration = Configurations.named(options.preset)
+        if options.in_flight_max:
+            self.configuration = self.configuration.with_requests_in_flight_max(options.in_flight_max)
         token = options.token
         self.credentials = CredentialProvider.from_string(token) if token else CredentialProvider.none()
         self.keys = [b"bench:%08d" % number for number in range(options.key_space)]
@@ -246,6 +248,7 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     add("--cache", default="default", help="the cache (default: default)")
     add("--token", help="the token, if the server needs one")
     add("--preset", default="InRegion.LowLatency", help="preset of the client (default: InRegion.LowLatency)")
+    add("--in-flight-max", type=int, metavar="N", help="cap of requests in flight (default: that of the preset)")
     add("--mode", choices=["sync", "asyncio"], default="sync", help="threads, or tasks of asyncio (default: sync)")
     add("--client", choices=["sdk", "stub"], default="sdk", help="the library, or the generated stub (default: sdk)")
     add("--compare", type=int, default=0, metavar="ROUNDS", help="measure stub and library in turn, ROUNDS times")
