@@ -57,8 +57,8 @@ pub fn command() -> Command {
         .after_help(
             "The libraries take turns. A run with failed requests does not count.\n\nExample:\n  gannet serve --grpc \
              127.0.0.1:7000 &\n  gannet load clients --program 'go=clients/go/gannet-bench' \\\n    --program \
-             'python=python -m gannet.bench' --presets Laptop --concurrency 1,100,5000 --round-trips 0us --repeats 3 --report \
-             study.html",
+             'python=python -m gannet.bench' --presets Laptop \\\n    --concurrency 1,100,5000 --round-trips 0us \
+             --repeats 3 --report study.html",
         )
 }
 
