@@ -1,0 +1,61 @@
+package dev.gannet.client;
+
+import com.google.protobuf.Message;
+import io.grpc.MethodDescriptor;
+import io.grpc.MethodDescriptor.MethodType;
+import io.grpc.protobuf.ProtoUtils;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * One call of the schema.
+ *
+ * @param index the place of its metrics
+ * @param name the name in the schema
+ * @param isIdempotent true if its repetition changes nothing
+ * @param isHedged true if it may be sent a second time before its reply
+ */
+record Method<Q extends Message, P extends Message>(
+        int index, String name, MethodDescriptor<Q, P> descriptor, boolean isIdempotent, boolean isHedged) {
+    private static final List<Method<?, ?>> ALL = new ArrayList<>();
+
+    /** Returns a new method, whose path is SERVICE/NAME. */
+    static synchronized <Q extends Message, P extends Message> Method<Q, P> of(
+            MethodType type, String path, Q request, P reply, boolean isIdempotent) {
+        MethodDescriptor<Q, P> descriptor = MethodDescriptor.<Q, P>newBuilder()
+                .setType(type)
+                .setFullMethodName("gannet.v1." + path)
+                .setRequestMarshaller(ProtoUtils.marshaller(request))
+                .setResponseMarshaller(ProtoUtils.marshaller(reply))
+                .setSafe(isIdempotent)
+                .build();
+        Method<Q, P> created =
+                new Method<>(ALL.size(), descriptor.getBareMethodName(), descriptor, isIdempotent, false);
+        ALL.add(created);
+        return created;
+    }
+
+    /** Returns all methods, by their indexes. */
+    static List<Method<?, ?>> all() {
+        // The first use of the table fills the list.
+        if (Methods.GET == null) {
+            throw new IllegalStateException("the table of methods is not initialised");
+        }
+        return ALL;
+    }
+
+    Method<Q, P> hedged() {
+        Method<Q, P> form = new Method<>(index, name, descriptor, isIdempotent, true);
+        ALL.set(index, form);
+        return form;
+    }
+
+    /** Returns a form that is not repeated. */
+    Method<Q, P> once() {
+        return new Method<>(index, name, descriptor, false, isHedged);
+    }
+
+    boolean isStream() {
+        return descriptor.getType() == MethodType.SERVER_STREAMING;
+    }
+}

@@ -1,0 +1,189 @@
+package dev.gannet.client;
+
+import com.google.protobuf.Message;
+import dev.gannet.v1.CacheName;
+import dev.gannet.v1.CountRequest;
+import dev.gannet.v1.DictionaryDeleteRequest;
+import dev.gannet.v1.DictionaryFetchReply;
+import dev.gannet.v1.DictionaryGetReply;
+import dev.gannet.v1.DictionaryIncrementRequest;
+import dev.gannet.v1.DictionarySetRequest;
+import dev.gannet.v1.Done;
+import dev.gannet.v1.ElementsReply;
+import dev.gannet.v1.FieldsRequest;
+import dev.gannet.v1.FoundReply;
+import dev.gannet.v1.GetBatchRequest;
+import dev.gannet.v1.GetReply;
+import dev.gannet.v1.GetRequest;
+import dev.gannet.v1.GetWithHashReply;
+import dev.gannet.v1.IncrementReply;
+import dev.gannet.v1.IncrementRequest;
+import dev.gannet.v1.ItemTtlReply;
+import dev.gannet.v1.ItemTypeReply;
+import dev.gannet.v1.KeyRequest;
+import dev.gannet.v1.KeysExistReply;
+import dev.gannet.v1.KeysExistRequest;
+import dev.gannet.v1.LengthReply;
+import dev.gannet.v1.ListCachesReply;
+import dev.gannet.v1.ListCachesRequest;
+import dev.gannet.v1.ListConcatenateRequest;
+import dev.gannet.v1.ListFetchRequest;
+import dev.gannet.v1.ListLengthReply;
+import dev.gannet.v1.ListPopReply;
+import dev.gannet.v1.ListPushRequest;
+import dev.gannet.v1.ListRemoveRequest;
+import dev.gannet.v1.ListRetainRequest;
+import dev.gannet.v1.RankReply;
+import dev.gannet.v1.ScoreReply;
+import dev.gannet.v1.ScoresReply;
+import dev.gannet.v1.SetBatchRequest;
+import dev.gannet.v1.SetContainsReply;
+import dev.gannet.v1.SetDifferenceRequest;
+import dev.gannet.v1.SetIfHashReply;
+import dev.gannet.v1.SetIfHashRequest;
+import dev.gannet.v1.SetIfReply;
+import dev.gannet.v1.SetIfRequest;
+import dev.gannet.v1.SetReply;
+import dev.gannet.v1.SetRequest;
+import dev.gannet.v1.SetUnionRequest;
+import dev.gannet.v1.SortedSetFetchReply;
+import dev.gannet.v1.SortedSetFetchRequest;
+import dev.gannet.v1.SortedSetGetRankRequest;
+import dev.gannet.v1.SortedSetIncrementRequest;
+import dev.gannet.v1.SortedSetPutRequest;
+import dev.gannet.v1.SortedSetRemoveRequest;
+import dev.gannet.v1.UpdateTtlReply;
+import dev.gannet.v1.UpdateTtlRequest;
+import io.grpc.MethodDescriptor.MethodType;
+
+/**
+ * The calls of the schema. A call is retried only if its repetition changes nothing. Increments, pushes, pops and the
+ * conditional sets are not: the first attempt may have been executed although its reply was lost.
+ */
+final class Methods {
+    static final Method<GetRequest, GetReply> GET =
+            repeated("Cache/Get", GetRequest.getDefaultInstance(), GetReply.getDefaultInstance()).hedged();
+    static final Method<SetRequest, SetReply> SET =
+            repeated("Cache/Set", SetRequest.getDefaultInstance(), SetReply.getDefaultInstance());
+    static final Method<GetBatchRequest, GetReply> GET_BATCH =
+            repeatedStream("Cache/GetBatch", GetBatchRequest.getDefaultInstance(), GetReply.getDefaultInstance());
+    static final Method<SetBatchRequest, SetReply> SET_BATCH =
+            repeatedStream("Cache/SetBatch", SetBatchRequest.getDefaultInstance(), SetReply.getDefaultInstance());
+    static final Method<KeyRequest, Done> DELETE =
+            repeated("Cache/Delete", KeyRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<KeysExistRequest, KeysExistReply> KEYS_EXIST =
+            repeated("Cache/KeysExist", KeysExistRequest.getDefaultInstance(), KeysExistReply.getDefaultInstance());
+    static final Method<IncrementRequest, IncrementReply> INCREMENT =
+            once("Cache/Increment", IncrementRequest.getDefaultInstance(), IncrementReply.getDefaultInstance());
+    static final Method<KeyRequest, GetWithHashReply> GET_WITH_HASH =
+            repeated("Cache/GetWithHash", KeyRequest.getDefaultInstance(), GetWithHashReply.getDefaultInstance());
+    static final Method<SetIfRequest, SetIfReply> SET_IF =
+            once("Cache/SetIf", SetIfRequest.getDefaultInstance(), SetIfReply.getDefaultInstance());
+    static final Method<SetIfHashRequest, SetIfHashReply> SET_IF_HASH =
+            once("Cache/SetIfHash", SetIfHashRequest.getDefaultInstance(), SetIfHashReply.getDefaultInstance());
+    static final Method<UpdateTtlRequest, UpdateTtlReply> UPDATE_TTL =
+            once("Cache/UpdateTtl", UpdateTtlRequest.getDefaultInstance(), UpdateTtlReply.getDefaultInstance());
+    static final Method<KeyRequest, ItemTtlReply> ITEM_GET_TTL =
+            repeated("Cache/ItemGetTtl", KeyRequest.getDefaultInstance(), ItemTtlReply.getDefaultInstance());
+    static final Method<KeyRequest, ItemTypeReply> ITEM_GET_TYPE =
+            repeated("Cache/ItemGetType", KeyRequest.getDefaultInstance(), ItemTypeReply.getDefaultInstance());
+    static final Method<FieldsRequest, DictionaryGetReply> DICTIONARY_GET =
+            repeated(
+                    "Cache/DictionaryGet", FieldsRequest.getDefaultInstance(), DictionaryGetReply.getDefaultInstance());
+    static final Method<KeyRequest, DictionaryFetchReply> DICTIONARY_FETCH =
+            repeated(
+                    "Cache/DictionaryFetch", KeyRequest.getDefaultInstance(),
+                    DictionaryFetchReply.getDefaultInstance());
+    static final Method<DictionarySetRequest, Done> DICTIONARY_SET =
+            repeated("Cache/DictionarySet", DictionarySetRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<DictionaryIncrementRequest, IncrementReply> DICTIONARY_INCREMENT =
+            once(
+                    "Cache/DictionaryIncrement", DictionaryIncrementRequest.getDefaultInstance(),
+                    IncrementReply.getDefaultInstance());
+    static final Method<DictionaryDeleteRequest, Done> DICTIONARY_DELETE =
+            repeated("Cache/DictionaryDelete", DictionaryDeleteRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<KeyRequest, LengthReply> DICTIONARY_LENGTH =
+            repeated("Cache/DictionaryLength", KeyRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<KeyRequest, ElementsReply> SET_FETCH =
+            repeated("Cache/SetFetch", KeyRequest.getDefaultInstance(), ElementsReply.getDefaultInstance());
+    static final Method<CountRequest, ElementsReply> SET_SAMPLE =
+            repeated("Cache/SetSample", CountRequest.getDefaultInstance(), ElementsReply.getDefaultInstance());
+    static final Method<SetUnionRequest, Done> SET_UNION =
+            repeated("Cache/SetUnion", SetUnionRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<SetDifferenceRequest, FoundReply> SET_DIFFERENCE =
+            repeated("Cache/SetDifference", SetDifferenceRequest.getDefaultInstance(), FoundReply.getDefaultInstance());
+    /** A form of the call whose repetition would change more. Both count as one in metrics. */
+    static final Method<SetDifferenceRequest, FoundReply> SET_SUBTRACT_FROM = SET_DIFFERENCE.once();
+    static final Method<FieldsRequest, SetContainsReply> SET_CONTAINS =
+            repeated("Cache/SetContains", FieldsRequest.getDefaultInstance(), SetContainsReply.getDefaultInstance());
+    static final Method<KeyRequest, LengthReply> SET_LENGTH =
+            repeated("Cache/SetLength", KeyRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<CountRequest, ElementsReply> SET_POP =
+            once("Cache/SetPop", CountRequest.getDefaultInstance(), ElementsReply.getDefaultInstance());
+    static final Method<ListPushRequest, ListLengthReply> LIST_PUSH_FRONT =
+            once("Cache/ListPushFront", ListPushRequest.getDefaultInstance(), ListLengthReply.getDefaultInstance());
+    static final Method<ListPushRequest, ListLengthReply> LIST_PUSH_BACK =
+            once("Cache/ListPushBack", ListPushRequest.getDefaultInstance(), ListLengthReply.getDefaultInstance());
+    static final Method<ListConcatenateRequest, ListLengthReply> LIST_CONCATENATE_FRONT =
+            once(
+                    "Cache/ListConcatenateFront", ListConcatenateRequest.getDefaultInstance(),
+                    ListLengthReply.getDefaultInstance());
+    static final Method<ListConcatenateRequest, ListLengthReply> LIST_CONCATENATE_BACK =
+            once(
+                    "Cache/ListConcatenateBack", ListConcatenateRequest.getDefaultInstance(),
+                    ListLengthReply.getDefaultInstance());
+    static final Method<KeyRequest, ListPopReply> LIST_POP_FRONT =
+            once("Cache/ListPopFront", KeyRequest.getDefaultInstance(), ListPopReply.getDefaultInstance());
+    static final Method<KeyRequest, ListPopReply> LIST_POP_BACK =
+            once("Cache/ListPopBack", KeyRequest.getDefaultInstance(), ListPopReply.getDefaultInstance());
+    static final Method<ListRemoveRequest, LengthReply> LIST_REMOVE =
+            once("Cache/ListRemove", ListRemoveRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<ListFetchRequest, ElementsReply> LIST_FETCH =
+            repeated("Cache/ListFetch", ListFetchRequest.getDefaultInstance(), ElementsReply.getDefaultInstance());
+    static final Method<ListRetainRequest, LengthReply> LIST_RETAIN =
+            once("Cache/ListRetain", ListRetainRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<KeyRequest, LengthReply> LIST_LENGTH =
+            repeated("Cache/ListLength", KeyRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<SortedSetPutRequest, Done> SORTED_SET_PUT =
+            repeated("Cache/SortedSetPut", SortedSetPutRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<SortedSetFetchRequest, SortedSetFetchReply> SORTED_SET_FETCH =
+            repeated(
+                    "Cache/SortedSetFetch", SortedSetFetchRequest.getDefaultInstance(),
+                    SortedSetFetchReply.getDefaultInstance());
+    static final Method<FieldsRequest, ScoresReply> SORTED_SET_GET_SCORE =
+            repeated("Cache/SortedSetGetScore", FieldsRequest.getDefaultInstance(), ScoresReply.getDefaultInstance());
+    static final Method<SortedSetRemoveRequest, Done> SORTED_SET_REMOVE =
+            repeated("Cache/SortedSetRemove", SortedSetRemoveRequest.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<SortedSetIncrementRequest, ScoreReply> SORTED_SET_INCREMENT =
+            once(
+                    "Cache/SortedSetIncrement", SortedSetIncrementRequest.getDefaultInstance(),
+                    ScoreReply.getDefaultInstance());
+    static final Method<SortedSetGetRankRequest, RankReply> SORTED_SET_GET_RANK =
+            repeated(
+                    "Cache/SortedSetGetRank", SortedSetGetRankRequest.getDefaultInstance(),
+                    RankReply.getDefaultInstance());
+    static final Method<KeyRequest, LengthReply> SORTED_SET_LENGTH =
+            repeated("Cache/SortedSetLength", KeyRequest.getDefaultInstance(), LengthReply.getDefaultInstance());
+    static final Method<CacheName, Done> CREATE_CACHE =
+            once("Caches/CreateCache", CacheName.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<CacheName, Done> DELETE_CACHE =
+            once("Caches/DeleteCache", CacheName.getDefaultInstance(), Done.getDefaultInstance());
+    static final Method<ListCachesRequest, ListCachesReply> LIST_CACHES =
+            repeated("Caches/ListCaches", ListCachesRequest.getDefaultInstance(), ListCachesReply.getDefaultInstance());
+    static final Method<CacheName, Done> FLUSH_CACHE =
+            repeated("Caches/FlushCache", CacheName.getDefaultInstance(), Done.getDefaultInstance());
+
+    private Methods() {}
+
+    private static <Q extends Message, P extends Message> Method<Q, P> repeated(String path, Q request, P reply) {
+        return Method.of(MethodType.UNARY, path, request, reply, true);
+    }
+
+    private static <Q extends Message, P extends Message> Method<Q, P> repeatedStream(String path, Q request, P reply) {
+        return Method.of(MethodType.SERVER_STREAMING, path, request, reply, true);
+    }
+
+    private static <Q extends Message, P extends Message> Method<Q, P> once(String path, Q request, P reply) {
+        return Method.of(MethodType.UNARY, path, request, reply, false);
+    }
+}
