@@ -3,6 +3,7 @@ package dev.gannet.client;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
@@ -37,6 +38,7 @@ public final class Configuration {
     private Duration hedgeDelay = Duration.ZERO;
     private List<Middleware> middleware = List.of();
     private Executor executor = ForkJoinPool.commonPool();
+    private Map<String, String> metadata = Map.of();
 
     private Configuration() {}
 
@@ -77,6 +79,7 @@ public final class Configuration {
         copy.hedgeDelay = hedgeDelay;
         copy.middleware = middleware;
         copy.executor = executor;
+        copy.metadata = metadata;
         return copy;
     }
 
@@ -301,6 +304,17 @@ public final class Configuration {
     public Configuration withExecutor(Executor completing) {
         Configuration changed = copy();
         changed.executor = Objects.requireNonNull(completing);
+        return changed;
+    }
+
+    Map<String, String> metadata() {
+        return metadata;
+    }
+
+    /** Returns a copy whose calls have this metadata too, by which tests ask a server for faults. */
+    Configuration withMetadata(Map<String, String> added) {
+        Configuration changed = copy();
+        changed.metadata = Map.copyOf(added);
         return changed;
     }
 

@@ -117,6 +117,9 @@ final class Engine {
             if (target.token().isPresent()) {
                 known.put(AUTHORIZATION, target.token().get());
             }
+            for (Map.Entry<String, String> each : configuration.metadata().entrySet()) {
+                known.put(Metadata.Key.of(each.getKey(), Metadata.ASCII_STRING_MARSHALLER), each.getValue());
+            }
             if (metadata.size() < CACHES_REMEMBERED_MAX) {
                 metadata.put(cache, known);
             }

@@ -1,6 +1,10 @@
 package dev.gannet.client;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -154,6 +158,22 @@ final class Servers {
     /** Returns a server that the test may pause or end. */
     static Server own() {
         return new Server(Map.of("TEST_FAULTS", "1"));
+    }
+
+    /** Executes commands of Redis, each of which replies OK. */
+    static void redis(Server server, String... commands) {
+        try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), server.redisPort())) {
+            BufferedReader replies = new BufferedReader(new InputStreamReader(socket.getInputStream(), US_ASCII));
+            for (String command : commands) {
+                socket.getOutputStream().write((command + "\r\n").getBytes(US_ASCII));
+                String reply = replies.readLine();
+                if (!"+OK".equals(reply)) {
+                    throw new AssertionError(command + ": " + reply);
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     static int freePort() {
