@@ -1,6 +1,7 @@
 package dev.gannet.client;
 
 import io.grpc.Status;
+import io.grpc.netty.shaded.io.netty.handler.codec.http2.Http2Exception;
 import java.util.Locale;
 
 /** Translates the statuses of gRPC into errors that name their remedies. */
@@ -15,7 +16,7 @@ final class Failures {
 
     /** Returns the error of a call that ended with a status other than OK. */
     CacheError errorOf(String action, Status status) {
-        ErrorCode code = codeOf(status.getCode());
+        ErrorCode code = isOtherProtocol(status) ? ErrorCode.UNAVAILABLE : codeOf(status.getCode());
         String cause = status.getDescription() == null ? "" : status.getDescription().strip();
         if (cause.isEmpty()) {
             cause = status.getCode().name();
@@ -44,6 +45,16 @@ final class Failures {
             default -> { }
         }
         return new CacheError(code, action, cause, remedy, status.asException());
+    }
+
+    /** Returns true if the peer does not speak HTTP/2, which gRPC reports as an internal error. */
+    private static boolean isOtherProtocol(Status status) {
+        for (Throwable each = status.getCause(); each != null; each = each.getCause()) {
+            if (each instanceof Http2Exception) {
+                return true;
+            }
+        }
+        return false;
     }
 
     static ErrorCode codeOf(Status.Code code) {

@@ -26,7 +26,7 @@ import java.util.concurrent.TimeUnit;
  *            +------------------ retry <-----------+
  * </pre>
  *
- * Any step may also conclude the call, and only the first conclusion counts. Whoever holds a place releases it.
+ * Any step may also conclude the call, and only the first conclusion counts. A step that holds a place releases it.
  */
 final class PendingCall<Q extends Message, P extends Message, R> extends Limiter.Waiter implements Runnable {
     private static final VarHandle CONCLUDED;
@@ -162,7 +162,12 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
     private void send(Connection used) {
         if (isConcluded || deadline - System.nanoTime() <= 0) {
             engine.release(used);
-            refuse(Refusal.QUEUE_TIMEOUT);
+            if (retries == 0) {
+                refuse(Refusal.QUEUE_TIMEOUT);
+            } else if (!isConcluded) {
+                // The server has received the request at least once.
+                fail(engine.errorOf(method.name(), Status.DEADLINE_EXCEEDED));
+            }
             return;
         }
         synchronized (this) {
