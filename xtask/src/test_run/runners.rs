@@ -118,6 +118,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         suite("gomemcache", "go", &[], "go test -v -count=1 ./...", RunnerFormat::Go),
         suite("go client", "../../clients/go", &[], "go vet ./... && go test -v -count=1 ./...", RunnerFormat::Go),
         suite("dotnet client", "../../clients/dotnet", &["scripts/toolchain"], "scripts/test", RunnerFormat::Node),
+        suite("java client", "../../clients/java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         suite("npm memcached", "node", &NODE_PREPARE, NODE, RunnerFormat::Node),
         suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", RunnerFormat::Surefire),
         Runner::of_release(
