@@ -4,6 +4,8 @@ import dev.gannet.v1.CacheName;
 import dev.gannet.v1.ListCachesReply;
 import dev.gannet.v1.ListCachesRequest;
 import java.time.Duration;
+import java.util.Collection;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /**
@@ -15,7 +17,7 @@ import java.util.concurrent.CompletableFuture;
  *
  * @param <T> String or Bytes
  */
-public class CacheCalls<T> extends SortedSetCalls<T> {
+public class CacheCalls<T> extends TokenCalls<T> {
     CacheCalls(Engine engine, Scope scope, Codec<T> codec) {
         super(engine, scope, codec);
     }
@@ -36,6 +38,24 @@ public class CacheCalls<T> extends SortedSetCalls<T> {
                     "cannot use deadline " + deadline + ": it is not above zero; pass a longer time");
         }
         return new CacheCalls<>(engine, new Scope(scope.defaultTtlMs(), deadline.toNanos()), codec);
+    }
+
+    /**
+     * Returns a near cache of all keys of a cache, which holds at most this number of values and bytes in the process.
+     * Reads through it need no request if it has a copy.
+     */
+    public NearCache<T> nearCache(String cache, int entriesMax, long bytesMax) {
+        return new NearCache<>(this, cache, entriesMax, bytesMax, List.of());
+    }
+
+    /**
+     * Returns a near cache of the keys with these prefixes.
+     *
+     * @param prefixes at most 256, of at most 256 bytes each
+     */
+    public NearCache<T> nearCache(
+            String cache, int entriesMax, long bytesMax, Collection<? extends T> prefixes) {
+        return new NearCache<>(this, cache, entriesMax, bytesMax, all(prefixes));
     }
 
     /** Creates a cache. The error {@link ErrorCode#ALREADY_EXISTS} shows that it exists. */

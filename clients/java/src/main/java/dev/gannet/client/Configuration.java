@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
+import java.util.function.Supplier;
 
 /**
  * All settings of a client. It is immutable: each {@code with} method returns a changed copy, so that a configuration
@@ -38,7 +39,7 @@ public final class Configuration {
     private Duration hedgeDelay = Duration.ZERO;
     private List<Middleware> middleware = List.of();
     private Executor executor = ForkJoinPool.commonPool();
-    private Map<String, String> metadata = Map.of();
+    private Supplier<Map<String, String>> metadata = Map::of;
 
     private Configuration() {}
 
@@ -308,13 +309,18 @@ public final class Configuration {
     }
 
     Map<String, String> metadata() {
-        return metadata;
+        return metadata.get();
+    }
+
+    /** Returns a copy whose calls have this metadata too. */
+    Configuration withMetadata(Map<String, String> added) {
+        return withMetadata(() -> added);
     }
 
     /** Returns a copy whose calls have this metadata too, by which tests ask a server for faults. */
-    Configuration withMetadata(Map<String, String> added) {
+    Configuration withMetadata(Supplier<Map<String, String>> added) {
         Configuration changed = copy();
-        changed.metadata = Map.copyOf(added);
+        changed.metadata = added;
         return changed;
     }
 

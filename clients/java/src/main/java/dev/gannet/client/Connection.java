@@ -35,9 +35,10 @@ final class Connection {
     private double delayMs;
     private boolean isAwaitingDelay;
 
-    Connection(Credentials target, Configuration configuration, ScheduledExecutorService timers) {
+    Connection(
+            Credentials target, Configuration configuration, ScheduledExecutorService timers, boolean isKeptOpen) {
         this.timers = timers;
-        isKeptOpen = configuration.eagerConnect();
+        this.isKeptOpen = isKeptOpen;
         delayMinMs = configuration.reconnectDelayMin().toMillis();
         delayMaxMs = configuration.reconnectDelayMax().toMillis();
         delayMs = delayMinMs;

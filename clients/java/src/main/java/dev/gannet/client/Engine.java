@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -52,6 +53,12 @@ final class Engine {
     final ScheduledThreadPoolExecutor timers;
     final AtomicLong retries = new AtomicLong();
     final AtomicLong hedges = new AtomicLong();
+    final AtomicLong resumes = new AtomicLong();
+    final StreamConnections streams;
+    /** Subscriptions and watches that are open. */
+    final Set<EventStream<?, ?>> eventStreams = ConcurrentHashMap.newKeySet();
+    /** The near caches, which drop their copies of what this client changes. */
+    final List<NearCache<?>> nearCaches = new CopyOnWriteArrayList<>();
     final Recorder recorder;
     final List<Middleware> middleware;
     final long hedgeNs;
@@ -85,10 +92,12 @@ final class Engine {
             return thread;
         });
         timers.setRemoveOnCancelPolicy(true);
+        streams = new StreamConnections(target, configuration, timers);
         connections = new Connection[configuration.connectionsMax()];
         try {
             for (int at = 0; at < connections.length; at++) {
-                connections[at] = new Connection(target, configuration, timers);
+                connections[at] = new Connection(
+                        target, configuration, timers, configuration.eagerConnect());
                 connections[at].watch();
             }
         } catch (RuntimeException e) {
@@ -117,15 +126,16 @@ final class Engine {
             if (target.token().isPresent()) {
                 known.put(AUTHORIZATION, target.token().get());
             }
-            for (Map.Entry<String, String> each : configuration.metadata().entrySet()) {
-                known.put(Metadata.Key.of(each.getKey(), Metadata.ASCII_STRING_MARSHALLER), each.getValue());
-            }
             if (metadata.size() < CACHES_REMEMBERED_MAX) {
                 metadata.put(cache, known);
             }
         }
         Metadata own = new Metadata();
         own.merge(known);
+        Map<String, String> added = configuration.metadata();
+        if (!added.isEmpty()) {
+            added.forEach((name, text) -> own.put(Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER), text));
+        }
         return own;
     }
 
@@ -162,7 +172,7 @@ final class Engine {
 
     Metrics metrics() {
         return new Metrics(limiter.inFlight(), limiter.queued(), connections.length, retries.get(), hedges.get(),
-                recorder == null ? Map.of() : recorder.snapshot());
+                resumes.get(), recorder == null ? Map.of() : recorder.snapshot());
     }
 
     /** Opens all connections. */
@@ -225,11 +235,13 @@ final class Engine {
             ((PendingCall<?, ?, ?>) each).refuse(Refusal.CLOSED);
         }
         delayed.forEach(each -> each.refuse(Refusal.CLOSED));
+        eventStreams.forEach(each -> each.end(Refusal.CLOSED.error(each.method().name())));
         closeConnections();
     }
 
     private void closeConnections() {
         timers.shutdownNow();
+        streams.close();
         for (Connection each : connections) {
             if (each != null) {
                 each.channel().shutdownNow();

@@ -31,7 +31,11 @@ public enum ErrorCode {
     /** The server does not have the call. */
     UNIMPLEMENTED,
     /** The server failed, or a reply contradicts the protocol. */
-    INTERNAL;
+    INTERNAL,
+    /** The record has another revision than the call names. */
+    ABORTED,
+    /** The record to change does not exist. */
+    NOT_FOUND_RECORD;
 
     /** Returns true if the same call may succeed later. A call that is not idempotent may have been executed. */
     public boolean isRetryable() {

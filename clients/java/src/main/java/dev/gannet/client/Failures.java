@@ -17,6 +17,10 @@ final class Failures {
     /** Returns the error of a call that ended with a status other than OK. */
     CacheError errorOf(String action, Status status) {
         ErrorCode code = isOtherProtocol(status) ? ErrorCode.UNAVAILABLE : codeOf(status.getCode());
+        if (code == ErrorCode.NOT_FOUND_CACHE && action.startsWith("cannot execute Record")
+                && !String.valueOf(status.getDescription()).startsWith("the cache")) {
+            code = ErrorCode.NOT_FOUND_RECORD;
+        }
         String cause = status.getDescription() == null ? "" : status.getDescription().strip();
         if (cause.isEmpty()) {
             cause = status.getCode().name();
@@ -70,7 +74,8 @@ final class Failures {
             case CANCELLED -> ErrorCode.CANCELLED;
             case UNAVAILABLE -> ErrorCode.UNAVAILABLE;
             case UNIMPLEMENTED -> ErrorCode.UNIMPLEMENTED;
-            case INTERNAL, ABORTED, DATA_LOSS -> ErrorCode.INTERNAL;
+            case ABORTED -> ErrorCode.ABORTED;
+            case INTERNAL, DATA_LOSS -> ErrorCode.INTERNAL;
             default -> ErrorCode.UNKNOWN;
         };
     }
@@ -87,6 +92,8 @@ final class Failures {
                         + "or USER:PASSWORD";
             case PERMISSION_DENIED -> "use the token of a user with this right, or grant it with ACL SETUSER";
             case LIMIT_EXCEEDED -> "store less in one call, or raise the limit of the server";
+            case ABORTED -> "read the record with recordGet, and repeat the change with its revision";
+            case NOT_FOUND_RECORD -> "create the record with recordPut";
             case TIMEOUT -> "raise the deadline of the configuration, or reduce the load of the server";
             case CANCELLED -> "repeat the call if its result is still needed";
             case UNIMPLEMENTED -> "use a server of the same version as the client, or newer";

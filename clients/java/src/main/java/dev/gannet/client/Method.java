@@ -6,6 +6,7 @@ import io.grpc.MethodDescriptor.MethodType;
 import io.grpc.protobuf.ProtoUtils;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 
 /**
  * One call of the schema.
@@ -18,6 +19,12 @@ import java.util.List;
 record Method<Q extends Message, P extends Message>(
         int index, String name, MethodDescriptor<Q, P> descriptor, boolean isIdempotent, boolean isHedged) {
     private static final List<Method<?, ?>> ALL = new ArrayList<>();
+
+    private static final Set<String> READS = Set.of(
+            "Get", "GetBatch", "KeysExist", "GetWithHash", "ItemGetTtl", "ItemGetType", "DictionaryGet",
+            "DictionaryFetch", "DictionaryLength", "SetFetch", "SetSample", "SetContains", "SetLength", "ListFetch",
+            "ListLength", "SortedSetFetch", "SortedSetGetScore", "SortedSetGetRank", "SortedSetLength", "ListCaches",
+            "RecordGet", "RecordScan", "RecordQuery");
 
     /** Returns a new method, whose path is SERVICE/NAME. */
     static synchronized <Q extends Message, P extends Message> Method<Q, P> of(
@@ -53,6 +60,11 @@ record Method<Q extends Message, P extends Message>(
     /** Returns a form that is not repeated. */
     Method<Q, P> once() {
         return new Method<>(index, name, descriptor, false, isHedged);
+    }
+
+    /** Returns true if the call changes no item. */
+    boolean isRead() {
+        return READS.contains(name);
     }
 
     boolean isStream() {

@@ -1,18 +1,25 @@
 package dev.gannet.client;
 
 import com.google.protobuf.Message;
+import dev.gannet.v1.ApiToken;
 import dev.gannet.v1.CacheName;
+import dev.gannet.v1.CompetitionRankRequest;
 import dev.gannet.v1.CountRequest;
 import dev.gannet.v1.DictionaryDeleteRequest;
 import dev.gannet.v1.DictionaryFetchReply;
 import dev.gannet.v1.DictionaryGetReply;
 import dev.gannet.v1.DictionaryIncrementRequest;
 import dev.gannet.v1.DictionarySetRequest;
+import dev.gannet.v1.DisposableToken;
 import dev.gannet.v1.Done;
 import dev.gannet.v1.ElementsReply;
 import dev.gannet.v1.FieldsRequest;
 import dev.gannet.v1.FoundReply;
+import dev.gannet.v1.GenerateApiTokenRequest;
+import dev.gannet.v1.GenerateDisposableTokenRequest;
 import dev.gannet.v1.GetBatchRequest;
+import dev.gannet.v1.GetByRankRequest;
+import dev.gannet.v1.GetByScoreRequest;
 import dev.gannet.v1.GetReply;
 import dev.gannet.v1.GetRequest;
 import dev.gannet.v1.GetWithHashReply;
@@ -23,6 +30,15 @@ import dev.gannet.v1.ItemTypeReply;
 import dev.gannet.v1.KeyRequest;
 import dev.gannet.v1.KeysExistReply;
 import dev.gannet.v1.KeysExistRequest;
+import dev.gannet.v1.LeaderboardIdsRequest;
+import dev.gannet.v1.LeaderboardLength;
+import dev.gannet.v1.LeaderboardRequest;
+import dev.gannet.v1.LeaseGetReply;
+import dev.gannet.v1.LeaseGetRequest;
+import dev.gannet.v1.LeaseSetReply;
+import dev.gannet.v1.LeaseSetRequest;
+import dev.gannet.v1.LeaseStaleReply;
+import dev.gannet.v1.LeaseStaleRequest;
 import dev.gannet.v1.LengthReply;
 import dev.gannet.v1.ListCachesReply;
 import dev.gannet.v1.ListCachesRequest;
@@ -33,7 +49,19 @@ import dev.gannet.v1.ListPopReply;
 import dev.gannet.v1.ListPushRequest;
 import dev.gannet.v1.ListRemoveRequest;
 import dev.gannet.v1.ListRetainRequest;
+import dev.gannet.v1.PublishRequest;
 import dev.gannet.v1.RankReply;
+import dev.gannet.v1.RankedElements;
+import dev.gannet.v1.RecordChangeRequest;
+import dev.gannet.v1.RecordDeleteReply;
+import dev.gannet.v1.RecordDeleteRequest;
+import dev.gannet.v1.RecordGetReply;
+import dev.gannet.v1.RecordGetRequest;
+import dev.gannet.v1.RecordPage;
+import dev.gannet.v1.RecordQueryRequest;
+import dev.gannet.v1.RecordRevision;
+import dev.gannet.v1.RecordScanRequest;
+import dev.gannet.v1.RefreshApiTokenRequest;
 import dev.gannet.v1.ScoreReply;
 import dev.gannet.v1.ScoresReply;
 import dev.gannet.v1.SetBatchRequest;
@@ -52,8 +80,12 @@ import dev.gannet.v1.SortedSetGetRankRequest;
 import dev.gannet.v1.SortedSetIncrementRequest;
 import dev.gannet.v1.SortedSetPutRequest;
 import dev.gannet.v1.SortedSetRemoveRequest;
+import dev.gannet.v1.SubscribeRequest;
 import dev.gannet.v1.UpdateTtlReply;
 import dev.gannet.v1.UpdateTtlRequest;
+import dev.gannet.v1.UpsertElementsRequest;
+import dev.gannet.v1.WatchKeysEvent;
+import dev.gannet.v1.WatchKeysRequest;
 import io.grpc.MethodDescriptor.MethodType;
 
 /**
@@ -173,6 +205,132 @@ final class Methods {
     static final Method<CacheName, Done> FLUSH_CACHE =
             repeated("Caches/FlushCache", CacheName.getDefaultInstance(), Done.getDefaultInstance());
 
+    static final Method<LeaseGetRequest, LeaseGetReply> LEASE_GET =
+            once(
+                    "Leases/LeaseGet",
+                    LeaseGetRequest.getDefaultInstance(),
+                    LeaseGetReply.getDefaultInstance());
+    static final Method<LeaseSetRequest, LeaseSetReply> LEASE_SET =
+            once(
+                    "Leases/LeaseSet",
+                    LeaseSetRequest.getDefaultInstance(),
+                    LeaseSetReply.getDefaultInstance());
+    static final Method<LeaseStaleRequest, LeaseStaleReply> LEASE_STALE =
+            repeated(
+                    "Leases/LeaseStale",
+                    LeaseStaleRequest.getDefaultInstance(),
+                    LeaseStaleReply.getDefaultInstance());
+    static final Method<RecordGetRequest, RecordGetReply> RECORD_GET =
+            repeated(
+                    "Records/RecordGet",
+                    RecordGetRequest.getDefaultInstance(),
+                    RecordGetReply.getDefaultInstance());
+    static final Method<RecordChangeRequest, RecordRevision> RECORD_PUT =
+            once(
+                    "Records/RecordPut",
+                    RecordChangeRequest.getDefaultInstance(),
+                    RecordRevision.getDefaultInstance());
+    static final Method<RecordChangeRequest, RecordRevision> RECORD_ADD =
+            once(
+                    "Records/RecordAdd",
+                    RecordChangeRequest.getDefaultInstance(),
+                    RecordRevision.getDefaultInstance());
+    static final Method<RecordChangeRequest, RecordRevision> RECORD_APPEND =
+            once(
+                    "Records/RecordAppend",
+                    RecordChangeRequest.getDefaultInstance(),
+                    RecordRevision.getDefaultInstance());
+    static final Method<RecordChangeRequest, RecordRevision> RECORD_TOUCH =
+            once(
+                    "Records/RecordTouch",
+                    RecordChangeRequest.getDefaultInstance(),
+                    RecordRevision.getDefaultInstance());
+    static final Method<RecordDeleteRequest, RecordDeleteReply> RECORD_DELETE =
+            once(
+                    "Records/RecordDelete",
+                    RecordDeleteRequest.getDefaultInstance(),
+                    RecordDeleteReply.getDefaultInstance());
+    static final Method<RecordScanRequest, RecordPage> RECORD_SCAN =
+            repeated(
+                    "Records/RecordScan",
+                    RecordScanRequest.getDefaultInstance(),
+                    RecordPage.getDefaultInstance());
+    static final Method<RecordQueryRequest, RecordPage> RECORD_QUERY =
+            repeated(
+                    "Records/RecordQuery",
+                    RecordQueryRequest.getDefaultInstance(),
+                    RecordPage.getDefaultInstance());
+    static final Method<UpsertElementsRequest, Done> UPSERT_ELEMENTS =
+            repeated(
+                    "Leaderboards/UpsertElements",
+                    UpsertElementsRequest.getDefaultInstance(),
+                    Done.getDefaultInstance());
+    static final Method<LeaderboardIdsRequest, Done> REMOVE_ELEMENTS =
+            repeated(
+                    "Leaderboards/RemoveElements",
+                    LeaderboardIdsRequest.getDefaultInstance(),
+                    Done.getDefaultInstance());
+    static final Method<LeaderboardRequest, Done> DELETE_LEADERBOARD =
+            repeated(
+                    "Leaderboards/DeleteLeaderboard",
+                    LeaderboardRequest.getDefaultInstance(),
+                    Done.getDefaultInstance());
+    static final Method<LeaderboardRequest, LeaderboardLength> GET_LEADERBOARD_LENGTH =
+            repeated(
+                    "Leaderboards/GetLeaderboardLength",
+                    LeaderboardRequest.getDefaultInstance(),
+                    LeaderboardLength.getDefaultInstance());
+    static final Method<GetByRankRequest, RankedElements> GET_BY_RANK =
+            repeated(
+                    "Leaderboards/GetByRank",
+                    GetByRankRequest.getDefaultInstance(),
+                    RankedElements.getDefaultInstance());
+    static final Method<GetByScoreRequest, RankedElements> GET_BY_SCORE =
+            repeated(
+                    "Leaderboards/GetByScore",
+                    GetByScoreRequest.getDefaultInstance(),
+                    RankedElements.getDefaultInstance());
+    static final Method<LeaderboardIdsRequest, RankedElements> GET_RANK =
+            repeated(
+                    "Leaderboards/GetRank",
+                    LeaderboardIdsRequest.getDefaultInstance(),
+                    RankedElements.getDefaultInstance());
+    static final Method<CompetitionRankRequest, RankedElements> GET_COMPETITION_RANK =
+            repeated(
+                    "Leaderboards/GetCompetitionRank",
+                    CompetitionRankRequest.getDefaultInstance(),
+                    RankedElements.getDefaultInstance());
+    static final Method<GenerateApiTokenRequest, ApiToken> GENERATE_API_TOKEN =
+            once(
+                    "Tokens/GenerateApiToken",
+                    GenerateApiTokenRequest.getDefaultInstance(),
+                    ApiToken.getDefaultInstance());
+    static final Method<RefreshApiTokenRequest, ApiToken> REFRESH_API_TOKEN =
+            once(
+                    "Tokens/RefreshApiToken",
+                    RefreshApiTokenRequest.getDefaultInstance(),
+                    ApiToken.getDefaultInstance());
+    static final Method<GenerateDisposableTokenRequest, DisposableToken> GENERATE_DISPOSABLE_TOKEN =
+            once(
+                    "Tokens/GenerateDisposableToken",
+                    GenerateDisposableTokenRequest.getDefaultInstance(),
+                    DisposableToken.getDefaultInstance());
+    static final Method<PublishRequest, Done> PUBLISH =
+            once(
+                    "Topics/Publish",
+                    PublishRequest.getDefaultInstance(),
+                    Done.getDefaultInstance());
+    static final Method<SubscribeRequest, dev.gannet.v1.TopicEvent> SUBSCRIBE =
+            endless(
+                    "Topics/Subscribe",
+                    SubscribeRequest.getDefaultInstance(),
+                    dev.gannet.v1.TopicEvent.getDefaultInstance());
+    static final Method<WatchKeysRequest, WatchKeysEvent> WATCH_KEYS =
+            endless(
+                    "Invalidations/WatchKeys",
+                    WatchKeysRequest.getDefaultInstance(),
+                    WatchKeysEvent.getDefaultInstance());
+
     private Methods() {}
 
     private static <Q extends Message, P extends Message> Method<Q, P> repeated(String path, Q request, P reply) {
@@ -181,6 +339,11 @@ final class Methods {
 
     private static <Q extends Message, P extends Message> Method<Q, P> repeatedStream(String path, Q request, P reply) {
         return Method.of(MethodType.SERVER_STREAMING, path, request, reply, true);
+    }
+
+    /** A stream that the server does not end. A lost one is begun again by its own rules. */
+    private static <Q extends Message, P extends Message> Method<Q, P> endless(String path, Q request, P reply) {
+        return Method.of(MethodType.SERVER_STREAMING, path, request, reply, false);
     }
 
     private static <Q extends Message, P extends Message> Method<Q, P> once(String path, Q request, P reply) {

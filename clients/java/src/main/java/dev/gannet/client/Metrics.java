@@ -11,11 +11,18 @@ import java.util.Map;
  * @param connections the number of connections that the client uses
  * @param retries the number of repeated requests
  * @param hedges the number of requests that were sent a second time because the reply was slow
+ * @param resumes the number of subscriptions that were continued on a new stream
  * @param methods the calls and latencies by the name of the call in the schema; empty unless the configuration enables
  *     metrics
  */
 public record Metrics(
-        int inFlight, int queued, int connections, long retries, long hedges, Map<String, MethodMetrics> methods) {
+        int inFlight,
+        int queued,
+        int connections,
+        long retries,
+        long hedges,
+        long resumes,
+        Map<String, MethodMetrics> methods) {
     /**
      * The calls of one method so far.
      *

@@ -374,6 +374,10 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
         if (retries > 0) {
             engine.delayed.remove(this);
         }
+        if (!engine.nearCaches.isEmpty() && !method.isRead()) {
+            // Before the future completes, so that a read after it does not return an older copy.
+            engine.nearCaches.forEach(each -> each.changedByOwn(cache, request));
+        }
         if (engine.recorder != null) {
             engine.recorder.record(method, durationNs, error);
         }

@@ -65,7 +65,7 @@ class RetriesTest {
                 "resource-exhausted", ErrorCode.LIMIT_EXCEEDED, "unimplemented", ErrorCode.UNIMPLEMENTED,
                 "deadline-exceeded", ErrorCode.TIMEOUT, "unknown", ErrorCode.UNKNOWN));
         codes.putAll(Map.of("cancelled", ErrorCode.CANCELLED, "out-of-range", ErrorCode.INVALID_ARGUMENT,
-                "aborted", ErrorCode.INTERNAL, "data-loss", ErrorCode.INTERNAL));
+                "aborted", ErrorCode.ABORTED, "data-loss", ErrorCode.INTERNAL));
         codes.forEach((status, code) -> {
             try (CacheClient client = failing(status, "get", 1, laptop())) {
                 error(code, client.get(CACHE, "retries none"));
@@ -100,6 +100,7 @@ class RetriesTest {
                 assertEquals(8, client.metrics().retries());
             }
             try (CacheClient client = failing("unavailable", "get", 100_000, patient.withRetryStrategy(strategy))) {
+                success(client.connect());
                 long begun = System.nanoTime();
                 GetResult.Error late = assertInstanceOf(GetResult.Error.class,
                         got(client.withDeadline(Duration.ofMillis(100)).get(CACHE, "retries none")));

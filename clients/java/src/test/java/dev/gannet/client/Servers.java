@@ -1,6 +1,7 @@
 package dev.gannet.client;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -32,10 +33,25 @@ final class Servers {
     static final class Server implements AutoCloseable {
         private final int[] ports = new int[3];
         private final Map<String, String> environment;
+        private final int connectionsMax;
         private Process process;
 
         Server(Map<String, String> environment) {
+            this(environment, 2_000);
+        }
+
+        Server(Map<String, String> environment, int connectionsMax) {
             this.environment = environment;
+            this.connectionsMax = connectionsMax;
+            choosePorts();
+            // Another process may take a port between its choice and its use.
+            for (int attempt = 1; attempt < 3 && !startsOnce(); attempt++) {
+                choosePorts();
+            }
+            eventually("the server listens at " + address(), () -> listens(ports[2]));
+        }
+
+        private void choosePorts() {
             try {
                 List<ServerSocket> held = new ArrayList<>();
                 for (int at = 0; at < ports.length; at++) {
@@ -49,7 +65,6 @@ final class Servers {
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
-            start();
         }
 
         int memcachedPort() {
@@ -64,10 +79,23 @@ final class Servers {
             return "127.0.0.1:" + ports[2];
         }
 
+        /** Starts the server, and returns false if it ends instead of listening. */
+        private boolean startsOnce() {
+            launch();
+            eventually("the server at " + address() + " listens or ends",
+                    () -> !process.isAlive() || listens(ports[2]));
+            return process.isAlive();
+        }
+
         /** Starts the server on its ports, and waits until it listens. */
         void start() {
+            assertTrue(startsOnce(), "the server starts");
+        }
+
+        private void launch() {
             ProcessBuilder builder = new ProcessBuilder(
-                    REPOSITORY.resolve("conformance/clients/serve").toString(), Integer.toString(ports[0]));
+                    REPOSITORY.resolve("conformance/clients/serve").toString(), Integer.toString(ports[0]),
+                    Integer.toString(connectionsMax));
             builder.environment().put("RESP_PORT", Integer.toString(ports[1]));
             builder.environment().put("GRPC_PORT", Integer.toString(ports[2]));
             builder.environment().putAll(environment);
@@ -77,7 +105,6 @@ final class Servers {
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
-            eventually("the server listens at " + address(), () -> listens(ports[2]));
         }
 
         /** Stops all threads of the server. */
