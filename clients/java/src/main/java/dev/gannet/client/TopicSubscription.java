@@ -167,6 +167,13 @@ public final class TopicSubscription implements AutoCloseable {
         return begun.copy();
     }
 
+    /** Returns the number of events that were not read. */
+    int buffered() {
+        synchronized (stream) {
+            return buffer.size();
+        }
+    }
+
     /** Ends the subscription. */
     @Override
     public void close() {

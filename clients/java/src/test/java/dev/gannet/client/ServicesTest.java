@@ -1,0 +1,337 @@
+package dev.gannet.client;
+
+import static dev.gannet.client.Expect.error;
+import static dev.gannet.client.Expect.got;
+import static dev.gannet.client.Expect.success;
+import static dev.gannet.client.Servers.eventually;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.Descriptors.FileDescriptor;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+
+/** Topics, leases, records, leaderboards, tokens and the near cache, against a real server. */
+class ServicesTest {
+    private static final String CACHE = "default";
+
+    private static CacheClient client;
+
+    @BeforeAll
+    static void connect() {
+        client = Servers.client(Servers.shared(), Configurations.Laptop.v1().withMetrics(true));
+    }
+
+    @AfterAll
+    static void close() {
+        client.close();
+    }
+
+    /** A call that a newer schema has would be missing in the table without a notice. */
+    @Test
+    void tableHasEveryCallOfTheSchema() {
+        Set<String> schema = new HashSet<>();
+        for (String file : List.of("CacheProto", "Records", "Topics", "Leaderboards", "Tokens", "Invalidations")) {
+            FileDescriptor descriptor = descriptor(file);
+            descriptor.getServices().forEach(service ->
+                    service.getMethods().forEach(each -> schema.add(service.getFullName() + "/" + each.getName())));
+        }
+        Set<String> table = new HashSet<>();
+        Method.all().forEach(each -> table.add(each.descriptor().getFullMethodName()));
+        assertEquals(schema, table);
+    }
+
+    private static FileDescriptor descriptor(String file) {
+        return switch (file) {
+            case "CacheProto" -> dev.gannet.v1.GetRequest.getDescriptor().getFile();
+            case "Records" -> dev.gannet.v1.Bin.getDescriptor().getFile();
+            case "Topics" -> dev.gannet.v1.TopicItem.getDescriptor().getFile();
+            case "Leaderboards" -> dev.gannet.v1.RankedElement.getDescriptor().getFile();
+            case "Tokens" -> dev.gannet.v1.ApiToken.getDescriptor().getFile();
+            default -> dev.gannet.v1.AllKeys.getDescriptor().getFile();
+        };
+    }
+
+    private static TopicEvent nextOf(TopicSubscription subscription) {
+        TopicEvent event = got(subscription.next());
+        while (event instanceof TopicEvent.Heartbeat) {
+            event = got(subscription.next());
+        }
+        return event;
+    }
+
+    @Test
+    void topicsCarryTextsAndBytes() {
+        try (TopicSubscription subscription = client.topicSubscribe(CACHE, "services bytes")) {
+            got(subscription.begun());
+            success(client.topicPublish(CACHE, "services bytes", "text"));
+            success(client.topicPublish(CACHE, "services bytes", Bytes.of((byte) 0xff, (byte) 0)));
+            TopicEvent.Item text = assertInstanceOf(TopicEvent.Item.class, nextOf(subscription));
+            assertTrue(text.isText());
+            assertEquals("text", text.valueString());
+            TopicEvent.Item data = assertInstanceOf(TopicEvent.Item.class, nextOf(subscription));
+            assertFalse(data.isText());
+            assertEquals(Bytes.of((byte) 0xff, (byte) 0), data.value());
+            assertEquals(text.sequence() + 1, data.sequence());
+            // A program that restarts continues where it was.
+            try (TopicSubscription again =
+                    client.topicSubscribe(CACHE, "services bytes", data.sequence(), data.page())) {
+                assertEquals(data, nextOf(again));
+            }
+        }
+    }
+
+    /** A reader that is slow must hold back the stream, not fill the memory of the client. */
+    @Test
+    void slowSubscriberLosesNothingAndHoldsLittle() {
+        try (TopicSubscription slow = client.topicSubscribe(CACHE, "services slow")) {
+            got(slow.begun());
+            List<CompletableFuture<DoneResult>> published = new ArrayList<>();
+            for (int at = 0; at < 500; at++) {
+                published.add(client.topicPublish(CACHE, "services slow", "message " + at));
+            }
+            published.forEach(Expect::success);
+            eventually("the buffer is full", () -> slow.buffered() == TopicSubscription.BUFFER_EVENTS);
+            Servers.sleep(100);
+            assertEquals(TopicSubscription.BUFFER_EVENTS, slow.buffered());
+            long expected = 0;
+            for (int at = 0; at < 500; at++) {
+                TopicEvent.Item item = assertInstanceOf(TopicEvent.Item.class, nextOf(slow));
+                expected = expected == 0 ? item.sequence() : expected + 1;
+                assertEquals(expected, item.sequence());
+            }
+        }
+    }
+
+    @Test
+    void subscriptionEndsForItsReaders() {
+        TopicSubscription subscription = client.topicSubscribe(CACHE, "services end");
+        got(subscription.begun());
+        assertInstanceOf(TopicEvent.Heartbeat.class, got(subscription.next()));
+        CompletableFuture<TopicEvent> abandoned = subscription.next();
+        abandoned.cancel(true);
+        CompletableFuture<TopicEvent> reader = subscription.next();
+        success(client.topicPublish(CACHE, "services end", "after a reader gave up"));
+        assertInstanceOf(TopicEvent.Item.class, got(reader));
+        CompletableFuture<TopicEvent> waiting = subscription.next();
+        subscription.close();
+        assertEquals(new TopicEvent.Closed(), got(waiting));
+        assertEquals(new TopicEvent.Closed(), got(subscription.next()));
+        error(ErrorCode.NOT_FOUND_CACHE, client.topicSubscribe("absent", "news").next(), "absent");
+        CacheClient other = Servers.client(Servers.shared(), Configurations.Laptop.v1());
+        TopicSubscription open = other.topicSubscribe(CACHE, "services end");
+        got(open.begun());
+        NearCache<String> near = other.nearCache(CACHE, 10, 10_000);
+        other.close();
+        assertInstanceOf(TopicEvent.Heartbeat.class, got(open.next()));
+        error(ErrorCode.CANCELLED, open.next(), "the client is closed");
+        eventually("the near cache has failed", () -> near.failure().isPresent());
+    }
+
+    @Test
+    void leasesHaveTimes() {
+        assertInstanceOf(LeaseResult.Won.class,
+                got(client.leaseGet(CACHE, "services lease", Duration.ofSeconds(1), Duration.ofMillis(50))));
+        assertInstanceOf(LeaseResult.Wait.class, got(client.leaseGet(CACHE, "services lease")));
+        long[] token = new long[1];
+        eventually("the lease ends, and another client wins it", () -> {
+            LeaseResult result = got(client.leaseGet(CACHE, "services lease"));
+            token[0] = result instanceof LeaseResult.Won won ? won.token() : 0;
+            return token[0] != 0;
+        });
+        assertEquals(new ConditionalSetResult.Stored(), got(client.leaseSet(
+                CACHE, "services lease", token[0], "v", Ttl.of(Duration.ofSeconds(30)))));
+        assertEquals(new LeaseResult.Hit(Bytes.of("v")), got(client.leaseGet(CACHE, "services lease")));
+        // It expires within this time, so that one client fills it again.
+        assertEquals(Optional.of(Bytes.of("v")), assertInstanceOf(LeaseResult.Won.class, got(client.leaseGet(
+                CACHE, "services lease", Duration.ofSeconds(60), Duration.ZERO))).stale());
+        assertEquals(new FoundResult.Success(),
+                got(client.leaseStale(CACHE, "services lease", Duration.ofMillis(20))));
+        eventually("the stale value is gone",
+                () -> got(client.get(CACHE, "services lease")) instanceof GetResult.Miss);
+    }
+
+    @Test
+    void recordsHaveBinsOfAllTypes() {
+        Map<String, BinValue> bins = Map.of(
+                "integer", BinValue.of(-7), "number", BinValue.of(0.5), "boolean", BinValue.of(true),
+                "text", BinValue.of("a"), "binary", BinValue.of(Bytes.of((byte) 0xff)),
+                "list", BinValue.of(List.of(BinValue.of(1), BinValue.of("x"))),
+                "map", new BinValue.Entries(Map.of(Bytes.of("k"), BinValue.of(2))));
+        assertEquals(new RevisionResult.Success(1),
+                got(client.recordPut(CACHE, "services r", bins, RecordChange.create().inSet("services"))));
+        StoredRecord stored = assertInstanceOf(
+                RecordResult.Hit.class, got(client.recordGet(CACHE, "services r"))).stored();
+        assertEquals(bins, stored.bins());
+        assertTrue(stored.expiresAt().isEmpty());
+        assertEquals(new RevisionResult.Success(2), got(client.recordAppend(
+                CACHE, "services r", Map.of("text", BinValue.of("b")), RecordChange.always().ifRevisionAbove(0))));
+        assertEquals(new RevisionResult.Success(3), got(client.recordTouch(
+                CACHE, "services r", RecordChange.always().withTtl(Duration.ofMinutes(1)))));
+        RecordSelection text = RecordSelection.all().withBins("text").withFilter("integer < 0");
+        stored = assertInstanceOf(RecordResult.Hit.class, got(client.recordGet(CACHE, "services r", text))).stored();
+        assertEquals(Map.of("text", BinValue.of("ab")), stored.bins());
+        assertTrue(stored.expiresAt().isPresent());
+        error(ErrorCode.ABORTED, client.recordTouch(
+                CACHE, "services r", RecordChange.always().ifRevision(9)), "recordGet");
+        error(ErrorCode.NOT_FOUND_RECORD, client.recordAdd(
+                CACHE, "services none", Map.of("a", BinValue.of(1)), RecordChange.update()), "recordPut");
+    }
+
+    @Test
+    void recordsAreReadInPages() {
+        Servers.redis(Servers.shared(), "REC.INDEX CREATE paged n INT MEMORY 1048576");
+        for (int at = 0; at < 30; at++) {
+            got(client.recordPut(CACHE, "paged " + at, Map.of("n", BinValue.of(at)),
+                    RecordChange.always().inSet("paged")));
+        }
+        Set<String> keys = new HashSet<>();
+        RecordSelection page = RecordSelection.all().withCountMax(7);
+        int pages = 0;
+        do {
+            RecordPageResult.Success reply =
+                    assertInstanceOf(RecordPageResult.Success.class, got(client.recordScan(CACHE, "paged", page)));
+            reply.records().forEach(each -> keys.add(each.key().toString()));
+            page = page.after(reply.cursor());
+            pages++;
+        } while (!page.cursor().isEmpty());
+        assertEquals(30, keys.size());
+        assertTrue(pages > 1);
+        RecordPageResult.Success equal = assertInstanceOf(RecordPageResult.Success.class, got(
+                client.recordQuery(CACHE, "paged", "n", BinValue.of(5), RecordSelection.all())));
+        assertEquals(List.of("paged 5"), equal.records().stream().map(each -> each.key().toString()).toList());
+        RecordPageResult.Success range = assertInstanceOf(RecordPageResult.Success.class, got(client.recordQuery(
+                CACHE, "paged", "n", BinValue.of(5), BinValue.of(8), RecordSelection.all())));
+        assertEquals(4, range.records().size());
+    }
+
+    @Test
+    void leaderboardsHaveUnsignedIds() {
+        long greatest = 4_294_967_295L;
+        success(client.leaderboardUpsert(CACHE, "services board", Map.of(0L, 1.5, greatest, 2.5)));
+        assertEquals(
+                new LeaderboardResult.Success(
+                        List.of(new RankedElement(greatest, 0, 2.5), new RankedElement(0, 1, 1.5))),
+                got(client.leaderboardGetByScore(CACHE, "services board", OptionalDouble.empty(),
+                        OptionalDouble.empty(), 0, 0, Order.DESCENDING)));
+        assertThrows(IllegalArgumentException.class,
+                () -> client.leaderboardRemove(CACHE, "services board", List.of(greatest + 1)));
+        success(client.leaderboardDelete(CACHE, "services board"));
+    }
+
+    private static CacheClient withToken(TokenResult.Success token) {
+        return CacheClient.create(Credentials.token(Servers.shared().address(), token.token()),
+                Configurations.Laptop.v1(), Duration.ofMinutes(1));
+    }
+
+    @Test
+    void tokensPermitWhatTheyName() {
+        Permission users =
+                Permission.items(Permission.Role.READ_ONLY).inCache(CACHE).withPrefix(Bytes.of("services user:"));
+        Permission topic = Permission.topics(Permission.Role.READ_WRITE).withName(Bytes.of("services token"));
+        TokenRequest asked = TokenRequest.of(users, topic).withId("tester");
+        assertThrows(IllegalArgumentException.class, () -> client.generateDisposableToken(asked));
+        TokenResult.Success disposable = assertInstanceOf(TokenResult.Success.class,
+                got(client.generateDisposableToken(asked.expiresAfter(Duration.ofMinutes(1)))));
+        assertTrue(disposable.validUntil().isPresent() && disposable.refreshToken().isEmpty());
+        assertFalse(disposable.toString().contains(disposable.token()));
+        try (CacheClient limited = withToken(disposable);
+                TopicSubscription subscription = limited.topicSubscribe(CACHE, "services token")) {
+            assertEquals(new GetResult.Miss(), got(limited.get(CACHE, "services user:1")));
+            error(ErrorCode.PERMISSION_DENIED, limited.get(CACHE, "services other"));
+            error(ErrorCode.PERMISSION_DENIED, limited.set(CACHE, "services user:1", "v"));
+            got(subscription.begun());
+            success(limited.topicPublish(CACHE, "services token", "hello"));
+            assertEquals("tester", assertInstanceOf(TopicEvent.Item.class, nextOf(subscription)).publisherId());
+        }
+        TokenResult.Success api = assertInstanceOf(TokenResult.Success.class,
+                got(client.generateApiToken(TokenRequest.superuser().expiresAfter(Duration.ofHours(1)))));
+        TokenResult.Success fresh = assertInstanceOf(TokenResult.Success.class,
+                got(client.refreshApiToken(api.token(), api.refreshToken())));
+        try (CacheClient all = withToken(fresh)) {
+            success(all.set(CACHE, "services all", "v"));
+        }
+        error(ErrorCode.UNAUTHENTICATED, client.refreshApiToken(api.token(), "wrong"));
+        TokenResult.Success endless = assertInstanceOf(TokenResult.Success.class,
+                got(client.generateApiToken(TokenRequest.superuser())));
+        assertTrue(endless.validUntil().isEmpty());
+    }
+
+    @Test
+    void nearCacheHoldsAtMostItsBounds() {
+        for (int at = 0; at < 4; at++) {
+            success(client.set(CACHE, "services near:" + at, "v".repeat(100)));
+        }
+        success(client.set(CACHE, "services far", "v"));
+        try (NearCache<String> near = client.nearCache(CACHE, 3, 2_000, List.of("services near:"))) {
+            got(near.begun());
+            eventually("copies are kept", () -> {
+                got(near.get("services near:0"));
+                return near.metrics().entries() == 1;
+            });
+            // The first one is read again, so that the second one is the oldest.
+            for (int at : new int[] {1, 2, 0, 3}) {
+                assertInstanceOf(GetResult.Hit.class, got(near.get("services near:" + at)));
+            }
+            assertEquals(3, near.metrics().entries());
+            assertEquals(1, near.metrics().evictions());
+            long misses = near.metrics().misses();
+            got(near.get("services near:0"));
+            assertEquals(misses, near.metrics().misses());
+            got(near.get("services near:1"));
+            assertEquals(misses + 1, near.metrics().misses());
+            assertTrue(near.metrics().bytes() <= 2_000);
+            // A key without a prefix has no copy, because the server does not report its changes.
+            got(near.get("services far"));
+            got(near.get("services far"));
+            assertEquals(misses + 3, near.metrics().misses());
+            // A value beyond the bytes has no copy.
+            success(client.set(CACHE, "services near:0", "v".repeat(5_000)));
+            got(near.get("services near:0"));
+            assertTrue(near.metrics().bytes() <= 2_000);
+        }
+        assertThrows(IllegalArgumentException.class, () -> client.nearCache(CACHE, 0, 1));
+        try (NearCache<String> near = client.nearCache("absent", 10, 10_000)) {
+            got(near.begun());
+            Expect.check(ErrorCode.NOT_FOUND_CACHE, near.failure().orElseThrow());
+            error(ErrorCode.NOT_FOUND_CACHE, near.get("k"));
+        }
+    }
+
+    /** A copy made from a reply that is older than the change would be stale for ever. */
+    @Test
+    void changesDuringReadsLeaveNoStaleCopy() {
+        try (NearCache<String> near = client.nearCache(CACHE, 100, 100_000);
+                CacheClient other = Servers.client(Servers.shared(), Configurations.Laptop.v1())) {
+            got(near.begun());
+            for (int at = 0; at < 300; at++) {
+                CompletableFuture<GetResult> read = near.get("services raced");
+                CompletableFuture<DoneResult> own = client.set(CACHE, "services raced", "own " + at);
+                CompletableFuture<GetResult> second = near.get("services raced");
+                success(own);
+                assertEquals("own " + at, assertInstanceOf(GetResult.Hit.class, got(near.get("services raced")))
+                        .valueString());
+                got(read);
+                got(second);
+            }
+            success(other.set(CACHE, "services raced", "last"));
+            eventually("the change of another client is seen", () ->
+                    got(near.get("services raced")) instanceof GetResult.Hit hit && hit.valueString().equals("last"));
+            Servers.sleep(20);
+            assertEquals("last", ((GetResult.Hit) got(near.get("services raced"))).valueString());
+        }
+    }
+}
