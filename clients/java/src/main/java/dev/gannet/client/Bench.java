@@ -46,6 +46,7 @@ public final class Bench {
               --address HOST:PORT     of gannet serve --grpc (127.0.0.1:7000)
               --cache NAME            name of the cache (default)
               --preset NAME           such as Laptop or InRegion.LowLatency.v1 (InRegion.Default)
+              --in-flight-max N       cap of requests in flight (0: that of the preset)
               --concurrency N         number of callers (100)
               --seconds N             duration of the measurement (10)
               --key-space N           number of keys (10000)
@@ -60,7 +61,7 @@ public final class Bench {
 
     private final Map<String, String> options = new TreeMap<>(Map.of(
             "address", "127.0.0.1:7000", "cache", "default", "preset", "InRegion.Default", "concurrency", "100",
-            "seconds", "10", "key-space", "10000", "value-bytes", "100", "get-ratio", "0.9"));
+            "seconds", "10", "in-flight-max", "0", "key-space", "10000", "value-bytes", "100", "get-ratio", "0.9"));
     private final PrintStream out;
     private String[] keys;
     private byte[] value;
@@ -102,6 +103,7 @@ public final class Bench {
             options.put(name, isFlag ? "true" : arguments[++at]);
         }
         if (number("concurrency") < 1 || number("seconds") <= 0 || number("key-space") < 1 || number("value-bytes") < 0
+                || number("in-flight-max") < 0
                 || number("get-ratio") < 0 || number("get-ratio") > 1) {
             throw new IllegalArgumentException("cannot use options: a number is out of range; run bench --help");
         }
@@ -341,7 +343,7 @@ public final class Bench {
             fields.add("\"concurrency\": " + callers.size());
             fields.add(decimal("seconds", elapsed));
             fields.add("\"requests\": " + all.length);
-            fields.add(decimal("requests_per_second", all.length / elapsed));
+            fields.add(decimal("requests_per_s", all.length / elapsed));
             fields.add(decimal("p50_us", quantile(all, 0.5)));
             fields.add(decimal("p99_us", quantile(all, 0.99)));
             fields.add(decimal("p999_us", quantile(all, 0.999)));
@@ -368,7 +370,9 @@ public final class Bench {
     }
 
     private void measure() {
-        Configuration configuration = Configurations.named(options.get("preset"));
+        Configuration preset = Configurations.named(options.get("preset"));
+        int inFlightMax = (int) number("in-flight-max");
+        Configuration configuration = inFlightMax > 0 ? preset.withRequestsInFlightMax(inFlightMax) : preset;
         String cache = options.get("cache");
         keys = new String[(int) number("key-space")];
         for (int at = 0; at < keys.length; at++) {
