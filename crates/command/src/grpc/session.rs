@@ -148,9 +148,9 @@ impl GrpcSession {
         is_user
     }
 
-    /// Returns true if a call is in execution, or its request or reply is incomplete. A stop ends delayed calls.
+    /// Returns true if a call is in execution, or its request or reply is incomplete.
     pub(crate) fn is_serving(&self) -> bool {
-        self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty() && !self.is_leaving
+        self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty()
     }
 
     /// Returns true if a call waits to be executed or replied to.

@@ -134,6 +134,9 @@ fn close_waiting<B: Backend>(core: &mut Core<B>) {
             Phase::Dead => false,
         };
         if core.sessions.peek(index).is_some_and(waits) {
+            if core.sessions.peek(index).is_some_and(|session| session.out.is_none()) {
+                output::farewell(core, index as u32);
+            }
             output::kill(core, index as u32);
         }
     }

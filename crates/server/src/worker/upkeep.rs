@@ -265,8 +265,21 @@ fn stop<B: Backend>(core: &mut Core<B>) {
                 }
             }
         }
-        Some(deadline) if core.now_ns >= deadline => kill_all(core),
+        Some(deadline) if core.now_ns >= deadline => {
+            say_farewell(core);
+            kill_all(core);
+        }
         Some(_) => {}
+    }
+}
+
+/// Sends the last bytes of their protocols to all clients that have received their replies as far as they are complete.
+fn say_farewell<B: Backend>(core: &mut Core<B>) {
+    for index in 0..core.sessions.used_high() {
+        let may_send = |session: &Session<B::Stream>| session.phase == Phase::Open && session.out.is_none();
+        if core.sessions.peek(index).is_some_and(may_send) {
+            output::farewell(core, index as u32);
+        }
     }
 }
 

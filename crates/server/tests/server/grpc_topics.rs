@@ -282,7 +282,8 @@ fn redis_clients_see_the_subscribers_of_topics() {
 
 #[test]
 fn delayed_calls_and_streams_of_health_end_with_a_status_when_the_server_stops() {
-    let running = start(ServerConfig { test_faults: true, ..config() });
+    let stop_timeout = Duration::from_millis(500);
+    let running = start(ServerConfig { test_faults: true, stop_timeout, ..config() });
     let mut grpc = Grpc::connect(&running);
     grpc.client.send(&faulty(1, GET, &key("k"), &[("delay-ms", "60000")]));
     grpc.client.send(&call(3, "/grpc.health.v1.Health/Watch", &key("")));
