@@ -1,0 +1,110 @@
+//! The writer's appends to segments, and its count of live words.
+//!
+//! Short-lived records (edges, recent changes) and long-lived ones go to different open segments, so most segments of
+//! the first kind become free without a copy.
+
+use crate::error::GraphError;
+use crate::limits::SEGMENTS_RESERVED;
+use crate::record::RecordRef;
+use crate::state::{GraphState, OpenSegment, StoreState, WriterState};
+use crate::sync::MutexGuard;
+
+/// The open segment for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Edges and recent changes.
+    Short = 0,
+    /// Everything else.
+    Long = 1,
+}
+
+/// More words than a change of an edge appends: it merges two lists at most, each into two leaves and their directory.
+const CHANGE_WORDS_MAX: usize = 96 << 10;
+
+/// The writer of a graph. It exists once at a time: others wait for its end.
+#[derive(Debug)]
+pub struct Writer<'g> {
+    pub(crate) store: &'g StoreState,
+    pub(crate) graph: &'g GraphState,
+    pub(crate) state: MutexGuard<'g, WriterState>,
+    /// True if the writer may take the segments that are reserved for compaction.
+    pub(crate) may_take_reserve: bool,
+}
+
+impl Writer<'_> {
+    /// Returns an error unless there is room for a change, so that no change ends half-way.
+    pub(crate) fn check_room(&self) -> Result<(), GraphError> {
+        let words = self.store.pool.segment_words();
+        let left = |stream: Stream| self.state.open[stream as usize].map_or(0, |open| words - open.used);
+        if left(Stream::Short) >= 4096 && left(Stream::Long) >= CHANGE_WORDS_MAX {
+            return Ok(());
+        }
+        let wanted = SEGMENTS_RESERVED + 1 + CHANGE_WORDS_MAX.div_ceil(words * 4 / 5);
+        if self.may_take_reserve || self.store.pool.reclaim_now(&self.store.epochs) >= wanted {
+            return Ok(());
+        }
+        Err(GraphError::NoSpace)
+    }
+
+    /// Appends a record and returns its position.
+    pub(crate) fn append(&mut self, stream: Stream, record: &[u32]) -> Result<u32, GraphError> {
+        let pool = &self.store.pool;
+        let fits = |open: &OpenSegment| open.used + record.len() <= pool.segment_words();
+        let open = match self.state.open[stream as usize].filter(fits) {
+            Some(open) => open,
+            None => self.open_segment(stream)?,
+        };
+        let pool = &self.store.pool;
+        pool.add_live(open.segment, record.len() as u32);
+        pool.write(open.segment, open.used, record);
+        self.state.open[stream as usize] = Some(OpenSegment { used: open.used + record.len(), ..open });
+        Ok(pool.position(open.segment, open.used))
+    }
+
+    /// Replaces the open segment of a stream by a free one.
+    fn open_segment(&mut self, stream: Stream) -> Result<OpenSegment, GraphError> {
+        let (pool, epochs) = (&self.store.pool, &self.store.epochs);
+        let segment = pool.open(self.graph.number, self.may_take_reserve, epochs)?;
+        if let Some(full) = self.state.open[stream as usize].take()
+            && pool.live_words(full.segment) == 0
+        {
+            pool.retire(full.segment, epochs);
+        }
+        let open = OpenSegment { segment, used: crate::pool::SEGMENT_HEADER_WORDS };
+        self.state.open[stream as usize] = Some(open);
+        Ok(open)
+    }
+
+    /// Appends the record in the writer's buffer.
+    pub(crate) fn append_buffer(&mut self, stream: Stream) -> Result<u32, GraphError> {
+        let record = std::mem::take(&mut self.state.record);
+        let position = self.append(stream, &record);
+        self.state.record = record;
+        position
+    }
+
+    /// Counts words of a record as dead. A segment without live records is retired, unless it is open.
+    pub(crate) fn release_words(&mut self, position: u32, words: u32) {
+        let segment = self.store.pool.segment_of(position);
+        let is_empty = self.store.pool.sub_live(segment, words);
+        if is_empty && !self.state.open.iter().flatten().any(|open| open.segment == segment) {
+            self.store.pool.retire(segment, &self.store.epochs);
+        }
+    }
+
+    /// Counts a record as dead. Position 0 is no record.
+    pub(crate) fn release(&mut self, position: u32) {
+        if position != 0 {
+            let words = RecordRef::at(self.store.pool.words(), position).len() as u32;
+            self.release_words(position, words);
+        }
+    }
+
+    /// Counts one list's reference to an edge record as dead. The lists of both directions refer to a record if the
+    /// type has a reverse.
+    pub(crate) fn release_edge(&mut self, position: u32, ty: u8) {
+        let words = RecordRef::at(self.store.pool.words(), position).len() as u32;
+        let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
+        self.release_words(position, if has_reverse { words / 2 } else { words });
+    }
+}

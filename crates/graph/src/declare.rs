@@ -1,0 +1,89 @@
+//! Declarations: graphs and edge types.
+
+use std::sync::atomic::AtomicU32 as ReverseNumber;
+use std::sync::atomic::Ordering::Release;
+
+use crate::append::{Stream, Writer};
+use crate::error::GraphError;
+use crate::limits::TYPES_MAX;
+use crate::record::{self, RecordKind};
+use crate::schema::{Direction, EdgeType, EdgeTypeConfig, TypeId, check_name};
+
+impl Writer<'_> {
+    /// Declares an edge type, or does nothing if it is declared with the same properties.
+    ///
+    /// # Errors
+    /// If a name or the schema is not valid, the type exists with other properties, the inverse type is unknown or has
+    /// edges already, the graph has its maximum of types or no segment is free.
+    pub fn declare_type(&mut self, name: &str, config: &EdgeTypeConfig) -> Result<TypeId, GraphError> {
+        check_name(name)?;
+        EdgeType::check_schema(&config.schema)?;
+        let named = |name: &str| self.graph.types().find(|(_, found)| found.name == name).map(|(ty, _)| ty);
+        let inverse = match &config.direction {
+            Direction::InverseOf(other) => Some(named(other).ok_or(GraphError::UnknownType)?),
+            _ => None,
+        };
+        if let Some(ty) = named(name) {
+            let found = self.graph.edge_type(ty).expect("named");
+            let difference = found.difference(config, ty, inverse);
+            return difference.map_or(Ok(TypeId(ty)), |what| Err(GraphError::TypeDiffers(what)));
+        }
+        let number = self.graph.types().count();
+        if number >= TYPES_MAX {
+            return Err(GraphError::TooManyTypes);
+        }
+        self.check_room()?;
+        let ty = number as u8;
+        let reverse = match config.direction {
+            Direction::Directed => None,
+            Direction::Undirected => Some(ty),
+            Direction::InverseOf(_) => inverse,
+        };
+        if let Some(other) = inverse.and_then(|other| self.graph.edge_type(other))
+            && (other.reverse().is_some() || inverse.is_some_and(|other| self.graph.changes(other) > 0))
+        {
+            return Err(GraphError::TypeDiffers("direction, or has edges already"));
+        }
+        let edge_type = EdgeType {
+            name: name.to_owned(),
+            order: config.order,
+            cap: config.cap,
+            schema: config.schema.clone(),
+            is_inverse: inverse.is_some(),
+            reverse_plus_one: ReverseNumber::new(reverse.map_or(0, |reverse| u32::from(reverse) + 1)),
+        };
+        edge_type.encode(ty, &mut self.state.record);
+        let position = self.append_buffer(Stream::Long)?;
+        self.state.type_positions.push(position);
+        self.graph.add_type(ty, edge_type);
+        if let Some(other) = inverse {
+            let found = self.graph.edge_type(other).expect("named");
+            found.reverse_plus_one.store(u32::from(ty) + 1, Release);
+            self.write_type(other)?;
+        }
+        Ok(TypeId(ty))
+    }
+
+    /// Appends a type's record in place of its last one.
+    pub(crate) fn write_type(&mut self, ty: u8) -> Result<(), GraphError> {
+        let found = self.graph.edge_type(ty).expect("declared");
+        found.encode(ty, &mut self.state.record);
+        let position = self.append_buffer(Stream::Long)?;
+        let old = std::mem::replace(&mut self.state.type_positions[usize::from(ty)], position);
+        self.release(old);
+        Ok(())
+    }
+
+    /// Appends the graph's name in place of the last record of it.
+    pub(crate) fn write_name(&mut self) -> Result<(), GraphError> {
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Name, 0);
+        words.extend([u32::from(self.graph.number), self.graph.name.len() as u32]);
+        record::push_bytes(words, self.graph.name.as_bytes());
+        record::seal(words);
+        let position = self.append_buffer(Stream::Long)?;
+        let old = std::mem::replace(&mut self.state.name_position, position);
+        self.release(old);
+        Ok(())
+    }
+}

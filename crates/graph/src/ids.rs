@@ -1,0 +1,197 @@
+//! The map from external 64-bit node identifiers to dense 32-bit node numbers, and back.
+//!
+//! Linear hashing (Litwin, VLDB '80) over pages of 1,024 slots: the map grows by one page at a time, so no insertion
+//! copies the whole map. A slot is one word, so a lookup costs one probe of 8 bytes and the check of the identifier:
+//!
+//! ```text
+//!   slot   bits 32-63 fingerprint   bits 0-31 node number + 1; 0: empty
+//!   pages  hash page ──> number of the page that holds its slots
+//! ```
+//!
+//! Nodes are never removed. A split writes two new pages and then replaces the old one. A reader that misses looks
+//! again if the number of pages changed, so a split hides no node. The old page is reused two epochs later.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use base::prng::split_mix;
+
+use crate::epoch::Epochs;
+use crate::error::GraphError;
+use crate::memory::AtomicU32;
+use crate::paged::{PAGE, Paged};
+use crate::sync::AtomicU64;
+
+/// The mean number of nodes in a hash page above which the map splits a page. Pages that are not split yet hold up to
+/// twice the mean, 840 nodes, so one of 1,024 slots is full with a probability below 10^-9.
+const PAGE_NODES_MAX: u64 = 420;
+
+/// Returns an error if an identifier is reserved.
+pub(crate) fn check_node(node: u64) -> Result<(), GraphError> {
+    if node == 0 || node == u64::MAX { Err(GraphError::ReservedNode(node)) } else { Ok(()) }
+}
+
+/// The map. One writer changes it; readers take no lock.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    slots: Paged<AtomicU64>,
+    pages: Paged<AtomicU32>,
+    page_count: AtomicU64,
+    /// The identifier of each node, by its number.
+    externals: Paged<AtomicU64>,
+    nodes: AtomicU64,
+}
+
+/// The writer's part of the map: pages that a split replaced, each with the epoch of the split.
+#[derive(Debug, Default)]
+pub(crate) struct IdPages {
+    replaced: std::collections::VecDeque<(u32, u64)>,
+    created: u32,
+}
+
+/// Returns the hash page of a hash, of `pages`.
+fn page_of(hash: u64, pages: u64) -> u32 {
+    let level = pages.ilog2();
+    let wide = hash & ((2 << level) - 1);
+    (if wide < pages { wide } else { hash & ((1 << level) - 1) }) as u32
+}
+
+/// Writes a slot into a page that has room.
+fn place(page: &[AtomicU64], hash: u64, number: u32) {
+    let slot = (hash >> 32) << 32 | u64::from(number + 1);
+    let start = (hash >> 22) as usize;
+    let free = (0..PAGE).map(|step| &page[(start + step) % PAGE]).find(|word| word.load(Relaxed) == 0);
+    free.expect("a page is split before it is full").store(slot, Release);
+}
+
+impl Ids {
+    pub(crate) fn new(spare: &mut IdPages) -> Self {
+        let ids = Self {
+            slots: Paged::new(),
+            pages: Paged::new(),
+            page_count: AtomicU64::new(1),
+            externals: Paged::new(),
+            nodes: AtomicU64::new(0),
+        };
+        ids.slots.create_page(0);
+        ids.pages.create(0).store(0, Relaxed);
+        spare.created = 1;
+        ids
+    }
+
+    /// Returns the number of nodes. All lower numbers are nodes.
+    pub(crate) fn len(&self) -> u32 {
+        self.nodes.load(Acquire) as u32
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.bytes() + self.pages.bytes() + self.externals.bytes()
+    }
+
+    /// Returns the identifier of a node.
+    #[inline]
+    pub(crate) fn external(&self, number: u32) -> u64 {
+        self.externals.find(number).map_or(0, |word| word.load(Relaxed))
+    }
+
+    /// Returns the number of the node with an identifier.
+    #[inline]
+    pub(crate) fn find(&self, external: u64) -> Option<u32> {
+        let hash = split_mix(external);
+        let mut pages = self.page_count.load(Acquire);
+        loop {
+            if let Some(number) = self.probe(external, hash, pages) {
+                return Some(number);
+            }
+            let after = self.page_count.load(Acquire);
+            if after == pages {
+                return None;
+            }
+            pages = after;
+        }
+    }
+
+    fn probe(&self, external: u64, hash: u64, pages: u64) -> Option<u32> {
+        let page = self.slots.page(self.pages.find(page_of(hash, pages))?.load(Acquire) as usize)?;
+        let start = (hash >> 22) as usize;
+        for step in 0..PAGE {
+            let slot = page[(start + step) % PAGE].load(Acquire);
+            if slot == 0 {
+                return None;
+            }
+            if slot >> 32 == hash >> 32 && self.external(slot as u32 - 1) == external {
+                return Some(slot as u32 - 1);
+            }
+        }
+        None
+    }
+
+    /// Adds a node and returns its number, or `None` if the map is full. The caller knows that the node is absent.
+    pub(crate) fn add(&self, external: u64, spare: &mut IdPages, epochs: &Epochs) -> Option<u32> {
+        let number = self.len();
+        if number >= u32::MAX - 2 {
+            return None;
+        }
+        self.externals.create(number).store(external, Relaxed);
+        if u64::from(number) >= self.page_count.load(Relaxed) * PAGE_NODES_MAX {
+            self.split(spare, epochs);
+        }
+        let hash = split_mix(external);
+        let page = self.pages.create(page_of(hash, self.page_count.load(Relaxed))).load(Relaxed);
+        place(self.slots.create_page(page as usize), hash, number);
+        self.nodes.store(u64::from(number) + 1, Release);
+        Some(number)
+    }
+
+    fn split(&self, spare: &mut IdPages, epochs: &Epochs) {
+        let pages = self.page_count.load(Relaxed);
+        let old_hash_page = (pages - (1 << pages.ilog2())) as u32;
+        let old = self.pages.create(old_hash_page).load(Relaxed);
+        let (low, high) = (self.spare_page(spare, epochs), self.spare_page(spare, epochs));
+        for word in self.slots.create_page(old as usize) {
+            let Some(number) = (word.load(Relaxed) as u32).checked_sub(1) else { continue };
+            let hash = split_mix(self.external(number));
+            let page = if page_of(hash, pages + 1) == old_hash_page { low } else { high };
+            place(self.slots.create_page(page as usize), hash, number);
+        }
+        self.pages.create(pages as u32).store(high, Release);
+        self.page_count.store(pages + 1, Release);
+        self.pages.create(old_hash_page).store(low, Release);
+        spare.replaced.push_back((old, epochs.now()));
+    }
+
+    /// Returns an empty page for slots: one that no reader can see any more, or a new one.
+    fn spare_page(&self, spare: &mut IdPages, epochs: &Epochs) -> u32 {
+        epochs.try_advance();
+        if let Some((page, epoch)) = spare.replaced.front().copied()
+            && epochs.now() >= epoch + 2
+        {
+            spare.replaced.pop_front();
+            self.slots.create_page(page as usize).iter().for_each(|word| word.store(0, Relaxed));
+            return page;
+        }
+        spare.created += 1;
+        self.slots.create_page(spare.created as usize - 1);
+        spare.created - 1
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growing_map_finds_every_node_and_no_other() {
+        let (epochs, mut spare) = (Epochs::new(1), IdPages::default());
+        let ids = Ids::new(&mut spare);
+        for number in 0..200_000u32 {
+            let external = u64::from(number) * 3 + 1;
+            assert_eq!(ids.find(external), None);
+            assert_eq!(ids.add(external, &mut spare, &epochs), Some(number));
+        }
+        for number in 0..200_000u32 {
+            assert_eq!(ids.find(u64::from(number) * 3 + 1), Some(number));
+            assert_eq!(ids.find(u64::from(number) * 3 + 2), None);
+        }
+        assert!(spare.created < 520, "{} pages: replaced pages are reused", spare.created);
+    }
+}

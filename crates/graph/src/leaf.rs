@@ -1,0 +1,321 @@
+//! Leaves: sorted runs of edges, which never change once written. A list of up to 4,096 edges is one leaf.
+//!
+//! ```text
+//!   word 0  CRC-32C          1  length, kind, flags      2  source
+//!   word 3  type, bits 0-7 | number of entries, bits 8-20
+//!   word 4  earliest time, 2 words
+//!   word 6  wide:   node numbers, ascending, one word each
+//!           narrow: the first node number, then the differences from it, 16 bits each
+//!           [times: differences from the earliest, 1 or 2 words each]     if not all times are equal
+//!           [states: one byte each]                                        if not all edges are live
+//!           [attributes: ends, one word each, then the bytes]              if an edge has some
+//!   flags   bits 0-1 words of a time | 2 states | 3 attributes | 4 one leaf of several | 5 narrow
+//! ```
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::limits::{LEAF_ENTRIES_MAX, LEAF_WORDS_MAX};
+use crate::memory::AtomicU32;
+use crate::record::{self, RecordKind, RecordRef};
+
+/// The state of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum EdgeState {
+    /// Present.
+    Live = 0,
+    /// A second colour of presence, such as a block beside a connection. Queries of neighbours skip it.
+    Negative = 1,
+    /// Hidden, with its attributes, until it is restored.
+    Archived = 2,
+    /// Removed. The store retains the time, so that an older addition that arrives later has no effect.
+    Removed = 3,
+}
+
+impl EdgeState {
+    /// Returns the state with this number. Numbers that no state has mean `Removed`.
+    pub(crate) fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Live,
+            1 => Self::Negative,
+            2 => Self::Archived,
+            _ => Self::Removed,
+        }
+    }
+}
+
+const STATES: u32 = 1 << 2;
+const ATTRIBUTES: u32 = 1 << 3;
+pub(crate) const PART: u32 = 1 << 4;
+const NARROW: u32 = 1 << 5;
+const HEADER: usize = 6;
+
+/// An edge in a list, as the writer merges it. The attributes are in the buffer of [`LeafEntries`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafEntry {
+    pub(crate) id: u32,
+    pub(crate) state: EdgeState,
+    pub(crate) time: u64,
+    pub(crate) start: u32,
+    pub(crate) bytes: u16,
+}
+
+/// Edges of one list, ascending by node number.
+#[derive(Debug, Default)]
+pub(crate) struct LeafEntries {
+    pub(crate) list: Vec<LeafEntry>,
+    pub(crate) text: Vec<u8>,
+}
+
+impl LeafEntries {
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        self.text.clear();
+    }
+
+    pub(crate) fn attributes(&self, entry: &LeafEntry) -> &[u8] {
+        &self.text[entry.start as usize..][..usize::from(entry.bytes)]
+    }
+
+    /// Returns the number of live entries.
+    pub(crate) fn live(&self) -> u32 {
+        self.list.iter().filter(|entry| entry.state == EdgeState::Live).count() as u32
+    }
+
+    /// Returns ranges of entries that fit into one leaf each.
+    pub(crate) fn leaves(&self) -> Vec<std::ops::Range<usize>> {
+        let mut ranges = Vec::new();
+        self.split(0..self.list.len(), &mut ranges);
+        ranges
+    }
+
+    fn split(&self, range: std::ops::Range<usize>, ranges: &mut Vec<std::ops::Range<usize>>) {
+        let list = &self.list[range.clone()];
+        let text: usize = list.iter().map(|entry| usize::from(entry.bytes)).sum();
+        // The widest form: 1 word of the number, 2 of the time, a quarter of the state, 1 of the attributes' end.
+        let words = HEADER + list.len() * 4 + text / 4 + list.len() / 4 + 4;
+        if list.len() <= 1 || (list.len() <= LEAF_ENTRIES_MAX && (text == 0 || words <= LEAF_WORDS_MAX)) {
+            ranges.push(range);
+        } else {
+            let middle = range.start + list.len() / 2;
+            self.split(range.start..middle, ranges);
+            self.split(middle..range.end, ranges);
+        }
+    }
+
+    /// Encodes entries as a leaf.
+    pub(crate) fn encode(&self, range: std::ops::Range<usize>, source: u32, ty: u8, is_part: bool, out: &mut Vec<u32>) {
+        let list = &self.list[range];
+        let earliest = list.iter().map(|entry| entry.time).min().unwrap_or(0);
+        let span = list.iter().map(|entry| entry.time).max().unwrap_or(0) - earliest;
+        let time_words = if span == 0 { 0 } else { 1 + u32::from(span > u64::from(u32::MAX)) };
+        let (first, last) = (list.first().map_or(0, |entry| entry.id), list.last().map_or(0, |entry| entry.id));
+        let has = |flag: u32, is: bool| if is { flag } else { 0 };
+        let flags = time_words
+            | has(STATES, list.iter().any(|entry| entry.state != EdgeState::Live))
+            | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0))
+            | has(PART, is_part)
+            | has(NARROW, last - first < 1 << 16 && list.len() > 2);
+        record::begin(out, RecordKind::Leaf, flags);
+        out.extend([source, u32::from(ty) | (list.len() as u32) << 8]);
+        record::push_u64(out, earliest);
+        if flags & NARROW == 0 {
+            out.extend(list.iter().map(|entry| entry.id));
+        } else {
+            out.push(first);
+            let half = |entry: Option<&LeafEntry>| entry.map_or(0, |entry| entry.id - first);
+            out.extend(list.chunks(2).map(|pair| half(pair.first()) | half(pair.get(1)) << 16));
+        }
+        match time_words {
+            0 => {}
+            1 => out.extend(list.iter().map(|entry| (entry.time - earliest) as u32)),
+            _ => list.iter().for_each(|entry| record::push_u64(out, entry.time - earliest)),
+        }
+        if flags & STATES != 0 {
+            let states: Vec<u8> = list.iter().map(|entry| entry.state as u8).collect();
+            record::push_bytes(out, &states);
+        }
+        if flags & ATTRIBUTES != 0 {
+            let mut text = Vec::new();
+            for entry in list {
+                text.extend(self.attributes(entry));
+                out.push(text.len() as u32);
+            }
+            record::push_bytes(out, &text);
+        }
+        record::seal(out);
+    }
+}
+
+/// The node numbers of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Numbers<'a> {
+    Wide(&'a [AtomicU32]),
+    Narrow(u32, &'a [AtomicU32]),
+}
+
+impl Numbers<'_> {
+    #[inline(always)]
+    pub(crate) fn at(self, index: usize) -> u32 {
+        match self {
+            Self::Wide(words) => words[index].load(Relaxed),
+            Self::Narrow(first, words) => first + (words[index / 2].load(Relaxed) >> (index % 2 * 16) & 0xFFFF),
+        }
+    }
+}
+
+/// A leaf in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf<'a> {
+    record: RecordRef<'a>,
+    pub(crate) numbers: Numbers<'a>,
+    count: usize,
+    flags: u32,
+}
+
+impl<'a> Leaf<'a> {
+    #[inline]
+    pub(crate) fn of(record: RecordRef<'a>) -> Self {
+        let flags = record.flags();
+        let count = (record.word(3) >> 8 & 0x1FFF) as usize;
+        let numbers = if flags & NARROW == 0 {
+            Numbers::Wide(&record.words()[HEADER..HEADER + count])
+        } else {
+            Numbers::Narrow(record.word(HEADER), &record.words()[HEADER + 1..][..count.div_ceil(2)])
+        };
+        Self { record, numbers, count, flags }
+    }
+
+    pub(crate) fn source(self) -> u32 {
+        self.record.word(2)
+    }
+
+    pub(crate) fn edge_type(self) -> u8 {
+        self.record.word(3) as u8
+    }
+
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn all_live(self) -> bool {
+        self.flags & STATES == 0
+    }
+
+    pub(crate) fn is_part(self) -> bool {
+        self.flags & PART != 0
+    }
+
+    /// Returns the index of the first entry whose number is `id` or higher.
+    #[inline]
+    pub(crate) fn lower_bound(self, id: u32) -> usize {
+        let (mut start, mut size) = (0, self.count);
+        while size > 0 {
+            let half = size / 2;
+            if self.numbers.at(start + half) < id {
+                start += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        start
+    }
+
+    #[inline]
+    pub(crate) fn find(self, id: u32) -> Option<usize> {
+        let index = self.lower_bound(id);
+        (index < self.count && self.numbers.at(index) == id).then_some(index)
+    }
+
+    fn after_numbers(self) -> usize {
+        HEADER + if self.flags & NARROW == 0 { self.count } else { 1 + self.count.div_ceil(2) }
+    }
+
+    fn time_words(self) -> usize {
+        (self.flags & 3) as usize
+    }
+
+    pub(crate) fn time(self, index: usize) -> u64 {
+        let (earliest, start) = (self.record.long(4), self.after_numbers());
+        match self.time_words() {
+            0 => earliest,
+            1 => earliest + u64::from(self.record.word(start + index)),
+            _ => earliest + self.record.long(start + index * 2),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(self, index: usize) -> EdgeState {
+        if self.all_live() {
+            return EdgeState::Live;
+        }
+        let start = self.after_numbers() + self.time_words() * self.count;
+        EdgeState::of((self.record.word(start + index / 4) >> (index % 4 * 8)) as u8)
+    }
+
+    /// Appends the attributes of an entry to `out`.
+    pub(crate) fn attributes(self, index: usize, out: &mut Vec<u8>) {
+        if self.flags & ATTRIBUTES == 0 {
+            return;
+        }
+        let states = if self.all_live() { 0 } else { self.count.div_ceil(4) };
+        let ends = self.after_numbers() + self.time_words() * self.count + states;
+        let end = self.record.word(ends + index) as usize;
+        let start = if index == 0 { 0 } else { self.record.word(ends + index - 1) as usize };
+        let text = ends + self.count;
+        out.extend((start..end).map(|at| self.record.word(text + at / 4).to_le_bytes()[at % 4]));
+    }
+
+    /// Appends all entries to `entries`.
+    pub(crate) fn read_into(self, entries: &mut LeafEntries) {
+        for index in 0..self.count {
+            let start = entries.text.len() as u32;
+            self.attributes(index, &mut entries.text);
+            let bytes = (entries.text.len() as u32 - start) as u16;
+            let (id, state, time) = (self.numbers.at(index), self.state(index), self.time(index));
+            entries.list.push(LeafEntry { id, state, time, start, bytes });
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::memory::anonymous;
+
+    fn round_trip(list: &[(u32, EdgeState, u64, &[u8])]) {
+        let mut entries = LeafEntries::default();
+        for (id, state, time, text) in list {
+            let start = entries.text.len() as u32;
+            entries.text.extend(*text);
+            let (id, state, time) = (*id, *state, *time);
+            entries.list.push(LeafEntry { id, state, time, start, bytes: text.len() as u16 });
+        }
+        let mut words = Vec::new();
+        entries.encode(0..list.len(), 7, 3, false, &mut words);
+        let memory = anonymous(words.len() * 4);
+        words.iter().zip(&memory).for_each(|(word, to)| to.store(*word, Relaxed));
+        let (record, kind) = RecordRef::checked(&memory).expect("sealed");
+        let leaf = Leaf::of(record);
+        assert_eq!((kind, leaf.source(), leaf.edge_type(), leaf.count()), (RecordKind::Leaf, 7, 3, list.len()));
+        for (index, (id, state, time, text)) in list.iter().enumerate() {
+            let mut got = Vec::new();
+            leaf.attributes(index, &mut got);
+            assert_eq!((leaf.find(*id), leaf.state(index), leaf.time(index)), (Some(index), *state, *time));
+            assert_eq!(got, *text);
+        }
+        assert_eq!(leaf.find(u32::MAX), None);
+    }
+
+    #[test]
+    fn leaf_of_every_form_reads_as_written() {
+        use EdgeState::*;
+        round_trip(&[(1, Live, 5, b""), (2, Live, 5, b""), (900, Live, 5, b"")]);
+        round_trip(&[(1, Live, 5, b""), (2, Removed, 6, b"abcde"), (1 << 20, Archived, 7, b"")]);
+        round_trip(&[(1, Negative, 0, b"x"), (9, Live, 1 << 47, b"abc"), (11, Live, 1, b"longer text")]);
+        round_trip(&[(4_000_000_000, Live, 1, b"")]);
+    }
+}

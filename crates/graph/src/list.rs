@@ -1,0 +1,283 @@
+//! Reads of adjacency lists.
+//!
+//! ```text
+//!   head ──> leaf                                   a list that was merged completely
+//!        ──> recent ──> leaf                        up to 64 changes, and the leaf that they apply to
+//!        ──> leaves ──> leaf or recent, for each range of node numbers
+//! ```
+//!
+//! An entry of `recent` replaces the leaf's entry of the same node number, and earlier entries of `recent`.
+
+use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafEntry, Numbers};
+use crate::limits::RECENT_MAX;
+use crate::memory::AtomicU32;
+use crate::record::{EDGE_WORDS, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
+use crate::state::{GraphState, Head};
+
+/// A change in a `recent` record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecentChange {
+    pub(crate) id: u32,
+    pub(crate) position: u32,
+    state: u32,
+}
+
+/// The changes of a `recent` record: the latest of each node number, ascending.
+struct RecentChanges {
+    changes: [RecentChange; RECENT_MAX],
+    count: usize,
+}
+
+/// Returns the number of entries of a `recent` record.
+pub(crate) fn recent_count(record: RecordRef<'_>) -> usize {
+    (record.published(RECENT_COUNT) as usize).min(RECENT_MAX)
+}
+
+/// Returns an entry of a `recent` record.
+pub(crate) fn recent_change(record: RecordRef<'_>, index: usize) -> RecentChange {
+    let at = RECENT_WORDS + index * RECENT_ENTRY_WORDS;
+    RecentChange { id: record.word(at), position: record.word(at + 1), state: record.word(at + 2) }
+}
+
+impl RecentChanges {
+    fn of(record: RecordRef<'_>) -> Self {
+        let mut sorted = Self { changes: [RecentChange::default(); RECENT_MAX], count: 0 };
+        for index in 0..recent_count(record) {
+            let change = recent_change(record, index);
+            let at = sorted.changes[..sorted.count].partition_point(|other| other.id < change.id);
+            if at == sorted.count || sorted.changes[at].id != change.id {
+                sorted.changes.copy_within(at..sorted.count, at + 1);
+                sorted.count += 1;
+            }
+            sorted.changes[at] = change;
+        }
+        sorted
+    }
+
+    fn list(&self) -> &[RecentChange] {
+        &self.changes[..self.count]
+    }
+}
+
+/// An edge of a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListEdge<'a> {
+    pub(crate) id: u32,
+    pub(crate) state: EdgeState,
+    place: EdgePlace<'a>,
+}
+
+/// The record that holds an edge's time and attributes.
+#[derive(Clone, Copy, Debug)]
+enum EdgePlace<'a> {
+    Leaf(Leaf<'a>, usize),
+    RecordRef(RecordRef<'a>),
+}
+
+impl<'a> ListEdge<'a> {
+    fn recent(memory: &'a [AtomicU32], change: RecentChange) -> Self {
+        let place = EdgePlace::RecordRef(RecordRef::at(memory, change.position));
+        Self { id: change.id, state: EdgeState::of(change.state as u8), place }
+    }
+
+    pub(crate) fn time(&self) -> u64 {
+        match self.place {
+            EdgePlace::Leaf(leaf, index) => leaf.time(index),
+            EdgePlace::RecordRef(record) => record.long(6),
+        }
+    }
+
+    /// Appends the stored text of the attributes to `out`: see `change`.
+    pub(crate) fn text(&self, out: &mut Vec<u8>) {
+        match self.place {
+            EdgePlace::Leaf(leaf, index) => leaf.attributes(index, out),
+            EdgePlace::RecordRef(record) => record.copy_bytes(EDGE_WORDS, record.edge_properties().2, out),
+        }
+    }
+}
+
+/// One leaf with its recent changes, or one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListPart<'a> {
+    memory: &'a [AtomicU32],
+    pub(crate) position: u32,
+    pub(crate) recent: Option<RecordRef<'a>>,
+    pub(crate) leaf: Option<Leaf<'a>>,
+    pub(crate) leaf_position: u32,
+}
+
+impl<'a> ListPart<'a> {
+    #[inline]
+    pub(crate) fn at(memory: &'a [AtomicU32], position: u32) -> Self {
+        let record = RecordRef::at(memory, position);
+        let (recent, leaf_position) = match record.kind() {
+            Some(RecordKind::Recent) => (Some(record), record.word(4)),
+            _ => (None, position),
+        };
+        let leaf = (leaf_position != 0).then(|| Leaf::of(RecordRef::at(memory, leaf_position)));
+        Self { memory, position, recent, leaf, leaf_position }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<ListEdge<'a>> {
+        if let Some(record) = self.recent {
+            let mut changes = (0..recent_count(record)).rev().map(|index| recent_change(record, index));
+            if let Some(change) = changes.find(|change| change.id == id) {
+                return Some(ListEdge::recent(self.memory, change));
+            }
+        }
+        let leaf = self.leaf?;
+        let index = leaf.find(id)?;
+        Some(ListEdge { id, state: leaf.state(index), place: EdgePlace::Leaf(leaf, index) })
+    }
+
+    /// Calls `f` for each edge from number `from` on, ascending. Returns false if `f` did, which ends the walk.
+    pub(crate) fn walk(&self, from: u32, f: &mut impl FnMut(ListEdge<'a>) -> bool) -> bool {
+        let sorted = self.recent.map(RecentChanges::of);
+        let changes = sorted.as_ref().map_or(&[][..], RecentChanges::list);
+        let mut changes = changes[changes.partition_point(|change| change.id < from)..].iter().copied().peekable();
+        if let Some(leaf) = self.leaf {
+            for index in leaf.lower_bound(from)..leaf.count() {
+                let id = leaf.numbers.at(index);
+                while let Some(change) = changes.next_if(|change| change.id < id) {
+                    if !f(ListEdge::recent(self.memory, change)) {
+                        return false;
+                    }
+                }
+                let edge = match changes.next_if(|change| change.id == id) {
+                    Some(change) => ListEdge::recent(self.memory, change),
+                    None => ListEdge { id, state: leaf.state(index), place: EdgePlace::Leaf(leaf, index) },
+                };
+                if !f(edge) {
+                    return false;
+                }
+            }
+        }
+        changes.all(|change| f(ListEdge::recent(self.memory, change)))
+    }
+
+    /// Calls `f` for the number of each live edge, as [`ListPart::walk`] does.
+    #[inline]
+    fn walk_live(&self, from: u32, f: &mut impl FnMut(u32) -> bool) -> bool {
+        match self.leaf {
+            Some(leaf) if self.recent.is_none() && leaf.all_live() => {
+                let indexes = (if from == 0 { 0 } else { leaf.lower_bound(from) })..leaf.count();
+                match leaf.numbers {
+                    Numbers::Wide(_) => indexes.into_iter().all(|index| f(leaf.numbers.at(index))),
+                    numbers @ Numbers::Narrow(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
+                }
+            }
+            _ => self.walk(from, &mut |edge| edge.state != EdgeState::Live || f(edge.id)),
+        }
+    }
+
+    /// Appends the merged edges to `entries`.
+    pub(crate) fn read_into(&self, entries: &mut LeafEntries) {
+        match (self.recent, self.leaf) {
+            (None, Some(leaf)) => leaf.read_into(entries),
+            _ => {
+                self.walk(0, &mut |edge| {
+                    let start = entries.text.len() as u32;
+                    edge.text(&mut entries.text);
+                    let bytes = (entries.text.len() as u32 - start) as u16;
+                    entries.list.push(LeafEntry { id: edge.id, state: edge.state, time: edge.time(), start, bytes });
+                    true
+                });
+            }
+        }
+    }
+}
+
+/// An adjacency list, as its head was when the list was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List<'a> {
+    graph: &'a GraphState,
+    memory: &'a [AtomicU32],
+    pub(crate) head: Head,
+    /// The record of a long list's leaves.
+    pub(crate) leaves: Option<RecordRef<'a>>,
+    hides: bool,
+}
+
+impl<'a> List<'a> {
+    #[inline]
+    pub(crate) fn open(graph: &'a GraphState, memory: &'a [AtomicU32], node: u32, ty: u8) -> Self {
+        let head = graph.head(node, ty);
+        let record = (head.position != 0).then(|| RecordRef::at(memory, head.position));
+        let leaves = record.filter(|record| record.kind() == Some(RecordKind::Leaves));
+        Self { graph, memory, head, leaves, hides: graph.has_archived() }
+    }
+
+    /// Returns the number of parts.
+    pub(crate) fn parts(&self) -> usize {
+        self.leaves.map_or(usize::from(self.head.position != 0), |leaves| leaves.word(4) as usize)
+    }
+
+    /// Returns a part by its index.
+    pub(crate) fn part(&self, index: usize) -> ListPart<'a> {
+        let position = match self.leaves {
+            Some(leaves) => leaves.published(LEAVES_WORDS + index * 2 + 1),
+            None => self.head.position,
+        };
+        ListPart::at(self.memory, position)
+    }
+
+    /// Returns the first node number of a part of a long list.
+    pub(crate) fn first_of(&self, index: usize) -> u32 {
+        self.leaves.map_or(0, |leaves| leaves.word(LEAVES_WORDS + index * 2))
+    }
+
+    /// Returns the index of the part that has or would have the edge to `id`.
+    #[inline]
+    pub(crate) fn part_of(&self, id: u32) -> usize {
+        let Some(leaves) = self.leaves else { return 0 };
+        let (mut start, mut size) = (1, leaves.word(4) as usize - 1);
+        while size > 0 {
+            let half = size / 2;
+            if leaves.word(LEAVES_WORDS + (start + half) * 2) <= id {
+                start += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        start - 1
+    }
+
+    /// Returns the edge to `id` in any state, and regardless of archived nodes.
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<ListEdge<'a>> {
+        (self.head.position != 0).then(|| self.part(self.part_of(id)).find(id))?
+    }
+
+    #[inline]
+    fn shows(&self, id: u32) -> bool {
+        !self.hides || !self.graph.is_archived(id)
+    }
+
+    /// Returns true if the list has a live edge to `id`, which is not archived.
+    #[inline]
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.find(id).is_some_and(|edge| edge.state == EdgeState::Live) && self.shows(id)
+    }
+
+    /// Calls `f` for each edge from `from` on in any state, ascending. Returns false if `f` did.
+    pub(crate) fn walk(&self, from: u32, f: &mut impl FnMut(ListEdge<'a>) -> bool) -> bool {
+        let parts = self.parts();
+        parts == 0 || (self.part_of(from)..parts).all(|index| self.part(index).walk(from, f))
+    }
+
+    /// Calls `f` for each live neighbour from `from` on that is not archived, ascending. Returns false if `f` did.
+    #[inline]
+    pub(crate) fn neighbours(&self, from: u32, f: &mut impl FnMut(u32) -> bool) -> bool {
+        let parts = self.parts();
+        if parts == 0 {
+            return true;
+        }
+        if self.hides {
+            let mut shown = |id: u32| self.graph.is_archived(id) || f(id);
+            return (self.part_of(from)..parts).all(|index| self.part(index).walk_live(from, &mut shown));
+        }
+        (self.part_of(from)..parts).all(|index| self.part(index).walk_live(from, f))
+    }
+}

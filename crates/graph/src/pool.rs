@@ -1,0 +1,225 @@
+//! The pool of segments: a fixed number of equal parts of the memory, reused in place.
+//!
+//! ```text
+//!   word 0  magic, graph number, bits 24-31        2  segment's sequence, 2 words; higher: opened later
+//!   word 1  segment size in words                  4  used words, published after each record
+//!   word 5  CRC-32C of words 0-3
+//!
+//!   Free ──open──> Open ──full──> Sealed ──all records dead──> Retired ──two epochs──> Free
+//! ```
+//!
+//! A segment never goes from Sealed to Free directly: a reader may be in it. A segment that is opened gets `used = 0`
+//! before its sequence changes, so no crash shows old records under a new sequence.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::epoch::Epochs;
+use crate::error::GraphError;
+use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_RESERVED};
+use crate::memory::{AtomicU32, Backing, crc32c};
+use crate::sync::{Mutex, MutexGuard};
+
+const MAGIC: u32 = 0x0047_5247;
+const USED: usize = 4;
+/// The words of a segment's header.
+pub(crate) const SEGMENT_HEADER_WORDS: usize = 8;
+/// The minimum number of segments: two open ones, two for compaction, three for a change and one to compact.
+const SEGMENTS_MIN: usize = SEGMENTS_RESERVED + 6;
+
+/// The header of a segment that a store wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentInfo {
+    pub(crate) graph: u8,
+    pub(crate) sequence: u64,
+    pub(crate) used: usize,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    free: Vec<u32>,
+    retired: VecDeque<(u32, u64)>,
+    sequence: u64,
+    recycled: u64,
+}
+
+/// The pool.
+pub(crate) struct Pool {
+    memory: Box<dyn Backing>,
+    segment_words: usize,
+    segments: usize,
+    lists: Mutex<Lists>,
+    /// The number of words of each segment that live records hold.
+    live: Box<[AtomicU32]>,
+}
+
+impl Pool {
+    /// Returns the pool, with all segments free.
+    pub(crate) fn new(memory: Box<dyn Backing>, segment_bytes: usize) -> Result<Self, GraphError> {
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES).contains(&segment_bytes) || !segment_bytes.is_multiple_of(8) {
+            return Err(GraphError::BadSegmentSize(segment_bytes));
+        }
+        let segment_words = segment_bytes / 4;
+        // A position has 32 bits and counts pairs of words.
+        let segments = (memory.words().len() / segment_words).min((1 << 33) / segment_words);
+        if segments < SEGMENTS_MIN {
+            return Err(GraphError::TooLittleMemory { segments, segments_min: SEGMENTS_MIN });
+        }
+        let live = (0..segments).map(|_| AtomicU32::new(0)).collect();
+        let lists = Lists { free: (0..segments as u32).rev().collect(), ..Lists::default() };
+        Ok(Self { memory, segment_words, segments, lists: Mutex::new(lists), live })
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().expect("no holder of the lock panics")
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        self.memory.words()
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.segments
+    }
+
+    pub(crate) fn segment_words(&self) -> usize {
+        self.segment_words
+    }
+
+    /// Returns the words of a segment.
+    pub(crate) fn segment(&self, segment: u32) -> &[AtomicU32] {
+        &self.words()[segment as usize * self.segment_words..][..self.segment_words]
+    }
+
+    /// Returns the segment of a position.
+    pub(crate) fn segment_of(&self, position: u32) -> u32 {
+        (position as usize * 2 / self.segment_words) as u32
+    }
+
+    /// Returns the position of a word of a segment.
+    pub(crate) fn position(&self, segment: u32, word: usize) -> u32 {
+        ((segment as usize * self.segment_words + word) / 2) as u32
+    }
+
+    /// Returns the number of free segments, the number of retired ones, and how often a segment was reused.
+    pub(crate) fn counts(&self) -> (usize, usize, u64) {
+        let lists = self.lists();
+        (lists.free.len(), lists.retired.len(), lists.recycled)
+    }
+
+    /// Opens a free segment for a graph. Only compaction may take the last ones.
+    pub(crate) fn open(&self, graph: u8, is_compaction: bool, epochs: &Epochs) -> Result<u32, GraphError> {
+        let mut lists = self.lists();
+        self.reclaim(&mut lists, epochs);
+        if !is_compaction && lists.free.len() <= SEGMENTS_RESERVED {
+            return Err(GraphError::NoSpace);
+        }
+        let segment = lists.free.pop().ok_or(GraphError::NoSpace)?;
+        lists.sequence += 1;
+        let words = self.segment(segment);
+        words[USED].store(0, Release);
+        let header = [
+            MAGIC | u32::from(graph) << 24,
+            self.segment_words as u32,
+            lists.sequence as u32,
+            (lists.sequence >> 32) as u32,
+        ];
+        for (word, value) in words.iter().zip(header) {
+            word.store(value, Release);
+        }
+        words[5].store(crc32c(0, header.into_iter()), Release);
+        words[USED].store(SEGMENT_HEADER_WORDS as u32, Release);
+        self.live[segment as usize].store(0, Relaxed);
+        Ok(segment)
+    }
+
+    /// Frees retired segments that no reader can be in.
+    fn reclaim(&self, lists: &mut Lists, epochs: &Epochs) {
+        for _ in 0..2 {
+            epochs.try_advance();
+        }
+        while let Some((segment, epoch)) = lists.retired.front().copied()
+            && epochs.now() >= epoch + 2
+        {
+            lists.retired.pop_front();
+            lists.free.push(segment);
+            lists.recycled += 1;
+        }
+    }
+
+    /// Frees retired segments that no reader can be in, and returns the number of free ones.
+    pub(crate) fn reclaim_now(&self, epochs: &Epochs) -> usize {
+        let mut lists = self.lists();
+        self.reclaim(&mut lists, epochs);
+        lists.free.len()
+    }
+
+    /// Retires a segment whose records are all dead.
+    pub(crate) fn retire(&self, segment: u32, epochs: &Epochs) {
+        debug_assert_eq!(self.live[segment as usize].load(Relaxed), 0, "live records in a retired segment");
+        crate::sync::fence(std::sync::atomic::Ordering::SeqCst);
+        self.lists().retired.push_back((segment, epochs.now()));
+    }
+
+    /// Writes a record at a word of an open segment, and publishes it.
+    pub(crate) fn write(&self, segment: u32, at: usize, record: &[u32]) {
+        let words = self.segment(segment);
+        for (word, value) in words[at..at + record.len()].iter().zip(record) {
+            word.store(*value, Relaxed);
+        }
+        words[USED].store((at + record.len()) as u32, Release);
+    }
+
+    pub(crate) fn live_words(&self, segment: u32) -> u32 {
+        self.live[segment as usize].load(Relaxed)
+    }
+
+    pub(crate) fn add_live(&self, segment: u32, words: u32) {
+        self.live[segment as usize].fetch_add(words, Relaxed);
+    }
+
+    /// Subtracts words of dead records. Returns true if none is left.
+    pub(crate) fn sub_live(&self, segment: u32, words: u32) -> bool {
+        let before = self.live[segment as usize].fetch_sub(words, Relaxed);
+        debug_assert!(before >= words, "segment {segment}: {words} dead of {before} words");
+        before == words
+    }
+
+    /// Returns the header of a segment if an earlier store wrote it.
+    pub(crate) fn info(&self, segment: u32) -> Option<SegmentInfo> {
+        let word = |at: usize| self.segment(segment)[at].load(Acquire);
+        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
+        let used = (word(USED) as usize).min(self.segment_words);
+        let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
+        let is_whole = is_right && word(1) as usize == self.segment_words && used >= SEGMENT_HEADER_WORDS;
+        is_whole.then_some(SegmentInfo { graph: (word(0) >> 24) as u8, sequence, used })
+    }
+
+    /// Returns the segment size that an earlier store used, in bytes, if its first segment shows another one.
+    pub(crate) fn other_size(memory: &[AtomicU32], segment_bytes: usize) -> Option<usize> {
+        let word = |at: usize| memory.get(at).map_or(0, |word| word.load(Relaxed));
+        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
+        let bytes = word(1) as usize * 4;
+        (is_right && bytes != segment_bytes).then_some(bytes)
+    }
+
+    /// Returns true if a segment is neither free nor retired.
+    pub(crate) fn is_used(&self, segment: u32) -> bool {
+        let lists = self.lists();
+        !lists.free.contains(&segment) && lists.retired.iter().all(|(retired, _)| *retired != segment)
+    }
+
+    /// Takes segments that recovery found in use out of the free ones.
+    pub(crate) fn adopt(&self, used: &[u32], sequence: u64) {
+        let mut lists = self.lists();
+        lists.free.retain(|segment| !used.contains(segment));
+        lists.sequence = lists.sequence.max(sequence);
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("segments", &self.segments).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! The state of a store and of a graph. Readers share it with the writer and take no lock.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::epoch::Epochs;
+use crate::ids::{IdPages, Ids};
+use crate::leaf::LeafEntries;
+use crate::limits::{GRAPHS_MAX, TYPES_MAX};
+use crate::memory::AtomicU32;
+use crate::paged::Paged;
+use crate::pool::Pool;
+use crate::schema::EdgeType;
+use crate::sync::{AtomicU64, Mutex};
+
+/// The parts that all graphs of a store share.
+#[derive(Debug)]
+pub(crate) struct StoreState {
+    pub(crate) pool: Pool,
+    pub(crate) epochs: Epochs,
+    pub(crate) graphs: [OnceLock<Box<GraphState>>; GRAPHS_MAX],
+    /// Held while a graph is created.
+    pub(crate) creation: Mutex<()>,
+}
+
+/// A list's head: the position of its leaf, recent changes or leaves, and its number of live edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) position: u32,
+    pub(crate) live: u32,
+}
+
+impl Head {
+    #[inline]
+    fn of(word: u64) -> Self {
+        Self { position: (word >> 32) as u32, live: word as u32 }
+    }
+}
+
+/// One graph.
+#[derive(Debug)]
+pub(crate) struct GraphState {
+    pub(crate) number: u8,
+    pub(crate) name: String,
+    pub(crate) ids: Ids,
+    types: [OnceLock<EdgeType>; TYPES_MAX],
+    heads: [OnceLock<Paged<AtomicU64>>; TYPES_MAX],
+    /// The number of accepted changes of each type, by which caches know the age of their contents.
+    changes: [AtomicU64; TYPES_MAX],
+    /// One bit for each archived node.
+    archived: Paged<AtomicU32>,
+    archived_nodes: AtomicU64,
+    /// The position of each node's object.
+    pub(crate) objects: Paged<AtomicU32>,
+    pub(crate) writer: Mutex<WriterState>,
+}
+
+/// A node-wide mark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeMark {
+    pub(crate) time: u64,
+    pub(crate) is_archived: bool,
+    pub(crate) position: u32,
+}
+
+/// An open segment that records are appended to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenSegment {
+    pub(crate) segment: u32,
+    pub(crate) used: usize,
+}
+
+/// The writer's part of a graph, behind its lock.
+#[derive(Debug, Default)]
+pub(crate) struct WriterState {
+    /// Open segments: one for short-lived records, one for leaves and other long-lived ones.
+    pub(crate) open: [Option<OpenSegment>; 2],
+    pub(crate) id_pages: IdPages,
+    /// The sequence number of the next edge record.
+    pub(crate) lsn: u64,
+    pub(crate) marks: HashMap<u32, NodeMark>,
+    pub(crate) name_position: u32,
+    pub(crate) type_positions: Vec<u32>,
+    /// The position of the record of each complete block of nodes.
+    pub(crate) node_blocks: Vec<u32>,
+    /// The positions of records of nodes after the last complete block.
+    pub(crate) node_singles: Vec<u32>,
+    pub(crate) compaction: Option<Compaction>,
+    pub(crate) record: Vec<u32>,
+    pub(crate) entries: LeafEntries,
+}
+
+/// The segment that compaction empties.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compaction {
+    pub(crate) segment: u32,
+    /// The sequence of the segment when it was chosen. Another one means that it became free and was reused.
+    pub(crate) sequence: u64,
+    pub(crate) word: usize,
+    pub(crate) used: usize,
+}
+
+impl GraphState {
+    pub(crate) fn new(number: u8, name: &str) -> Self {
+        let mut writer = WriterState::default();
+        Self {
+            number,
+            name: name.to_owned(),
+            ids: Ids::new(&mut writer.id_pages),
+            types: [const { OnceLock::new() }; TYPES_MAX],
+            heads: [const { OnceLock::new() }; TYPES_MAX],
+            changes: std::array::from_fn(|_| AtomicU64::new(0)),
+            archived: Paged::new(),
+            archived_nodes: AtomicU64::new(0),
+            objects: Paged::new(),
+            writer: Mutex::new(writer),
+        }
+    }
+
+    pub(crate) fn edge_type(&self, ty: u8) -> Option<&EdgeType> {
+        self.types.get(usize::from(ty))?.get()
+    }
+
+    /// Returns the declared types with their numbers, which are consecutive.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (u8, &EdgeType)> {
+        (0..).map_while(|ty| self.edge_type(ty).map(|found| (ty, found)))
+    }
+
+    pub(crate) fn add_type(&self, ty: u8, edge_type: EdgeType) {
+        self.heads[usize::from(ty)].get_or_init(Paged::new);
+        self.types[usize::from(ty)].set(edge_type).expect("a type number is given once");
+    }
+
+    /// Returns the head of a list. The position of a list without edges is 0.
+    #[inline]
+    pub(crate) fn head(&self, node: u32, ty: u8) -> Head {
+        let heads = self.heads[usize::from(ty)].get();
+        heads.and_then(|heads| heads.find(node)).map_or(Head::default(), |word| Head::of(word.load(Acquire)))
+    }
+
+    pub(crate) fn publish(&self, node: u32, ty: u8, head: Head) {
+        let heads = self.heads[usize::from(ty)].get_or_init(Paged::new);
+        heads.create(node).store(u64::from(head.position) << 32 | u64::from(head.live), Release);
+    }
+
+    pub(crate) fn changes(&self, ty: u8) -> u64 {
+        self.changes[usize::from(ty)].load(Acquire)
+    }
+
+    pub(crate) fn count_changes(&self, ty: u8, changes: u64) {
+        self.changes[usize::from(ty)].fetch_add(changes, Release);
+    }
+
+    /// Returns true if some node is archived, so that queries must check nodes.
+    #[inline]
+    pub(crate) fn has_archived(&self) -> bool {
+        self.archived_nodes.load(Acquire) > 0
+    }
+
+    #[inline]
+    pub(crate) fn is_archived(&self, node: u32) -> bool {
+        self.archived.find(node / 32).is_some_and(|word| word.load(Relaxed) >> (node % 32) & 1 == 1)
+    }
+
+    /// Sets or clears a node's archive mark.
+    pub(crate) fn set_archived(&self, node: u32, is_archived: bool) {
+        let (word, bit) = (self.archived.create(node / 32), 1 << (node % 32));
+        match (is_archived, word.load(Relaxed) & bit != 0) {
+            (true, false) => {
+                self.archived_nodes.fetch_add(1, Release);
+                word.fetch_or(bit, Release);
+            }
+            (false, true) => {
+                word.fetch_and(!bit, Release);
+                self.archived_nodes.fetch_sub(1, Release);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the bytes of the index: the map of nodes, heads, marks and positions of objects.
+    pub(crate) fn index_bytes(&self) -> usize {
+        let heads: usize = self.heads.iter().filter_map(OnceLock::get).map(Paged::bytes).sum();
+        self.ids.bytes() + heads + self.archived.bytes() + self.objects.bytes()
+    }
+}

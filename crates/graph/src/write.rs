@@ -1,0 +1,424 @@
+//! Changes of a graph: nodes, edges, marks and objects.
+
+use crate::append::{Stream, Writer};
+use crate::change::{EdgeChange, EdgeValue};
+use crate::error::GraphError;
+use crate::ids::check_node;
+use crate::leaf::EdgeState;
+use crate::limits::{ATTRIBUTE_BYTES_MAX, LEAVES_MAX, OBJECT_BYTES_MAX, RECENT_MAX, RECENT_MIN, TIME_MS_MAX};
+use crate::list::{List, ListPart, recent_change, recent_count};
+use crate::paged::PAGE;
+use crate::record::{self, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
+use crate::state::{Head, NodeMark};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+fn check_time(time_ms: u64) -> Result<(), GraphError> {
+    if time_ms > TIME_MS_MAX { Err(GraphError::TimeOutOfRange(time_ms)) } else { Ok(()) }
+}
+
+impl<'g> Writer<'g> {
+    pub(crate) fn list(&self, node: u32, ty: u8) -> List<'g> {
+        List::open(self.graph, self.store.pool.words(), node, ty)
+    }
+
+    /// Checks a change, apart from caps and room.
+    ///
+    /// # Errors
+    /// If the type is unknown, an identifier reserved, both ends are one node, the time is out of range or the type
+    /// does not store these attributes.
+    pub fn check(&self, change: &EdgeChange<'_>) -> Result<(), GraphError> {
+        let edge_type = self.graph.edge_type(change.edge_type.0).ok_or(GraphError::UnknownType)?;
+        check_node(change.source)?;
+        check_node(change.destination)?;
+        check_time(change.time_ms)?;
+        if change.source == change.destination {
+            return Err(GraphError::SelfEdge(change.source));
+        }
+        let attributes = change.action.attributes().unwrap_or(&[]).len();
+        if attributes > ATTRIBUTE_BYTES_MAX {
+            return Err(GraphError::AttributesTooLong(attributes));
+        }
+        if attributes > 0 && edge_type.schema.is_empty() {
+            return Err(GraphError::NoSchema);
+        }
+        Ok(())
+    }
+
+    /// Applies a change to an edge, in both directions. Returns true if the edge's state or attributes changed. An
+    /// older change than the edge's newest has no effect.
+    ///
+    /// # Errors
+    /// If [`Writer::check`] refuses the change, a list is at its cap or full, or no segment is free.
+    pub fn apply(&mut self, change: &EdgeChange<'_>) -> Result<bool, GraphError> {
+        self.check(change)?;
+        self.check_room()?;
+        let ty = change.edge_type.0;
+        let known = (self.graph.ids.find(change.source), self.graph.ids.find(change.destination));
+        let before = match known {
+            (Some(source), Some(destination)) => self.edge_value(source, ty, destination),
+            _ => None,
+        };
+        let own = EdgeValue::of(change.action, change.time_ms);
+        let mut value = before.clone().unwrap_or_else(|| own.clone());
+        if !value.merge(&own) && before.is_some() {
+            return Ok(false);
+        }
+        let old_state = before.as_ref().map(|before| before.state);
+        if value.state == EdgeState::Live && old_state != Some(EdgeState::Live) {
+            self.check_caps(change, known)?;
+        }
+        let source = self.node_number(change.source)?;
+        let destination = self.node_number(change.destination)?;
+        self.store_edge(source, ty, destination, old_state, &value)?;
+        Ok(before.is_none_or(|before| before.state != value.state || before.attributes != value.attributes))
+    }
+
+    /// Returns the value of an edge, if it was ever changed.
+    pub(crate) fn edge_value(&self, source: u32, ty: u8, destination: u32) -> Option<EdgeValue> {
+        let edge = self.list(source, ty).find(destination)?;
+        let mut text = Vec::new();
+        edge.text(&mut text);
+        Some(EdgeValue::stored(edge.state, edge.time(), &text))
+    }
+
+    /// Returns an error if the change would bring a list above its cap, or if a list has no room for more leaves.
+    fn check_caps(&self, change: &EdgeChange<'_>, known: (Option<u32>, Option<u32>)) -> Result<(), GraphError> {
+        let ty = change.edge_type.0;
+        let reverse = self.graph.edge_type(ty).and_then(|found| found.reverse());
+        let ends = [(known.0, change.source, Some(ty)), (known.1, change.destination, reverse)];
+        for (number, node, ty) in ends {
+            let (Some(number), Some(ty)) = (number, ty) else { continue };
+            let cap = self.graph.edge_type(ty).map_or(0, |found| found.cap);
+            let list = self.list(number, ty);
+            if cap != 0 && list.head.live >= cap {
+                return Err(GraphError::CapReached { node, cap });
+            }
+            if list.parts() + 2 > LEAVES_MAX {
+                return Err(GraphError::ListFull(node));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of a node, and adds the node if necessary.
+    pub(crate) fn node_number(&mut self, external: u64) -> Result<u32, GraphError> {
+        if let Some(number) = self.graph.ids.find(external) {
+            return Ok(number);
+        }
+        let position = self.write_node(self.graph.ids.len(), external)?;
+        let added = self.graph.ids.add(external, &mut self.state.id_pages, &self.store.epochs);
+        let Some(number) = added else {
+            self.release(position);
+            return Err(GraphError::TooManyNodes);
+        };
+        self.state.node_singles.push(position);
+        if self.state.node_singles.len() == PAGE {
+            self.write_node_block(number as usize / PAGE)?;
+        }
+        Ok(number)
+    }
+
+    /// Appends the record of one node.
+    pub(crate) fn write_node(&mut self, number: u32, external: u64) -> Result<u32, GraphError> {
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Nodes, 0);
+        words.extend([number, 1]);
+        record::push_u64(words, external);
+        record::seal(words);
+        self.append_buffer(Stream::Short)
+    }
+
+    /// Writes a complete block of nodes as one record, in place of a record for each node.
+    pub(crate) fn write_node_block(&mut self, block: usize) -> Result<(), GraphError> {
+        let first = (block * PAGE) as u32;
+        let mut words = std::mem::take(&mut self.state.record);
+        record::begin(&mut words, RecordKind::Nodes, 0);
+        words.extend([first, PAGE as u32]);
+        (first..first + PAGE as u32).for_each(|number| record::push_u64(&mut words, self.graph.ids.external(number)));
+        record::seal(&mut words);
+        self.state.record = words;
+        let position = self.append_buffer(Stream::Long)?;
+        if block < self.state.node_blocks.len() {
+            let old = std::mem::replace(&mut self.state.node_blocks[block], position);
+            self.release(old);
+        } else {
+            self.state.node_blocks.push(position);
+            for single in std::mem::take(&mut self.state.node_singles) {
+                self.release(single);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an edge's record and enters it into the lists of both directions.
+    fn store_edge(
+        &mut self,
+        source: u32,
+        ty: u8,
+        destination: u32,
+        old_state: Option<EdgeState>,
+        value: &EdgeValue,
+    ) -> Result<(), GraphError> {
+        let edge_type = self.graph.edge_type(ty).expect("checked");
+        let mut text = Vec::new();
+        value.push_text(!edge_type.schema.is_empty(), &mut text);
+        let lsn = self.state.lsn;
+        self.state.lsn += 1;
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Edge, 0);
+        words.extend([source, destination]);
+        record::push_u64(words, lsn);
+        record::push_u64(words, value.time);
+        words.push(u32::from(ty) | (value.state as u32) << 8 | (text.len() as u32) << 16);
+        record::push_bytes(words, &text);
+        record::seal(words);
+        let position = self.append_buffer(Stream::Short)?;
+        self.enter(source, ty, destination, position, old_state, value.state)?;
+        if let Some(reverse) = edge_type.reverse() {
+            self.enter(destination, reverse, source, position, old_state, value.state)?;
+            self.graph.count_changes(reverse, 1);
+        }
+        self.graph.count_changes(ty, 1);
+        Ok(())
+    }
+
+    /// Enters an edge record into one list.
+    pub(crate) fn enter(
+        &mut self,
+        node: u32,
+        ty: u8,
+        id: u32,
+        position: u32,
+        old: Option<EdgeState>,
+        new: EdgeState,
+    ) -> Result<(), GraphError> {
+        let list = self.list(node, ty);
+        let is_live = |state: Option<EdgeState>| u32::from(state == Some(EdgeState::Live));
+        let live = list.head.live + is_live(Some(new)) - is_live(old);
+        let index = list.part_of(id);
+        let part = (list.head.position != 0).then(|| list.part(index));
+        let recent = part.and_then(|part| part.recent);
+        let entry = [id, position, new as u32];
+        let count = recent.map_or(0, recent_count);
+        if let Some(record) = recent
+            && record.len() >= RECENT_WORDS + (count + 1) * RECENT_ENTRY_WORDS
+        {
+            let at = RECENT_WORDS + count * RECENT_ENTRY_WORDS;
+            record.words()[at..].iter().zip(entry).for_each(|(word, value)| word.store(value, Relaxed));
+            record.words()[RECENT_COUNT].store(count as u32 + 1, Release);
+            self.graph.publish(node, ty, Head { live, ..list.head });
+        } else {
+            self.lengthen_recent(node, ty, index, part, entry)?;
+            let position = self.graph.head(node, ty).position;
+            self.graph.publish(node, ty, Head { live, position });
+        }
+        let leaf_entries = part.and_then(|part| part.leaf).map_or(0, |leaf| leaf.count());
+        if count + 1 >= (leaf_entries / 8).clamp(RECENT_MIN, RECENT_MAX) {
+            self.merge(node, ty, index)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a part's recent changes by a record with twice the room and one more entry.
+    fn lengthen_recent(
+        &mut self,
+        node: u32,
+        ty: u8,
+        index: usize,
+        part: Option<ListPart<'g>>,
+        entry: [u32; 3],
+    ) -> Result<(), GraphError> {
+        let old = part.and_then(|part| part.recent);
+        let count = old.map_or(0, recent_count);
+        let room = (count * 2).clamp(2, RECENT_MAX);
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Recent, 0);
+        words.extend([node, u32::from(ty), part.map_or(0, |part| part.leaf_position), count as u32 + 1]);
+        if let Some(old) = old {
+            words.extend((RECENT_WORDS..RECENT_WORDS + count * RECENT_ENTRY_WORDS).map(|at| old.word(at)));
+        }
+        words.extend(entry);
+        words.resize(RECENT_WORDS + room * RECENT_ENTRY_WORDS, 0);
+        record::seal(words);
+        let position = self.append_buffer(Stream::Short)?;
+        self.replace_part(node, ty, index, position);
+        if let Some(part) = part.filter(|part| part.recent.is_some()) {
+            self.release(part.position);
+        }
+        Ok(())
+    }
+
+    /// Makes a list refer to another record for one of its parts. The list's number of live edges stays.
+    fn replace_part(&mut self, node: u32, ty: u8, index: usize, position: u32) {
+        let list = self.list(node, ty);
+        match list.leaves {
+            Some(leaves) => leaves.words()[LEAVES_WORDS + index * 2 + 1].store(position, Release),
+            None => self.graph.publish(node, ty, Head { position, ..list.head }),
+        }
+    }
+
+    /// Merges the recent changes of a part into new leaves.
+    pub(crate) fn merge(&mut self, node: u32, ty: u8, index: usize) -> Result<(), GraphError> {
+        let list = self.list(node, ty);
+        let part = list.part(index);
+        let mut entries = std::mem::take(&mut self.state.entries);
+        entries.clear();
+        part.read_into(&mut entries);
+        let ranges = entries.leaves();
+        let is_part = list.leaves.is_some() || ranges.len() > 1;
+        let mut leaves = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let first = entries.list[range.start].id;
+            entries.encode(range, node, ty, is_part, &mut self.state.record);
+            leaves.push((first, self.append_buffer(Stream::Long)?));
+        }
+        self.state.entries = entries;
+        match leaves[..] {
+            [(_, position)] => self.replace_part(node, ty, index, position),
+            _ => self.replace_leaves(node, ty, list, index, &leaves)?,
+        }
+        self.release_part(part, ty);
+        Ok(())
+    }
+
+    /// Counts the records of a replaced part as dead.
+    fn release_part(&mut self, part: ListPart<'_>, ty: u8) {
+        if let Some(recent) = part.recent {
+            (0..recent_count(recent)).for_each(|at| self.release_edge(recent_change(recent, at).position, ty));
+            self.release(part.position);
+        }
+        self.release(part.leaf_position);
+    }
+
+    /// Replaces part `index` of a list by several leaves: writes a new record of the list's leaves.
+    fn replace_leaves(
+        &mut self,
+        node: u32,
+        ty: u8,
+        list: List<'_>,
+        index: usize,
+        leaves: &[(u32, u32)],
+    ) -> Result<(), GraphError> {
+        let old = |at: usize| match list.leaves {
+            Some(record) => (record.word(LEAVES_WORDS + at * 2), record.word(LEAVES_WORDS + at * 2 + 1)),
+            None => (0, list.head.position),
+        };
+        let before = (0..index).map(old);
+        let after = (index + 1..list.parts()).map(old);
+        let all: Vec<(u32, u32)> = before.chain(leaves.iter().copied()).chain(after).collect();
+        let position = self.write_leaves(node, ty, &all)?;
+        self.graph.publish(node, ty, Head { position, ..list.head });
+        if list.leaves.is_some() {
+            self.release(list.head.position);
+        }
+        Ok(())
+    }
+
+    /// Appends a record of a list's leaves: each with its first node number and position.
+    pub(crate) fn write_leaves(&mut self, node: u32, ty: u8, leaves: &[(u32, u32)]) -> Result<u32, GraphError> {
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Leaves, 0);
+        words.extend([node, u32::from(ty), leaves.len() as u32]);
+        words.extend(leaves.iter().flat_map(|(first, position)| [*first, *position]));
+        record::seal(words);
+        self.append_buffer(Stream::Long)
+    }
+
+    /// Archives a node, or restores it: hides all its edges, in its own lists and in others, or shows them again. Costs
+    /// one record whatever the node's degree. Returns true if the node's mark changed.
+    ///
+    /// # Errors
+    /// If the identifier is reserved, the time is out of range or no segment is free.
+    pub fn mark_node(&mut self, node: u64, is_archived: bool, time_ms: u64) -> Result<bool, GraphError> {
+        check_node(node)?;
+        check_time(time_ms)?;
+        self.check_room()?;
+        let number = self.node_number(node)?;
+        let old = self.state.marks.get(&number).copied();
+        if old.is_some_and(|old| (old.time, old.is_archived) >= (time_ms, is_archived)) {
+            return Ok(false);
+        }
+        self.write_mark(number, is_archived, time_ms)?;
+        Ok(old.map_or(is_archived, |old| old.is_archived != is_archived))
+    }
+
+    /// Appends a node's mark in place of its last one.
+    pub(crate) fn write_mark(&mut self, number: u32, is_archived: bool, time: u64) -> Result<(), GraphError> {
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Mark, 0);
+        words.push(number);
+        record::push_u64(words, time);
+        words.push(u32::from(is_archived));
+        record::seal(words);
+        let position = self.append_buffer(Stream::Long)?;
+        self.graph.set_archived(number, is_archived);
+        if let Some(old) = self.state.marks.insert(number, NodeMark { time, is_archived, position }) {
+            self.release(old.position);
+        }
+        Ok(())
+    }
+
+    /// Stores a node's object (type and bins as bytes that the store does not interpret), or removes it. Returns false
+    /// if a newer change was stored before.
+    ///
+    /// # Errors
+    /// If the identifier is reserved, the time is out of range, the object too long or no segment is free.
+    pub fn set_object(&mut self, node: u64, object: Option<&[u8]>, time_ms: u64) -> Result<bool, GraphError> {
+        check_node(node)?;
+        check_time(time_ms)?;
+        let bytes = object.unwrap_or(&[]);
+        if bytes.len() > OBJECT_BYTES_MAX {
+            return Err(GraphError::ObjectTooLong(bytes.len()));
+        }
+        self.check_room()?;
+        let number = self.node_number(node)?;
+        let (old, key) = (self.object(number), (time_ms, object.is_some(), bytes));
+        if old.as_ref().is_some_and(|(time, is_there, old)| (*time, *is_there, &old[..]) >= key) {
+            return Ok(false);
+        }
+        self.write_object(number, object, time_ms)?;
+        Ok(true)
+    }
+
+    /// Returns the time of a node's object, if it is present, and its bytes.
+    fn object(&self, number: u32) -> Option<(u64, bool, Vec<u8>)> {
+        let position = self.graph.objects.find(number)?.load(Relaxed);
+        let record = (position != 0).then(|| RecordRef::at(self.store.pool.words(), position))?;
+        let mut bytes = Vec::new();
+        record.copy_bytes(7, record.word(6) as usize, &mut bytes);
+        Some((record.long(3), record.word(5) == 0, bytes))
+    }
+
+    pub(crate) fn write_object(&mut self, number: u32, object: Option<&[u8]>, time: u64) -> Result<(), GraphError> {
+        let bytes = object.unwrap_or(&[]);
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Object, 0);
+        words.push(number);
+        record::push_u64(words, time);
+        words.extend([u32::from(object.is_none()), bytes.len() as u32]);
+        record::push_bytes(words, bytes);
+        record::seal(words);
+        let position = self.append_buffer(Stream::Long)?;
+        let word = self.graph.objects.create(number);
+        let old = word.load(Relaxed);
+        word.store(position, Release);
+        self.release(old);
+        Ok(())
+    }
+
+    /// Applies changes in their order. Checks all of them first, apart from caps and room.
+    ///
+    /// # Errors
+    /// As [`Writer::apply`], with the number of edges that earlier changes changed.
+    pub fn apply_all(&mut self, changes: &[EdgeChange<'_>]) -> Result<usize, (usize, GraphError)> {
+        changes.iter().try_for_each(|change| self.check(change)).map_err(|error| (0, error))?;
+        let mut changed = 0;
+        for change in changes {
+            match self.apply(change) {
+                Ok(has_changed) => changed += usize::from(has_changed),
+                Err(error) => return Err((changed, error)),
+            }
+        }
+        Ok(changed)
+    }
+}
