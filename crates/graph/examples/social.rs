@@ -66,11 +66,13 @@ fn main() -> Result<(), GraphError> {
     let seconds = start.elapsed().as_secs_f64();
     println!("{stored} edges, {:.0} changes/s with compaction", edges.len() as f64 / seconds);
     print_bytes("before compaction", &store, stored);
-    let mut segments = 0;
-    while segments < store.stats().segments {
-        match graph.writer().compact(95, 1 << 20)? {
+    graph.writer().seal();
+    let stats = store.stats();
+    let mut segments = stats.segments - stats.segments_free - stats.segments_retired;
+    while segments > 0 {
+        match graph.writer().compact(100, 1 << 20)? {
             CompactionStep::Nothing => break,
-            step => segments += usize::from(step == CompactionStep::Emptied),
+            step => segments -= usize::from(step == CompactionStep::Emptied),
         }
     }
     print_bytes("after compaction", &store, stored);

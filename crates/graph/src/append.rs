@@ -75,6 +75,15 @@ impl Writer<'_> {
         Ok(open)
     }
 
+    /// Ends the open segments, so that compaction can choose them. The next change opens others.
+    pub fn seal(&mut self) {
+        for full in std::mem::take(&mut self.state.open).into_iter().flatten() {
+            if self.store.pool.live_words(full.segment) == 0 {
+                self.store.pool.retire(full.segment, &self.store.epochs);
+            }
+        }
+    }
+
     /// Appends the record in the writer's buffer.
     pub(crate) fn append_buffer(&mut self, stream: Stream) -> Result<u32, GraphError> {
         let record = std::mem::take(&mut self.state.record);

@@ -76,3 +76,81 @@ impl Epochs {
         }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_inside_an_epoch_blocks_the_second_advance_and_an_idle_one_does_not() {
+        let epochs = Epochs::new(2);
+        let (busy, idle) = (epochs.register().expect("free"), epochs.register().expect("free"));
+        assert_eq!(epochs.register(), None);
+        epochs.enter(busy);
+        epochs.try_advance();
+        epochs.try_advance();
+        assert_eq!(epochs.now(), 2, "the reader is still in epoch 1");
+        epochs.leave(busy);
+        epochs.try_advance();
+        assert_eq!(epochs.now(), 3);
+        epochs.release(idle);
+        assert_eq!(epochs.register(), Some(idle));
+    }
+}
+
+/// Run with `RUSTFLAGS='--cfg shuttle' cargo test -p gannet-graph --lib model`.
+#[cfg(all(test, shuttle))]
+mod model {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Two segments with one word each, and the head that names the one in use.
+    struct Segments {
+        epochs: Epochs,
+        head: AtomicU64,
+        words: [AtomicU64; 2],
+    }
+
+    #[test]
+    fn reader_never_sees_a_segment_reused() {
+        let model = || {
+            let words = [AtomicU64::new(1), AtomicU64::new(0)];
+            let shared = Arc::new(Segments { epochs: Epochs::new(2), head: AtomicU64::new(0), words });
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    shuttle::thread::spawn({
+                        let shared = Arc::clone(&shared);
+                        move || {
+                            let slot = shared.epochs.register().expect("one of two");
+                            for _ in 0..2 {
+                                shared.epochs.enter(slot);
+                                let segment = shared.head.load(Acquire) as usize;
+                                assert_ne!(
+                                    shared.words[segment].load(Relaxed),
+                                    0,
+                                    "the segment was cleared under the reader"
+                                );
+                                shared.epochs.leave(slot);
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for turn in 1..4u64 {
+                let (old, new) = ((turn as usize + 1) % 2, turn as usize % 2);
+                shared.words[new].store(turn, Relaxed);
+                shared.head.store(new as u64, Release);
+                fence(SeqCst);
+                let retired = shared.epochs.now();
+                while shared.epochs.now() < retired + 2 {
+                    shared.epochs.try_advance();
+                    shuttle::thread::yield_now();
+                }
+                shared.words[old].store(0, Relaxed);
+            }
+            readers.into_iter().for_each(|reader| reader.join().expect("no assertion failed"));
+        };
+        shuttle::check_random(model, 2000);
+        shuttle::check_pct(model, 2000, 3);
+    }
+}

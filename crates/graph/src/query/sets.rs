@@ -1,6 +1,6 @@
 //! Set operations over adjacency lists: intersection, union and difference, and common neighbours.
 //!
-//! Each list is read through a window of up to 64 neighbours. A window that must move far finds its place by binary
+//! Each list is read through a window of up to 256 neighbours. A window that must move far finds its place by binary
 //! search, so an intersection with a long list costs a search for each neighbour of the short one and not a scan.
 
 use crate::error::GraphError;
@@ -21,7 +21,7 @@ pub enum SetOperation {
     Difference,
 }
 
-const WINDOW: usize = 64;
+const WINDOW: usize = 256;
 
 /// A list that is read in order.
 #[derive(Clone, Debug)]
