@@ -38,7 +38,7 @@
 //! ```
 //! use gannet_graph::*;
 //!
-//! let store = GraphStore::new(anonymous(64 << 20), &GraphStoreConfig::default())?;
+//! let store = GraphStore::new(anonymous(96 << 20), &GraphStoreConfig::default())?;
 //! let graph = store.create_graph("people")?;
 //! let mut writer = graph.writer();
 //! let direction = Direction::Undirected;
