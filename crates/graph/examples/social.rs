@@ -56,12 +56,14 @@ fn main() -> Result<(), GraphError> {
     let knows = graph.writer().declare_type("knows", &config)?;
     let start = Instant::now();
     let mut stored = 0u64;
-    for (source, destination) in &edges {
+    for (number, (source, destination)) in edges.iter().enumerate() {
         let (source, destination, action) = (*source, *destination, EdgeAction::Add(b""));
         let change = EdgeChange { source, edge_type: knows, destination, time_ms: 1_700_000_000_000, action };
         let mut writer = graph.writer();
         stored += u64::from(writer.apply(&change)?);
-        writer.compact(50, 200)?;
+        if number % 256 == 0 {
+            writer.compact(50, 50_000)?;
+        }
     }
     let seconds = start.elapsed().as_secs_f64();
     println!("{stored} edges, {:.0} changes/s with compaction", edges.len() as f64 / seconds);

@@ -301,5 +301,5 @@ fn sampled_degrees(view: &View<'_>, node: u32, ty: u8, next: u8) -> u64 {
         count += 1;
         count < 16
     });
-    if count == 0 { 0 } else { sum * u64::from(list.head.live.max(1)) / count }
+    (sum * u64::from(list.head.live)).checked_div(count).unwrap_or(0)
 }

@@ -181,7 +181,7 @@ impl Scratch {
     #[inline]
     pub(crate) fn stamp(&self, node: u32) -> u32 {
         let stamp = self.stamps.get(node as usize).copied().unwrap_or(0);
-        if stamp > self.generation { stamp - self.generation } else { 0 }
+        stamp.saturating_sub(self.generation)
     }
 
     /// Stamps a node with 1, 2 or 3.
