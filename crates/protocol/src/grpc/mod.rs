@@ -10,7 +10,7 @@
 //!
 //! [`Call::of`] checks a request's fields. [`MessageReader`] finds messages in DATA, and [`protobuf`] reads and writes
 //! them. [`reply`] writes answers: a unary one that fits the windows is a constant head, the message, and a constant
-//! tail.
+//! tail. [`client`] has the other side: the fields of a request and the status of a reply.
 //!
 //! # Example
 //! ```
@@ -44,6 +44,7 @@
 //! ```
 
 mod call;
+pub mod client;
 mod message;
 pub mod percent;
 pub mod protobuf;

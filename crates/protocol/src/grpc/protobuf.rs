@@ -183,6 +183,22 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
+/// Returns the length of a varint in bytes.
+#[inline]
+pub const fn varint_len(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// Appends a varint.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 /// A writer of one message. Fields with the value 0 and empty bytes are left out, as in proto3.
 #[derive(Debug, Default)]
 pub struct Encoder(Vec<u8>);
@@ -193,12 +209,8 @@ impl Encoder {
         Self::default()
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        put_varint(&mut self.0, value);
     }
 
     /// Adds an unsigned number, a bool or an enum.
@@ -286,6 +298,18 @@ mod tests {
         assert_eq!(message.all(5).collect::<Vec<_>>(), [&b""[..], b"b"]);
         assert_eq!(message.message(6).expect("a nested message").map(|nested| nested.uint(1)), Some(7));
         assert_eq!((message.bytes(7), message.uint(99)), (&[1, 0][..], 0));
+    }
+
+    #[test]
+    fn length_of_a_varint_is_that_of_its_bytes() {
+        for bits in 0..64 {
+            for value in [1u64 << bits, (1u64 << bits) - 1, u64::MAX >> bits] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                assert_eq!(varint_len(value), out.len(), "{value}");
+                assert_eq!(varint(&out).map(|(read, rest)| (read, rest.len())), Some((value, 0)));
+            }
+        }
     }
 
     #[test]

@@ -219,7 +219,7 @@ impl ServerConnection {
 
     /// Returns true if the header fields of a stream's reply were sent, and the stream is open.
     pub fn has_sent_headers(&self, stream: u32) -> bool {
-        self.streams.as_ref().and_then(|streams| streams.find(stream)).is_some_and(|found| found.headers_sent)
+        self.streams.as_ref().and_then(|streams| streams.find(stream)).is_some_and(|found| found.reply_begun)
     }
 
     /// Returns the number of bytes of DATA that a stream may send now; `None` if the stream is closed or its reply is

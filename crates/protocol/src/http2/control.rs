@@ -174,6 +174,6 @@ pub(super) fn goaway<'b, S: Sink>(
 
 /// Returns the 32-bit number of 4 bytes; `None` for another length.
 #[inline]
-fn word(bytes: &[u8]) -> Option<u32> {
+pub(super) fn word(bytes: &[u8]) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_be_bytes)
 }

@@ -19,9 +19,9 @@
 //! - Each kind of frame that makes the server work without a request has a budget, which [`ServerConnection::tick`]
 //!   renews.
 //!
-//! A client shares `frame`, `hpack`, `streams` and the window arithmetic; a client's connection is not part of this
-//! module.
+//! [`client`] has the client's side, which shares `frame`, `hpack` and `streams`.
 
+pub mod client;
 mod connection;
 mod context;
 mod control;

@@ -131,7 +131,7 @@ pub(super) fn trailers<'b, S: Sink>(
 
 /// Removes padding and priority from a HEADERS frame's payload. Returns the block's fragment, and true if the stream
 /// depends on itself.
-fn strip(header: FrameHeader, payload: &[u8]) -> Result<(&[u8], bool), ConnectionFailure> {
+pub(super) fn strip(header: FrameHeader, payload: &[u8]) -> Result<(&[u8], bool), ConnectionFailure> {
     let mut fragment = payload;
     let mut padding = 0;
     if header.has(flag::PADDED) {

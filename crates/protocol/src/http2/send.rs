@@ -25,7 +25,7 @@ impl ServerConnection {
         if found.local_ended {
             return false;
         }
-        found.headers_sent = true;
+        found.reply_begun = true;
         let size_update: &[u8] = if std::mem::take(&mut self.owes_table_size) { &[TABLE_SIZE_0] } else { &[] };
         let end = if end_stream { flag::END_STREAM } else { 0 };
         let (first, mut rest) = block.split_at(block.len().min(PAYLOAD_BYTES_MAX - size_update.len()));
@@ -83,7 +83,7 @@ impl ServerConnection {
     pub fn claim_whole_reply(&mut self, stream: u32, data_len: usize, sink: &mut impl Sink) -> bool {
         let Some(found) = self.streams.as_mut().and_then(|streams| streams.find_mut(stream)) else { return false };
         let window = found.send_window.min(self.send_window).max(0) as usize;
-        let may = !found.local_ended && !found.headers_sent && !self.owes_table_size;
+        let may = !found.local_ended && !found.reply_begun && !self.owes_table_size;
         if !may || data_len > window.min(PAYLOAD_BYTES_MAX) {
             return false;
         }

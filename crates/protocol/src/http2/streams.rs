@@ -34,8 +34,8 @@ pub(super) struct Stream {
     pub(super) remote_ended: bool,
     /// END_STREAM was sent.
     pub(super) local_ended: bool,
-    /// The reply's HEADERS were sent.
-    pub(super) headers_sent: bool,
+    /// The reply's HEADERS were sent by the server, or received by the client.
+    pub(super) reply_begun: bool,
 }
 
 const _: () = assert!(size_of::<Stream>() == 40);

@@ -113,6 +113,14 @@ impl FieldList {
         !self.malformed && !has(FieldName::Status) && (self.too_long || has(FieldName::Method) && target)
     }
 
+    /// Returns true if the fields are a reply's (RFC 9113, 8.3.2): `:status` once, before the other fields, no other
+    /// pseudo-header, and no field that HTTP/2 forbids.
+    pub fn is_response(&self) -> bool {
+        let has = |name: FieldName| self.first[name as usize] > 0;
+        let of_request = [FieldName::Method, FieldName::Scheme, FieldName::Authority, FieldName::Path];
+        !self.malformed && has(FieldName::Status) && !of_request.into_iter().any(has)
+    }
+
     /// Returns true if the fields are valid trailers: without pseudo-headers (RFC 9113, 8.1).
     pub fn is_trailers(&self) -> bool {
         !self.malformed && !self.fields.first().is_some_and(|stored| stored.name.is_pseudo())
