@@ -1,7 +1,8 @@
 //! The interface between the requests of a workload and the engine that sends them.
 //!
 //! The engine moves bytes and reads clocks; a [`Traffic`] draws requests and reads replies. Each traffic belongs to one
-//! thread of the engine and serves all its connections, which reply in the order of their requests.
+//! thread of the engine and serves all its connections, which reply in the order of their requests. The connections of
+//! a multiplexed traffic reply in any order: each request has a stream of its connection.
 //!
 //! ```text
 //!   engine: a request is due      -> Traffic::target()                    the target of the request
@@ -9,6 +10,9 @@
 //!   engine: bytes were received   -> Traffic::answer(pending, bytes)      consumed bytes; done, or more is needed
 //!           it was redirected     -> Traffic::repeat(pending, out)        the same request, for another target
 //!   engine: the connection is new -> Traffic::greet(connection, out)      authentication, selection, HELLO
+//!
+//!   multiplexed: bytes were received -> Traffic::arrived(connection, ..)  consumed bytes; a stream's end, or more
+//!                a deadline passed   -> Traffic::expire(connection, ..)   the stream is canceled
 //! ```
 
 /// A request in flight, with the state needed to read and record its reply.
@@ -18,6 +22,8 @@ pub struct Pending {
     pub verb: u8,
     /// State of the traffic's parser between two pieces of the reply.
     pub state: u32,
+    /// The stream of the request, if the traffic is multiplexed. Streams of a connection ascend.
+    pub stream: u32,
     /// Remaining parts of a reply with several parts, or other state of the traffic.
     pub parts: u32,
     /// Number of the requested key, or other state of the traffic.
@@ -65,6 +71,32 @@ pub enum ReplyProgress {
     Garbage(&'static str),
 }
 
+/// What bytes of a multiplexed connection have caused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamProgress {
+    /// More bytes are needed.
+    More,
+    /// The server has accepted the connection: requests may be sent.
+    Ready,
+    /// The reply to the request of a stream is complete.
+    Done {
+        /// The stream.
+        stream: u32,
+        /// The outcome of the reply.
+        outcome: ReplyOutcome,
+        /// Bytes of the value in the reply.
+        value_bytes: u64,
+    },
+    /// The server has not processed the request of a stream; [`Traffic::repeat`] sends it again. The request's time
+    /// continues from its start.
+    Again {
+        /// The stream.
+        stream: u32,
+    },
+    /// The bytes violate the protocol; the connection cannot be used further.
+    Garbage(&'static str),
+}
+
 /// Draws requests and reads their replies, for one thread.
 pub trait Traffic {
     /// Returns the names of the verbs, in the order of [`Pending::verb`]; at most 64.
@@ -96,15 +128,45 @@ pub trait Traffic {
     /// the reply. With [`ReplyProgress::More`] the next call gets the remaining bytes again, followed by new ones.
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress);
 
+    /// Returns whether the replies of a connection arrive in any order. If so, the engine calls [`Traffic::arrived`]
+    /// instead of [`Traffic::answer`], a request past its time limit ends without its connection, and a connection is
+    /// up from [`StreamProgress::Ready`] on.
+    fn is_multiplexed(&self) -> bool {
+        false
+    }
+
+    /// Reads bytes of a multiplexed connection from the front of `bytes`, up to the next end of a stream. Appends to
+    /// `out` what the connection has to send for them. Returns the number of consumed bytes and what they have caused.
+    /// With [`StreamProgress::More`] the next call gets the remaining bytes again, followed by new ones.
+    fn arrived(&mut self, _connection: usize, _bytes: &[u8], _out: &mut Vec<u8>) -> (usize, StreamProgress) {
+        unreachable!("this traffic is not multiplexed");
+    }
+
+    /// Returns the highest number of requests that a multiplexed connection may have in flight; `None` if it accepts no
+    /// further ones, ever.
+    fn streams_max(&self, _connection: usize) -> Option<usize> {
+        Some(usize::MAX)
+    }
+
+    /// Cancels the request of a stream, because its time limit is past. [`Traffic::refusal`] then explains it.
+    fn expire(&mut self, _connection: usize, _stream: u32, _out: &mut Vec<u8>) {
+        unreachable!("this traffic is not multiplexed");
+    }
+
+    /// Returns the name under which the last error reply is counted.
+    fn error_name(&self) -> &'static str {
+        "error-answer"
+    }
+
     /// Returns the text of the last error reply, with a remedy.
     fn refusal(&self) -> String {
         String::new()
     }
 
-    /// Appends the request of `pending` again, after [`Traffic::answer`] returned [`ReplyProgress::Elsewhere`]. The
-    /// engine calls this only for a traffic that returns this progress.
-    fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
-        unreachable!("this traffic never returns Elsewhere");
+    /// Appends the request of `pending` again, for `connection`, after [`ReplyProgress::Elsewhere`] or
+    /// [`StreamProgress::Again`]. The engine calls this only for a traffic that returns this progress.
+    fn repeat(&mut self, _connection: usize, _pending: &mut Pending, _out: &mut Vec<u8>) {
+        unreachable!("this traffic never repeats a request");
     }
 
     /// Appends the greeting of a new connection to `out`. Returns a pending request for each reply to it.
@@ -140,8 +202,28 @@ impl<T: Traffic + ?Sized> Traffic for Box<T> {
         (**self).refusal()
     }
 
-    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
-        (**self).repeat(pending, out);
+    fn is_multiplexed(&self) -> bool {
+        (**self).is_multiplexed()
+    }
+
+    fn arrived(&mut self, connection: usize, bytes: &[u8], out: &mut Vec<u8>) -> (usize, StreamProgress) {
+        (**self).arrived(connection, bytes, out)
+    }
+
+    fn streams_max(&self, connection: usize) -> Option<usize> {
+        (**self).streams_max(connection)
+    }
+
+    fn expire(&mut self, connection: usize, stream: u32, out: &mut Vec<u8>) {
+        (**self).expire(connection, stream, out);
+    }
+
+    fn error_name(&self) -> &'static str {
+        (**self).error_name()
+    }
+
+    fn repeat(&mut self, connection: usize, pending: &mut Pending, out: &mut Vec<u8>) {
+        (**self).repeat(connection, pending, out);
     }
 
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {

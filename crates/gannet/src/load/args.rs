@@ -120,7 +120,8 @@ fn target(command: Command) -> Command {
     let target = value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
         .action(ArgAction::Append)
         .required_unless_present_any(["workload"]);
-    connections(command.next_help_heading("Target and connections").arg(target))
+    let cache = value("cache", "NAME", "Cache of gRPC calls [default: the listener's namespace]");
+    connections(command.next_help_heading("Target and connections").arg(target).arg(cache))
 }
 
 fn connections(command: Command) -> Command {
@@ -128,7 +129,7 @@ fn connections(command: Command) -> Command {
         .arg(value(
             "protocol",
             "NAME",
-            "Protocol: memcache, meta, resp or resp3 [default: memcache, or the workload's]",
+            "Protocol: memcache, meta, resp, resp3 or grpc [default: memcache, or the workload's]",
         ))
         .arg(value("placement", "NAME", "Placement of keys on several targets: any, ketama or slots [default: any]"))
         .arg(value("user", "NAME", "User name; --password-env names the password's variable"))
@@ -143,7 +144,7 @@ fn connections(command: Command) -> Command {
             "DURATION",
             "Interval at which all connections are closed and reopened at once [default: never]",
         ))
-        .arg(value("timeout", "DURATION", "Time limit for a reply [default: 10s]"))
+        .arg(value("timeout", "DURATION", "Time limit for a reply; with grpc each call's deadline [default: 10s]"))
         .arg(value("connect-timeout", "DURATION", "Time limit for opening a connection [default: 5s]"));
     tls(command)
 }

@@ -194,7 +194,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let protocols = Protocol::NAMES;
     if let Some(protocol) = flags.read("protocol", |text| {
         let known = protocols.iter().find(|(name, _)| *name == text).map(|(_, protocol)| *protocol);
-        known.ok_or_else(|| format!("{text:?} is not a protocol; write memcache, meta, resp or resp3"))
+        known.ok_or_else(|| format!("{text:?} is not a protocol; write memcache, meta, resp, resp3 or grpc"))
     }) {
         workload.protocol = protocol;
     }
@@ -205,6 +205,10 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
         workload.placement = placement;
     }
     auth(flags, &mut workload);
+    if let Some(cache) = flags.text("cache") {
+        workload.cache = cache.to_owned();
+    }
+    workload.timeout = flags.time_span("timeout").unwrap_or(workload.timeout);
     workload.connections = flags.whole("connections").unwrap_or(workload.connections);
     reached(flags, &mut workload);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
@@ -219,6 +223,9 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     workload.fill_on_miss |= flags.matches.get_flag("fill-on-miss");
     workload.verify |= flags.matches.get_flag("verify");
     keys(flags, &mut workload);
+    if let Some(tls) = &mut workload.tls {
+        tls.http2 = workload.protocol == Protocol::Grpc;
+    }
     Ok(workload)
 }
 
@@ -435,7 +442,6 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         // warm-up by default.
         warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
         requests_max,
-        timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
         connect_timeout_ns: flags.span("connect-timeout").map_or(usual.connect_timeout_ns, nanos),
         wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
         sampler: sampler(flags, &usual),
@@ -468,6 +474,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: SendPlan, duration_ns: 
         connections: workload.connections as usize,
         depth: workload.depth as usize,
         batch: workload.batch as usize,
+        timeout_ns: workload.timeout.as_ns(),
         load,
         seed: workload.seed,
         duration_ns,

@@ -150,7 +150,7 @@ const fn account(protocol: Protocol) -> Option<Account> {
     match protocol {
         Protocol::Memcache | Protocol::Meta => Some(Account::Stats),
         Protocol::Resp | Protocol::Resp3 => Some(Account::Info),
-        Protocol::Ping => None,
+        Protocol::Ping | Protocol::Grpc => None,
     }
 }
 

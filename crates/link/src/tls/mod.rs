@@ -102,7 +102,7 @@ impl TlsClient {
         } else {
             builder.with_root_certificates(roots)
         };
-        let config = match identity {
+        let mut config = match identity {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
                 let what = format!("cannot use the certificate with its key ({error})");
@@ -110,6 +110,9 @@ impl TlsClient {
                 vec![SettingError::new("key", what, remedy)]
             })?,
         };
+        if settings.http2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         Ok(Self { settings: settings.clone(), config: Arc::new(config) })
     }
 

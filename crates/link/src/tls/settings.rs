@@ -27,6 +27,9 @@ pub struct TlsSettings {
     pub versions: Versions,
     /// True if a reopened connection resumes an earlier session, if the server allows it.
     pub resume: bool,
+    /// True to agree on HTTP/2 in the handshake (ALPN). It follows from the protocol, so no user writes it.
+    #[serde(default)]
+    pub http2: bool,
 }
 
 impl Default for TlsSettings {
@@ -40,6 +43,7 @@ impl Default for TlsSettings {
             insecure: false,
             versions: Versions::Both,
             resume: true,
+            http2: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, with its requests in flight in their order.
+//! One connection, with its requests in flight in the order in which they were sent.
 //!
 //! ```text
 //!   Waiting --> Connecting --> Greeting --> Up --> Waiting        any state --> Waiting when the connection fails
@@ -56,6 +56,8 @@ pub(super) struct LoadConnection {
     pub closing: bool,
     /// Start of the connection attempt, in nanoseconds.
     pub since_ns: u64,
+    /// Highest number of requests in flight that the server permits.
+    pub streams_max: usize,
     /// The last batch that gave a request to the connection.
     pub batch: u64,
 }
@@ -75,13 +77,24 @@ impl LoadConnection {
             blocked: false,
             closing: false,
             since_ns: 0,
+            streams_max: usize::MAX,
             batch: 0,
         }
     }
 
-    /// Returns whether the connection accepts `requests` more requests.
+    /// Returns whether the connection accepts `requests` more requests, or as many as the server permits if that is
+    /// less.
     pub fn has_room(&self, requests: usize, depth: usize) -> bool {
-        self.state == ConnectionState::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
+        let depth = depth.min(self.streams_max);
+        let fits = depth > 0 && self.in_flight.len() + requests.min(depth) <= depth;
+        self.state == ConnectionState::Up && !self.blocked && !self.closing && fits
+    }
+
+    /// Removes and returns the request of `stream`.
+    pub fn take_stream(&mut self, stream: u32) -> Option<InFlight> {
+        let at = self.in_flight.binary_search_by_key(&stream, |request| request.pending.stream).ok()?;
+        self.stamped -= usize::from(at < self.stamped);
+        self.in_flight.remove(at)
     }
 
     /// Returns the number of unsent bytes.
@@ -109,5 +122,6 @@ impl LoadConnection {
         self.stamped = 0;
         self.blocked = false;
         self.closing = false;
+        self.streams_max = usize::MAX;
     }
 }

@@ -6,7 +6,7 @@
 //!          send        due requests, a batch at a time, to the connection that has had room for the longest
 //!          flush       one send for each connection with new bytes
 //!          wait        until the next instant of any of these, or an event
-//!          events      one receive each; replies are matched in order and recorded
+//!          events      one receive each; replies are matched in order, or by their streams, and recorded
 //! ```
 //!
 //! Invariants: intended instants are taken in order, and each is recorded once. Requests that cannot be sent yet stay
@@ -19,6 +19,7 @@ mod connections;
 mod ending;
 mod redirect;
 mod send;
+mod streams;
 mod upkeep;
 
 use super::connection::{InFlight, LoadConnection};
@@ -159,7 +160,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
             ready: vec![VecDeque::with_capacity(connections.len()); lists],
             room_ns: vec![0; lists],
             dirty: Vec::with_capacity(connections.len()),
-            redirected: vec![VecDeque::new(); if settings.routed { lists } else { 0 }],
+            redirected: vec![VecDeque::new(); lists],
             redirected_count: 0,
             to_make: (0..connections.len() as u32).map(|connection| Reverse((0, connection))).collect(),
             connections,

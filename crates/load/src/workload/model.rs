@@ -13,6 +13,8 @@ pub const CONNECTIONS_MAX: u32 = 1_000_000;
 pub const THREADS_MAX: u32 = 1024;
 /// Highest number of requests in flight on one connection, and of requests sent together.
 pub const DEPTH_MAX: u32 = 65_536;
+/// Time limit for a reply, if the workload has none.
+pub const TIMEOUT_DEFAULT: TimeSpan = TimeSpan::secs(10);
 /// Highest number of key spaces.
 pub const KEY_SPACES_MAX: usize = 64;
 /// Highest number of commands in all key spaces together.
@@ -49,6 +51,10 @@ pub struct Workload {
     pub auth: Option<Auth>,
     /// The database that a RESP connection selects; 0 needs no selection.
     pub database: u32,
+    /// The cache of gRPC calls: a namespace of the server; empty for that of the listener.
+    pub cache: String,
+    /// Time limit for a reply. A gRPC call has it as its deadline.
+    pub timeout: TimeSpan,
     /// Name of a RESP connection in `CLIENT LIST`; empty for none.
     pub client_name: String,
     /// Number of connections over all threads and targets.
@@ -92,6 +98,8 @@ impl Default for Workload {
             placement: Placement::Any,
             auth: None,
             database: 0,
+            cache: String::new(),
+            timeout: TIMEOUT_DEFAULT,
             client_name: String::new(),
             connections: 1,
             threads: 1,
@@ -125,16 +133,19 @@ pub enum Protocol {
     Resp3,
     /// `PING` lines with `PONG` as reply, as echo servers use.
     Ping,
+    /// gRPC over HTTP/2: the service `gannet.v1.Cache`.
+    Grpc,
 }
 
 impl Protocol {
     /// All protocols with their names.
-    pub const NAMES: [(&'static str, Self); 5] = [
+    pub const NAMES: [(&'static str, Self); 6] = [
         ("memcache", Self::Memcache),
         ("meta", Self::Meta),
         ("resp", Self::Resp),
         ("resp3", Self::Resp3),
         ("ping", Self::Ping),
+        ("grpc", Self::Grpc),
     ];
 
     /// Returns the name in files.
@@ -532,6 +543,9 @@ impl Verb {
         use Verb::{Add, Append, Decr, Delete, Get, Incr, Raw, Replace, Set, Touch};
         match (protocol, self) {
             (Protocol::Ping, verb) => verb == Self::Ping,
+            (Protocol::Grpc, Append | Raw) => false,
+            (Protocol::Grpc, Get | Set | Add | Replace | Incr | Decr | Delete | Touch) => true,
+            (Protocol::Grpc, verb) => verb == Self::Ping || verb.is_hash(),
             (_, Get | Set | Add | Replace | Append | Incr | Decr | Delete | Touch | Raw) => true,
             (Protocol::Resp | Protocol::Resp3, Self::Ping) => true,
             (Protocol::Resp | Protocol::Resp3, verb) => verb.is_hash(),

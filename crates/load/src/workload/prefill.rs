@@ -8,7 +8,7 @@ use base::clock::UnixMillis;
 use super::draw::order::ThreadShare;
 use super::model::Workload;
 use super::source::RequestSource;
-use crate::traffic::{Pending, ReplyProgress, Traffic};
+use crate::traffic::{Pending, ReplyProgress, StreamProgress, Traffic};
 
 /// The prefill of one thread.
 #[derive(Debug)]
@@ -81,8 +81,28 @@ impl Traffic for Prefill {
         self.source.refusal()
     }
 
-    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
-        self.source.repeat(pending, out);
+    fn is_multiplexed(&self) -> bool {
+        self.source.is_multiplexed()
+    }
+
+    fn arrived(&mut self, connection: usize, bytes: &[u8], out: &mut Vec<u8>) -> (usize, StreamProgress) {
+        self.source.arrived(connection, bytes, out)
+    }
+
+    fn streams_max(&self, connection: usize) -> Option<usize> {
+        self.source.streams_max(connection)
+    }
+
+    fn expire(&mut self, connection: usize, stream: u32, out: &mut Vec<u8>) {
+        self.source.expire(connection, stream, out);
+    }
+
+    fn error_name(&self) -> &'static str {
+        self.source.error_name()
+    }
+
+    fn repeat(&mut self, connection: usize, pending: &mut Pending, out: &mut Vec<u8>) {
+        self.source.repeat(connection, pending, out);
     }
 
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {

@@ -100,7 +100,12 @@ impl Check {
         for (name, text) in [("name", &workload.name), ("about", &workload.about)] {
             self.holds(text.len() <= TEXT_BYTES_MAX, name, "the text is longer than 4096 bytes", "shorten it");
         }
+        let has_time = workload.timeout.as_ns() > 0;
+        self.holds(has_time, "connections.timeout", "the time limit is 0", "write a duration, as in 10s");
         if workload.blind {
+            let is_grpc = workload.protocol == Protocol::Grpc;
+            let what = "the windows of gRPC follow from the replies, which blind does not read";
+            self.holds(!is_grpc, "connections.blind", what, "remove blind, or use another protocol");
             let remedy = "remove one of the two settings";
             self.holds(!workload.verify, "verify", "blind replies are not parsed, so values cannot be checked", remedy);
             self.holds(
@@ -151,8 +156,10 @@ impl Check {
             );
         }
         if let Some(auth) = &workload.auth {
-            let plain = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n']) && text.len() <= 250;
-            let user = plain(&auth.user) || (auth.user.is_empty() && workload.protocol.is_resp());
+            let is_grpc = workload.protocol == Protocol::Grpc;
+            let most = if is_grpc { TEXT_BYTES_MAX } else { 250 };
+            let plain = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n']) && text.len() <= most;
+            let user = plain(&auth.user) || (auth.user.is_empty() && (workload.protocol.is_resp() || is_grpc));
             self.holds(user, "auth.user", "the user's name is not valid", "use 1 to 250 characters without spaces");
             self.holds(
                 plain(&auth.password),
@@ -165,6 +172,10 @@ impl Check {
         }
         let has_databases = workload.protocol.is_resp() || workload.database == 0;
         self.holds(has_databases, "auth.database", "only RESP has databases", "remove the database");
+        let (is_grpc, cache) = (workload.protocol == Protocol::Grpc, &workload.cache);
+        self.holds(is_grpc || cache.is_empty(), "auth.cache", "only gRPC calls have a cache", "remove the cache");
+        let plain = cache.len() <= 250 && cache.bytes().all(|byte| byte.is_ascii_graphic());
+        self.holds(plain, "auth.cache", "the cache's name is not valid", "use at most 250 characters without spaces");
         let name = &workload.client_name;
         let named = workload.protocol.is_resp() || name.is_empty();
         self.holds(named, "connections.name", "only RESP connections have names", "remove the name");
@@ -330,9 +341,14 @@ impl Check {
             self.fault(&at("verb"), format!("protocol {} does not support {}", protocol.name(), verb.name()), remedy);
         }
         self.count(&at("keys"), command.keys.into(), 1, MULTI_KEYS_MAX.into(), "keys in a request");
-        let several = verb == Verb::Get || verb == Verb::Gets;
-        let remedy = "remove keys, or use get";
+        let several = verb == Verb::Get || verb == Verb::Gets || (verb == Verb::Set && protocol == Protocol::Grpc);
+        let remedy = "remove keys, or use get; with gRPC also set";
         self.holds(command.keys <= 1 || several, &at("keys"), "only a get can request several keys", remedy);
+        let batch_bytes = workload.keys.iter().map(|space| space.value_bytes.bounds().1).max().unwrap_or(0);
+        let batch_bytes = batch_bytes.saturating_add(key_bytes + 32).saturating_mul(command.keys.max(1).into());
+        let fits = protocol != Protocol::Grpc || batch_bytes <= protocol::grpc::MESSAGE_BYTES_MAX.into();
+        let what = "the keys and values of one call can exceed gRPC's longest message, 10MiB";
+        self.holds(fits, &at("keys"), what, "use shorter values or fewer keys at once");
         let line_bytes = (key_bytes.saturating_add(1)).saturating_mul(command.keys.into()).saturating_add(32);
         let fits = !protocol.is_memcached() || line_bytes <= protocol::memcache::line::LINE_BYTES_MAX as u64;
         self.holds(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use base::clock::UnixMillis;
 use gannet_load::engine::{Config, Control, Load, LoadStream, Run, TrafficThread, run};
-use gannet_load::traffic::{Pending, ReplyProgress, Traffic};
+use gannet_load::traffic::{Pending, ReplyProgress, StreamProgress, Traffic};
 use gannet_load::workload::Workload;
 use gannet_load::workload::model::Placement;
 use gannet_load::workload::prefill::Prefill;
@@ -277,8 +277,28 @@ impl Traffic for Tallied<'_> {
         self.source.refusal()
     }
 
-    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
-        self.source.repeat(pending, out);
+    fn is_multiplexed(&self) -> bool {
+        self.source.is_multiplexed()
+    }
+
+    fn arrived(&mut self, connection: usize, bytes: &[u8], out: &mut Vec<u8>) -> (usize, StreamProgress) {
+        self.source.arrived(connection, bytes, out)
+    }
+
+    fn streams_max(&self, connection: usize) -> Option<usize> {
+        self.source.streams_max(connection)
+    }
+
+    fn expire(&mut self, connection: usize, stream: u32, out: &mut Vec<u8>) {
+        self.source.expire(connection, stream, out);
+    }
+
+    fn error_name(&self) -> &'static str {
+        self.source.error_name()
+    }
+
+    fn repeat(&mut self, connection: usize, pending: &mut Pending, out: &mut Vec<u8>) {
+        self.source.repeat(connection, pending, out);
     }
 
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {

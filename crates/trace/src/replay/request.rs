@@ -71,7 +71,7 @@ impl RequestDraft<'_> {
         match self.script.protocol {
             Protocol::Resp | Protocol::Resp3 => self.put_resp(out),
             Protocol::Meta => self.put_meta(out),
-            Protocol::Memcache | Protocol::Ping => self.put_text(out),
+            Protocol::Memcache | Protocol::Ping | Protocol::Grpc => self.put_text(out),
         }
     }
 
@@ -270,7 +270,7 @@ pub fn put_many(
             }
             client::meta_noop(out);
         }
-        Protocol::Memcache | Protocol::Ping => {
+        Protocol::Memcache | Protocol::Ping | Protocol::Grpc => {
             out.extend_from_slice(match verb {
                 Verb::Gets => b"gets",
                 _ => b"get".as_slice(),

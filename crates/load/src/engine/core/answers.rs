@@ -1,5 +1,6 @@
 //! Handles events and received bytes, and matches replies with their requests in order.
 
+use super::streams::match_streams;
 use super::{Core, Pacing, RECEIVES_MAX, RETAINED_BYTES_MAX, fault_name};
 use crate::engine::connection::ConnectionState;
 use crate::engine::net::{Net, NetEvent};
@@ -85,7 +86,11 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             kept.extend_from_slice(come);
         }
         let bytes = if had_kept { &kept[..] } else { come };
-        match self.match_answers(index, bytes, now_ns) {
+        let matched = match self.traffic.is_multiplexed() {
+            true => match_streams(self, index, bytes, now_ns),
+            false => self.match_answers(index, bytes, now_ns),
+        };
+        match matched {
             Ok(used) => {
                 let rest = bytes.len() - used;
                 if rest > RETAINED_BYTES_MAX {
@@ -147,7 +152,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             self.in_flight -= 1;
             if outcome == ReplyOutcome::Error && is_up {
                 let name = &self.settings.names[connection.target];
-                self.recorder.fault("error-answer", || format!("{name}: {}", self.traffic.refusal()));
+                let kind = self.traffic.error_name();
+                self.recorder.fault(kind, || format!("{name}: {}", self.traffic.refusal()));
             }
             if is_up {
                 self.recorder.end(&EndedRequest {
@@ -173,7 +179,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         let connection = &mut self.connections[index];
         if connection.in_flight.is_empty() {
             match connection.state {
-                ConnectionState::Greeting => return self.is_up(index, now_ns),
+                ConnectionState::Greeting if !self.traffic.is_multiplexed() => return self.is_up(index, now_ns),
                 ConnectionState::Up if connection.closing => return self.close_on_purpose(index, now_ns),
                 _ => {}
             }

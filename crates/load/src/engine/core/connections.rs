@@ -55,7 +55,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                     connection.in_flight.push_back(request);
                     self.in_flight += 1;
                 }
-                if connection.in_flight.is_empty() {
+                if connection.in_flight.is_empty() && !self.traffic.is_multiplexed() {
                     self.is_up(index, now_ns);
                 }
                 self.send(index);

@@ -4,7 +4,8 @@
 //!   sent ---> MOVED ---> waits for room at the other target ---> sent again ---> replied
 //!   |<------------------------------- one request, one time ------------------------------>|
 //! ```
-//! A redirected request stays in flight while it waits, and is sent before newly due requests.
+//! A redirected request stays in flight while it waits, and is sent before newly due requests. A request that a server
+//! has refused before it processed it waits in the same way, for any connection to the same target.
 
 use super::connections::lose_request;
 use super::{Core, Pacing};
@@ -17,12 +18,15 @@ const REDIRECTS_MAX: u8 = 16;
 /// Highest number of redirected requests that wait for room.
 const WAITING_REDIRECTS_MAX: usize = 65_536;
 
+/// Returns whether `request` may be sent again, while `waiting` other requests wait to be sent again.
+pub(super) fn may_repeat(request: &InFlight, waiting: usize) -> bool {
+    request.redirects < REDIRECTS_MAX && waiting < WAITING_REDIRECTS_MAX
+}
+
 impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Returns whether `request` may be redirected to `target`. If not, the redirect counts as the request's reply.
     pub(super) fn may_go(&self, request: &InFlight, target: usize) -> bool {
-        target < self.redirected.len()
-            && request.redirects < REDIRECTS_MAX
-            && self.redirected_count < WAITING_REDIRECTS_MAX
+        self.settings.routed && target < self.redirected.len() && may_repeat(request, self.redirected_count)
     }
 
     /// Queues `request`, which stays in flight, for `target`.
@@ -40,7 +44,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 let Some(mut request) = self.redirected[target].pop_front() else { break };
                 self.redirected_count -= 1;
                 let connection = &mut self.connections[index as usize];
-                self.traffic.repeat(&mut request.pending, &mut connection.out);
+                self.traffic.repeat(index as usize, &mut request.pending, &mut connection.out);
                 connection.in_flight.push_back(request);
                 self.hand_back(index, target, matches!(self.pacing, Pacing::Closed), false);
             }

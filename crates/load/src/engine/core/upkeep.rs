@@ -1,5 +1,6 @@
 //! Work triggered by the clock: slices, timeouts and deliberate closes.
 
+use super::streams::expire_streams;
 use super::{Core, Pacing};
 use crate::engine::connection::ConnectionState;
 use crate::engine::net::Net;
@@ -59,6 +60,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                         self.lose(index, now_ns, name, what);
                     }
                 }
+                ConnectionState::Up if self.traffic.is_multiplexed() => expire_streams(self, index, now_ns),
                 ConnectionState::Up => {
                     let oldest_ns = connection.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
                     if connection.stamped > 0 && now_ns.saturating_sub(oldest_ns) > self.settings.timeout_ns {

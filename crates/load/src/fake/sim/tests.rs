@@ -434,7 +434,7 @@ impl Traffic for Moving {
         "MOVED again".to_owned()
     }
 
-    fn repeat(&mut self, _pending: &mut crate::traffic::Pending, out: &mut Vec<u8>) {
+    fn repeat(&mut self, _connection: usize, _pending: &mut crate::traffic::Pending, out: &mut Vec<u8>) {
         self.0.next(0, out);
     }
 

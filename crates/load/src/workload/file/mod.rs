@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! name, about, protocol, seed, prefill, fill_on_miss, verify
-//! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database
+//! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database, cache
 //! [connections]  count, threads, pin, depth, batch, reconnect, storm, blind, name
 //! [pace]         kind, and its parameters: rate, on, off, to, over, swing, period, file, speed
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
@@ -191,6 +191,7 @@ fn auth<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>, workl
         workload.auth = Some(Auth { user: user.unwrap_or_default(), password: password.unwrap_or_default() });
     }
     put(&mut workload.database, reader.small(&mut section, "database"));
+    put(&mut workload.cache, reader.text(&mut section, "cache"));
     reader.end(section);
 }
 
@@ -206,6 +207,7 @@ fn connections<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>
     put(&mut workload.depth, reader.small(&mut section, "depth"));
     put(&mut workload.reconnect_per_s, reader.rate(&mut section, "reconnect"));
     workload.storm_every = reader.span(&mut section, "storm").or(workload.storm_every);
+    put(&mut workload.timeout, reader.span(&mut section, "timeout"));
     put(&mut workload.blind, reader.switch(&mut section, "blind"));
     put(&mut workload.client_name, reader.text(&mut section, "name"));
     reader.end(section);
@@ -317,7 +319,7 @@ fn command<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) ->
     let mut command = KeyCommand::new(verb);
     put(&mut command.weight, reader.number(&mut section, "weight"));
     match verb {
-        Verb::Get | Verb::Gets => put(&mut command.keys, reader.small(&mut section, "keys")),
+        Verb::Get | Verb::Gets | Verb::Set => put(&mut command.keys, reader.small(&mut section, "keys")),
         Verb::Incr | Verb::Decr | Verb::HashIncr | Verb::HashDecr => {
             put(&mut command.delta, reader.count(&mut section, "delta"))
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::workload::model::{
-    Arrivals, KeyCommand, KeySpace, LengthStep, Order, Pace, Placement, Sizes, Verb, Workload,
+    Arrivals, KeyCommand, KeySpace, LengthStep, Order, Pace, Placement, Sizes, TIMEOUT_DEFAULT, Verb, Workload,
 };
 use crate::workload::units::Share;
 use link::tls;
@@ -58,7 +58,7 @@ impl Workload {
         if let Some(tls) = &self.tls {
             put_tls(out, tls);
         }
-        if self.auth.is_some() || self.database != 0 {
+        if self.auth.is_some() || self.database != 0 || !self.cache.is_empty() {
             out.push_str("\n[auth]\n");
             if let Some(auth) = &self.auth {
                 put(out, "user", &text(&auth.user));
@@ -68,6 +68,9 @@ impl Workload {
                 }
             }
             put(out, "database", &self.database.to_string());
+            if !self.cache.is_empty() {
+                put(out, "cache", &text(&self.cache));
+            }
         }
     }
 
@@ -85,6 +88,9 @@ impl Workload {
         }
         if let Some(every) = self.storm_every {
             put(out, "storm", &span(every));
+        }
+        if self.timeout != TIMEOUT_DEFAULT {
+            put(out, "timeout", &span(self.timeout));
         }
         put(out, "blind", &self.blind.to_string());
         if !self.client_name.is_empty() {
@@ -242,6 +248,7 @@ fn verb(command: &KeyCommand) -> String {
     let mut line = format!("verb = {}, weight = {:?}", text(command.verb.name()), command.weight);
     let _ = match command.verb {
         Verb::Get | Verb::Gets => write!(line, ", keys = {}", command.keys),
+        Verb::Set if command.keys > 1 => write!(line, ", keys = {}", command.keys),
         Verb::Incr | Verb::Decr | Verb::HashIncr | Verb::HashDecr => write!(line, ", delta = {}", command.delta),
         Verb::HashSet | Verb::HashMultiGet | Verb::HashDelete => write!(line, ", fields = {}", command.fields),
         Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArith => {
@@ -357,6 +364,17 @@ mod tests {
             ..Workload::default()
         };
         assert_eq!(again(&resp), resp);
+        let grpc = Workload {
+            protocol: Protocol::Grpc,
+            cache: "shop".into(),
+            timeout: base::units::TimeSpan::millis(500),
+            keys: vec![KeySpace {
+                verbs: vec![KeyCommand { keys: 3, ..KeyCommand::new(Verb::Set) }],
+                ..KeySpace::default()
+            }],
+            ..Workload::default()
+        };
+        assert_eq!(again(&grpc), grpc);
     }
 
     #[test]

@@ -24,7 +24,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 13] = files![
+const FILES: [(&str, &str); 16] = files![
     "pelikan-t2a",
     "memcached-pmem-uniform-100r",
     "memcached-pmem-uniform-99r",
@@ -36,6 +36,9 @@ const FILES: [(&str, &str); 13] = files![
     "aerospike-ec2",
     "momento-naive-5000",
     "momento-laptop",
+    "momento-in-region-default",
+    "momento-in-region-low-latency",
+    "momento-lambda",
     "momento-inregion-200",
     "momento-inregion-25",
 ];

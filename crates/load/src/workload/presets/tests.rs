@@ -3,7 +3,7 @@ use protocol::memcache::{Body, Parsed, Request, body, parse};
 use protocol::resp;
 
 use super::super::model::{Order, Pace, Protocol, Verb};
-use super::super::source::RequestSource;
+use super::super::source::{RequestSource, grpc_requests_read};
 use super::*;
 use crate::traffic::Traffic;
 
@@ -42,6 +42,10 @@ fn every_preset_is_valid_and_sends_only_legal_requests() {
         assert_eq!(workload.name, name);
         assert!(!workload.about.is_empty());
         let mut source = RequestSource::new(&workload, 0, UnixMillis::from_secs(1_700_000_000));
+        if workload.protocol == Protocol::Grpc {
+            assert_eq!(grpc_requests_read(&mut source, 200), 200, "{name}");
+            continue;
+        }
         let mut out = Vec::new();
         (0..200).for_each(|_| {
             source.next(0, &mut out);
@@ -72,6 +76,26 @@ fn presets_match_published_figures() {
     let paced = preset("mc-crusher-paced").unwrap();
     let Pace::Open { rate_per_s, .. } = paced.pace else { panic!("{:?}", paced.pace) };
     assert!((rate_per_s - 400.0 * 50.0 / 0.075).abs() < 1.0);
+}
+
+#[test]
+fn presets_of_client_libraries_have_the_values_of_their_table() {
+    let table: toml::Table = include_str!("../../../../../clients/presets.toml").parse().unwrap();
+    for (name, path) in [
+        ("momento-laptop", &["Laptop"][..]),
+        ("momento-in-region-default", &["InRegion", "Default"]),
+        ("momento-in-region-low-latency", &["InRegion", "LowLatency"]),
+        ("momento-lambda", &["Lambda"]),
+    ] {
+        let section = path.iter().fold(&table, |table, key| table[*key].as_table().unwrap())["v1"].as_table().unwrap();
+        let value = |key: &str| section[key].as_integer().unwrap() as u32;
+        let workload = preset(name).unwrap();
+        assert_eq!(workload.protocol, Protocol::Grpc);
+        assert_eq!(workload.connections, value("connections_max"), "{name}");
+        assert_eq!(workload.connections * workload.depth, value("requests_in_flight_max"), "{name}");
+        assert!(workload.depth <= value("streams_per_connection"), "{name}");
+        assert_eq!(workload.timeout.as_ns(), u64::from(value("deadline_ms")) * 1_000_000, "{name}");
+    }
 }
 
 #[test]

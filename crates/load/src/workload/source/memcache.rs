@@ -3,8 +3,8 @@
 use protocol::memcache::client::{self, Decoder, Event, Expect, MetaCode, MetaFlags, MetaRequest, Reply, Step};
 use protocol::memcache::request::{Arith, Store, StoreMode};
 
+use super::exchange::{AnswerReader, RequestDraft};
 use super::route::{Flags, RequestForm};
-use super::{AnswerReader, RequestDraft};
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";

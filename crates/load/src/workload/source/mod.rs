@@ -3,7 +3,7 @@
 //! ```text
 //!   draw      a command (by weight) and a key (by the space's order)          -> Plan
 //!   target    the plan's key on the ring                                      (the plan waits for its connection)
-//!   next      the plan's bytes, by its route's form                           memcache, resp
+//!   next      the plan's bytes, by its route's form                           memcache, resp, grpc
 //!   answer    the reply's bytes, compared if requested, and its follow-ups    -> Follow: fills, swaps
 //!   repeat    the request of a reply that redirected it, once more            (the slot map is updated)
 //! ```
@@ -11,6 +11,9 @@
 //! Invariants: there are no allocations after the buffers have grown. A reply may arrive in any pieces, and no value is
 //! stored. The number of waiting follow-ups is bounded, and further ones are counted.
 
+mod call;
+mod exchange;
+mod grpc;
 mod memcache;
 pub mod progress;
 mod resp;
@@ -26,86 +29,21 @@ use base::clock::UnixMillis;
 use base::prng::{Prng, split_mix};
 
 use super::draw::alias::Alias;
-use super::model::{Auth, Workload};
+use super::model::{Auth, Protocol, Workload};
 use super::place::Ring;
-use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, Traffic};
+use crate::traffic::{Pending, ReplyOutcome, ReplyProgress, StreamProgress, Traffic};
+use exchange::{AnswerReader, DrawnRequest, FIELD_SHIFT, FOLLOW_UPS_MAX, Follow, RequestDraft, SAID_BYTES_MAX};
+use grpc::GrpcClient;
 use route::{RequestForm, Route, Routes};
 use space::Space;
 
+pub use exchange::AnswerTally;
+#[cfg(test)]
+pub(super) use grpc::requests_read as grpc_requests_read;
 pub(super) use route::expect_of;
-
-/// Highest number of waiting follow-ups; further ones are not sent, only counted.
-pub const FOLLOW_UPS_MAX: usize = 65_536;
 
 /// Distance between the first versions of two threads' stores, so that no two stores of a run have the same version.
 const THREAD_VERSIONS: u64 = 1 << 40;
-/// Position of the first field's number within a plan's key, for a hash.
-const FIELD_SHIFT: u32 = 48;
-/// Largest stored part of an error message, in bytes.
-const SAID_BYTES_MAX: usize = 320;
-
-/// Counts of keys and values, which the figures of single requests do not contain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnswerTally {
-    /// Number of keys that reads found.
-    pub keys_found: u64,
-    /// Number of keys that reads did not find.
-    pub keys_missed: u64,
-    /// Number of values that differ from the expected value, or belong to a key that was not requested.
-    pub values_wrong: u64,
-    /// Number of fills and swaps that were not sent because too many were waiting.
-    pub follow_ups_dropped: u64,
-}
-
-/// A drawn request.
-#[derive(Clone, Copy, Debug)]
-struct DrawnRequest {
-    route: usize,
-    /// The key's number. For several keys, the base from which they are derived. For a hash, the number of the first
-    /// field is in the upper bits.
-    key: u64,
-    /// The token that a swap compares.
-    token: u64,
-}
-
-/// Follow-up requests caused by replies.
-#[derive(Debug)]
-struct Follow {
-    queue: VecDeque<DrawnRequest>,
-    fill: Vec<usize>,
-    tally: AnswerTally,
-    /// The text of the last error reply.
-    said: Vec<u8>,
-}
-
-impl Follow {
-    fn push(&mut self, plan: DrawnRequest) {
-        if self.queue.len() < FOLLOW_UPS_MAX {
-            self.queue.push_back(plan);
-        } else {
-            self.tally.follow_ups_dropped += 1;
-        }
-    }
-
-    /// Handles a read that did not find key `number`.
-    fn missed(&mut self, route: &Route, number: u64) {
-        self.tally.keys_missed += 1;
-        if route.fills {
-            self.push(DrawnRequest { route: self.fill[route.space], key: number, token: 0 });
-        }
-        if let (Some(swap), true) = (route.swap, route.swaps_always) {
-            self.push(DrawnRequest { route: swap, key: number, token: 0 });
-        }
-    }
-
-    /// Handles a read that found key `number`, with `token` if the request asked for it.
-    fn found(&mut self, route: &Route, number: u64, token: Option<u64>) {
-        self.tally.keys_found += 1;
-        if let (Some(swap), Some(token)) = (route.swap, token.or(route.swaps_always.then_some(0))) {
-            self.push(DrawnRequest { route: swap, key: number, token });
-        }
-    }
-}
 
 /// The requests of one thread.
 #[derive(Debug)]
@@ -124,6 +62,8 @@ pub struct RequestSource {
     auth: Option<Auth>,
     database: u32,
     client_name: String,
+    /// The connections of a workload over gRPC.
+    grpc: Option<Box<GrpcClient>>,
     key: Vec<u8>,
     word: Vec<u8>,
 }
@@ -160,6 +100,7 @@ impl RequestSource {
             auth: workload.auth.clone(),
             database: workload.database,
             client_name: workload.client_name.clone(),
+            grpc: (workload.protocol == Protocol::Grpc).then(|| Box::new(GrpcClient::new())),
             key: Vec::with_capacity(longest),
             word: Vec::new(),
         }
@@ -207,6 +148,18 @@ impl RequestSource {
         Some(ReplyProgress::Elsewhere { target })
     }
 
+    /// Writes the gRPC call of `plan`, on a connection.
+    fn put_call(&mut self, connection: usize, plan: DrawnRequest, out: &mut Vec<u8>) -> Pending {
+        let route = &self.routes[plan.route];
+        let space = &self.spaces[route.space];
+        let (version, key, word) = (self.version, &mut self.key, &mut self.word);
+        let draft = RequestDraft { route, space, plan, version, key, word };
+        let client = self.grpc.as_mut().expect("the workload's protocol is gRPC");
+        let pending = client.put(connection, draft, out);
+        self.version += u64::from(pending.value_bytes > 0);
+        pending
+    }
+
     /// Writes the request of `plan`.
     #[inline]
     fn put(&mut self, plan: DrawnRequest, out: &mut Vec<u8>) -> Pending {
@@ -239,54 +192,6 @@ impl RequestSource {
             value_bytes,
             ..Pending::default()
         }
-    }
-}
-
-/// A request that is being written.
-struct RequestDraft<'d> {
-    route: &'d Route,
-    space: &'d Space,
-    plan: DrawnRequest,
-    /// Version in the stored value's mark.
-    version: u64,
-    /// Buffer for a key's text.
-    key: &'d mut Vec<u8>,
-    /// Buffer for a part of a request.
-    word: &'d mut Vec<u8>,
-}
-
-/// Buffer for a field's name: `f` and four digits.
-type FieldName = [u8; 5];
-
-/// Returns the name of field `field`.
-fn field_name(field: u32) -> FieldName {
-    let mut name = *b"f0000";
-    protocol::number::write_digits(&mut name[1..], field.into());
-    name
-}
-
-/// Returns the number of the field with this name.
-fn field_number(name: &[u8]) -> Option<u32> {
-    let digits = name.strip_prefix(b"f").filter(|digits| digits.len() == 4)?;
-    protocol::number::parse_u32(digits)
-}
-
-impl RequestDraft<'_> {
-    fn number(&self) -> u64 {
-        self.plan.key & ((1 << FIELD_SHIFT) - 1)
-    }
-
-    fn field(&self) -> u32 {
-        (self.plan.key >> FIELD_SHIFT) as u32
-    }
-
-    /// Returns the text of the request's only key.
-    #[inline]
-    fn only_key(&mut self) -> &[u8] {
-        self.key.clear();
-        let number = self.number();
-        self.space.text.put(number, self.key);
-        self.key
     }
 }
 
@@ -323,12 +228,15 @@ impl Traffic for RequestSource {
         !self.follow.queue.is_empty()
     }
 
-    fn next(&mut self, _connection: usize, out: &mut Vec<u8>) -> Pending {
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending {
         let plan = match self.planned.take() {
             Some(plan) => plan,
             None => self.draw(),
         };
-        self.put(plan, out)
+        match &self.grpc {
+            Some(_) => self.put_call(connection, plan, out),
+            None => self.put(plan, out),
+        }
     }
 
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, ReplyProgress) {
@@ -370,6 +278,9 @@ impl Traffic for RequestSource {
 
     fn refusal(&self) -> String {
         let said = String::from_utf8_lossy(&self.follow.said).into_owned();
+        if let Some(client) = &self.grpc {
+            return said + client.remedy();
+        }
         let remedy = match said.split(' ').next().unwrap_or_default() {
             "NOAUTH" => "; pass a user: --user and --password-env, or [auth] in a workload file",
             "WRONGPASS" | "NOPERM" => "; check the user, the password and the user's rights",
@@ -383,8 +294,36 @@ impl Traffic for RequestSource {
         said + remedy
     }
 
-    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
+    fn is_multiplexed(&self) -> bool {
+        self.grpc.is_some()
+    }
+
+    fn arrived(&mut self, connection: usize, bytes: &[u8], out: &mut Vec<u8>) -> (usize, StreamProgress) {
+        let Self { grpc, routes, spaces, follow, verify, .. } = self;
+        let client = grpc.as_mut().expect("the workload's protocol is gRPC");
+        client.read(connection, bytes, &mut grpc::CallReplies { routes, spaces, follow, verify: *verify }, out)
+    }
+
+    fn streams_max(&self, connection: usize) -> Option<usize> {
+        self.grpc.as_ref().map_or(Some(usize::MAX), |client| client.streams_max(connection))
+    }
+
+    fn expire(&mut self, connection: usize, stream: u32, out: &mut Vec<u8>) {
+        if let Some(client) = &mut self.grpc {
+            client.expire(connection, stream, out);
+        }
+    }
+
+    fn error_name(&self) -> &'static str {
+        self.grpc.as_ref().map_or("error-answer", |client| client.error_name())
+    }
+
+    fn repeat(&mut self, connection: usize, pending: &mut Pending, out: &mut Vec<u8>) {
         let mut state = progress::AnswerState::of(pending);
+        if self.grpc.is_some() {
+            *pending = self.put_call(connection, DrawnRequest { route: state.route, key: pending.key, token: 0 }, out);
+            return;
+        }
         if state.waits_for_leave() {
             protocol::resp::client::command(out, [&b"ASKING"[..]]);
         }
@@ -394,53 +333,14 @@ impl Traffic for RequestSource {
         state.keep(pending);
     }
 
-    fn greet(&mut self, _connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
+    fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
+        if let Some(client) = &mut self.grpc {
+            client.begin(connection, out);
+        }
         let greet = std::mem::take(&mut self.greet);
         let said = greet.iter().map(|route| self.put(DrawnRequest { route: *route, key: 0, token: 0 }, out)).collect();
         self.greet = greet;
         said
-    }
-}
-
-/// A reply that is being read.
-struct AnswerReader<'r> {
-    route: &'r Route,
-    space: &'r Space,
-    verify: bool,
-    follow: &'r mut Follow,
-    state: progress::AnswerState,
-    pending: &'r mut Pending,
-}
-
-impl AnswerReader<'_> {
-    /// Records an error reply with the text `words`.
-    fn failed(&mut self, words: &[u8]) {
-        self.state.failed();
-        let said = &mut self.follow.said;
-        said.clear();
-        said.extend_from_slice(&words[..words.len().min(SAID_BYTES_MAX)]);
-    }
-
-    /// Completes the reply.
-    fn done(&mut self) -> ReplyProgress {
-        let progress = self.state.done(self.pending.read_bytes);
-        let is_wrong = matches!(progress, ReplyProgress::Done { outcome: crate::traffic::ReplyOutcome::Wrong, .. });
-        self.follow.tally.values_wrong += u64::from(is_wrong);
-        progress
-    }
-
-    /// Returns the number of key `index` of the request.
-    fn key_at(&self, index: u32) -> u64 {
-        self.space.key_at(self.pending.key, index, self.route.keys)
-    }
-
-    /// Records that the keys from `from` to before `to` do not exist.
-    fn missed(&mut self, from: u32, to: u32) {
-        for index in from..to {
-            self.state.missed();
-            let number = self.key_at(index) & ((1 << FIELD_SHIFT) - 1);
-            self.follow.missed(self.route, number);
-        }
     }
 }
 

@@ -3,8 +3,9 @@
 use protocol::resp::client::{self, CommandLine, Decoder, Event, Head, Step};
 
 use super::super::model::{Auth, Verb};
+use super::exchange::{AnswerReader, FIELD_SHIFT, RequestDraft, field_name, field_number};
+use super::route::RequestForm;
 use super::template::Template;
-use super::{AnswerReader, FIELD_SHIFT, RequestDraft, field_name, field_number};
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 const CRLF: &[u8] = b"\r\n";
@@ -267,11 +268,11 @@ impl AnswerReader<'_> {
         self.state.value_begins(self.verify && is_value);
         let (number, index) = (self.pending.key & ((1 << FIELD_SHIFT) - 1), self.state.index);
         match self.route.wire {
-            super::RequestForm::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
-            super::RequestForm::Resp(Verb::Get) => self.missed(index, index + 1),
-            super::RequestForm::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
+            RequestForm::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
+            RequestForm::Resp(Verb::Get) => self.missed(index, index + 1),
+            RequestForm::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
             // One missing field causes one store of the whole hash.
-            super::RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
+            RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
                 self.missed(0, 1);
             }
             _ => {}
@@ -305,16 +306,5 @@ impl AnswerReader<'_> {
             Some(Verb::HashMultiGet) => self.space.mark(number, (field + self.state.index) % self.space.fields),
             _ => self.space.mark(self.key_at(self.state.index), 0),
         }
-    }
-
-    fn named(&self) -> u32 {
-        if self.route.fields == 0 { self.space.fields } else { self.route.fields.min(self.space.fields) }
-    }
-}
-
-impl RequestDraft<'_> {
-    /// Returns the number of fields that the request names.
-    fn named(&self) -> u32 {
-        if self.route.fields == 0 { self.space.fields } else { self.route.fields.min(self.space.fields) }
     }
 }

@@ -4,6 +4,7 @@ use protocol::memcache::client::Expect;
 use protocol::memcache::request::StoreMode;
 
 use super::super::model::{KeyCommand, KeySpace, Protocol, Verb, Workload};
+use super::call::GrpcCall;
 use super::template::Template;
 
 /// One kind of request, prepared for drawing.
@@ -94,6 +95,15 @@ pub enum RequestForm {
     RespSelect,
     /// An inline `PING`.
     Ping,
+    /// A gRPC call.
+    Grpc(GrpcCall),
+}
+
+impl Route {
+    /// Returns whether the reply of a gRPC call is a stream of one message for each key.
+    pub const fn is_stream(&self) -> bool {
+        self.keys > 1
+    }
 }
 
 /// Flags of a meta command: letters with their tokens.
@@ -187,6 +197,8 @@ impl Routes {
         match (workload.protocol, workload.auth.is_some()) {
             (Protocol::Resp3, _) => greeting(RequestForm::RespHello, "hello", &mut names),
             (Protocol::Resp, true) => greeting(RequestForm::RespAuth, "auth", &mut names),
+            // Each call has its own credential.
+            (Protocol::Grpc, _) => {}
             (_, true) => greeting(RequestForm::Authenticate, "auth", &mut names),
             (_, false) => {}
         }
@@ -223,13 +235,16 @@ fn plain(space: usize, wire: RequestForm, expect: Expect, name: u8) -> Route {
 fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut AnswerNames) -> Route {
     let verb = if space.is_hash() { Verb::HashSet } else { Verb::Set };
     let verb = if workload.protocol == Protocol::Ping { Verb::Ping } else { verb };
-    let (wire, expect) = wire(workload.protocol, &KeyCommand::new(verb));
+    let (wire, expect) = wire(workload, &KeyCommand::new(verb));
     plain(at, wire, expect, names.number("fill"))
 }
 
 /// Returns the second request of `command`.
 fn swap_route(workload: &Workload, at: usize, command: &KeyCommand, names: &mut AnswerNames) -> Route {
+    let grpc = |verb| RequestForm::Grpc(GrpcCall::new(workload, &KeyCommand::new(verb)));
     let (name, wire, expect) = match (command.verb, workload.protocol) {
+        (Verb::HashUpdate, Protocol::Grpc) => ("hset", grpc(Verb::HashSet), Expect::Ok),
+        (verb @ (Verb::HashIncr | Verb::HashDecr), Protocol::Grpc) => ("hincrby", grpc(verb), Expect::Ok),
         (Verb::HashUpdate, _) => ("hset", RequestForm::Resp(Verb::HashSet), Expect::Ok),
         (verb @ (Verb::HashIncr | Verb::HashDecr), _) => ("hincrby", RequestForm::Resp(verb), Expect::Ok),
         (_, Protocol::Meta) => ("cas", RequestForm::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
@@ -239,7 +254,7 @@ fn swap_route(workload: &Workload, at: usize, command: &KeyCommand, names: &mut 
 }
 
 fn route(workload: &Workload, space: usize, command: &KeyCommand, names: &mut AnswerNames) -> Route {
-    let (wire, expect) = wire(workload.protocol, command);
+    let (wire, expect) = wire(workload, command);
     let name = match command.verb {
         Verb::Cas => "gets".to_owned(),
         verb if verb.modifies_hash() => "hgetall".to_owned(),
@@ -259,9 +274,14 @@ fn route(workload: &Workload, space: usize, command: &KeyCommand, names: &mut An
 }
 
 /// Returns the form of `command` and the expected kind of reply. (RESP and `PING` ignore the latter.)
-fn wire(protocol: Protocol, command: &KeyCommand) -> (RequestForm, Expect) {
+fn wire(workload: &Workload, command: &KeyCommand) -> (RequestForm, Expect) {
     let raw = || Template::new(&command.text);
-    match (protocol, command.verb) {
+    match (workload.protocol, command.verb) {
+        (Protocol::Grpc, verb) => {
+            // A read of the whole dictionary comes before its change.
+            let verb = if verb.modifies_hash() { Verb::HashGetAll } else { verb };
+            (RequestForm::Grpc(GrpcCall::new(workload, &KeyCommand { verb, ..command.clone() })), Expect::Ok)
+        }
         (Protocol::Ping, _) => (RequestForm::Ping, Expect::Ok),
         (Protocol::Resp | Protocol::Resp3, Verb::Raw) => {
             (RequestForm::RespWords(command.text.split_ascii_whitespace().map(Template::new).collect()), Expect::Ok)

@@ -11,7 +11,7 @@ use super::super::draw::order::Chooser;
 use super::super::key::{KeyText, ttl_word, value_word};
 use super::super::model::{KeySpace, Verb, Workload};
 use super::super::value::Values;
-use super::FIELD_SHIFT;
+use super::exchange::FIELD_SHIFT;
 use super::route::{RequestForm, Route};
 
 /// Longest relative time to live in seconds; memcached treats larger numbers as instants.
@@ -82,8 +82,11 @@ impl Space {
             return self.text.once(prng.next_u64());
         }
         let number = self.chooser.draw(prng, route.stores);
-        let names_field =
-            matches!(route.wire, RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet | Verb::HashDelete));
+        let names_field = match &route.wire {
+            RequestForm::Resp(Verb::HashGet | Verb::HashMultiGet | Verb::HashDelete) => true,
+            RequestForm::Grpc(call) => call.names_field(),
+            _ => false,
+        };
         if names_field { number | prng.below(self.fields.into()) << FIELD_SHIFT } else { number }
     }
 

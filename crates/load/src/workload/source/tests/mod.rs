@@ -568,7 +568,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
             (moved.len(), ReplyProgress::Elsewhere { target: 2 })
         );
         let mut again = Vec::new();
-        source.repeat(&mut pending, &mut again);
+        source.repeat(0, &mut pending, &mut again);
         // The values of two stores differ in their versions; everything else is equal.
         assert_eq!(again.len(), request.len(), "{verb:?}");
         if verb != Verb::Set {
@@ -580,7 +580,7 @@ fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
         assert_eq!((used, progress), (asks.len(), ReplyProgress::Elsewhere { target: 1 }));
         assert_eq!(source.ring.target(&key), 2, "an ASK redirect does not update the slot map");
         let mut again = Vec::new();
-        source.repeat(&mut pending, &mut again);
+        source.repeat(0, &mut pending, &mut again);
         let asking = b"*1\r\n$6\r\nASKING\r\n";
         assert!(again.starts_with(asking) && again.len() == request.len() + asking.len(), "{verb:?}");
         let reply = [b"+OK\r\n".to_vec(), Model::default().resp(&again[asking.len()..])].concat();
