@@ -10,10 +10,11 @@ use crate::peers::{Folder, Peer, is_verdict};
 const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
 
 /// Texts in the pages' commands, each with its replacement here: shorter runs, and servers of this test.
-const SHORT: [(&str, &str); 14] = [
+const SHORT: [(&str, &str); 15] = [
     ("127.0.0.1:11311", "MEMCACHED"),
     ("gannet serve --memcached", "gannet serve --memory 64MiB --memcached"),
     ("127.0.0.1:11211", "MEMCACHED"),
+    ("127.0.0.1:7000", "GRPC"),
     ("-p 11211", "-p MEMCACHED_PORT"),
     ("-p 6379", "-p REDIS_PORT"),
     ("127.0.0.1:11300", "127.0.0.1:FREE_PORT"),
@@ -97,8 +98,9 @@ fn every_command_of_the_pages_runs() {
                  [[workload.keyspace]]\nklen = 16\nnkeys = 100\nvlen = 64\n\
                  commands = [{ verb = \"get\", weight = 8 }, { verb = \"set\", weight = 2 }]\n";
     let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
-    let mut serving = Serving::start(&args);
+    let mut serving = Serving::start(&[&args[..], &["--grpc", "127.0.0.1:0"]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
+    let grpc = serving.addr_behind("gRPC clients connect to ");
     let redis = Peer::redis(&[]).expect("redis-server is installed");
     folder.written("cache.toml", &cache.replace("MEMCACHED", &addr.to_string()));
     let paced = "send=ascii_get,conns=2,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n";
@@ -116,6 +118,7 @@ fn every_command_of_the_pages_runs() {
         let text = text
             .replace("MEMCACHED_PORT", &addr.port().to_string())
             .replace("MEMCACHED", &addr.to_string())
+            .replace("GRPC", &grpc.to_string())
             .replace("REDIS_PORT", &redis.port.to_string())
             .replace("FREE_PORT", &free_port().to_string())
             .replace("FOLDER", &folder.path().display().to_string());
