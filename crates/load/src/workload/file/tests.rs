@@ -111,7 +111,7 @@ fn an_empty_file_is_the_default_workload() {
 }
 
 /// Texts with one fault each: the text, the fault's line, and parts of the fault's description and remedy.
-const WRONG: [(&str, usize, &str, &str); 63] = [
+const WRONG: [(&str, usize, &str, &str); 64] = [
     ("nmae = \"x\"\n", 1, "unknown key", "did you mean name?"),
     ("qqqq = 1\n", 1, "unknown key", "valid keys here are: name"),
     ("name = 1\n", 1, "expected text, found 1", "double quotes"),
@@ -171,7 +171,13 @@ const WRONG: [(&str, usize, &str, &str); 63] = [
     ("[[keys]]\nverbs = [{ verb = \"gte\" }]\n", 2, "unknown word", "did you mean \"get\"?"),
     ("[[keys]]\nverbs = [{ weight = 1 }]\n", 2, "the verb is missing", "verb = \"get\""),
     ("[[keys]]\nverbs = [{ verb = \"hget\" }]\n", 2, "memcache does not support hget", "valid verbs are: get"),
-    ("[[keys]]\nverbs = [{ verb = \"set\", keys = 2 }]\n", 2, "unknown key", "keys here are: verb, weight"),
+    ("[[keys]]\nverbs = [{ verb = \"add\", keys = 2 }]\n", 2, "unknown key", "keys here are: verb, weight"),
+    (
+        "[[keys]]\nverbs = [{ verb = \"set\", keys = 2 }]\n",
+        2,
+        "only a get can request several keys",
+        "with gRPC also set",
+    ),
     ("[[keys]]\nverbs = [{ verb = \"get\", weight = 0 }]\n", 2, "weight 0", "at least one of them"),
     ("[[keys]]\nverbs = [{ verb = \"mg\", flags = \"v q\" }]\n", 2, "q and b", "remove the flag"),
     (
