@@ -155,13 +155,21 @@ def test_changes_of_records_have_conditions(services):
     assert not s.records.RecordDelete(s.RecordDeleteRequest(key=b"counter")).found
 
 
-def test_a_value_of_too_many_levels_is_refused(services):
+def test_values_nest_to_eight_levels_and_deeper_ones_are_refused(services):
     s = services
-    value = s.BinValue(integer=1)
-    for _ in range(9):
-        value = s.BinValue(list=s.BinList(values=[value]))
-    change = s.RecordChangeRequest(key=b"deep", bins=[s.Bin(name=b"b", value=value)])
-    assert code(lambda: s.records.RecordPut(change)).name == "INVALID_ARGUMENT"
+
+    def change(levels):
+        value = s.BinValue(integer=1)
+        for _ in range(levels):
+            value = s.BinValue(list=s.BinList(values=[value]))
+        return s.RecordChangeRequest(key=b"deep", bins=[s.Bin(name=b"b", value=value)])
+
+    s.records.RecordPut(change(8))
+    found = s.records.RecordGet(s.RecordGetRequest(key=b"deep")).found.bins[0].value
+    for _ in range(8):
+        found = found.list.values[0]
+    assert found.integer == 1
+    assert code(lambda: s.records.RecordPut(change(9))).name == "INVALID_ARGUMENT"
 
 
 def test_records_of_a_set_are_read_in_pages(services, plain):

@@ -25,11 +25,8 @@ impl Words {
     }
 
     /// Adds the type and the text of a value: 1 integer, 2 number, 3 boolean, 4 text, 5 binary, 6 list (1 values), 7
-    /// map (1 entries: 1 key, 2 value).
-    fn add_value(&mut self, value: Message<'_>, depth: usize) -> Result<(), CallError> {
-        if depth > DEPTH_MAX {
-            return Err(CallError::invalid(format!("a value has more than {DEPTH_MAX} levels of lists and maps")));
-        }
+    /// map (1 entries: 1 key, 2 value). `levels` lists and maps contain the value.
+    fn add_value(&mut self, value: Message<'_>, levels: usize) -> Result<(), CallError> {
         if let Some(integer) = value.try_sint(1) {
             self.add("INT").add(integer.to_string());
         } else if let Some(number) = value.try_double(2) {
@@ -41,16 +38,18 @@ impl Words {
         } else if let Some(binary) = value.try_bytes(5) {
             self.add("BYTES").add(binary);
         } else if let Some(list) = value.message(6)? {
+            let levels = one_more(levels)?;
             self.add("LIST").add(list.all(1).count().to_string());
             for item in list.all(1) {
-                self.add_value(Message::parse(item)?, depth + 1)?;
+                self.add_value(Message::parse(item)?, levels)?;
             }
         } else if let Some(map) = value.message(7)? {
+            let levels = one_more(levels)?;
             self.add("MAP").add(map.all(1).count().to_string());
             for entry in map.all(1) {
                 let entry = Message::parse(entry)?;
                 self.add(entry.bytes(1));
-                self.add_value(entry.message(2)?.ok_or_else(no_value)?, depth + 1)?;
+                self.add_value(entry.message(2)?.ok_or_else(no_value)?, levels)?;
             }
         } else {
             return Err(no_value());
@@ -66,7 +65,7 @@ impl Words {
                 self.add("BINS");
             }
             self.add(bin.bytes(1));
-            self.add_value(bin.message(2)?.ok_or_else(no_value)?, 1)?;
+            self.add_value(bin.message(2)?.ok_or_else(no_value)?, 0)?;
         }
         Ok(())
     }
@@ -84,6 +83,14 @@ impl Words {
             });
         }
     }
+}
+
+/// Returns the number of levels of the values in a list or map that `levels` others contain.
+fn one_more(levels: usize) -> Result<usize, CallError> {
+    if levels == DEPTH_MAX {
+        return Err(CallError::invalid(format!("a value has more than {DEPTH_MAX} levels of lists and maps")));
+    }
+    Ok(levels + 1)
 }
 
 fn no_value() -> CallError {
