@@ -7,7 +7,7 @@ use crate::peers::{Folder, Peer, is_verdict};
 
 /// Words of commands that need other processes or files. Other tests, in files that contain these words, run such
 /// commands.
-const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
+const ELSEWHERE: [&str; 8] = ["agent", "clients", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
 
 /// Texts in the pages' commands, each with its replacement here: shorter runs, and servers of this test.
 const SHORT: [(&str, &str); 15] = [

@@ -11,6 +11,7 @@ mod import;
 mod import_primary;
 mod lab;
 mod load;
+mod load_clients;
 mod load_cluster;
 mod load_counts;
 mod load_docs;
