@@ -86,7 +86,10 @@ namespace Gannet.Client.Engine
         /// <summary>Returns the next event, or null when the stream has ended.</summary>
         public async ValueTask<TEvent?> ReadAsync()
         {
-            Enter();
+            if (!Enter())
+            {
+                return null;
+            }
             try
             {
                 while (!end.IsCancellationRequested && Error == null)
@@ -133,13 +136,19 @@ namespace Gannet.Client.Engine
         private CacheError ErrorOf(Outcome outcome) => engine.Ended(source.Method.Name, end)
             ?? ErrorFactory.OfOutcome(outcome, source.Method.Name, engine.Target);
 
-        private void Enter()
+        // Returns false if the stream ends: Close takes the place of the reader for a moment.
+        private bool Enter()
         {
-            if (Interlocked.CompareExchange(ref isReading, 1, 0) != 0)
+            if (Interlocked.CompareExchange(ref isReading, 1, 0) == 0)
             {
-                throw new InvalidOperationException(
-                    "cannot read a stream of events: another reader waits for its next event; use one reader");
+                return true;
             }
+            if (end.IsCancellationRequested)
+            {
+                return false;
+            }
+            throw new InvalidOperationException(
+                "cannot read a stream of events: another reader waits for its next event; use one reader");
         }
 
         private void Leave()
