@@ -55,7 +55,7 @@ pub fn command() -> Command {
         .arg(value("table", "FILE.md").help("Write the table of medians [without: print it]"))
         .arg(value("report", "FILE.html").help("Write an HTML page with charts"))
         .after_help(
-            "The libraries take turns. A run with failed requests does not count.\n\nExample:\n  gannet serve --grpc \
+            "The libraries take turns. A run without a success does not count.\n\nExample:\n  gannet serve --grpc \
              127.0.0.1:7000 &\n  gannet load clients --program 'go=clients/go/gannet-bench' \\\n    --program \
              'python=python -m gannet.bench' --presets Laptop \\\n    --concurrency 1,100,5000 --round-trips 0us \
              --repeats 3 --report study.html",

@@ -78,6 +78,12 @@ impl BenchFigures {
         }
     }
 
+    /// Returns the share of failed requests among those of a run of `seconds`, from 0 to 1.
+    pub fn failed_share(&self, seconds: f64) -> f64 {
+        let (failed, succeeded) = (self.error_count() as f64, self.requests_per_s * seconds);
+        if failed > 0.0 { failed / (failed + succeeded) } else { 0.0 }
+    }
+
     /// Parses the output of a program: its last line that is a JSON object, or all of it.
     ///
     /// # Errors
@@ -111,9 +117,11 @@ pub fn run(
     let most = Duration::from_secs_f64(options.seconds) + EXTRA_TIME_MAX;
     let ended = wait(&mut child, most, is_stopped);
     let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
-    match ended.map_err(failed)? {
-        true => BenchFigures::parse(&output).map_err(failed),
-        false => {
+    match (ended.map_err(failed)?, BenchFigures::parse(&output)) {
+        (true, figures) => figures.map_err(failed),
+        // A program reports requests that failed by its figures and by its exit status.
+        (false, Ok(figures)) if figures.error_count() > 0 => Ok(figures),
+        (false, _) => {
             let last = errors.trim().lines().last().unwrap_or("without a message").to_owned();
             Err(failed(format!("the program failed: {last}")))
         }

@@ -58,13 +58,13 @@ pub struct StudyCell {
     pub concurrency: u32,
     /// The added round trip, in us.
     pub round_trip_us: u64,
-    /// The runs without errors.
+    /// The runs in which requests succeeded.
     pub runs: Vec<StudyRun>,
     /// The causes for which other runs do not count, each once.
     pub failures: Vec<String>,
 }
 
-/// A run without errors.
+/// A run in which requests succeeded.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct StudyRun {
     /// The figures that the program printed.
@@ -165,7 +165,7 @@ impl StudyCell {
             Ok(_) if connections >= CONNECTIONS_MAX => {
                 format!("the library opened {CONNECTIONS_MAX} connections or more; the proxy accepts no more")
             }
-            Ok(figures) if figures.error_count() > 0 => format!("requests failed: {}", figures.errors),
+            Ok(figures) if figures.requests_per_s <= 0.0 => format!("no request succeeded: {}", figures.errors),
             Ok(figures) => return self.runs.push(StudyRun { figures, connections_seen: connections as u64 }),
         };
         if !self.failures.contains(&cause) {

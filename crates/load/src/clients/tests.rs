@@ -83,13 +83,15 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
     );
     // The options of the run are the words of the script.
     let good = Script::new(&format!("echo starting; echo \"$@\" >&2; echo '{}'\n", figures.replace("ERRORS", "{}")));
-    let partly = Script::new(&format!("echo '{}'\n", figures.replace("ERRORS", "{\"TIMEOUT\": 3}")));
+    let partly = Script::new(&format!("echo '{}'; exit 1\n", figures.replace("ERRORS", "{\"TIMEOUT\": 30}")));
+    let refused = figures.replace("100,", "0,").replace("ERRORS", "{\"TIMEOUT\": 3}");
+    let refused = Script::new(&format!("echo '{refused}'; exit 1\n"));
     let broken = Script::new("echo 'cannot connect: refused' >&2; exit 1\n");
     let silent = Script::new("echo hello\n");
     let setting = |is_uncapped| ClientSetting { preset: "Laptop".to_owned(), is_uncapped };
     let plan = StudyPlan {
         target: echo(0),
-        programs: [("good", &good), ("partly", &partly), ("broken", &broken), ("silent", &silent)]
+        programs: [("good", &good), ("partly", &partly), ("refused", &refused), ("broken", &broken), ("silent", &silent)]
             .map(|(name, script)| script.program(name))
             .into(),
         settings: vec![setting(false), setting(true)],
@@ -100,12 +102,13 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
     };
     let mut reported = 0;
     let study = plan.run(|| false, |number, _| reported = number).expect("proxies start");
-    assert_eq!((plan.runs(), reported, study.cells.len()), (96, 96, 32));
+    assert_eq!((plan.runs(), reported, study.cells.len()), (120, 120, 40));
     for cell in &study.cells {
         let failures: Vec<&str> = cell.failures.iter().map(String::as_str).collect();
         match &cell.client[..] {
             "good" => assert_eq!((cell.runs.len(), failures.len()), (3, 0)),
-            "partly" => assert_eq!((cell.runs.len(), failures), (0, vec!["requests failed: {\"TIMEOUT\":3}"])),
+            "partly" => assert_eq!((cell.runs.len(), failures.len()), (3, 0)),
+            "refused" => assert_eq!((cell.runs.len(), failures), (0, vec!["no request succeeded: {\"TIMEOUT\":3}"])),
             "broken" => assert_eq!(failures, ["broken: the program failed: cannot connect: refused"]),
             _ => assert!(cell.runs.is_empty() && failures[0].contains("its output is not a result"), "{failures:?}"),
         }
@@ -113,7 +116,7 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
     let text = table::markdown(&study);
     assert_eq!(text.matches("### ").count(), 4, "{text}");
     assert!(text.contains("### Laptop without its cap, round trip 1 ms"), "{text}");
-    assert!(text.contains("| 100 | 100/s, 0.00 ms, 4 us, 0 | requests failed"), "{text}");
+    assert!(text.contains("| 100 | 100/s, 0.00 ms, 4 us, 0 | 100/s, 0.00 ms, 4 us, 0, 75.0 % failed | no request"), "{text}");
     assert_eq!(page::html(&study).matches("<figure>").count(), 4 * 2 * 3);
     let stopped = plan.run(|| true, |_, _| panic!("no run begins")).expect("proxies start");
     assert!(stopped.cells.iter().all(|cell| cell.runs.is_empty() && cell.failures.is_empty()));
