@@ -4,7 +4,7 @@
 //! the first kind become free without a copy.
 
 use crate::error::GraphError;
-use crate::limits::SEGMENTS_RESERVED;
+use crate::limits::{SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::record::RecordRef;
 use crate::state::{GraphState, OpenSegment, StoreState, WriterState};
 use crate::sync::MutexGuard;
@@ -21,6 +21,9 @@ pub(crate) enum Stream {
 /// More words than a change of an edge appends: it merges two lists at most, each into two leaves and their directory.
 const CHANGE_WORDS_MAX: usize = 96 << 10;
 
+/// More words than a change of an edge appends besides.
+const SHORT_WORDS_MIN: usize = 4096;
+
 /// The writer of a graph. It exists once at a time: others wait for its end.
 #[derive(Debug)]
 pub struct Writer<'g> {
@@ -34,16 +37,41 @@ pub struct Writer<'g> {
 impl Writer<'_> {
     /// Returns an error unless there is room for a change, so that no change ends half-way.
     pub(crate) fn check_room(&self) -> Result<(), GraphError> {
-        let words = self.store.pool.segment_words();
-        let left = |stream: Stream| self.state.open[stream as usize].map_or(0, |open| words - open.used);
-        if left(Stream::Short) >= 4096 && left(Stream::Long) >= CHANGE_WORDS_MAX {
+        self.check_room_beside(SEGMENTS_FOR_REMOVALS)
+    }
+
+    /// Returns an error unless there is room for a removal, which may take segments that other changes may not: a full
+    /// store could not be emptied otherwise.
+    pub(crate) fn check_room_to_remove(&self) -> Result<(), GraphError> {
+        self.check_room_beside(0)
+    }
+
+    /// Returns an error unless compaction can copy a record of `words` words, in segments that are reserved for it.
+    pub(crate) fn check_room_to_copy(&self, stream: Stream, words: usize) -> Result<(), GraphError> {
+        let has_room = self.words_left(stream) >= words || self.store.pool.reclaim_now(&self.store.epochs) > 0;
+        if has_room { Ok(()) } else { Err(GraphError::NoSpace) }
+    }
+
+    fn check_room_beside(&self, reserved: usize) -> Result<(), GraphError> {
+        if self.words_left(Stream::Short) >= SHORT_WORDS_MIN && self.words_left(Stream::Long) >= CHANGE_WORDS_MAX {
             return Ok(());
         }
-        let wanted = SEGMENTS_RESERVED + 1 + CHANGE_WORDS_MAX.div_ceil(words * 4 / 5);
-        if self.may_take_reserve || self.store.pool.reclaim_now(&self.store.epochs) >= wanted {
+        let wanted = SEGMENTS_RESERVED + reserved + 1 + self.segments_a_change();
+        if self.store.pool.reclaim_now(&self.store.epochs) >= wanted {
             return Ok(());
         }
         Err(GraphError::NoSpace)
+    }
+
+    /// Returns the number of words that are left in the open segment of a stream.
+    pub(crate) fn words_left(&self, stream: Stream) -> usize {
+        let words = self.store.pool.segment_words();
+        self.state.open[stream as usize].map_or(0, |open| words - open.used)
+    }
+
+    /// Returns the number of segments that the long records of one change fill at most.
+    fn segments_a_change(&self) -> usize {
+        CHANGE_WORDS_MAX.div_ceil(self.store.pool.segment_words() * 4 / 5)
     }
 
     /// Appends a record and returns its position.

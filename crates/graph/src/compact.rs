@@ -1,14 +1,19 @@
 //! Compaction: copies the live records out of the emptiest segment, in slices, so that the segment can be reused.
 //!
-//! An edge record is not copied. The lists that refer to it are merged, after which it is dead.
+//! A list to which a record belongs is merged if that frees more words than it writes. A segment may hold edges of
+//! thousands of lists, though, whose merges need more than the reserved segments. So merges end where the room would
+//! not suffice to copy the rest of the segment. From there on records are copied as they are, and the lists refer to
+//! the copies. Every segment that compaction begins is therefore emptied, even in a full store.
 
-use crate::append::Writer;
+use crate::append::{Stream, Writer};
 use crate::error::GraphError;
 use crate::leaf::Leaf;
-use crate::list::{recent_change, recent_count};
+use crate::list::{ListPart, recent_change, recent_count};
+use crate::memory::AtomicU32;
 use crate::paged::PAGE;
-use crate::record::{LEAVES_WORDS, RecordKind, RecordRef};
+use crate::record::{LEAVES_WORDS, RECENT_ENTRY_WORDS, RECENT_LEAF, RECENT_WORDS, RecordKind, RecordRef};
 use crate::state::Compaction;
+use std::sync::atomic::Ordering::Release;
 
 /// The result of a slice of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +26,16 @@ pub enum CompactionStep {
     Nothing,
 }
 
-impl Writer<'_> {
+/// Returns the stream that a copy of a record goes to.
+fn stream_of(record: RecordRef<'_>) -> Stream {
+    match record.kind() {
+        Some(RecordKind::Edge | RecordKind::Recent) => Stream::Short,
+        Some(RecordKind::Nodes) if record.word(3) == 1 => Stream::Short,
+        _ => Stream::Long,
+    }
+}
+
+impl<'g> Writer<'g> {
     /// Reads about `words_max` words of the segment that is being emptied, and copies its live records. If no segment
     /// is, chooses the emptiest one of this graph of which at most `live_percent_max` percent are live.
     ///
@@ -38,10 +52,15 @@ impl Writer<'_> {
         while at.word < end && self.store.pool.live_words(at.segment) > 0 {
             let position = self.store.pool.position(at.segment, at.word);
             let record = RecordRef::at(self.store.pool.words(), position);
-            let copied = self.move_record(position, record);
-            at.word += record.len();
+            let length = record.len();
+            // A record whose copy failed is tried again later.
             self.state.compaction = Some(at);
+            let rest = at.used - at.word;
+            let has_room = self.check_room_to_copy(stream_of(record), length);
+            let copied = has_room.and_then(|()| self.move_record(position, record, rest));
             copied.inspect_err(|_| self.may_take_reserve = false)?;
+            at.word += length;
+            self.state.compaction = Some(at);
         }
         self.may_take_reserve = false;
         if at.word < at.used && self.store.pool.live_words(at.segment) > 0 {
@@ -69,7 +88,8 @@ impl Writer<'_> {
     }
 
     /// Writes a record again elsewhere if it is live.
-    fn move_record(&mut self, position: u32, record: RecordRef<'_>) -> Result<(), GraphError> {
+    /// Another `rest` words of the segment, with this record, may have to be copied.
+    fn move_record(&mut self, position: u32, record: RecordRef<'_>, rest: usize) -> Result<(), GraphError> {
         match record.kind() {
             Some(RecordKind::Name) if self.state.name_position == position => self.write_name(),
             Some(RecordKind::EdgeType) => {
@@ -78,20 +98,9 @@ impl Writer<'_> {
                 if is_live { self.write_type(ty as u8) } else { Ok(()) }
             }
             Some(RecordKind::Nodes) => self.move_nodes(position, record),
-            Some(RecordKind::Edge) => {
-                let (ty, ..) = record.edge_properties();
-                self.merge_if_named(record.word(2), ty, record.word(3), position)?;
-                let reverse = self.graph.edge_type(ty).and_then(|found| found.reverse());
-                reverse.map_or(Ok(()), |ty| self.merge_if_named(record.word(3), ty, record.word(2), position))
-            }
-            Some(RecordKind::Leaf) => {
-                let leaf = Leaf::of(record);
-                self.merge_if_current(leaf.source(), leaf.edge_type(), leaf.numbers.at(0), position)
-            }
-            Some(RecordKind::Recent) if recent_count(record) > 0 => {
-                let first = recent_change(record, 0).id;
-                self.merge_if_current(record.word(2), record.word(3) as u8, first, position)
-            }
+            Some(RecordKind::Edge) => self.copy_edge(position, record, rest),
+            Some(RecordKind::Leaf) => self.copy_leaf(position, record, rest),
+            Some(RecordKind::Recent) if recent_count(record) > 0 => self.copy_recent(position, record, rest),
             Some(RecordKind::Leaves) => self.move_leaves(position, record),
             Some(RecordKind::Mark) => {
                 let mark = self.state.marks.get(&record.word(2)).copied();
@@ -103,25 +112,132 @@ impl Writer<'_> {
         }
     }
 
-    /// Merges the part of a list that has the edge to `id`, if the part refers to an edge record.
-    fn merge_if_named(&mut self, node: u32, ty: u8, id: u32, position: u32) -> Result<(), GraphError> {
-        let list = self.list(node, ty);
-        let index = list.part_of(id);
-        let recent = (list.head.position != 0).then(|| list.part(index).recent).flatten();
-        let names = |record| (0..recent_count(record)).any(|at| recent_change(record, at).position == position);
-        if recent.is_some_and(names) { self.merge(node, ty, index) } else { Ok(()) }
+    /// Appends a copy of a record.
+    fn copy_record(&mut self, record: RecordRef<'_>, stream: Stream) -> Result<u32, GraphError> {
+        self.state.record.clear();
+        self.state.record.extend((0..record.len()).map(|at| record.word(at)));
+        self.append_buffer(stream)
     }
 
-    /// Merges the part of a list that has the edge to `id`, if the part consists of the record at `position`.
-    fn merge_if_current(&mut self, node: u32, ty: u8, id: u32, position: u32) -> Result<(), GraphError> {
-        let list = self.list(node, ty);
-        if list.head.position == 0 {
+    /// Copies an edge record to which the recent changes of a list refer.
+    fn copy_edge(&mut self, position: u32, record: RecordRef<'_>, rest: usize) -> Result<(), GraphError> {
+        let (ty, ..) = record.edge_properties();
+        let (source, destination) = (record.word(2), record.word(3));
+        let reverse = self.graph.edge_type(ty).and_then(|found| found.reverse());
+        if self.entry_of(source, ty, destination, position).is_some() {
+            self.merge_if_shorter(source, ty, destination, (Stream::Short, rest))?;
+        }
+        if let Some(ty) = reverse.filter(|ty| self.entry_of(destination, *ty, source, position).is_some()) {
+            self.merge_if_shorter(destination, ty, source, (Stream::Short, rest))?;
+        }
+        let own = self.entry_of(source, ty, destination, position);
+        let other = reverse.and_then(|ty| self.entry_of(destination, ty, source, position));
+        if own.is_none() && other.is_none() {
             return Ok(());
         }
+        let copy = self.copy_record(record, Stream::Short)?;
+        let entries = if reverse.is_some() { vec![own, other] } else { vec![own] };
+        for entry in entries {
+            // A list that was merged since does not refer to the copy either.
+            match entry {
+                Some(entry) => {
+                    entry.store(copy, Release);
+                    self.release_edge(position, ty);
+                }
+                None => self.release_edge(copy, ty),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the word of a list's recent changes that refers to an edge record.
+    fn entry_of(&self, node: u32, ty: u8, id: u32, position: u32) -> Option<&'g AtomicU32> {
+        let list = self.list(node, ty);
+        if list.head.position == 0 {
+            return None;
+        }
+        let recent = list.part(list.part_of(id)).recent?;
+        let index = (0..recent_count(recent)).find(|at| recent_change(recent, *at).position == position)?;
+        Some(&recent.words()[RECENT_WORDS + index * RECENT_ENTRY_WORDS + 1])
+    }
+
+    /// Returns the index and the part of a list that has the edge to `id`.
+    fn part_with(&self, node: u32, ty: u8, id: u32) -> Option<(usize, ListPart<'g>)> {
+        let list = self.list(node, ty);
         let index = list.part_of(id);
-        let part = list.part(index);
-        let is_current = part.position == position || part.leaf_position == position;
-        if is_current { self.merge(node, ty, index) } else { Ok(()) }
+        (list.head.position != 0).then(|| (index, list.part(index)))
+    }
+
+    /// Merges the part of a list that has the edge to `id`, if that frees more words than it writes, and if `rest`
+    /// words of a segment of this stream can still be copied after it. Returns true if it did.
+    fn merge_if_shorter(
+        &mut self,
+        node: u32,
+        ty: u8,
+        id: u32,
+        (stream, rest): (Stream, usize),
+    ) -> Result<bool, GraphError> {
+        let Some((index, part)) = self.part_with(node, ty, id) else { return Ok(false) };
+        let Some(recent) = part.recent else { return Ok(false) };
+        let words = self.store.pool.words();
+        let length = |position: u32| if position == 0 { 0 } else { RecordRef::at(words, position).len() };
+        let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
+        let edges = (0..recent_count(recent)).map(|at| length(recent_change(recent, at).position));
+        let edges = edges.sum::<usize>() / if has_reverse { 2 } else { 1 };
+        let freed = edges + recent.len() + length(part.leaf_position);
+        let written = self.merged_words(part, node, ty);
+        if written > freed || written > self.merge_room(stream, rest) {
+            return Ok(false);
+        }
+        self.merge(node, ty, index)?;
+        Ok(true)
+    }
+
+    /// Returns the number of words that merges may write so that `rest` words can still be copied to a stream.
+    fn merge_room(&self, stream: Stream, rest: usize) -> usize {
+        // The last words of a segment stay empty, because no record fits.
+        let usable = self.store.pool.segment_words() * 4 / 5;
+        let free = self.store.pool.reclaim_now(&self.store.epochs);
+        let long = self.words_left(Stream::Long);
+        match stream {
+            Stream::Long => (long + free * usable).saturating_sub(rest),
+            Stream::Short if self.words_left(Stream::Short) >= rest => long + free * usable,
+            Stream::Short => long + free.saturating_sub(1) * usable,
+        }
+    }
+
+    /// Copies the recent changes of a list.
+    fn copy_recent(&mut self, position: u32, record: RecordRef<'_>, rest: usize) -> Result<(), GraphError> {
+        let (node, ty) = (record.word(2), record.word(3) as u8);
+        let id = recent_change(record, 0).id;
+        let part = self.part_with(node, ty, id);
+        let Some((index, _)) = part.filter(|(_, part)| part.position == position) else { return Ok(()) };
+        if self.merge_if_shorter(node, ty, id, (Stream::Short, rest))? {
+            return Ok(());
+        }
+        let copy = self.copy_record(record, Stream::Short)?;
+        self.replace_part(node, ty, index, copy);
+        self.release(position);
+        Ok(())
+    }
+
+    /// Copies a leaf, or merges it with its recent changes if that is not longer.
+    fn copy_leaf(&mut self, position: u32, record: RecordRef<'_>, rest: usize) -> Result<(), GraphError> {
+        let leaf = Leaf::of(record);
+        let (node, ty) = (leaf.source(), leaf.edge_type());
+        let id = leaf.numbers.at(0);
+        let part = self.part_with(node, ty, id);
+        let Some((index, part)) = part.filter(|(_, part)| part.leaf_position == position) else { return Ok(()) };
+        if part.recent.is_some() && self.merge_if_shorter(node, ty, id, (Stream::Long, rest))? {
+            return Ok(());
+        }
+        let copy = self.copy_record(record, Stream::Long)?;
+        match part.recent {
+            Some(recent) => recent.words()[RECENT_LEAF].store(copy, Release),
+            None => self.replace_part(node, ty, index, copy),
+        }
+        self.release(position);
+        Ok(())
     }
 
     fn move_nodes(&mut self, position: u32, record: RecordRef<'_>) -> Result<(), GraphError> {

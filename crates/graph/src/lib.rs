@@ -99,5 +99,5 @@ pub use query::sets::{SetOperation, SetPage, SetQuery};
 pub use query::walk::{QueryStep, Scratch};
 pub use recover::RestartReport;
 pub use schema::{Direction, EdgeTypeConfig, ListOrder, TypeId};
-pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats};
+pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats, SegmentStats};
 pub use view::{EdgeView, NodeObject, View};

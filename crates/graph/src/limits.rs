@@ -23,7 +23,8 @@ pub const BUDGET_EDGES_DEFAULT: u64 = 100_000;
 
 /// The default size of a segment, in bytes.
 pub const SEGMENT_BYTES: usize = 10 << 20;
-/// The minimum size of a segment, in bytes. The longest record fits into a fifth of it.
+/// The minimum size of a segment, in bytes. The longest record fits into a fifth of it. Below 512 KiB compaction may
+/// need more segments than are reserved for it.
 pub const SEGMENT_BYTES_MIN: usize = 256 << 10;
 
 /// The maximum number of entries in one leaf. A longer list has several leaves.
@@ -38,6 +39,8 @@ pub(crate) const RECENT_MIN: usize = 16;
 pub(crate) const LEAVES_MAX: usize = 6000;
 /// Segments that only compaction may take, so that it can always free others.
 pub(crate) const SEGMENTS_RESERVED: usize = 2;
+/// Segments that only removals and compaction may take.
+pub(crate) const SEGMENTS_FOR_REMOVALS: usize = 1;
 
 const _: () = assert!(LEAF_WORDS_MAX * 4 * 5 <= SEGMENT_BYTES_MIN);
 const _: () = assert!(LEAVES_MAX * 8 * 5 <= SEGMENT_BYTES_MIN);

@@ -11,7 +11,9 @@
 use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafEntry, Numbers};
 use crate::limits::RECENT_MAX;
 use crate::memory::AtomicU32;
-use crate::record::{EDGE_WORDS, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
+use crate::record::{
+    EDGE_WORDS, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_LEAF, RECENT_WORDS, RecordKind, RecordRef,
+};
 use crate::state::{GraphState, Head};
 
 /// A change in a `recent` record.
@@ -36,7 +38,7 @@ pub(crate) fn recent_count(record: RecordRef<'_>) -> usize {
 /// Returns an entry of a `recent` record.
 pub(crate) fn recent_change(record: RecordRef<'_>, index: usize) -> RecentChange {
     let at = RECENT_WORDS + index * RECENT_ENTRY_WORDS;
-    RecentChange { id: record.word(at), position: record.word(at + 1), state: record.word(at + 2) }
+    RecentChange { id: record.word(at), position: record.published(at + 1), state: record.word(at + 2) }
 }
 
 impl RecentChanges {
@@ -111,7 +113,7 @@ impl<'a> ListPart<'a> {
     pub(crate) fn at(memory: &'a [AtomicU32], position: u32) -> Self {
         let record = RecordRef::at(memory, position);
         let (recent, leaf_position) = match record.kind() {
-            Some(RecordKind::Recent) => (Some(record), record.word(4)),
+            Some(RecordKind::Recent) => (Some(record), record.published(RECENT_LEAF)),
             _ => (None, position),
         };
         let leaf = (leaf_position != 0).then(|| Leaf::of(RecordRef::at(memory, leaf_position)));

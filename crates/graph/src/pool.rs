@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::epoch::Epochs;
 use crate::error::GraphError;
-use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_RESERVED};
+use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::{AtomicU32, Backing, crc32c};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -25,7 +25,7 @@ const USED: usize = 4;
 /// The words of a segment's header.
 pub(crate) const SEGMENT_HEADER_WORDS: usize = 8;
 /// The minimum number of segments: two open ones, two for compaction, three for a change and one to compact.
-const SEGMENTS_MIN: usize = SEGMENTS_RESERVED + 6;
+const SEGMENTS_MIN: usize = SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 6;
 
 /// The header of a segment that a store wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ impl RecordKind {
     /// Returns how many words the checksum covers if later words change in place.
     fn checked(self, words: usize) -> usize {
         match self {
-            Self::Recent => 5,
+            Self::Recent => RECENT_LEAF,
             Self::Leaves => 5,
             _ => words,
         }
@@ -57,6 +57,8 @@ const LENGTH_MASK: u32 = (1 << 22) - 1;
 
 /// The words of an edge record before its attributes.
 pub(crate) const EDGE_WORDS: usize = 9;
+/// The word of a `Recent` record that refers to the leaf.
+pub(crate) const RECENT_LEAF: usize = 4;
 /// The word of a `Recent` record that holds its number of entries, which grows in place.
 pub(crate) const RECENT_COUNT: usize = 5;
 /// The words of a `Recent` record before its entries.

@@ -22,7 +22,7 @@ use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::record::{RecordKind, RecordRef};
 use crate::schema::EdgeType;
-use crate::state::{Head, NodeMark};
+use crate::state::{Head, NodeMark, OpenSegment};
 use crate::store::{GraphStore, GraphStoreConfig};
 
 /// A report of a restart.
@@ -56,6 +56,8 @@ struct GraphScan {
     edges: Vec<(u64, u32)>,
     marks: Vec<u32>,
     objects: Vec<u32>,
+    /// Segments whose records are all whole, with the words that are used.
+    whole: Vec<OpenSegment>,
 }
 
 impl GraphScan {
@@ -100,6 +102,7 @@ impl GraphStore {
             let graph = store.place_graph(number, name);
             let mut writer = graph.writer();
             writer.may_take_reserve = true;
+            writer.reopen(&scan.whole);
             writer.restore(scan, &mut report)?;
             writer.may_take_reserve = false;
             report.graphs += 1;
@@ -135,16 +138,20 @@ impl GraphStore {
             let Some(info) = pool.info(segment).filter(|info| usize::from(info.graph) < GRAPHS_MAX) else { continue };
             sequence = sequence.max(info.sequence);
             let (mut word, words) = (SEGMENT_HEADER_WORDS, &pool.segment(segment)[..info.used]);
+            let scan = &mut scans[usize::from(info.graph)];
             while word < info.used {
                 let Some((record, kind)) = RecordRef::checked(&words[word..]) else {
                     report.segments_torn += 1;
                     break;
                 };
-                scans[usize::from(info.graph)].add(pool.position(segment, word), record, kind);
+                scan.add(pool.position(segment, word), record, kind);
                 word += record.len();
             }
             if word > SEGMENT_HEADER_WORDS {
                 used.push(segment);
+                if word == info.used {
+                    scan.whole.push(OpenSegment { segment, used: word });
+                }
             }
         }
         pool.adopt(&used, sequence);
@@ -153,6 +160,14 @@ impl GraphStore {
 }
 
 impl Writer<'_> {
+    /// Opens the segments with the most room again, so that restarts use up none.
+    fn reopen(&mut self, whole: &[OpenSegment]) {
+        let mut whole = whole.to_vec();
+        whole.sort_unstable_by_key(|open| (open.used, open.segment));
+        // Long records get the most room.
+        [self.state.open[1], self.state.open[0]] = [whole.first().copied(), whole.get(1).copied()];
+    }
+
     /// Counts a record that stays where it is as live.
     fn adopt(&mut self, position: u32) {
         let words = RecordRef::at(self.store.pool.words(), position).len() as u32;

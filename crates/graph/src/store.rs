@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::append::Writer;
+use crate::change::EdgeChange;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
 use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES};
@@ -12,6 +13,7 @@ use crate::schema::{TypeId, check_name};
 use crate::state::{GraphState, StoreState};
 use crate::sync::Mutex;
 use crate::view::View;
+use crate::write::check_change;
 
 /// The configuration of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,19 @@ pub struct GraphStoreStats {
     pub live_bytes: usize,
     /// The bytes of the index outside the pool.
     pub index_bytes: usize,
+}
+
+/// A segment in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentStats {
+    /// The number of the segment in the pool.
+    pub number: u32,
+    /// The name of its graph.
+    pub graph: String,
+    /// The bytes of its records.
+    pub used_bytes: usize,
+    /// The bytes of its live records.
+    pub live_bytes: usize,
 }
 
 impl GraphStore {
@@ -99,6 +114,14 @@ impl GraphStore {
         Some(Graph { store: Arc::clone(&self.state), number })
     }
 
+    /// Returns all graphs.
+    pub fn graphs(&self) -> impl Iterator<Item = Graph> {
+        let numbers = 0..self.state.graphs.len();
+        let graph =
+            |number: usize| self.state.graphs[number].get().map(|_| Graph { store: Arc::clone(&self.state), number });
+        numbers.filter_map(graph)
+    }
+
     /// Creates a reader, for one thread.
     ///
     /// # Errors
@@ -106,6 +129,17 @@ impl GraphStore {
     pub fn reader(&self) -> Result<GraphReader, GraphError> {
         let slot = self.state.epochs.register().ok_or(GraphError::TooManyReaders)?;
         Ok(GraphReader { store: Arc::clone(&self.state), slot })
+    }
+
+    /// Returns the segments that have live records.
+    pub fn segments(&self) -> impl Iterator<Item = SegmentStats> {
+        let pool = &self.state.pool;
+        (0..pool.segments() as u32).filter_map(|number| {
+            let live_bytes = pool.live_words(number) as usize * 4;
+            let info = (live_bytes > 0).then(|| pool.info(number))??;
+            let graph = self.state.graphs.get(usize::from(info.graph))?.get()?.name.clone();
+            Some(SegmentStats { number, graph, used_bytes: info.used * 4, live_bytes })
+        })
     }
 
     /// Returns figures of the store.
@@ -150,6 +184,35 @@ impl Graph {
     pub fn writer(&self) -> Writer<'_> {
         let state = self.state().writer.lock().expect("no holder of the lock panics");
         Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false }
+    }
+
+    /// Returns the graph's writer, or `None` if another writer of the graph exists.
+    #[must_use]
+    pub fn try_writer(&self) -> Option<Writer<'_>> {
+        let state = self.state().writer.try_lock().ok()?;
+        Some(Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false })
+    }
+
+    /// Checks a change, apart from caps and room. Takes no lock.
+    ///
+    /// # Errors
+    /// As [`Writer::check`].
+    pub fn check(&self, change: &EdgeChange<'_>) -> Result<(), GraphError> {
+        check_change(self.state(), change)
+    }
+
+    /// Returns the names of a type's attributes.
+    ///
+    /// # Errors
+    /// If the type is not declared.
+    pub fn schema(&self, ty: TypeId) -> Result<&[String], GraphError> {
+        self.state().edge_type(ty.0).map(|found| &found.schema[..]).ok_or(GraphError::UnknownType)
+    }
+
+    /// Returns the names of the edge types, in the order of their declaration.
+    #[must_use]
+    pub fn edge_types(&self) -> Vec<String> {
+        self.state().types().map(|(_, found)| found.name.clone()).collect()
     }
 
     /// Returns the edge type with a name.

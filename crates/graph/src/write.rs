@@ -1,7 +1,7 @@
 //! Changes of a graph: nodes, edges, marks and objects.
 
 use crate::append::{Stream, Writer};
-use crate::change::{EdgeChange, EdgeValue};
+use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
 use crate::ids::check_node;
 use crate::leaf::EdgeState;
@@ -9,8 +9,40 @@ use crate::limits::{ATTRIBUTE_BYTES_MAX, LEAVES_MAX, OBJECT_BYTES_MAX, RECENT_MA
 use crate::list::{List, ListPart, recent_change, recent_count};
 use crate::paged::PAGE;
 use crate::record::{self, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
-use crate::state::{Head, NodeMark};
+use crate::state::{GraphState, Head, NodeMark};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// The maximum lead of a stored time over the clock at which a change that happens now still follows it, in ms.
+const CLOCK_LEAD_MS_MAX: u64 = 1000;
+
+/// Returns the time of a change that happens now and follows one at `last`. Several changes may happen in one
+/// millisecond, and clocks of several hosts differ slightly, so the time is moved behind a `last` that is a little
+/// later.
+fn time_now(now_ms: u64, last: Option<u64>) -> u64 {
+    match last {
+        Some(last) if last >= now_ms && last - now_ms < CLOCK_LEAD_MS_MAX => last + 1,
+        _ => now_ms,
+    }
+}
+
+/// Returns an error if a graph refuses a change, apart from caps and room.
+pub(crate) fn check_change(graph: &GraphState, change: &EdgeChange<'_>) -> Result<(), GraphError> {
+    let edge_type = graph.edge_type(change.edge_type.0).ok_or(GraphError::UnknownType)?;
+    check_node(change.source)?;
+    check_node(change.destination)?;
+    check_time(change.time_ms)?;
+    if change.source == change.destination {
+        return Err(GraphError::SelfEdge(change.source));
+    }
+    let attributes = change.action.attributes().unwrap_or(&[]).len();
+    if attributes > ATTRIBUTE_BYTES_MAX {
+        return Err(GraphError::AttributesTooLong(attributes));
+    }
+    if attributes > 0 && edge_type.schema.is_empty() {
+        return Err(GraphError::NoSchema);
+    }
+    Ok(())
+}
 
 fn check_time(time_ms: u64) -> Result<(), GraphError> {
     if time_ms > TIME_MS_MAX { Err(GraphError::TimeOutOfRange(time_ms)) } else { Ok(()) }
@@ -27,21 +59,7 @@ impl<'g> Writer<'g> {
     /// If the type is unknown, an identifier reserved, both ends are one node, the time is out of range or the type
     /// does not store these attributes.
     pub fn check(&self, change: &EdgeChange<'_>) -> Result<(), GraphError> {
-        let edge_type = self.graph.edge_type(change.edge_type.0).ok_or(GraphError::UnknownType)?;
-        check_node(change.source)?;
-        check_node(change.destination)?;
-        check_time(change.time_ms)?;
-        if change.source == change.destination {
-            return Err(GraphError::SelfEdge(change.source));
-        }
-        let attributes = change.action.attributes().unwrap_or(&[]).len();
-        if attributes > ATTRIBUTE_BYTES_MAX {
-            return Err(GraphError::AttributesTooLong(attributes));
-        }
-        if attributes > 0 && edge_type.schema.is_empty() {
-            return Err(GraphError::NoSchema);
-        }
-        Ok(())
+        check_change(self.graph, change)
     }
 
     /// Applies a change to an edge, in both directions. Returns true if the edge's state or attributes changed. An
@@ -51,7 +69,11 @@ impl<'g> Writer<'g> {
     /// If [`Writer::check`] refuses the change, a list is at its cap or full, or no segment is free.
     pub fn apply(&mut self, change: &EdgeChange<'_>) -> Result<bool, GraphError> {
         self.check(change)?;
-        self.check_room()?;
+        if change.action == EdgeAction::Remove {
+            self.check_room_to_remove()?;
+        } else {
+            self.check_room()?;
+        }
         let ty = change.edge_type.0;
         let known = (self.graph.ids.find(change.source), self.graph.ids.find(change.destination));
         let before = match known {
@@ -70,7 +92,22 @@ impl<'g> Writer<'g> {
         let source = self.node_number(change.source)?;
         let destination = self.node_number(change.destination)?;
         self.store_edge(source, ty, destination, old_state, &value)?;
-        Ok(before.is_none_or(|before| before.state != value.state || before.attributes != value.attributes))
+        // The removal of an edge that never existed is stored, in case an older addition arrives, but changes nothing.
+        Ok(before.map_or(value.state != EdgeState::Removed, |before| {
+            before.state != value.state || before.attributes != value.attributes
+        }))
+    }
+
+    /// Applies a change as [`Writer::apply`] does, that happens now: if the edge's last change has the same time or one
+    /// that is less than a second later, the change gets a time after it.
+    ///
+    /// # Errors
+    /// As [`Writer::apply`].
+    pub fn apply_now(&mut self, change: &EdgeChange<'_>) -> Result<bool, GraphError> {
+        let known = self.graph.ids.find(change.source).zip(self.graph.ids.find(change.destination));
+        let before = known.and_then(|(source, to)| self.edge_value(source, change.edge_type.0, to));
+        let last = before.map(|before| before.time.max(before.attributes_time));
+        self.apply(&EdgeChange { time_ms: time_now(change.time_ms, last), ..*change })
     }
 
     /// Returns the value of an edge, if it was ever changed.
@@ -249,7 +286,7 @@ impl<'g> Writer<'g> {
     }
 
     /// Makes a list refer to another record for one of its parts. The list's number of live edges stays.
-    fn replace_part(&mut self, node: u32, ty: u8, index: usize, position: u32) {
+    pub(crate) fn replace_part(&mut self, node: u32, ty: u8, index: usize, position: u32) {
         let list = self.list(node, ty);
         match list.leaves {
             Some(leaves) => leaves.words()[LEAVES_WORDS + index * 2 + 1].store(position, Release),
@@ -279,6 +316,20 @@ impl<'g> Writer<'g> {
         }
         self.release_part(part, ty);
         Ok(())
+    }
+
+    /// Returns the length of the leaves that a merge of a part would write, in words.
+    pub(crate) fn merged_words(&mut self, part: ListPart<'g>, node: u32, ty: u8) -> usize {
+        let mut entries = std::mem::take(&mut self.state.entries);
+        entries.clear();
+        part.read_into(&mut entries);
+        let mut words = 0;
+        for range in entries.leaves() {
+            entries.encode(range, node, ty, true, &mut self.state.record);
+            words += self.state.record.len();
+        }
+        self.state.entries = entries;
+        words
     }
 
     /// Counts the records of a replaced part as dead.
@@ -342,6 +393,15 @@ impl<'g> Writer<'g> {
         Ok(old.map_or(is_archived, |old| old.is_archived != is_archived))
     }
 
+    /// Archives or restores a node as [`Writer::mark_node`] does, now: after the node's last mark.
+    ///
+    /// # Errors
+    /// As [`Writer::mark_node`].
+    pub fn mark_node_now(&mut self, node: u64, is_archived: bool, now_ms: u64) -> Result<bool, GraphError> {
+        let last = self.graph.ids.find(node).and_then(|number| self.state.marks.get(&number)).map(|mark| mark.time);
+        self.mark_node(node, is_archived, time_now(now_ms, last))
+    }
+
     /// Appends a node's mark in place of its last one.
     pub(crate) fn write_mark(&mut self, number: u32, is_archived: bool, time: u64) -> Result<(), GraphError> {
         let words = &mut self.state.record;
@@ -378,6 +438,15 @@ impl<'g> Writer<'g> {
         }
         self.write_object(number, object, time_ms)?;
         Ok(true)
+    }
+
+    /// Stores or removes an object as [`Writer::set_object`] does, now: after the object's last change.
+    ///
+    /// # Errors
+    /// As [`Writer::set_object`].
+    pub fn set_object_now(&mut self, node: u64, object: Option<&[u8]>, now_ms: u64) -> Result<bool, GraphError> {
+        let last = self.graph.ids.find(node).and_then(|number| self.object(number)).map(|(time, ..)| time);
+        self.set_object(node, object, time_now(now_ms, last))
     }
 
     /// Returns the time of a node's object, if it is present, and its bytes.

@@ -51,7 +51,7 @@ fn check_image(
 #[test]
 fn image_of_every_record_boundary_and_of_torn_records_opens_as_a_prefix() {
     let mut prng = Prng::new(seed());
-    let memory = memory(8);
+    let memory = memory(9);
     let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
     let graph = store.create_graph("test").expect("room");
     let (types, empty) = declare(&graph);
@@ -199,7 +199,7 @@ fn long_list_marks_and_objects_survive_a_restart() {
 
 #[test]
 fn memory_of_another_segment_size_is_refused() {
-    let memory = memory(8);
+    let memory = memory(9);
     let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
     store.create_graph("test").expect("room");
     // The pool hands out its first segment first, so a header is at the start of the memory.

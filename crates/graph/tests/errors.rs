@@ -13,7 +13,7 @@ fn add(edge_type: TypeId, source: u64, destination: u64, attributes: &[u8]) -> E
 
 #[test]
 fn bad_change_is_refused_with_its_reason() {
-    let store = new_store(8);
+    let store = new_store(9);
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
     let mut writer = graph.writer();
@@ -46,7 +46,7 @@ fn bad_change_is_refused_with_its_reason() {
 
 #[test]
 fn bad_declaration_is_refused_with_its_reason() {
-    let store = new_store(8);
+    let store = new_store(9);
     assert_eq!(store.create_graph("").map(|_| ()), Err(GraphError::BadName));
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
@@ -68,7 +68,7 @@ fn bad_declaration_is_refused_with_its_reason() {
 
 #[test]
 fn list_at_its_cap_refuses_a_new_edge_until_one_is_removed() {
-    let store = new_store(8);
+    let store = new_store(9);
     let graph = store.create_graph("test").expect("room");
     let mut writer = graph.writer();
     let config = EdgeTypeConfig { direction: Direction::Undirected, cap: 3, ..Default::default() };
@@ -86,7 +86,7 @@ fn list_at_its_cap_refuses_a_new_edge_until_one_is_removed() {
 
 #[test]
 fn bad_query_is_refused_with_its_reason() {
-    let store = new_store(8);
+    let store = new_store(9);
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
     let other = store.create_graph("other").expect("room");
@@ -127,7 +127,7 @@ fn bad_query_is_refused_with_its_reason() {
 
 #[test]
 fn query_without_budget_says_that_its_answer_is_partial() {
-    let store = new_store(8);
+    let store = new_store(9);
     let graph = store.create_graph("test").expect("room");
     let (types, _) = declare(&graph);
     for destination in 2..400 {
@@ -166,7 +166,7 @@ fn full_pool_refuses_changes_and_compaction_makes_room() {
 
 #[test]
 fn readers_are_as_many_as_configured() {
-    let store = new_store(8);
+    let store = new_store(9);
     let readers: Vec<GraphReader> = (0..4).map(|_| store.reader().expect("one of four")).collect();
     assert_eq!(store.reader().map(|_| ()), Err(GraphError::TooManyReaders));
     drop(readers);

@@ -137,9 +137,9 @@ fn check_second(view: &View<'_>, model: &Reference, scratch: Scratch, source: u6
     let (next, page) = set.page(view, Cursor::START, usize::MAX).expect("the start");
     assert_eq!((next, &page), (Cursor::START, &expected), "second degree of {source}");
 
-    let mut query = SecondDegreeQuery::begin_suggestions(view, scratch, source, ty, u64::MAX).expect("valid");
+    let mut query = SecondDegreeQuery::begin_suggestions(view, scratch, source, ty, 5, u64::MAX).expect("valid");
     while query.step(view, slice) == QueryStep::More {}
-    let (suggestions, is_partial, scratch) = query.finish_suggestions(view, 5);
+    let (suggestions, is_partial, _, scratch) = query.finish_suggestions(view);
     let common = |node: &u64| {
         let firsts = model.neighbours(ty, source).into_iter();
         firsts.filter(|first| model.neighbours(ty, *first).contains(node)).count() as u32

@@ -1,4 +1,13 @@
 //! Nodes at distance 2: their set, and the ones with the most common neighbours.
+//!
+//! ```text
+//!   First ── neighbours ──> Second ── their neighbours ──> Sort ──┬──> the set, ascending
+//!                                                                 └──> Rank ── runs of one node ──> the best k
+//! ```
+//!
+//! Sorting and ranking take slices too, because a budget allows a million nodes.
+
+use std::collections::BinaryHeap;
 
 use crate::error::GraphError;
 use crate::query::walk::{Meter, Place, QueryStep, Scratch, Walk, walk, walk_all};
@@ -13,8 +22,11 @@ pub struct SecondDegreeQuery {
     phase: SecondPhase,
     meter: Meter,
     scratch: Scratch,
-    /// The number of common neighbours of each node in `scratch.second`, in the order of node numbers.
-    common: Option<Vec<u32>>,
+    /// The found nodes while and after they are sorted. A node that suggestions rank is there once for each common
+    /// neighbour.
+    sort: SlicedSort,
+    /// The ranking, if suggestions are asked for.
+    ranking: Option<Ranking>,
     changes: u64,
 }
 
@@ -22,7 +34,117 @@ pub struct SecondDegreeQuery {
 enum SecondPhase {
     First(u32),
     Second(Place),
+    Sort,
+    Rank,
     End,
+}
+
+/// The best nodes so far: the greatest ranks are dropped first. A rank is the complement of the number of common
+/// neighbours, then the node number.
+#[derive(Debug)]
+struct Ranking {
+    count: usize,
+    at: usize,
+    best: BinaryHeap<(u32, u32)>,
+}
+
+/// The numbers that are sorted on their own before they are merged.
+const RUN: usize = 512;
+/// The steps of a merge that cost as much as touching one edge.
+const MERGES_AN_EDGE: usize = 4;
+
+/// A sort that can be interrupted: runs are sorted, then neighbouring runs are merged until one is left.
+#[derive(Debug, Default)]
+struct SlicedSort {
+    from: Vec<u32>,
+    to: Vec<u32>,
+    /// The length of sorted runs; 0 while they are being sorted.
+    run: usize,
+    /// The next run to sort, or the places in the two runs that are being merged and the start of the first.
+    start: usize,
+    left: usize,
+    right: usize,
+}
+
+impl SlicedSort {
+    fn new(numbers: Vec<u32>) -> Self {
+        Self { from: numbers, ..Self::default() }
+    }
+
+    /// Takes steps that cost about as much as touching `edges` edges. Returns true if all is sorted.
+    fn step(&mut self, edges: u32) -> bool {
+        let mut steps = edges as usize * MERGES_AN_EDGE;
+        while self.run == 0 {
+            if self.start >= self.from.len() {
+                (self.run, self.start) = (RUN, 0);
+                self.begin_pair();
+                break;
+            }
+            let end = self.from.len().min(self.start + RUN);
+            self.from[self.start..end].sort_unstable();
+            self.start = end;
+            steps = steps.saturating_sub(RUN * MERGES_AN_EDGE);
+            if steps == 0 {
+                return false;
+            }
+        }
+        while self.run < self.from.len() {
+            if steps == 0 {
+                return false;
+            }
+            steps -= 1;
+            let (middle, end) = (self.end_of(self.start), self.end_of(self.start + self.run));
+            match (self.left < middle, self.right < end) {
+                (false, false) if end == self.from.len() => {
+                    std::mem::swap(&mut self.from, &mut self.to);
+                    self.to.clear();
+                    (self.run, self.start) = (self.run * 2, 0);
+                    self.begin_pair();
+                }
+                (false, false) => {
+                    self.start = end;
+                    self.begin_pair();
+                }
+                (true, has_right) if !has_right || self.from[self.left] <= self.from[self.right] => {
+                    self.to.push(self.from[self.left]);
+                    self.left += 1;
+                }
+                _ => {
+                    self.to.push(self.from[self.right]);
+                    self.right += 1;
+                }
+            }
+        }
+        true
+    }
+
+    fn begin_pair(&mut self) {
+        (self.left, self.right) = (self.start, self.end_of(self.start));
+    }
+
+    fn end_of(&self, start: usize) -> usize {
+        self.from.len().min(start + self.run)
+    }
+}
+
+impl Ranking {
+    /// Ranks runs of equal numbers, about `numbers` of them. Returns true at the end.
+    fn step(&mut self, sorted: &[u32], numbers: usize) -> bool {
+        let end = self.at + numbers;
+        while self.at < sorted.len() {
+            if self.at >= end {
+                return false;
+            }
+            let (id, rest) = (sorted[self.at], &sorted[self.at..]);
+            let length = rest.iter().take_while(|other| **other == id).count();
+            self.at += length;
+            self.best.push((u32::MAX - length as u32, id));
+            if self.best.len() > self.count {
+                self.best.pop();
+            }
+        }
+        true
+    }
 }
 
 /// The node numbers of a second degree, ascending, and the state of the graph that they were computed from.
@@ -54,12 +176,13 @@ impl SecondDegreeQuery {
         source: u64,
         ty: TypeId,
         budget: u64,
-        counts: bool,
+        count: Option<usize>,
     ) -> Result<Self, GraphError> {
         let (ty, source) = (view.check_type(ty)?, view.node(source)?);
         scratch.reset(view.nodes());
-        let (phase, meter, common) = (SecondPhase::First(0), Meter::new(budget), counts.then(Vec::new));
-        Ok(Self { source, ty, phase, meter, scratch, common, changes: view.graph.changes(ty) })
+        let (phase, meter, sort) = (SecondPhase::First(0), Meter::new(budget), SlicedSort::default());
+        let ranking = count.map(|count| Ranking { count, at: 0, best: BinaryHeap::new() });
+        Ok(Self { source, ty, phase, meter, scratch, sort, ranking, changes: view.graph.changes(ty) })
     }
 
     /// Begins a query of the set.
@@ -67,10 +190,11 @@ impl SecondDegreeQuery {
     /// # Errors
     /// If the type is unknown or the identifier reserved.
     pub fn begin(view: &View<'_>, scratch: Scratch, source: u64, ty: TypeId, budget: u64) -> Result<Self, GraphError> {
-        Self::start(view, scratch, source, ty, budget, false)
+        Self::start(view, scratch, source, ty, budget, None)
     }
 
-    /// Begins a query that also counts common neighbours, for [`SecondDegreeQuery::finish_suggestions`].
+    /// Begins a query of the `count` nodes with the most common neighbours, for
+    /// [`SecondDegreeQuery::finish_suggestions`].
     ///
     /// # Errors
     /// If the type is unknown or the identifier reserved.
@@ -79,9 +203,10 @@ impl SecondDegreeQuery {
         scratch: Scratch,
         source: u64,
         ty: TypeId,
+        count: usize,
         budget: u64,
     ) -> Result<Self, GraphError> {
-        Self::start(view, scratch, source, ty, budget, true)
+        Self::start(view, scratch, source, ty, budget, Some(count))
     }
 
     /// Touches about `edges` edges at most.
@@ -93,10 +218,22 @@ impl SecondDegreeQuery {
             let next = match self.phase {
                 SecondPhase::First(from) => self.first(view, source, from),
                 SecondPhase::Second(place) => self.second(view, place),
+                SecondPhase::Sort if !self.sort.step(edges) => return QueryStep::More,
+                SecondPhase::Sort => Some(if self.ranking.is_some() { SecondPhase::Rank } else { SecondPhase::End }),
+                SecondPhase::Rank => {
+                    let sorted = &self.sort.from;
+                    let is_done = self.ranking.as_mut().is_none_or(|ranking| ranking.step(sorted, edges as usize));
+                    if !is_done {
+                        return QueryStep::More;
+                    }
+                    Some(SecondPhase::End)
+                }
                 SecondPhase::End => return QueryStep::Done,
             };
             match next {
                 Some(phase) => self.phase = phase,
+                // What was found within the budget is sorted too.
+                None if self.meter.is_partial() => self.begin_sort(),
                 None => return self.meter.step(),
             }
         }
@@ -117,7 +254,7 @@ impl SecondDegreeQuery {
 
     fn second(&mut self, view: &View<'_>, mut place: Place) -> Option<SecondPhase> {
         let nodes = std::mem::take(&mut self.scratch.first);
-        let (scratch, counts) = (&mut self.scratch, self.common.is_some());
+        let (scratch, counts) = (&mut self.scratch, self.ranking.is_some());
         let mut visit = |_: u32, id: u32| {
             match scratch.stamp(id) {
                 0 => {
@@ -132,35 +269,34 @@ impl SecondDegreeQuery {
         let result = walk_all(view, &nodes, self.ty, &mut place, &mut self.meter, &mut visit);
         self.scratch.first = nodes;
         self.phase = SecondPhase::Second(place);
-        (result == Walk::Finished).then_some(SecondPhase::End)
+        if result != Walk::Finished {
+            return None;
+        }
+        self.begin_sort();
+        Some(SecondPhase::Sort)
     }
 
-    /// Returns the set, and the scratch memory for the next query. Sorts the set.
+    fn begin_sort(&mut self) {
+        self.sort = SlicedSort::new(std::mem::take(&mut self.scratch.second));
+        self.phase = SecondPhase::Sort;
+    }
+
+    /// Returns the set, and the scratch memory for the next query.
     #[must_use]
-    pub fn finish(mut self) -> (SecondDegree, Scratch) {
-        let mut numbers = self.scratch.second.clone();
-        numbers.sort_unstable();
-        numbers.dedup();
-        self.scratch.second.clear();
+    pub fn finish(self) -> (SecondDegree, Scratch) {
         let (node, is_partial) = (self.source.unwrap_or(u32::MAX), self.meter.is_partial());
-        let edges = self.meter.touched();
+        let (edges, numbers) = (self.meter.touched(), self.sort.from);
         (SecondDegree { node, ty: self.ty, numbers, changes: self.changes, is_partial, edges }, self.scratch)
     }
 
-    /// Returns the `count` nodes with the most common neighbours, the first appeared first among equals, whether the
-    /// answer is partial, and the scratch memory.
+    /// Returns the nodes with the most common neighbours, the first appeared first among equals, whether the answer is
+    /// partial, the number of edges that were touched, and the scratch memory.
     #[must_use]
-    pub fn finish_suggestions(mut self, view: &View<'_>, count: usize) -> (Vec<Suggestion>, bool, Scratch) {
-        self.scratch.second.sort_unstable();
-        let runs = self.scratch.second.chunk_by(|a, b| a == b);
-        let mut ranked: Vec<(u32, u32)> = runs.map(|run| (u32::MAX - run.len() as u32, run[0])).collect();
-        if count < ranked.len() {
-            ranked.select_nth_unstable(count);
-            ranked.truncate(count);
-        }
-        ranked.sort_unstable();
+    pub fn finish_suggestions(self, view: &View<'_>) -> (Vec<Suggestion>, bool, u64, Scratch) {
+        let ranked = self.ranking.map(|ranking| ranking.best.into_sorted_vec()).unwrap_or_default();
         let suggestion = |(rank, id): (u32, u32)| Suggestion { node: view.external(id), common: u32::MAX - rank };
-        (ranked.into_iter().map(suggestion).collect(), self.meter.is_partial(), self.scratch)
+        let found = ranked.into_iter().map(suggestion).collect();
+        (found, self.meter.is_partial(), self.meter.touched(), self.scratch)
     }
 }
 
@@ -188,5 +324,31 @@ impl SecondDegree {
         let page = self.numbers[start..end].iter().map(|id| view.external(*id)).collect();
         let next = self.numbers.get(end).map_or(crate::Cursor::START, |id| crate::Cursor::new(hash, 0, *id));
         Ok((next, page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+
+    #[test]
+    fn numbers_sorted_in_slices_equal_those_sorted_at_once() {
+        let mut prng = Prng::new(3);
+        for length in [0, 1, 2, RUN - 1, RUN, RUN + 1, 3 * RUN + 7, 20_000] {
+            let numbers: Vec<u32> = (0..length).map(|_| prng.below(5000) as u32).collect();
+            let mut sort = SlicedSort::new(numbers.clone());
+            while !sort.step(16 + prng.below(200) as u32) {}
+            let mut expected = numbers;
+            expected.sort_unstable();
+            assert_eq!(sort.from, expected);
+            let mut ranking = Ranking { count: 5, at: 0, best: BinaryHeap::new() };
+            while !ranking.step(&sort.from, 100) {}
+            let runs = expected.chunk_by(|a, b| a == b).map(|run| (u32::MAX - run.len() as u32, run[0]));
+            let mut runs: Vec<(u32, u32)> = runs.collect();
+            runs.sort_unstable();
+            runs.truncate(5);
+            assert_eq!(ranking.best.into_sorted_vec(), runs);
+        }
     }
 }

@@ -1,0 +1,95 @@
+//! Tests of a store whose segments are all in use: changes are refused whole, removals go on, and compaction frees room
+//! for new edges.
+
+use base::prng::Prng;
+use gannet_graph::{
+    CompactionStep, Cursor, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, GraphStore, GraphStoreConfig,
+    PageOptions, PageQuery, QueryStep, TypeId, anonymous,
+};
+use std::collections::BTreeSet;
+
+const SEGMENTS: usize = 16;
+const SEGMENT_BYTES: usize = 512 << 10;
+const SOURCES: u64 = 3000;
+
+fn change(source: u64, edge_type: TypeId, destination: u64, time_ms: u64, action: EdgeAction<'_>) -> EdgeChange<'_> {
+    EdgeChange { source, edge_type, destination, time_ms, action }
+}
+
+/// Compacts as many segments as there are, or until no segment is free. Removed edges leave the lists as they are
+/// merged, so segments full of live records are compacted too.
+fn compact(graph: &Graph) -> usize {
+    let mut emptied = 0;
+    while emptied < SEGMENTS {
+        let step = graph.writer().compact(100, 4096);
+        match step {
+            Ok(CompactionStep::More) => {}
+            Ok(CompactionStep::Emptied) => emptied += 1,
+            Ok(CompactionStep::Nothing) | Err(GraphError::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    emptied
+}
+
+#[test]
+fn full_store_takes_removals_and_has_room_again_after_compaction() {
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1 };
+    let store = GraphStore::new(anonymous(SEGMENTS * SEGMENT_BYTES), &config).expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
+    let ty = graph.writer().declare_type("knows", &config).expect("valid");
+    let (mut prng, mut live, mut time) = (Prng::new(5), BTreeSet::new(), 1);
+    let text = [7; 120];
+    for round in 0..6 {
+        let mut added = 0;
+        loop {
+            let edge = (prng.below(SOURCES) + 1, prng.below(200) + 10_000);
+            time += 1;
+            match graph.writer().apply(&change(edge.0, ty, edge.1, time, EdgeAction::Add(&text))) {
+                Ok(_) => added += usize::from(live.insert(edge)),
+                Err(GraphError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(added > 500, "round {round} added {added} edges");
+        let mut refused = 0;
+        for edge in live.clone() {
+            if prng.below(4) == 0 {
+                continue;
+            }
+            time += 1;
+            let removal = change(edge.0, ty, edge.1, time, EdgeAction::Remove);
+            let apply = || graph.writer().apply(&removal);
+            while let Err(error) = apply() {
+                assert_eq!(error, GraphError::NoSpace);
+                refused += 1;
+                let before = store.stats();
+                let emptied = compact(&graph);
+                let after = store.stats();
+                assert!(
+                    emptied > 0 && refused < 1000,
+                    "round {round}: no room for a removal after {refused}: {emptied} segments, {before:?}, {after:?}"
+                );
+            }
+            live.remove(&edge);
+        }
+        compact(&graph);
+        check(&store, &graph, ty, &live);
+    }
+}
+
+fn check(store: &GraphStore, graph: &Graph, ty: TypeId, live: &BTreeSet<(u64, u64)>) {
+    let mut reader = store.reader().expect("one");
+    let guard = reader.enter();
+    let view = guard.view(graph);
+    for source in 1..=SOURCES {
+        let options = PageOptions { limit: 1000, ..PageOptions::default() };
+        let mut query = PageQuery::begin(&view, source, ty, Cursor::START, &options).expect("valid");
+        while query.step(&view, 1000) == QueryStep::More {}
+        let found: BTreeSet<u64> = query.finish(&view).edges.iter().map(|edge| edge.node).collect();
+        let expected: BTreeSet<u64> = live.range((source, 0)..(source + 1, 0)).map(|(_, to)| *to).collect();
+        assert_eq!(found, expected, "source {source}");
+        assert_eq!(view.count(source, ty).expect("valid") as usize, expected.len());
+    }
+}
