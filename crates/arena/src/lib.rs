@@ -15,13 +15,16 @@
 //! Space is allocated ([`Map::allocate`]) before each first write, because a write to a hole ends the process if the
 //! disk is full.
 //!
-//! This crate returns addresses and never references. Its caller decides which threads may read and write, and when.
+//! A [`Map`] returns addresses and never references. Its caller decides which threads may read and write, and when.
+//! [`Words`] are a map of atomic words, which any thread may access.
 
 mod cells;
 mod file;
+mod words;
 
 pub use cells::{Cells, Order, Pages};
 pub use file::{BOOT_ID_VARIABLE, MapFile, Medium, OpenError, boot_id, boot_id_override};
+pub use words::Words;
 
 use std::io;
 use std::ptr::NonNull;

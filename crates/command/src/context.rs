@@ -21,6 +21,7 @@ pub(crate) use auth_wait::AuthWait;
 
 use crate::clients::connection_table::ConnectionTable;
 use crate::context::grpc_buffers::GrpcBuffers;
+use crate::keyspace::graphs::WorkerGraphs;
 use crate::keyspace::namespaces::{LIMITED, PAUSED, ROUTED, ROUTED_AWAY, SWAPPED};
 use crate::keyspace::routes::Routes;
 use crate::memory::scratch::Scratch;
@@ -184,6 +185,8 @@ pub struct WorkerContext {
     pub timers: Deadlines,
     /// The buffers that gRPC connections share; `None` before the first one.
     pub(crate) grpc: Option<Box<GrpcBuffers>>,
+    /// The access to graphs; `None` before the first command that needs it.
+    pub(crate) graph: Option<Box<WorkerGraphs>>,
     /// The memory of [`WorkerContext::scratch`].
     scratch: Cell<Vec<u8>>,
 }
@@ -219,6 +222,7 @@ impl WorkerContext {
             deadlines: Deadlines::default(),
             timers: Deadlines::default(),
             grpc: None,
+            graph: None,
             scratch: Cell::default(),
         }
     }

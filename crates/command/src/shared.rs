@@ -10,6 +10,7 @@ use crate::clients::tokens::TokenKey;
 use crate::config::Config;
 use crate::host::Host;
 use crate::keyspace::delayed_flush::DelayedFlush;
+use crate::keyspace::graphs::{GraphCounters, Graphs};
 use crate::keyspace::namespaces::Namespaces;
 use crate::keyspace::prefixes::Prefixes;
 use crate::keyspace::scripts::Scripts;
@@ -91,6 +92,8 @@ pub struct Shared {
     pub minutes: Minutes,
     /// Secondary indexes of sets.
     pub indexes: crate::keyspace::indexes::Indexes,
+    /// The graph store.
+    pub graphs: Graphs,
     /// Watchers, by kind of event.
     pub watch: Arc<Hub>,
     /// Clients that wait for keys.
@@ -328,6 +331,8 @@ pub struct WorkerShared {
     pub command_stats: CommandStats,
     /// The statistics of the worker's gRPC calls.
     pub call_stats: CallStats,
+    /// The counters of the worker's graph commands.
+    pub graph: GraphCounters,
     /// The request and reply bytes that the worker holds in addition to its buffer pools.
     pub aside: Arc<SetAside>,
     /// The worker's connections.

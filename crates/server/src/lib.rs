@@ -19,6 +19,7 @@ pub mod background;
 pub mod buffers;
 mod checkpoint;
 pub mod config;
+mod graphs;
 pub mod handover;
 mod listener;
 pub mod log;

@@ -48,6 +48,7 @@ pub struct Running {
     indexes: Option<JoinHandle<()>>,
     rebuilders: Vec<JoinHandle<()>>,
     checkpoints: Option<JoinHandle<()>>,
+    graphs: Option<JoinHandle<()>>,
 }
 
 /// A server whose threads are started but serve no client yet.
@@ -106,10 +107,12 @@ impl Running {
             indexes: None,
             rebuilders: Vec::new(),
             checkpoints: None,
+            graphs: None,
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
         running.survey = Some(running.spawn_helper("survey", survey::run)?);
+        running.graphs = Some(running.spawn_helper("graphs", crate::graphs::run)?);
         running.passwords = Some(running.spawn_helper("passwords", |shared| hash_passwords(&shared.threads))?);
         let go = running.spawn_workers(listeners, connections)?;
         running.spawn_indexes()?;
@@ -302,7 +305,7 @@ impl Running {
         self.shared.threads.hand_over();
         let mut connections = self.join_all();
         self.complete_connections(&mut connections);
-        let devices = self.shared.flash_files.clone();
+        let (devices, graphs) = (self.shared.flash_files.clone(), self.shared.graph_file.clone());
         let users = self.shared.users.unsaved();
         let known = Some(LoadedUsers { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
         let memory = self.shared.store.leave();
@@ -310,7 +313,7 @@ impl Running {
             tracing::warn!("cannot copy the index for the new process: {error}; it will rebuild the index");
             None
         });
-        HandoverState { listeners, memory, index, devices, users, known, connections }
+        HandoverState { listeners, memory, index, devices, graphs, users, known, connections }
     }
 
     /// Completes the state of the connections that have left their workers, once the last worker has ended. Adds the
@@ -354,7 +357,7 @@ impl Running {
         }
         drop(self.flash.take());
         let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.passwords.take());
-        let others = others.chain(self.indexes.take());
+        let others = others.chain(self.indexes.take()).chain(self.graphs.take());
         for thread in others.chain(self.rebuilders.drain(..)).chain(self.checkpoints.take()) {
             thread.thread().unpark();
             let _ = thread.join();

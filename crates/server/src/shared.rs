@@ -21,6 +21,8 @@ pub struct Shared {
     pub opened_in: Duration,
     /// The duration of the last checkpoint in ns, from the time at which all of its segments were sealed.
     pub checkpoint_ns: AtomicU64,
+    /// The file with the memory of the graph store, if it is in one.
+    pub(crate) graph_file: Option<Arc<arena::MapFile>>,
     /// The devices of the second tier, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }

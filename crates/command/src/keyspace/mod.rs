@@ -5,11 +5,13 @@
 //!   metadata     persisted metadata of sets and indexes    indexes    secondary indexes of sets
 //!   databases    the namespace of each database of Redis    op_quota    operations per second
 //!   prefixes     counters by key prefix                    delayed_flush   flushes at a later instant
+//!   graphs       the graph store
 //! ```
 
 pub mod databases;
 pub mod delayed_flush;
 pub mod figures;
+pub mod graphs;
 pub mod indexes;
 pub mod libraries;
 pub mod metadata;

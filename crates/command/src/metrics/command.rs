@@ -45,6 +45,16 @@ pub enum Command {
     MetaArith,
     /// `stats`.
     Stats,
+    /// Changes of graphs: `G.ADD` and its like.
+    GraphChange,
+    /// Reads of edges, degrees and objects of a graph.
+    GraphEdge,
+    /// Pages of neighbours, and set operations over them.
+    GraphPage,
+    /// Distances and paths in a graph.
+    GraphDistance,
+    /// Second degrees and suggestions.
+    GraphSecond,
     /// Any other request.
     Other,
     /// A plain `GET` of a Redis client, which is executed in a run. In metrics, it is a `get`.
@@ -58,7 +68,7 @@ impl Command {
     pub const PLAIN: [Self; 2] = [Self::PlainGet, Self::PlainSet];
 
     /// All kinds that metrics show, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 26] = [
         Self::Get,
         Self::MultiGet,
         Self::Gets,
@@ -79,6 +89,11 @@ impl Command {
         Self::MetaDelete,
         Self::MetaArith,
         Self::Stats,
+        Self::GraphChange,
+        Self::GraphEdge,
+        Self::GraphPage,
+        Self::GraphDistance,
+        Self::GraphSecond,
         Self::Other,
     ];
 
@@ -114,6 +129,11 @@ impl Command {
             Self::MetaDelete => "meta_delete",
             Self::MetaArith => "meta_arith",
             Self::Stats => "stats",
+            Self::GraphChange => "graph_change",
+            Self::GraphEdge => "graph_edge",
+            Self::GraphPage => "graph_page",
+            Self::GraphDistance => "graph_distance",
+            Self::GraphSecond => "graph_second",
             Self::Other => "other",
         }
     }

@@ -76,15 +76,15 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" | "sadd" => {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
-        "bitcount" | "bitfield_ro" | "bitpos" | "cas.get" | "digest" | "dump" | "expiretime" | "geodist"
-        | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange" | "hexpiretime" | "hget" | "hgetall"
-        | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield" | "hscan" | "httl" | "hvals" | "lindex"
-        | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get" | "smembers" | "smismember" | "srandmember"
-        | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount" | "zmscore" | "zrandmember" | "zrange"
-        | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange" | "zrevrangebylex" | "zrevrangebyscore"
-        | "zrevrank" | "zscan" | "zscore" | "xpending" | "xrange" | "xrevrange" => {
-            const { &[spec(&["RO", "access"], 1, 0, 1)] }
-        }
+        "bitcount" | "bitfield_ro" | "g.count" | "g.deg2" | "g.diff" | "g.dist" | "g.get" | "g.inter" | "g.mutual"
+        | "g.path" | "g.query" | "g.range" | "g.suggest" | "g.union" | "bitpos" | "cas.get" | "digest" | "dump"
+        | "expiretime" | "geodist" | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange"
+        | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
+        | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
+        | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount"
+        | "zmscore" | "zrandmember" | "zrange" | "zrangebylex" | "zrangebyscore" | "zrank" | "zrevrange"
+        | "zrevrangebylex" | "zrevrangebyscore" | "zrevrank" | "zscan" | "zscore" | "xpending" | "xrange"
+        | "xrevrange" => const { &[spec(&["RO", "access"], 1, 0, 1)] },
         "bitfield" => {
             const {
                 &[noted(
@@ -97,9 +97,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "cas.set" | "lease.set" | "psetex" | "restore" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
-        | "lease.get" | "move" | "rec.operate" | "setbit" | "zincrby" => {
-            const { &[spec(&["RW", "access", "update"], 1, 0, 1)] }
-        }
+        | "g.add" | "g.archive" | "g.del" | "g.restore" | "g.type" | "lease.get" | "move" | "rec.operate"
+        | "setbit" | "zincrby" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
@@ -127,6 +126,10 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         | "zremrangebyrank" | "zremrangebyscore" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
         "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type" | "xlen"
         | "zcard" => const { &[spec(&["RO"], 1, 0, 1)] },
+        "g.node" | "g.node|archive" | "g.node|del" | "g.node|restore" | "g.node|set" => {
+            const { &[spec(&["RW", "access", "update"], 2, 0, 1)] }
+        }
+        "g.node|get" => const { &[spec(&["RO", "access"], 2, 0, 1)] },
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
         }

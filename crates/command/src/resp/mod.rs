@@ -46,6 +46,7 @@ mod expire;
 mod found;
 mod functions;
 mod geo;
+mod graph;
 mod hash;
 mod help;
 mod hotkeys;

@@ -381,6 +381,37 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         &["STATS", "    Returns the function in execution, and the numbers of libraries and functions."],
     ),
     part(
+        "g.node|archive",
+        -4,
+        &["write", "graph", "slow"],
+        &["ARCHIVE <graph> <id> [TS <ms>]", "    Hides all edges of a node."],
+    ),
+    part(
+        "g.node|del",
+        -4,
+        &["write", "graph", "slow"],
+        &["DEL <graph> <id> [TS <ms>]", "    Removes the object of a node."],
+    ),
+    part(
+        "g.node|get",
+        4,
+        &["read", "graph", "slow"],
+        &["GET <graph> <id>", "    Returns the type and the bins of a node."],
+    ),
+    part("g.node|help", 2, &["slow"], &["HELP", "    Prints this help."]),
+    part(
+        "g.node|restore",
+        -4,
+        &["write", "graph", "slow"],
+        &["RESTORE <graph> <id> [TS <ms>]", "    Shows all edges of an archived node again."],
+    ),
+    part(
+        "g.node|set",
+        -5,
+        &["write", "graph", "slow"],
+        &["SET <graph> <id> <type> [<name> <value> ..] [TS <ms>]", "    Stores the object of a node."],
+    ),
+    part(
         "latency|doctor",
         2,
         &["admin", "dangerous", "slow"],

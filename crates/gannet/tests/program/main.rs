@@ -35,6 +35,7 @@ mod redis_rs;
 mod restart;
 mod restart_collections;
 mod restart_flash;
+mod restart_graph;
 mod restart_power;
 mod restart_power_flash;
 mod restart_together;

@@ -10,8 +10,8 @@
 //! trip, and counts the connections that the library opens.
 //!
 //! Invariants: the runs of all libraries take turns, so that the state of the machine is the same for all of them. A
-//! run without a successful request is reported as such, and is no part of a median. A run in which some requests failed
-//! counts, and the table has their share: a cap with a short deadline refuses requests, and must not look idle.
+//! run without a successful request is reported as such, and is no part of a median. A run in which some requests
+//! failed counts, and the table has their share: a cap with a short deadline refuses requests, and must not look idle.
 
 pub mod bench;
 pub mod delay_proxy;

@@ -91,9 +91,15 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
     let setting = |is_uncapped| ClientSetting { preset: "Laptop".to_owned(), is_uncapped };
     let plan = StudyPlan {
         target: echo(0),
-        programs: [("good", &good), ("partly", &partly), ("refused", &refused), ("broken", &broken), ("silent", &silent)]
-            .map(|(name, script)| script.program(name))
-            .into(),
+        programs: [
+            ("good", &good),
+            ("partly", &partly),
+            ("refused", &refused),
+            ("broken", &broken),
+            ("silent", &silent),
+        ]
+        .map(|(name, script)| script.program(name))
+        .into(),
         settings: vec![setting(false), setting(true)],
         concurrencies: vec![1, 100],
         round_trips: vec![Duration::ZERO, Duration::from_millis(1)],
@@ -116,7 +122,10 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
     let text = table::markdown(&study);
     assert_eq!(text.matches("### ").count(), 4, "{text}");
     assert!(text.contains("### Laptop without its cap, round trip 1 ms"), "{text}");
-    assert!(text.contains("| 100 | 100/s, 0.00 ms, 4 us, 0 | 100/s, 0.00 ms, 4 us, 0, 75.0 % failed | no request"), "{text}");
+    assert!(
+        text.contains("| 100 | 100/s, 0.00 ms, 4 us, 0 | 100/s, 0.00 ms, 4 us, 0, 75.0 % failed | no request"),
+        "{text}"
+    );
     assert_eq!(page::html(&study).matches("<figure>").count(), 4 * 2 * 3);
     let stopped = plan.run(|| true, |_, _| panic!("no run begins")).expect("proxies start");
     assert!(stopped.cells.iter().all(|cell| cell.runs.is_empty() && cell.failures.is_empty()));

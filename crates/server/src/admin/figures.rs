@@ -15,6 +15,7 @@ use crate::shared::Shared;
 use crate::start::sandbox;
 use crate::survey::resident_bytes;
 use command::keyspace::figures::Figures;
+use command::keyspace::graphs::{GraphCounters, GraphQueryKind};
 use command::memory::budget::{self, Budget};
 use command::metrics::background::{BackgroundCounters, SliceTimes};
 use command::metrics::call_stats::{self, MethodSums};
@@ -384,6 +385,7 @@ fn connections(list: &mut MetricList, shared: &Shared) {
     list.gauge("gannet_pinned_bytes", "Bytes of the store pinned for values that are being sent.", shared.pins.used());
     client_memory(list, &shared.budget);
     topics(list, shared.topics.figures());
+    graphs(list, shared);
     encryption(list, shared);
 }
 
@@ -438,6 +440,40 @@ fn topics(list: &mut MetricList, figures: TopicFigures) {
     list.total("gannet_topic_messages_total", "Messages published to topics.", figures.messages);
     let help = "Gaps reported to subscribers that came too late for messages.";
     list.total("gannet_topic_discontinuities_total", help, figures.gaps);
+}
+
+/// Adds the figures of the graph store.
+fn graphs(list: &mut MetricList, shared: &Shared) {
+    let graphs = &shared.graphs;
+    let Some(store) = graphs.store() else { return };
+    let sum =
+        |of: &dyn Fn(&GraphCounters) -> &Counter| shared.workers.iter().map(|worker| of(&worker.graph).value()).sum();
+    let kinds = GraphQueryKind::ALL.map(|kind| (kind.name(), sum(&|counters| &counters.queries[kind as usize])));
+    list.by(MetricKind::Counter, "gannet_graph_queries_total", "Queries of graphs, by kind.", "kind", kinds);
+    list.total("gannet_graph_edges_touched_total", "Edges that queries touched.", sum(&|counters| &counters.edges));
+    list.total("gannet_graph_edges_changed_total", "Edges that were changed.", sum(&|counters| &counters.changed));
+    let help = "Changes of graphs refused because all segments were in use.";
+    list.total("gannet_graph_refused_total", help, sum(&|counters| &counters.refused));
+    let help = "Answers that a budget of edges cut short.";
+    list.total("gannet_graph_partial_total", help, sum(&|counters| &counters.partial));
+    let help = "Second degrees asked for, by whether the cache had them.";
+    let cached = [("hit", sum(&|counters| &counters.cache_hits)), ("miss", sum(&|counters| &counters.cache_misses))];
+    list.by(MetricKind::Counter, "gannet_graph_second_degree_total", help, "result", cached);
+    let stats = store.stats();
+    let used = stats.segments - stats.segments_free - stats.segments_retired;
+    let segments = [("free", stats.segments_free), ("retired", stats.segments_retired), ("used", used)];
+    let segments = segments.map(|(state, count)| (state, count as u64));
+    list.by(MetricKind::Gauge, "gannet_graph_segments", "Segments of the graph store, by state.", "state", segments);
+    let help = "Segments of the graph store that were reused in place.";
+    list.total("gannet_graph_segments_reused_total", help, stats.segments_recycled);
+    list.gauge("gannet_graph_memory_bytes", "Memory of the graph store (graph.memory).", graphs.memory_bytes());
+    list.gauge("gannet_graph_live_bytes", "Bytes of live records of graphs.", stats.live_bytes as u64);
+    list.gauge("gannet_graph_index_bytes", "Bytes of the index of graphs.", stats.index_bytes as u64);
+    let debt = (used * stats.segment_bytes).saturating_sub(stats.live_bytes) as u64;
+    let help = "Bytes of segments in use that hold no live record: what compaction may free.";
+    list.gauge("gannet_graph_compaction_debt_bytes", help, debt);
+    let slices = graphs.compaction.slices.value();
+    list.total("gannet_graph_compaction_slices_total", "Slices of compaction of graphs.", slices);
 }
 
 fn encryption(list: &mut MetricList, shared: &Shared) {

@@ -14,6 +14,7 @@ use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
 use crate::log::audit::AuditConfig;
+use crate::start::graphs::GRAPH_BYTES_MIN;
 use crate::start::{ServerConfig, TlsConfig};
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
@@ -62,7 +63,6 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let server = ServerConfig {
         memcached: plain_addrs(&settings.memcached, settings),
         resp: plain_addrs(&settings.resp, settings),
-        config_file: None,
         endpoints: [own_endpoints(settings), namespaces.1].concat(),
         tls: tls(settings),
         namespaces: namespaces.0,
@@ -114,11 +114,17 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         test_faults: settings.test_faults,
         key_events: settings.keyspace_events,
         subscriber_backlog_bytes: settings.subscriber_backlog.0,
-        file_reset: false,
-        flash_reset: false,
         client_memory_bytes: settings.client_memory.explicit().map(|size| size.0),
+        ..ServerConfig::default()
     };
+    let server = with_graphs(server, settings);
     Ok(Plan { server, resolved, files, notes })
+}
+
+/// Returns the configuration with the settings of the graph store.
+fn with_graphs(server: ServerConfig, settings: &Settings) -> ServerConfig {
+    let (graph_memory_bytes, graph_file) = (settings.graph_memory.0, settings.graph_file.0.clone());
+    ServerConfig { graph_memory_bytes, graph_file, ..server }
 }
 
 fn tls(settings: &Settings) -> Option<TlsConfig> {
@@ -366,6 +372,7 @@ impl<'a> Planner<'a> {
         self.segment(settings);
         self.item_max(settings, memory);
         self.huge_pages(settings);
+        self.graphs(settings);
         self.flash(settings);
         self.checkpoint(settings);
     }
@@ -398,6 +405,18 @@ impl<'a> Planner<'a> {
         if settings.file.0.is_none() {
             let what = "there is no memory file to write to a disk".to_owned();
             self.fault("store.checkpoint", what, "name one: store.file".to_owned());
+        }
+    }
+
+    fn graphs(&mut self, settings: &Settings) {
+        let bytes = settings.graph_memory.0;
+        if bytes != 0 && bytes < GRAPH_BYTES_MIN {
+            let what = format!("{} are too few: the pool needs {}", settings.graph_memory, ByteSize(GRAPH_BYTES_MIN));
+            self.fault("graph.memory", what, "write that or more, or 0B for no graph store".to_owned());
+        }
+        if bytes == 0 && settings.graph_file.0.is_some() {
+            let what = "there is no memory to hold in it".to_owned();
+            self.fault("graph.file", what, "set graph.memory, as in 256MiB".to_owned());
         }
     }
 

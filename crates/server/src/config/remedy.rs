@@ -31,7 +31,7 @@ pub fn start_error(error: &StartError) -> String {
                 "cannot create the namespace {name}: {error}; change the namespace's memory in the configuration file"
             )
         }
-        StartError::TokenKey { .. } => error.to_string(),
+        StartError::TokenKey { .. } | StartError::Graphs { .. } => error.to_string(),
         StartError::Auth { path, error } => {
             format!("cannot load the users of {}: {error}; write user:password lines", path.display())
         }

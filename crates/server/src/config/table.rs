@@ -8,6 +8,7 @@ use base::units::{ByteSize, TimeSpan};
 
 use super::settings::Settings;
 use super::value::{Value, Wrong};
+use crate::start::graphs::GRAPH_BYTES_MAX;
 
 /// The effect of a changed value on a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 69] = [
+pub static SETTINGS: [Setting; 71] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -483,6 +484,28 @@ pub static SETTINGS: [Setting; 69] = [
         help: "The mean length of an item on flash, key and value. The index, a part of store.memory, is sized \
                for as many of these items as fit, and keeps that size. It takes at most half of the memory.",
         value: |s| &mut s.flash_item,
+    },
+    Setting {
+        path: "graph.memory",
+        flag: Some("graph-memory"),
+        default: &["256MiB"],
+        range: Some((0, GRAPH_BYTES_MAX)),
+        reload: Reload::Restart,
+        help: "The memory of the graph store (commands G.*), beside store.memory: edges, lists and objects of nodes. \
+               Without graph.file it is used as graphs grow. The index of nodes is added to it, about 30 bytes a node. \
+               At least 90MiB, or 0B for no graph store.",
+        value: |s| &mut s.graph_memory,
+    },
+    Setting {
+        path: "graph.file",
+        flag: Some("graph-file"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file, best on tmpfs, that holds the memory of the graph store: every acknowledged change is there \
+               again after a restart, a crash of the server or kill -9. It is allocated whole at the start. After a \
+               power loss its contents are discarded. \"none\": the graphs end with the process.",
+        value: |s| &mut s.graph_file,
     },
     Setting {
         path: "threads.workers",

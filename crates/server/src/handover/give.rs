@@ -273,11 +273,14 @@ impl Waiting {
             "admin": self.admin.map(|admin| admin.to_string()),
             "file": path,
             "memory_bytes": config.memory_bytes,
+            "graphs": shared.graph_file.is_some(),
             "flash": config.flash.iter().map(device_json).collect::<Vec<_>>(),
         });
         let this = Process::this()?;
         let devices = shared.flash_files.iter().map(|file| file.as_fd());
-        send(&pass, "offer", offer, &[this.as_fd(), file.as_fd()].into_iter().chain(devices).collect::<Vec<_>>())?;
+        let graphs = shared.graph_file.iter().map(|file| file.as_fd());
+        let descriptors: Vec<_> = [this.as_fd(), file.as_fd()].into_iter().chain(graphs).chain(devices).collect();
+        send(&pass, "offer", offer, &descriptors)?;
         drop(shared);
         let heard = receive(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {

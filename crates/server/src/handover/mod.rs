@@ -59,6 +59,8 @@ pub struct HandoverState {
     pub index: Option<Arc<MapFile>>,
     /// The devices of the second tier, in the order of the new process's configuration.
     pub devices: Vec<Arc<File>>,
+    /// The memory of the graph store, if it is in a file.
+    pub graphs: Option<Arc<MapFile>>,
     /// The Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,
     /// The server's users, for the case that this process resumes. Never sent to another process.

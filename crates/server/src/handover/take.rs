@@ -75,6 +75,8 @@ pub struct Takeover {
     memory_bytes: u64,
     /// The devices of flash, in the order of the configuration.
     devices: Vec<Arc<File>>,
+    /// The memory of the graph store.
+    graphs: Option<Arc<MapFile>>,
     addrs: Vec<ListenAddr>,
     admin: Option<SocketAddr>,
     pid: u64,
@@ -127,7 +129,7 @@ impl Takeover {
             // The running server logs the reason and resumes.
             let _ = send(&pass, "refused", json!({"why": why}), &[]);
         }
-        let Offered { memory, memory_bytes, devices } = checked?;
+        let Offered { memory, memory_bytes, devices, graphs } = checked?;
         let addrs = body["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
         Ok(Some(Self {
             pass,
@@ -135,6 +137,7 @@ impl Takeover {
             memory,
             memory_bytes,
             devices,
+            graphs,
             addrs: addrs.unwrap_or_default(),
             admin: body["admin"].as_str().and_then(|admin| admin.parse().ok()),
             pid: body["pid"].as_u64().unwrap_or(0),
@@ -165,6 +168,7 @@ impl Takeover {
         let mut received = Received::default();
         received.handover_state.memory = Some(Arc::clone(&self.memory));
         received.handover_state.devices.clone_from(&self.devices);
+        received.handover_state.graphs.clone_from(&self.graphs);
         match self.receive_into(&mut received) {
             Ok(()) => {}
             Err(error) if self.is_orphaned(&error) => received.is_orphaned = true,
@@ -287,6 +291,7 @@ struct Offered {
     memory: Arc<MapFile>,
     memory_bytes: u64,
     devices: Vec<Arc<File>>,
+    graphs: Option<Arc<MapFile>>,
 }
 
 /// Checks the offered parts of a store. Returns the store if it matches the settings.
@@ -325,6 +330,14 @@ fn offered(
         Some(bytes) if !has_memory_setting => bytes,
         _ => config.memory_bytes,
     };
+    let graphs = if body["graphs"].as_bool() == Some(true) {
+        let fd = descriptors.next().ok_or_else(|| Refused("the running server offered no graphs".to_owned()))?;
+        let path = config.graph_file.as_deref().unwrap_or(Path::new("shared memory"));
+        let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("cannot use its graphs: {error}")))?;
+        Some(Arc::new(file))
+    } else {
+        None
+    };
     let devices = offered_devices(&body["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
     let config = ServerConfig { memory_bytes, ..config.clone() };
     let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config, config.file_index)).transpose();
@@ -339,7 +352,7 @@ fn offered(
     };
     file_fits(&store_config(&config), &store_file, plan.as_ref())
         .map_err(|fault| Refused(describe_mismatch(&fault)))?;
-    Ok(Offered { memory: file, memory_bytes, devices })
+    Ok(Offered { memory: file, memory_bytes, devices, graphs })
 }
 
 /// Returns the refusal for a running server whose memory file was unlinked. Linux cannot link such a file again.

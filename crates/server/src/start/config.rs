@@ -136,6 +136,10 @@ pub struct ServerConfig {
     pub debug_command: bool,
     /// The file with the key that signs tokens; `None` for a random key.
     pub token_key_file: Option<std::path::PathBuf>,
+    /// The memory of the graph store, in bytes; 0: there is none.
+    pub graph_memory_bytes: u64,
+    /// The file with the memory of the graph store; `None`: it ends with the server.
+    pub graph_file: Option<std::path::PathBuf>,
     /// True if gRPC calls may ask for faults.
     pub test_faults: bool,
     /// The key events that are published.
@@ -203,6 +207,8 @@ impl Default for ServerConfig {
             unprotected: false,
             disabled: Vec::new(),
             debug_command: false,
+            graph_memory_bytes: 0,
+            graph_file: None,
             test_faults: false,
             token_key_file: None,
             key_events: KeyEvents::default(),
@@ -298,6 +304,13 @@ pub enum StartError {
         /// The cause.
         error: arena::OpenError,
     },
+    /// The graph store cannot be opened.
+    Graphs {
+        /// The path of the file.
+        path: std::path::PathBuf,
+        /// The cause and the remedy.
+        what: String,
+    },
     /// A device of the second tier cannot be used.
     Flash {
         /// The path of the file or device.
@@ -330,6 +343,7 @@ impl std::fmt::Display for StartError {
             }
             Self::Store(error) => write!(f, "cannot create the store: {error}"),
             Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
+            Self::Graphs { path, what } => write!(f, "cannot open the graphs in {}: {what}", path.display()),
             Self::Flash { path, error } => write!(f, "cannot use {} for items on flash: {error}", path.display()),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod encryption;
+pub mod graphs;
 pub(crate) mod opened;
 pub mod sandbox;
 
@@ -22,6 +23,7 @@ use command::clients::faults::FaultCounts;
 use command::clients::tokens::TokenKey;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
+use command::keyspace::graphs::{GraphCounters, Graphs};
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
 use command::keyspace::namespaces::Namespaces;
 use command::keyspace::prefixes::Prefixes;
@@ -76,15 +78,19 @@ impl Server {
             audit::open(path).map_err(|error| StartError::Audit { path: path.clone(), error })?;
         }
         io::allocation::return_free_memory_early();
-        let HandoverState { listeners: mut left, memory, index, devices, users, known, connections } = handover_state;
+        let HandoverState { listeners: mut left, memory, index, devices, graphs, users, known, connections } =
+            handover_state;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
         };
         let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let (backlog, keepalive) = (config.backlog, config.tcp_keepalive);
-        let (shared, background) =
-            assemble_in(config, ReleasedStore { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
+        let (shared, background) = assemble_in(
+            config,
+            ReleasedStore { memory, index, devices, graphs, known, is_view: false },
+            UnixMillis::now(),
+        )?;
         if let Some(users) = users {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.restore(&users).map_err(|error| StartError::Rights { path, error })?;
@@ -175,6 +181,7 @@ fn worker_shared(config: &ServerConfig) -> WorkerShared {
         recorder: Recorder::default(),
         command_stats: CommandStats::new(command::resp::acl::NUMBER_COUNT),
         call_stats: CallStats::new(command::grpc::method_names().count()),
+        graph: GraphCounters::default(),
         aside: Arc::default(),
         connection_table: ConnectionTable::new(config.sessions_max()),
         hot_keys: HotKeys::default(),
@@ -278,6 +285,20 @@ fn restore_persisted(commands: &command::shared::Shared, indexes: &[PersistedInd
     commands.scripts.libraries.persist_by(MetadataLog::of(&commands.store));
 }
 
+fn apply_eviction(config: &ServerConfig, store: &Store) {
+    if !config.evict {
+        store.set_eviction(Namespace::DEFAULT, false);
+    }
+}
+
+/// Opens the graph store, unless the store is only read.
+fn open_graphs(
+    config: &ServerConfig,
+    left: &mut ReleasedStore,
+) -> Result<(Graphs, Option<Arc<arena::MapFile>>), StartError> {
+    if left.is_view { Ok((Graphs::default(), None)) } else { graphs::open(config, left.graphs.take()) }
+}
+
 /// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
 /// any.
 pub(crate) fn assemble_in(
@@ -286,14 +307,12 @@ pub(crate) fn assemble_in(
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let (begun, known) = (std::time::Instant::now(), left.known.take());
-    let (store, background, tiered) = open_store(&config, left, started)?;
+    let ((graphs, graph_file), (store, background, tiered)) =
+        (open_graphs(&config, &mut left)?, open_store(&config, left, started)?);
     let (wall, started) = (started, store.reopened().map_or(started, |reopened| reopened.at));
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
-    let opened_in = begun.elapsed();
-    if !config.evict {
-        store.set_eviction(Namespace::DEFAULT, false);
-    }
-    let kept = PersistedMetadata::read(&store);
+    let (opened_in, kept) = (begun.elapsed(), PersistedMetadata::read(&store));
+    apply_eviction(&config, &store);
     let namespaces = namespaces(&config, &kept, &store)?;
     let (watch, budget) = (Arc::new(Hub::default()), Budget::new(config.memory_bytes, config.client_memory_bytes));
     let (auth, users) = users(&config, known, &budget)?;
@@ -328,6 +347,7 @@ pub(crate) fn assemble_in(
         faults: config.test_faults.then(FaultCounts::default),
         waiters: Waiters::new(&watch),
         tracking: Arc::new(Tracking::new(&watch, &channels)),
+        graphs,
         watch,
         channels,
         budget,
@@ -347,6 +367,7 @@ pub(crate) fn assemble_in(
         opened_in,
         checkpoint_ns: AtomicU64::new(0),
         flash_files: flash_files.unwrap_or_default(),
+        graph_file,
     };
     Ok((Arc::new(shared), background))
 }

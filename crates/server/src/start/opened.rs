@@ -24,6 +24,8 @@ pub(crate) struct ReleasedStore {
     pub(crate) index: Option<Arc<MapFile>>,
     /// The flash devices, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
+    /// The memory of the graph store.
+    pub(crate) graphs: Option<Arc<MapFile>>,
     /// The users of this process, so that their files are not read again.
     pub(crate) known: Option<LoadedUsers>,
     /// True if the store is only read and never changed.

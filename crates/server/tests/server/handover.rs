@@ -500,6 +500,7 @@ fn dropping_a_prepared_takeover_closes_no_socket() {
             .collect(),
         memory: handover_state.memory.clone(),
         devices: handover_state.devices.clone(),
+        graphs: None,
         index: None,
         users: None,
         known: None,

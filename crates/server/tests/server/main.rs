@@ -33,6 +33,7 @@ mod flash;
 mod flash_commands;
 mod flash_query;
 mod flash_walks;
+mod graph;
 mod grpc;
 mod grpc_client;
 mod grpc_tokens;

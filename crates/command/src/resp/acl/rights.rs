@@ -32,7 +32,7 @@ pub const NUMBER_COUNT: usize = COMMANDS.len() + SUBCOMMANDS.len();
 const _: () = assert!(NUMBER_COUNT <= NUMBERS_MAX);
 
 /// The categories, in the order in which they are listed.
-pub(super) const CATEGORIES: [&str; 21] = [
+pub(super) const CATEGORIES: [&str; 22] = [
     "keyspace",
     "read",
     "write",
@@ -54,6 +54,8 @@ pub(super) const CATEGORIES: [&str; 21] = [
     "connection",
     "transaction",
     "scripting",
+    // Gannet's own.
+    "graph",
 ];
 
 /// The roles, and the rules that each stands for. A role replaces the rights to commands, so that a user who is given a

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 258;
+pub(in crate::resp) const COMMAND_COUNT: usize = 279;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -178,6 +178,69 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("function" -2 [] (0 0 0) ["slow"]
            "7.0.0" "scripting" "Depends on the subcommand" Other,
            "Loads and lists libraries of functions, and ends functions in execution"),
+    entry!("g.add" -5 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges" GraphChange,
+           "Adds edges to a graph"),
+    entry!("g.archive" -5 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges" GraphChange,
+           "Hides edges of a graph until they are restored"),
+    entry!("g.compact" 1 [Admin NoScript] (0 0 0) ["admin" "graph" "slow" "dangerous"]
+           "" "graph" "O(1); the work is done in the background" Other,
+           "Copies live records of graphs together in the background"),
+    entry!("g.count" 4 [ReadOnly Fast NoScript] (1 1 1) ["read" "graph" "fast"]
+           "" "graph" "O(1)" GraphEdge,
+           "Returns the number of edges of a node"),
+    entry!("g.deg2" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of all neighbours, at most the budget" GraphSecond,
+           "Returns the nodes at distance 2, or their number"),
+    entry!("g.del" -5 [Write NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges" GraphChange,
+           "Removes edges from a graph"),
+    entry!("g.diff" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of all lists" GraphPage,
+           "Returns neighbours that are in the first list only"),
+    entry!("g.dist" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges near the nodes, at most the budget" GraphDistance,
+           "Returns the distance from a node to each of a list of nodes"),
+    entry!("g.get" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of destinations" GraphEdge,
+           "Returns the state, time and attributes of edges"),
+    entry!("g.inter" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of all lists" GraphPage,
+           "Returns neighbours that are in all lists"),
+    entry!("g.mutual" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of the shorter list" GraphPage,
+           "Returns the common neighbours of two nodes"),
+    entry!("g.node" -2 [Write DenyOom NoScript] (2 2 1) ["slow"]
+           "" "graph" "Depends on the subcommand" GraphEdge,
+           "Stores objects of nodes, and archives nodes"),
+    entry!("g.path" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges near the nodes, at most the budget" GraphDistance,
+           "Returns the shortest paths between two nodes"),
+    entry!("g.query" -3 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "Depends on the queries" GraphPage,
+           "Executes several queries of one graph"),
+    entry!("g.range" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the length of the page; by time, of the list" GraphPage,
+           "Returns a page of neighbours"),
+    entry!("g.restore" -5 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges" GraphChange,
+           "Shows archived edges of a graph again"),
+    entry!("g.segments" 1 [ReadOnly NoScript] (0 0 0) ["admin" "graph" "slow" "dangerous"]
+           "" "graph" "O(N) where N is the number of segments" Other,
+           "Lists the segments of the graph store"),
+    entry!("g.stats" -1 [ReadOnly NoScript] (0 0 0) ["graph" "slow"]
+           "" "graph" "O(N) where N is the number of segments" Other,
+           "Returns figures of the graph store, or of one graph"),
+    entry!("g.suggest" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of all neighbours, at most the budget" GraphSecond,
+           "Returns the nodes at distance 2 with the most common neighbours"),
+    entry!("g.type" -3 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(1)" GraphChange,
+           "Declares an edge type of a graph"),
+    entry!("g.union" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges of all lists" GraphPage,
+           "Returns neighbours that are in some list"),
     entry!("geoadd" -5 [Write DenyOom] (1 1 1) ["write" "geo" "slow"]
            "3.2.0" "geo" "O(log(N)) for each given element, where N is the number of elements" Set,
            "Adds elements with positions to a sorted set, or moves them"),

@@ -5,6 +5,7 @@ pub(super) mod aside;
 pub(super) mod claim_work;
 pub(super) mod copying;
 pub(super) mod dump_work;
+pub(super) mod graph_work;
 pub(super) mod listing;
 pub(super) mod long;
 pub(super) mod name_hashes;

@@ -1,8 +1,10 @@
-//! The state of a command on strings, of `DUMP` and `RESTORE`, or of a claim of entries, that takes several visits.
+//! The state of a command on strings or graphs, of `DUMP` and `RESTORE`, or of a claim of entries, that takes several
+//! visits.
 
 use crate::memory::budget::Grant;
 use crate::resp::state::claim_work::ClaimWork;
 use crate::resp::state::dump_work::{DumpWork, RestoreWork};
+use crate::resp::state::graph_work::GraphWork;
 use record::hyperloglog::Registers;
 use segment::LargeWriter;
 use xxhash_rust::xxh3::Xxh3;
@@ -19,6 +21,7 @@ pub(in crate::resp) enum StringWork {
     Claim(Box<ClaimWork>),
     /// The digest of the bytes that were read.
     Digest(Box<Xxh3>),
+    Graph(Box<GraphWork>),
 }
 
 /// The handling of a number that does not fit into its field.

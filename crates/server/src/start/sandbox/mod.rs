@@ -158,7 +158,7 @@ pub fn folders(config: &ServerConfig) -> Folders {
         (Some(path), None) => folders.read_beside(path),
         (None, _) => {}
     }
-    config.acl_file.iter().chain(&config.file).for_each(|path| folders.change_beside(path));
+    config.acl_file.iter().chain(&config.file).chain(&config.graph_file).for_each(|path| folders.change_beside(path));
     config.audit.iter().for_each(|audit| folders.change_beside(&audit.path));
     config.auth_file.iter().chain(&config.token_key_file).for_each(|path| folders.read_beside(path));
     for place in &config.flash {

@@ -1,0 +1,274 @@
+//! Changes of graphs: `G.TYPE`, `G.ADD`, `G.DEL`, `G.ARCHIVE` and `G.RESTORE`.
+//!
+//! A request may change many edges. All of them are checked before the first is changed, so bad input changes nothing.
+//! Then each visit applies as many as fit in its slice. The store merges changes by their times, so a client may repeat
+//! a request whose reply it did not get.
+//!
+//! The attributes of an edge are stored as one after another: number of the name in the schema, length, bytes.
+
+use super::fault::GraphFault;
+use super::run::graph_named;
+use super::words::RequestWords;
+use crate::keyspace::graphs::GraphCounters;
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::lower;
+use crate::visit::progress::SessionWait;
+use graph::limits::ATTRIBUTE_BYTES_MAX;
+use graph::{Direction, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, ListOrder, TypeId};
+use protocol::resp::{Args, reply};
+
+/// The number of changes that are applied between two checks of the slice. One takes 1 to 3 us.
+const STEP_CHANGES: usize = 8;
+
+/// The kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeKind {
+    Add,
+    Remove,
+    Archive,
+    Restore,
+}
+
+/// A parsed change.
+struct Parsed {
+    source: u64,
+    edge_type: TypeId,
+    destination: u64,
+    time_ms: Option<u64>,
+    is_negative: bool,
+    attributes: Vec<u8>,
+}
+
+impl Parsed {
+    /// Parses `src type dst [TS ms] [NEGATIVE] [ATTR name value ..]`.
+    fn read<'a, W: Iterator<Item = &'a [u8]> + Clone>(
+        words: &mut RequestWords<W>,
+        graph: &Graph,
+        kind: ChangeKind,
+    ) -> Result<Self, GraphFault> {
+        let source = words.node()?;
+        let edge_type = words.edge_type(graph)?;
+        let destination = words.node()?;
+        let (mut time_ms, mut is_negative, mut attributes) = (None, false, Vec::new());
+        loop {
+            if words.skip(b"ts") {
+                time_ms = Some(words.time_ms()?);
+            } else if kind == ChangeKind::Add && words.skip(b"negative") {
+                is_negative = true;
+            } else if kind == ChangeKind::Add && words.skip(b"attr") {
+                read_attributes(words, graph.schema(edge_type)?, &mut attributes)?;
+            } else {
+                break;
+            }
+        }
+        if words.peek().is_some() && !words.is_number() {
+            words.end()?;
+        }
+        Ok(Self { source, edge_type, destination, time_ms, is_negative, attributes })
+    }
+
+    fn change(&self, kind: ChangeKind, now_ms: u64) -> EdgeChange<'_> {
+        let action = match kind {
+            ChangeKind::Add if self.is_negative => EdgeAction::AddNegative(&self.attributes),
+            ChangeKind::Add => EdgeAction::Add(&self.attributes),
+            ChangeKind::Remove => EdgeAction::Remove,
+            ChangeKind::Archive => EdgeAction::Archive,
+            ChangeKind::Restore => EdgeAction::Restore,
+        };
+        let Self { source, edge_type, destination, time_ms, .. } = *self;
+        EdgeChange { source, edge_type, destination, time_ms: time_ms.unwrap_or(now_ms), action }
+    }
+}
+
+/// Parses pairs of a name and a value, as long as a name of the schema follows.
+fn read_attributes<'a, W: Iterator<Item = &'a [u8]> + Clone>(
+    words: &mut RequestWords<W>,
+    schema: &[String],
+    bytes: &mut Vec<u8>,
+) -> Result<(), GraphFault> {
+    if schema.is_empty() {
+        return Err(GraphError::NoSchema.into());
+    }
+    let place = |word: &[u8]| schema.iter().position(|name| name.as_bytes() == word);
+    let mut pairs = 0;
+    while let Some(number) = words.peek().and_then(place) {
+        let _ = words.next("an attribute")?;
+        let value = words.next("the value of an attribute")?;
+        let length = u8::try_from(value.len()).map_err(|_| GraphError::AttributesTooLong(value.len()))?;
+        bytes.extend([number as u8, length]);
+        bytes.extend(value);
+        if bytes.len() > ATTRIBUTE_BYTES_MAX {
+            return Err(GraphError::AttributesTooLong(bytes.len()).into());
+        }
+        pairs += 1;
+    }
+    if pairs == 0 {
+        let word = words.next("an attribute")?;
+        return Err(GraphFault::NotInSchema(word.to_vec()));
+    }
+    Ok(())
+}
+
+/// Executes `G.ADD graph src type dst [TS ms] [NEGATIVE] [ATTR name value ..] [src type dst ..]`.
+pub(in crate::resp) fn add<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, args, ChangeKind::Add)
+}
+
+/// Executes `G.DEL graph src type dst [TS ms] [src type dst ..]`.
+pub(in crate::resp) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, args, ChangeKind::Remove)
+}
+
+/// Executes `G.ARCHIVE graph src type dst [TS ms] [src type dst ..]`.
+pub(in crate::resp) fn archive<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, args, ChangeKind::Archive)
+}
+
+/// Executes `G.RESTORE graph src type dst [TS ms] [src type dst ..]`.
+pub(in crate::resp) fn restore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    run(call, args, ChangeKind::Restore)
+}
+
+fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run {
+    let name = args.next().unwrap_or_default();
+    let graph = match graph_named(call, name) {
+        Ok(graph) => graph,
+        Err(fault) => return fault.reply(call, 0),
+    };
+    if !call.session.fits {
+        if let Err(fault) = check(call, args, &graph, kind) {
+            return fault.reply(call, 0);
+        }
+        call.session.fits = true;
+    }
+    apply(call, args, &graph, kind)
+}
+
+/// Parses and checks all changes of a request.
+fn check<'c>(call: &Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Result<(), GraphFault> {
+    let (mut words, now_ms) = (RequestWords(args), wall_ms(call));
+    while words.peek().is_some() {
+        graph.check(&Parsed::read(&mut words, graph, kind)?.change(kind, now_ms))?;
+    }
+    Ok(())
+}
+
+/// Applies the changes from the position of the last visit on. `sum` of the session has the number of changed edges.
+fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Run {
+    let mut words = RequestWords(call.args_after(args, call.session.done));
+    let now_ms = wall_ms(call);
+    while words.peek().is_some() {
+        let Some(mut writer) = graph.try_writer() else { return Err(wait(call)) };
+        for _ in 0..STEP_CHANGES {
+            if words.peek().is_none() {
+                break;
+            }
+            let before = words.0.len();
+            let applied = Parsed::read(&mut words, graph, kind).and_then(|parsed| {
+                let change = parsed.change(kind, now_ms);
+                let applied = if parsed.time_ms.is_some() { writer.apply(&change) } else { writer.apply_now(&change) };
+                applied.map_err(GraphFault::from)
+            });
+            match applied {
+                Ok(has_changed) => call.session.sum += i64::from(has_changed),
+                Err(GraphFault::Engine(GraphError::NoSpace)) if call.ctx.shared.graphs.may_get_room() => {
+                    return Err(wait(call));
+                }
+                Err(fault) => {
+                    drop(writer);
+                    let changed = call.session.sum;
+                    let is_full = fault == GraphFault::Engine(GraphError::NoSpace);
+                    counters(call).refused.add(u64::from(is_full));
+                    return fault.reply(call, changed);
+                }
+            }
+            call.session.done += (before - words.0.len()) as u32;
+            call.record_position(args, words.0, call.session.done);
+            call.ops += 1;
+        }
+        drop(writer);
+        if words.peek().is_some() && call.is_slice_used() {
+            return Err(SessionWait::Yield.into());
+        }
+    }
+    let changed = call.session.sum;
+    counters(call).changed.add(changed as u64);
+    call.session.end_request();
+    call.int(changed);
+    Ok(())
+}
+
+/// Returns the wall clock's time, in milliseconds since the epoch.
+pub(super) fn wall_ms(call: &Call<'_, '_>) -> u64 {
+    let moment = call.moment();
+    moment.to_wall(moment.now).0
+}
+
+/// Returns the wait of a request until another thread has released the writer, or compaction has freed a segment.
+pub(super) fn wait(call: &Call<'_, '_>) -> Interrupt {
+    if call.session.done > 0 { SessionWait::Yield.into() } else { SessionWait::Parked.into() }
+}
+
+fn counters<'x>(call: &'x Call<'_, '_>) -> &'x GraphCounters {
+    &call.ctx.shared.workers[call.ctx.worker].graph
+}
+
+/// Executes `G.TYPE graph name [UNDIRECTED | INVERSE other] [SORT ID | TIME] [CAP n] [SCHEMA name ..]`.
+pub(in crate::resp) fn declare<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let graph = args.next().unwrap_or_default();
+    match declare_type(call, graph, RequestWords(args)) {
+        Ok(true) => {
+            reply::simple(call.out, b"OK");
+            Ok(())
+        }
+        Ok(false) => Err(wait(call)),
+        Err(fault) => fault.reply(call, 0),
+    }
+}
+
+/// Declares a type. Returns false if another thread has the graph's writer.
+fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
+    call: &Call<'_, '_>,
+    graph: &[u8],
+    mut words: RequestWords<W>,
+) -> Result<bool, GraphFault> {
+    let text = |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphError::BadName);
+    let store = call.ctx.shared.graphs.store().ok_or(GraphFault::NoStore)?;
+    let (graph, name) = (text(graph)?, text(words.next("the name of an edge type")?)?);
+    let mut config = EdgeTypeConfig::default();
+    while words.peek().is_some() {
+        if words.skip(b"undirected") {
+            config.direction = Direction::Undirected;
+        } else if words.skip(b"inverse") {
+            config.direction = Direction::InverseOf(text(words.next("the name of the other type")?)?);
+        } else if words.skip(b"sort") {
+            config.order = if words.skip(b"time") {
+                ListOrder::Time
+            } else if words.skip(b"id") {
+                ListOrder::Id
+            } else {
+                let word = words.next("ID or TIME")?;
+                return Err(GraphFault::Unexpected(word.to_vec()));
+            };
+        } else if words.skip(b"cap") {
+            config.cap = words.number("CAP", u32::MAX.into())? as u32;
+        } else if words.skip(b"schema") {
+            let is_option = |word: &[u8]| matches!(&lower(word)[..], b"undirected" | b"inverse" | b"sort" | b"cap");
+            while words.peek().is_some_and(|word| !is_option(word)) {
+                config.schema.push(text(words.next("a name")?)?);
+            }
+            if config.schema.is_empty() {
+                return Err(GraphFault::Missing("the names of attributes"));
+            }
+        } else {
+            words.end()?;
+        }
+    }
+    let graph = match store.graph(&graph) {
+        Some(graph) => graph,
+        None => store.create_graph(&graph)?,
+    };
+    let Some(mut writer) = graph.try_writer() else { return Ok(false) };
+    writer.declare_type(&name, &config)?;
+    Ok(true)
+}

@@ -1,0 +1,115 @@
+//! The reasons for which a command on graphs is refused.
+
+use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::error::{ErrorReply, Line, shown};
+use graph::GraphError;
+use protocol::resp::reply;
+use protocol::sink::Sink;
+
+/// The maximum number of queries in one request.
+pub(super) const PARTS_MAX: usize = 64;
+/// The maximum number of bytes of a word that an error reply quotes.
+const SHOWN_MAX: usize = 96;
+
+/// The reason for which a command is refused. The connection stays open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GraphFault {
+    /// The engine refuses the request.
+    Engine(GraphError),
+    /// The server has no graph store.
+    NoStore,
+    /// The word is no identifier of a node.
+    NotNode(Vec<u8>),
+    /// The option, and the word that is no number in its range, and the largest number.
+    NotNumber(&'static str, Vec<u8>, u64),
+    /// A word that the command does not have at this place.
+    Unexpected(Vec<u8>),
+    /// The request ends where this is expected.
+    Missing(&'static str),
+    /// The word is not in the schema of the edge type.
+    NotInSchema(Vec<u8>),
+    /// A compound query has no or too many parts.
+    PartCount(usize),
+    /// The word is not the name of a query.
+    NotQuery(Vec<u8>),
+    /// An error of a common kind.
+    Common(ErrorReply),
+}
+
+impl From<GraphError> for GraphFault {
+    fn from(error: GraphError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<ErrorReply> for GraphFault {
+    fn from(error: ErrorReply) -> Self {
+        Self::Common(error)
+    }
+}
+
+impl GraphFault {
+    /// Returns the error line, without the protocol's framing.
+    fn line(&self) -> Line {
+        let mut line = Line::new();
+        let about = |line: &mut Line, before: &str, word: &[u8], after: &str| {
+            line.put(before.as_bytes());
+            shown(line, word, SHOWN_MAX);
+            line.put(after.as_bytes());
+        };
+        match self {
+            Self::Engine(GraphError::NoSpace) => {
+                line.put(b"OOM graph memory is full: remove edges, or start the server with a larger --graph-memory")
+            }
+            Self::Engine(error) => line.put(format!("ERR {error}").as_bytes()),
+            Self::NoStore => {
+                line.put(b"ERR this server has no graph store: start it with --graph-memory, as in 256MiB");
+            }
+            Self::NotNode(word) => about(&mut line, "ERR '", word, "' is no node: use a number from 1 to 2^64 - 2"),
+            Self::NotNumber(option, word, most) => {
+                about(&mut line, &format!("ERR {option} '"), word, &format!("' is no number from 1 to {most}"));
+            }
+            Self::Unexpected(word) => about(&mut line, "ERR syntax error at '", word, "'; see COMMAND DOCS"),
+            Self::Missing(what) => line.put(format!("ERR the request ends before {what}; see COMMAND DOCS").as_bytes()),
+            Self::NotInSchema(word) => {
+                about(&mut line, "ERR '", word, "' is not in the schema of the edge type: declare a type with SCHEMA");
+            }
+            Self::PartCount(parts) => {
+                let most = PARTS_MAX;
+                line.put(format!("ERR {parts} queries in one request: 1 to {most} are allowed").as_bytes());
+            }
+            Self::NotQuery(word) => {
+                let known = "' is no query: use GET, COUNT, RANGE, MUTUAL, INTER, UNION, DIFF, DIST, PATH, DEG2 or \
+                             SUGGEST";
+                about(&mut line, "ERR '", word, known);
+            }
+            Self::Common(_) => line.put(b"ERR"),
+        }
+        line
+    }
+
+    /// Replies with the error. `changed` is the number of edges that the request has changed before, which the text
+    /// states if it is not 0.
+    #[cold]
+    pub(super) fn reply(self, call: &mut Call<'_, '_>, changed: i64) -> Run {
+        if let Self::Common(error) = self {
+            return Err(Interrupt::Fault(error));
+        }
+        let mut line = self.line();
+        if changed > 0 {
+            line.put(format!(" ({changed} edges were changed before)").as_bytes());
+        }
+        call.session.end_request();
+        reply::error(call.out, line.as_slice());
+        Ok(())
+    }
+
+    /// Writes the error as a part of the reply to a compound query.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Common(ErrorReply::ClientMemory) => reply::error(out, b"OOM client memory is used up"),
+            Self::Common(_) => reply::error(out, b"ERR syntax error"),
+            _ => reply::error(out, self.line().as_slice()),
+        }
+    }
+}

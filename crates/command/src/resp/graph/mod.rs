@@ -1,0 +1,28 @@
+//! The commands `G.*`, which change and query graphs ([`graph`]).
+//!
+//! ```text
+//!   G.ADD ..   ── words ──> EdgeChange, all checked first ──> the graph's writer, some in each visit ──> their number
+//!   G.DIST ..  ── words ──> query ──> steps until the slice is used ─┬─ done: reply
+//!                                     ^──────── next visit ──────────┴─ not done: state of the session
+//! ```
+//!
+//! Invariants:
+//! - A graph is a key only for the rights of users. It is in no namespace, and commands on keys do not affect it.
+//! - A visit stays in one epoch of the graph's reader, and the epoch ends with it. A query holds no reference into the
+//!   store between two visits.
+//! - A reply is written when the query is complete. Its length is bounded by the limit of the page.
+
+mod change;
+mod compound;
+mod fault;
+mod node;
+mod operate;
+mod query;
+mod run;
+mod words;
+
+pub(super) use change::{add, archive, declare, del, restore};
+pub(super) use compound::query_several;
+pub(super) use node::node;
+pub(super) use operate::{compact, segments, stats};
+pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};

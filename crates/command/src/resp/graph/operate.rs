@@ -1,0 +1,106 @@
+//! `G.STATS`, `G.SEGMENTS` and `G.COMPACT`: the state of the graph store, and its compaction.
+
+use super::fault::GraphFault;
+use super::run::{graph_named, nodes_of, take_worker};
+use super::words::RequestWords;
+use crate::resp::aside;
+use crate::resp::call::{Call, Run};
+use crate::resp::error::ErrorReply;
+use protocol::resp::{Args, reply};
+
+/// Executes `G.STATS [graph]`: figures of the store, or the number of nodes of a graph and its edge types.
+pub(in crate::resp) fn stats<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let Some(name) = args.next() else {
+        return match put_store(call) {
+            Ok(reply) => aside::send_long_reply(call, reply),
+            Err(fault) => fault.reply(call, 0),
+        };
+    };
+    let described = graph_named(call, name).and_then(|graph| {
+        RequestWords(args).end()?;
+        let worker = take_worker(call)?;
+        call.ctx.graph = Some(worker);
+        let nodes = nodes_of(call, &graph);
+        let (mut out, version, types) = (Vec::new(), call.session.version, graph.edge_types());
+        reply::map(&mut out, version, 2);
+        reply::bulk(&mut out, b"nodes");
+        reply::int(&mut out, nodes.into());
+        reply::bulk(&mut out, b"types");
+        reply::array(&mut out, types.len() as u64);
+        types.iter().for_each(|name| reply::bulk(&mut out, name.as_bytes()));
+        Ok(out)
+    });
+    match described {
+        Ok(reply) => aside::send_long_reply(call, reply),
+        Err(fault) => fault.reply(call, 0),
+    }
+}
+
+fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
+    let graphs = &call.ctx.shared.graphs;
+    let store = graphs.store().ok_or(GraphFault::NoStore)?;
+    let (stats, names) = (store.stats(), store.graphs().map(|graph| graph.name().to_owned()));
+    let names: Vec<String> = names.collect();
+    let sum = |of: fn(&crate::keyspace::graphs::GraphCounters) -> u64| -> i64 {
+        call.ctx.shared.workers.iter().map(|worker| of(&worker.graph)).sum::<u64>() as i64
+    };
+    let figures = [
+        ("memory_bytes", graphs.memory_bytes() as i64),
+        ("durable", graphs.is_durable().into()),
+        ("segment_bytes", stats.segment_bytes as i64),
+        ("segments", stats.segments as i64),
+        ("segments_free", stats.segments_free as i64),
+        ("segments_retired", stats.segments_retired as i64),
+        ("segments_reused", stats.segments_recycled as i64),
+        ("live_bytes", stats.live_bytes as i64),
+        ("index_bytes", stats.index_bytes as i64),
+        ("compaction_slices", graphs.compaction.slices.value() as i64),
+        ("compaction_segments", graphs.compaction.segments.value() as i64),
+        ("queries", sum(|counters| counters.queries.iter().map(|counter| counter.value()).sum())),
+        ("edges_touched", sum(|counters| counters.edges.value())),
+        ("edges_changed", sum(|counters| counters.changed.value())),
+        ("partial_answers", sum(|counters| counters.partial.value())),
+        ("second_degree_hits", sum(|counters| counters.cache_hits.value())),
+        ("second_degree_misses", sum(|counters| counters.cache_misses.value())),
+    ];
+    let mut out = Vec::new();
+    reply::map(&mut out, call.session.version, figures.len() as u64 + 1);
+    for (name, value) in figures {
+        reply::bulk(&mut out, name.as_bytes());
+        reply::int(&mut out, value);
+    }
+    reply::bulk(&mut out, b"graphs");
+    reply::array(&mut out, names.len() as u64);
+    names.iter().for_each(|name| reply::bulk(&mut out, name.as_bytes()));
+    Ok(out)
+}
+
+/// Executes `G.SEGMENTS`: for each segment in use, its number, the number of its graph, its used and its live bytes.
+pub(in crate::resp) fn segments<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let Some(store) = call.ctx.shared.graphs.store() else { return GraphFault::NoStore.reply(call, 0) };
+    let mut out = Vec::new();
+    let used: Vec<_> = store.segments().collect();
+    reply::array(&mut out, used.len() as u64);
+    for segment in used {
+        reply::array(&mut out, 4);
+        reply::int(&mut out, segment.number.into());
+        reply::bulk(&mut out, segment.graph.as_bytes());
+        reply::int(&mut out, segment.used_bytes as i64);
+        reply::int(&mut out, segment.live_bytes as i64);
+    }
+    aside::send_long_reply(call, out)
+}
+
+/// Executes `G.COMPACT`: compaction of all segments that are not full of live records begins in the background.
+pub(in crate::resp) fn compact<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if args.len() > 0 {
+        return Err(ErrorReply::Syntax.into());
+    }
+    let graphs = &call.ctx.shared.graphs;
+    if graphs.store().is_none() {
+        return GraphFault::NoStore.reply(call, 0);
+    }
+    graphs.ask_for_compaction();
+    reply::simple(call.out, b"OK");
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The thread that compacts graphs: it copies live records out of the emptiest segments, so that they can be reused.
+//!
+//! ```text
+//!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle
+//! ```
+//!
+//! Invariants: the thread holds a graph's writer for one slice, at most some 100 us, and never waits for it. It copies
+//! at most [`SLICE_WORDS`] in [`PAUSE`], about 300 MB/s.
+
+use crate::shared::Shared;
+use command::keyspace::graphs::Graphs;
+use graph::{CompactionStep, GraphStore};
+use std::time::{Duration, Instant};
+
+/// The sleep between two checks for work.
+const LOOK: Duration = Duration::from_millis(10);
+/// The sleep between two checks while there is no graph.
+const IDLE: Duration = Duration::from_millis(100);
+/// The words of a slice.
+const SLICE_WORDS: usize = 16 << 10;
+/// The pause between two slices.
+const PAUSE: Duration = Duration::from_micros(200);
+/// The pause after which compaction that found nothing tries again, while segments are short.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The maximum share of live words of a segment that is compacted, in percent: when a change finds no room (merges of
+/// lists free words even then), when a command asks, when less than a quarter of the segments is free, and otherwise.
+const LIVE_FULL: u32 = 100;
+const LIVE_ASKED: u32 = 95;
+const LIVE_SHORT: u32 = 75;
+const LIVE_ALWAYS: u32 = 25;
+
+/// Compacts until all workers have ended.
+pub(crate) fn run(shared: &Shared) {
+    let graphs = &shared.graphs;
+    let Some(store) = graphs.store() else { return };
+    let (mut served, mut found_nothing_at) = (0, None::<Instant>);
+    while !shared.threads.stop.workers_ended() {
+        let is_empty = store.graphs().next().is_none();
+        std::thread::park_timeout(if is_empty { IDLE } else { LOOK });
+        if is_empty {
+            continue;
+        }
+        let wishes = graphs.wishes();
+        let is_asked = wishes != served;
+        let stats = store.stats();
+        let is_short = (stats.segments_free + stats.segments_retired) * 4 < stats.segments;
+        if found_nothing_at.is_some_and(|at| at.elapsed() < AGAIN) && !is_asked {
+            continue;
+        }
+        let live_max = match (is_asked, is_short) {
+            (true, true) => LIVE_FULL,
+            (true, false) => LIVE_ASKED,
+            (false, true) => LIVE_SHORT,
+            (false, false) => LIVE_ALWAYS,
+        };
+        served = wishes;
+        // A full store has no segments to open in place of the sealed ones.
+        let seals = graphs.take_seal_wish() && !is_short;
+        let has_gained = compact(shared, graphs, store, live_max, seals);
+        if is_asked {
+            graphs.set_exhausted(!has_gained);
+        }
+        found_nothing_at = (!has_gained).then(Instant::now);
+    }
+}
+
+/// Compacts segments of all graphs until none of them is as empty as `live_max` percent, but no more segments than
+/// there are. Returns true if more segments are free than before.
+fn compact(shared: &Shared, graphs: &Graphs, store: &GraphStore, live_max: u32, seals: bool) -> bool {
+    let free = || store.stats().segments_free + store.stats().segments_retired;
+    let (before, mut left) = (free(), store.stats().segments);
+    for graph in store.graphs() {
+        let mut is_sealed = !seals;
+        while left > 0 && !shared.threads.stop.workers_ended() {
+            let Some(mut writer) = graph.try_writer() else {
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            if !std::mem::replace(&mut is_sealed, true) {
+                writer.seal();
+            }
+            let step = writer.compact(live_max, SLICE_WORDS);
+            drop(writer);
+            graphs.compaction.slices.add(1);
+            match step {
+                Ok(CompactionStep::More) => {}
+                Ok(CompactionStep::Emptied) => {
+                    left -= 1;
+                    graphs.compaction.segments.add(1);
+                }
+                Ok(CompactionStep::Nothing) | Err(_) => break,
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    free() > before
+}

@@ -1,0 +1,282 @@
+//! Tests of the commands `G.*`: the form of each reply, bad input, queries of many visits, rights, and the bound of the
+//! store's memory.
+
+use crate::common::redis::{Replies, both, resp};
+use crate::common::start;
+use gannet_server::start::{Running, ServerConfig};
+use std::fmt::Write;
+
+/// The minimum memory of a graph store.
+const MEMORY: u64 = 90 << 20;
+
+fn config() -> ServerConfig {
+    ServerConfig { graph_memory_bytes: MEMORY, ..both() }
+}
+
+/// Sends each request and compares its reply, in which spaces stand for line ends.
+fn converse(redis: &mut Replies, turns: &[(&str, &str)]) {
+    for (request, reply) in turns {
+        assert_eq!(redis.shown(request), *reply, "{request}");
+    }
+}
+
+/// Adds edges from `source` to all of a range, in requests of 500 edges.
+fn add_star(redis: &mut Replies, source: u64, targets: std::ops::Range<u64>) {
+    let targets: Vec<u64> = targets.collect();
+    for part in targets.chunks(500) {
+        let mut line = "G.ADD g".to_owned();
+        part.iter().for_each(|target| write!(line, " {source} knows {target}").expect("text"));
+        assert_eq!(redis.text(&line), format!(":{}", part.len()));
+    }
+}
+
+#[test]
+fn each_command_on_graphs_replies_in_its_form() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(
+        redis,
+        &[
+            ("G.TYPE g knows UNDIRECTED", "+OK"),
+            ("G.TYPE g knows UNDIRECTED", "+OK"),
+            ("G.TYPE g follows SORT TIME SCHEMA weight since", "+OK"),
+            ("G.TYPE g followed INVERSE follows SORT TIME", "+OK"),
+            ("G.ADD g 1 knows 2 1 knows 3 2 knows 4 3 knows 4 4 knows 5", ":5"),
+            ("G.ADD g 1 knows 2", ":0"),
+            ("G.COUNT g 1 knows", ":2"),
+            ("G.COUNT g 9 knows", ":0"),
+            ("G.RANGE g 4 knows", "*2 $1 0 *3 :2 :3 :5"),
+            ("G.RANGE g 4 knows REV LIMIT 9", "*2 $1 0 *3 :5 :3 :2"),
+            ("G.MUTUAL g 1 4 knows", "*2 :0 *2 :2 :3"),
+            ("G.MUTUAL g 1 4 knows COUNT", "*2 :0 :2"),
+            ("G.INTER g 1 knows 4 knows", "*2 $1 0 *2 :2 :3"),
+            ("G.UNION g 1 knows 4 knows", "*2 $1 0 *3 :2 :3 :5"),
+            ("G.DIFF g 4 knows 1 knows", "*2 $1 0 *1 :5"),
+            ("G.DIST g 1 knows 1 2 4 5 77", "*2 :0 *5 :0 :1 :2 :3 $-1"),
+            ("G.DIST g 1 knows 5 MAX 2", "*2 :0 *1 $-1"),
+            ("G.PATH g 1 5 knows", "*2 :0 *1 *4 :1 :2 :4 :5"),
+            ("G.PATH g 1 5 knows K 9", "*2 :0 *2 *4 :1 :2 :4 :5 *4 :1 :3 :4 :5"),
+            ("G.DEG2 g 1 knows", "*2 :0 *2 $1 0 *1 :4"),
+            ("G.DEG2 g 1 knows COUNT", "*2 :0 :1"),
+            ("G.SUGGEST g 1 knows K 3", "*2 :0 *1 *2 :4 :2"),
+            ("G.DEL g 1 knows 2 1 knows 2", ":1"),
+            ("G.COUNT g 2 knows", ":1"),
+            ("G.ADD g 1 knows 2", ":1"),
+            ("G.ARCHIVE g 1 knows 2", ":1"),
+            ("G.RANGE g 1 knows STATE archived", "*2 $1 0 *1 :2"),
+            ("G.RESTORE g 1 knows 2", ":1"),
+            ("G.ADD g 7 follows 8 TS 1000 ATTR weight 5 since 2020 7 follows 9 TS 2000", ":2"),
+            ("G.RANGE g 7 follows", "*2 $1 0 *2 :9 :8"),
+            ("G.RANGE g 8 followed", "*2 $1 0 *1 :7"),
+            (
+                "G.RANGE g 7 follows WITHATTR",
+                "*2 $1 0 *2 *3 :9 :2000 *0 *3 :8 :1000 *4 $6 weight $1 5 $5 since $4 2020",
+            ),
+            ("G.RANGE g 7 follows BYTIME 0 1500", "*2 $1 0 *1 :8"),
+            (
+                "G.GET g 7 follows 8 9 10",
+                "*3 *3 $4 live :1000 *4 $6 weight $1 5 $5 since $4 2020 *3 $4 live :2000 *0 $-1",
+            ),
+            ("G.ADD g 7 follows 9 TS 1500 NEGATIVE", ":0"),
+            ("G.ADD g 7 follows 9 TS 2500 NEGATIVE", ":1"),
+            ("G.GET g 7 follows 9", "*1 *3 $8 negative :2500 *0"),
+            ("G.NODE SET g 7 person name Ann age 30", ":1"),
+            ("G.NODE GET g 7", "*2 $6 person *4 $4 name $3 Ann $3 age $2 30"),
+            ("G.NODE SET g 7 person name Ann age 2", ":1"),
+            ("G.NODE DEL g 7", ":1"),
+            ("G.NODE GET g 7", "$-1"),
+            ("G.NODE ARCHIVE g 2", ":1"),
+            ("G.RANGE g 4 knows", "*2 $1 0 *2 :3 :5"),
+            ("G.NODE RESTORE g 2", ":1"),
+            ("G.RANGE g 4 knows", "*2 $1 0 *3 :2 :3 :5"),
+            ("G.STATS g", "*4 $5 nodes :8 $5 types *3 $5 knows $7 follows $8 followed"),
+            ("G.COMPACT", "+OK"),
+            ("G.ADD g 18446744073709551614 knows 1", ":1"),
+        ],
+    );
+    let page = redis.shown("G.RANGE g 1 knows REV LIMIT 1");
+    assert!(page.ends_with("*1 $20 18446744073709551614"), "{page}");
+    let stats = redis.shown("G.STATS");
+    assert!(stats.contains("graphs *1 $1 g") && stats.contains("segments_free"), "{stats}");
+    assert!(redis.shown("G.SEGMENTS").contains("*4 :"), "one segment is in use");
+}
+
+#[test]
+fn several_queries_of_one_request_fail_one_by_one() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    redis.text("G.ADD g 1 knows 2 2 knows 3");
+    let words: &[&[u8]] = &[b"G.QUERY", b"g", b"COUNT 2 knows", b"DIST 1 knows 3", b"FLY 1", b"COUNT 2 likes", b""];
+    let reply = String::from_utf8(redis.ask(words)).expect("text").replace("\r\n", " ");
+    assert!(reply.starts_with("*5 :2 *2 :0 *1 :2 -ERR 'FLY' is no query"), "{reply}");
+    assert!(reply.contains("-ERR cannot find the edge type"), "{reply}");
+    let many: Vec<&[u8]> =
+        [&b"G.QUERY"[..], b"g"].into_iter().chain(std::iter::repeat_n(&b"COUNT 2 knows"[..], 65)).collect();
+    let reply = String::from_utf8(redis.ask(&many)).expect("text");
+    assert!(reply.starts_with("-ERR 65 queries in one request: 1 to 64 are allowed"), "{reply}");
+}
+
+#[test]
+fn bad_input_to_graphs_is_named_and_changes_nothing() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    redis.text("G.TYPE g capped CAP 1");
+    redis.text("G.TYPE g rated SCHEMA stars");
+    redis.text("G.ADD g 1 knows 2 2 knows 3 1 capped 2");
+    let long = "x".repeat(300);
+    let cursor = redis.text("G.RANGE g 2 knows LIMIT 1").split(' ').nth(2).expect("a cursor").to_owned();
+    let bad = [
+        ("G.ADD h 1 knows 2".to_owned(), "cannot find the graph"),
+        ("G.ADD g 1 likes 2".to_owned(), "cannot find the edge type"),
+        ("G.ADD g 5 knows 6 1 knows 1".to_owned(), "cannot add an edge from node 1 to itself"),
+        ("G.ADD g 5 knows 6 0 knows 1".to_owned(), "cannot use node 0"),
+        ("G.ADD g 5 knows 6 18446744073709551615 knows 1".to_owned(), "cannot use node 18446744073709551615"),
+        ("G.ADD g 5 knows 6 x knows 1".to_owned(), "syntax error at 'x'"),
+        ("G.ADD g x knows 1".to_owned(), "'x' is no node"),
+        ("G.ADD g 5 knows 6 7 knows".to_owned(), "the request ends before a node"),
+        ("G.ADD g 5 knows 6 ATTR a 1".to_owned(), "cannot store attributes: the edge type has no schema"),
+        ("G.ADD g 5 rated 6 ATTR a 1".to_owned(), "'a' is not in the schema"),
+        (format!("G.ADD g 5 rated 6 ATTR stars {long}"), "cannot store 300 bytes of attributes"),
+        ("G.ADD g 5 knows 6 TS 281474976710656".to_owned(), "cannot use time 281474976710656"),
+        (
+            "G.ADD g 5 knows 6 1 capped 3".to_owned(),
+            "node 1 has 1 edges, the cap of the type; remove one first (1 edges",
+        ),
+        ("G.TYPE g knows".to_owned(), "it exists with another direction"),
+        ("G.TYPE g x SORT SIZE".to_owned(), "syntax error at 'SIZE'"),
+        ("G.TYPE g x INVERSE nothing".to_owned(), "cannot find the edge type"),
+        (format!("G.TYPE g {long}"), "cannot use the name"),
+        ("G.RANGE g 1 knows LIMIT 0".to_owned(), "LIMIT '0' is no number from 1 to 4096"),
+        ("G.RANGE g 1 knows CURSOR x".to_owned(), "cannot use the cursor"),
+        (format!("G.RANGE g 1 knows CURSOR {cursor}"), "cannot use the cursor: it is of another query"),
+        ("G.RANGE g 1 knows BYTIME 1 2".to_owned(), "cannot page by time"),
+        ("G.DIST g 1 knows 2 MAX 4".to_owned(), "MAX '4' is no number from 1 to 3"),
+        ("G.DIST g 1 knows 2 BUDGET 0".to_owned(), "BUDGET '0'"),
+        ("G.PATH g 1 1 knows".to_owned(), "use two different nodes"),
+        ("G.INTER g knows".to_owned(), "wrong number of arguments"),
+        ("G.INTER g knows 1".to_owned(), "syntax error"),
+        ("G.NODE FLY g 1".to_owned(), "unknown subcommand"),
+        ("G.NODE SET g 1 person name".to_owned(), "the request ends before the value of a bin"),
+        (format!("G.NODE SET g 1 person name {}", "y".repeat(17_000)), "cannot store an object of"),
+    ];
+    for (request, text) in bad {
+        let reply = redis.shown(&request);
+        assert!(reply.starts_with("-") && reply.contains(text), "{request:.80}: {reply}");
+    }
+    // Of the refused requests, only the one that met a cap changed an edge.
+    assert_eq!(redis.text("G.COUNT g 5 knows"), ":1");
+    assert_eq!(redis.text("G.NODE GET g 1"), "$-1");
+    let without = start(both());
+    let reply = resp(&without).text("G.TYPE g knows");
+    assert!(reply.starts_with("-ERR this server has no graph store: start it with --graph-memory"), "{reply}");
+}
+
+#[test]
+fn queries_of_hubs_take_many_visits_and_find_everything() {
+    const NEIGHBOURS: u64 = 20_000;
+    let running = start(ServerConfig { workers: 2, ..config() });
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    add_star(redis, 1, 10..10 + NEIGHBOURS);
+    add_star(redis, 2, 10 + NEIGHBOURS / 2..10 + NEIGHBOURS / 2 + NEIGHBOURS);
+    assert_eq!(redis.text("G.COUNT g 1 knows"), format!(":{NEIGHBOURS}"));
+    assert_eq!(redis.text("G.MUTUAL g 1 2 knows COUNT"), format!("*2 :0 :{}", NEIGHBOURS / 2));
+    assert_eq!(redis.text("G.DEG2 g 10 knows COUNT"), format!("*2 :0 :{}", NEIGHBOURS - 1));
+    // The second one finds the set in the cache.
+    assert_eq!(redis.text("G.DEG2 g 10 knows COUNT"), format!("*2 :0 :{}", NEIGHBOURS - 1));
+    let cut = redis.text("G.DEG2 g 11 knows COUNT BUDGET 1000");
+    assert!(cut.starts_with("*2 :1 :"), "{cut}");
+    assert_eq!(redis.text(&format!("G.DIST g 10 knows {} MAX 3", 2 * NEIGHBOURS)), "*2 :0 *1 $-1");
+    assert_eq!(redis.text(&format!("G.DIST g 10 knows {} 2", NEIGHBOURS + 9)), "*2 :0 *2 :2 :3");
+    // A transaction and a compound request have the same answers.
+    redis.text("MULTI");
+    redis.text("G.DEG2 g 12 knows COUNT");
+    redis.text("G.ADD g 3 knows 4");
+    let done = redis.text("EXEC");
+    assert_eq!(done, format!("*2 *2 :0 :{} :1", NEIGHBOURS - 1));
+    let part: &[u8] = b"DEG2 13 knows COUNT STALE 1";
+    let all: Vec<&[u8]> = [&b"G.QUERY"[..], b"g"].into_iter().chain(std::iter::repeat_n(part, 8)).collect();
+    let reply = String::from_utf8(redis.ask(&all)).expect("text").replace("\r\n", " ");
+    assert_eq!(reply.trim_end(), format!("*8{}", format!(" *2 :0 :{}", NEIGHBOURS - 1).repeat(8)));
+    // Pages with a cursor list every neighbour once, while others are added and removed.
+    let (mut cursor, mut listed) = ("0".to_owned(), 0);
+    loop {
+        let page = redis.text(&format!("G.RANGE g 1 knows LIMIT 4000 CURSOR {cursor}"));
+        let words: Vec<&str> = page.split(' ').collect();
+        listed += words.len() - 4;
+        cursor = words[2].to_owned();
+        if cursor == "0" {
+            break;
+        }
+        assert_eq!(redis.text(&format!("G.ADD g 1 knows {}", 1_000_000 + listed)), ":1");
+        assert_eq!(redis.text(&format!("G.DEL g 1 knows {}", 1_000_000 + listed)), ":1");
+    }
+    assert_eq!(listed as u64, NEIGHBOURS);
+}
+
+#[test]
+fn clients_that_leave_in_the_middle_of_queries_give_their_memory_back() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    add_star(redis, 1, 10..30_010);
+    for round in 0..64 {
+        let mut leaver = resp(&running);
+        let node = 10 + round;
+        leaver.client.send(&crate::common::request::request(&[b"G.DEG2", b"g", node.to_string().as_bytes(), b"knows"]));
+        drop(leaver);
+    }
+    assert_eq!(redis.text("G.DEG2 g 900 knows COUNT"), "*2 :0 :29999");
+}
+
+#[test]
+fn rights_of_a_user_cover_graphs_by_their_names() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE social:a knows UNDIRECTED");
+    redis.text("G.TYPE other knows UNDIRECTED");
+    redis.text("ACL SETUSER ann on >secret ~social:* +@graph");
+    redis.text("ACL SETUSER bob on >secret allkeys +@all -@graph");
+    let ann = &mut resp(&running);
+    ann.text("AUTH ann secret");
+    converse(ann, &[("G.ADD social:a 1 knows 2", ":1"), ("G.NODE SET social:a 1 person", ":1")]);
+    for refused in ["G.ADD other 1 knows 2", "G.DIST other 1 knows 2", "G.NODE GET other 1", "GET social:a"] {
+        let reply = ann.text(refused);
+        assert!(reply.starts_with("-NOPERM"), "{refused}: {reply}");
+    }
+    let bob = &mut resp(&running);
+    bob.text("AUTH bob secret");
+    assert!(bob.text("G.COUNT social:a 1 knows").starts_with("-NOPERM"));
+}
+
+#[test]
+fn full_graph_memory_refuses_additions_and_takes_them_again_after_removals() {
+    let running: Running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows SCHEMA text");
+    let text = "t".repeat(200);
+    let (mut source, mut refused) = (1, String::new());
+    while refused.is_empty() {
+        let mut line = "G.ADD g".to_owned();
+        (0..100).for_each(|at| write!(line, " {source} knows {} ATTR text {text}", 1_000_000 + at).expect("text"));
+        let reply = redis.text(&line);
+        source += 1;
+        if reply.starts_with('-') {
+            refused = reply;
+        }
+        assert!(source < 20_000, "the memory is bounded");
+    }
+    assert!(refused.starts_with("-OOM graph memory is full"), "{refused}");
+    let last = source - 1;
+    assert_eq!(redis.text("G.COUNT g 1 knows"), ":100");
+    for node in 1..last / 2 {
+        let mut line = "G.DEL g".to_owned();
+        (0..100).for_each(|at| write!(line, " {node} knows {}", 1_000_000 + at).expect("text"));
+        let reply = redis.text(&line);
+        assert!(reply == ":100" || reply.starts_with("-OOM"), "{reply}");
+    }
+    redis.text("G.COMPACT");
+    crate::common::wait_until("room for an edge", || redis.text("G.ADD g 2 knows 3").starts_with(':'));
+}
