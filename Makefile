@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 RELEASE = $${CARGO_TARGET_DIR:-target}/release/gannet
 DEBS = $${CARGO_TARGET_DIR:-target}/debian
 
-.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-tls bench-grpc bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-tls bench-grpc bench-graph bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -72,6 +72,10 @@ bench-grpc: ## CPU a gRPC call, beside a tonic server and a server of fixed fram
 	$(CARGO) build --release --bin gannet
 	$(CARGO) build --release --manifest-path lab/grpc_peers/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/grpc-peers
 	python3 lab/grpc_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet $${CARGO_TARGET_DIR:-target}/grpc-peers/release
+
+bench-graph: ## graph queries over a socket, beside Redis sets with the same client
+	$(CARGO) build --release --bin gannet
+	python3 lab/graph_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
 
 bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet
