@@ -254,6 +254,7 @@ func TestRecordsKeepTheTypesOfTheirBins(t *testing.T) {
 	equal(t, revision, uint32(1))
 	hit := got[gannet.RecordResult](t)(client.RecordGet(ctx, "default", "r")).(*gannet.RecordHit)
 	equal(t, hit.Bins, bins)
+	equal(t, hit.Key, "r")
 	if left := time.Until(hit.ExpiresAt); left < 50*time.Minute || left > time.Hour {
 		t.Fatalf("it expires in %v", left)
 	}

@@ -98,7 +98,6 @@ type Bins map[string]BinValue
 
 // Record is a record, or the bins of it that the call names.
 type Record struct {
-	// Key is empty in the result of RecordGet.
 	Key string
 	// Revision grows with each change.
 	Revision uint32
@@ -260,7 +259,10 @@ func (c *Client) RecordGet(
 	}
 	switch which := reply.Reply.(type) {
 	case *pb.RecordGetReply_Found:
-		return &RecordHit{recordOf(which.Found)}, nil
+		// The reply does not repeat the key.
+		hit := &RecordHit{recordOf(which.Found)}
+		hit.Key = key
+		return hit, nil
 	case *pb.RecordGetReply_Missing:
 		return miss, nil
 	}

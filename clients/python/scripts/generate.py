@@ -136,7 +136,7 @@ ASYNC_TEXTS = [
     (r"(?<!await )self\.(lease_get|lease_set)\(", r"await self.\1("),
     (r"(def _call\w*\(.*\)) -> Union\[R, CacheError\]:", r"\1 -> Awaitable[Union[R, CacheError]]:"),
     (r"(?m)^    def ((?!_|with_|metrics)\w+)\(", r"    async def \1("),
-    (r"return self\.(_call\w*)\(", r"return await self.\1("),
+    (r"(return|=) self\.(_call\w*)\(", r"\1 await self.\2("),
     (r"self\._engine\.(close|connect|open|sleep)\(", r"await self._engine.\1("),
     (r"def __enter__", "async def __aenter__"),
     (r"def __exit__", "async def __aexit__"),

@@ -162,7 +162,7 @@ def test_bins_keep_their_types(both):
     options = RecordOptions(set="people", ttl=60 * SECOND, when=RecordWhen.CREATE)
     assert both.record_put("r", BINS, options) == RecordChanged(1)
     found = both.record_get("r")
-    assert found.bins == BINS and found.record.revision == 1
+    assert found.bins == BINS and found.record.revision == 1 and found.record.key_string == "r"
     assert {name: type(value) for name, value in found.bins.items()} == {name: type(v) for name, v in BINS.items()}
     assert [type(each) for each in found.bins["list"]] == [type(each) for each in BINS["list"]]
     assert timedelta(0) < found.record.expires_at - datetime.now(timezone.utc) <= 60 * SECOND

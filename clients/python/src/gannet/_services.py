@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 from typing import Any, Callable, Iterable, Mapping, Optional, Tuple, TypeVar, Union
@@ -142,7 +143,11 @@ class ServiceCalls:
     def record_get(self, key: Bytes, bins: Optional[Iterable[str]] = None, *, filter: str = "") -> r.RecordResult:
         """Returns a record with all bins, or those named. Miss if there is no record, or the filter is false."""
         request = records_pb2.RecordGetRequest(key=q.encoded(key), filter=filter, bins=records.names_of(bins))
-        return self._call(c.RECORD_GET, request)
+        found = self._call(c.RECORD_GET, request)
+        if isinstance(found, r.RecordHit):
+            # The reply does not repeat the key.
+            return r.RecordHit(replace(found.record, key=request.key))
+        return found
 
     def record_put(
         self, key: Bytes, bins: Mapping[str, BinValue], options: RecordOptions = records.ALWAYS

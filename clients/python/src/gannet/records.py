@@ -60,7 +60,6 @@ class Record:
     """A record, with all bins or those that the call named."""
 
     key: bytes
-    """The key in a page of records; empty in the reply to `record_get`, whose caller knows it."""
     revision: int
     """Number of changes so far; a new record has 1."""
     expires_at: Optional[datetime]

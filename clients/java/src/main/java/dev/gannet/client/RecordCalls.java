@@ -33,16 +33,18 @@ abstract class RecordCalls<T> extends LeaderboardCalls<T> {
     public CompletableFuture<RecordResult> recordGet(String cache, T key, RecordSelection selection) {
         RecordGetRequest request = RecordGetRequest.newBuilder().setKey(bytes(key)).setFilter(selection.filter())
                 .addAllBins(names(selection)).build();
-        return unary(Methods.RECORD_GET, cache, request, RecordCalls::recordResult, RecordResult.Error::new);
+        return unary(Methods.RECORD_GET, cache, request, reply -> recordResult(reply, request.getKey()),
+                RecordResult.Error::new);
     }
 
     private static List<ByteString> names(RecordSelection selection) {
         return selection.bins().stream().map(ByteString::copyFromUtf8).toList();
     }
 
-    private static RecordResult recordResult(RecordGetReply reply) {
+    /** Returns the result of a read of this key, which the reply does not repeat. */
+    private static RecordResult recordResult(RecordGetReply reply, ByteString key) {
         return switch (reply.getReplyCase()) {
-            case FOUND -> new RecordResult.Hit(recordOf(reply.getFound()));
+            case FOUND -> new RecordResult.Hit(recordOf(reply.getFound().toBuilder().setKey(key).build()));
             case MISSING -> RecordResult.Miss.INSTANCE;
             case REPLY_NOT_SET -> throw BadReplyException.empty();
         };

@@ -7,7 +7,7 @@ import java.util.Optional;
 /**
  * A record of the server.
  *
- * @param key the key; empty in the reply of {@code recordGet}
+ * @param key the key
  * @param revision the revision, which grows with each change
  * @param expiresAt the instant at which it expires, or empty for never
  * @param bins the bins by their names

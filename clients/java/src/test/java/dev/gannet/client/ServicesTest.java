@@ -176,6 +176,7 @@ class ServicesTest {
         StoredRecord stored = assertInstanceOf(
                 RecordResult.Hit.class, got(client.recordGet(CACHE, "services r"))).stored();
         assertEquals(bins, stored.bins());
+        assertEquals(Bytes.of("services r"), stored.key());
         assertTrue(stored.expiresAt().isEmpty());
         assertEquals(new RevisionResult.Success(2), got(client.recordAppend(
                 CACHE, "services r", Map.of("text", BinValue.of("b")), RecordChange.always().ifRevisionAbove(0))));
