@@ -179,15 +179,16 @@ var remedies = map[Code]string{
 	CodeFailedPrecondition: "use the calls of the item's type (GetType returns it), or delete the item first",
 	CodeUnauthenticated: "pass gannet.Token(ADDRESS, TOKEN); the token is the password of the user default, " +
 		"or USER:PASSWORD",
-	CodePermissionDenied: "use the token of a user with this right, or grant it with ACL SETUSER",
-	CodeLimitExceeded:    "store less in one call, or raise the limit of the server",
-	CodeTimeout:          "raise the deadline of the configuration or of the context, or reduce the load of the server",
-	CodeCancelled:        "repeat the call if its result is still needed",
-	CodeUnimplemented:    "use a server of the same version as the client, or newer",
-	CodeInternal:         "repeat the call; if it fails again, read the log of the server",
-	CodeUnknown:          "read the log of the server",
-	CodeAborted:          "read the record with RecordGet, and repeat the change with its revision",
-	CodeNotFoundRecord:   "create the record with RecordPut",
+	CodePermissionDenied: "create a token with this permission (gannet user token, or GenerateDisposableToken), " +
+		"or grant the right to the user with ACL SETUSER",
+	CodeLimitExceeded:  "store less in one call, or raise the limit of the server",
+	CodeTimeout:        "raise the deadline of the configuration or of the context, or reduce the load of the server",
+	CodeCancelled:      "repeat the call if its result is still needed",
+	CodeUnimplemented:  "use a server of the same version as the client, or newer",
+	CodeInternal:       "repeat the call; if it fails again, read the log of the server",
+	CodeUnknown:        "read the log of the server",
+	CodeAborted:        "read the record with RecordGet, and repeat the change with its revision",
+	CodeNotFoundRecord: "create the record with RecordPut",
 }
 
 // errorOfStatus returns the error of a call that ended with a gRPC status other than OK.

@@ -235,6 +235,7 @@ func TestTokens(t *testing.T) {
 	equal(t, got[gannet.GetResult](t)(reader.Get(ctx, "default", "k")), &gannet.GetHit{Value: []byte("v")})
 	failure := wantCode(t, reader.Set(ctx, "default", "k", []byte("w")), gannet.CodePermissionDenied)
 	t.Log(failure.Message)
+	wantMessage(t, failure, "gannet user token", "GenerateDisposableToken", "ACL SETUSER")
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		if text := fmt.Sprintf(format, credentials); strings.Contains(text, "pass") {
 			t.Fatalf("the token is printed: %s", text)

@@ -112,6 +112,8 @@ def test_tokens(connect):
         denied = reader.set("k", "v")
         assert code(denied) is ErrorCode.PERMISSION_DENIED and not denied.retryable
 
+        for part in ("gannet user token", "generate_disposable_token", "ACL SETUSER"):
+            assert part in denied.remedy
 
 def test_a_cache_that_does_not_exist(both):
     result = both.with_cache("absent").get("k")

@@ -113,7 +113,9 @@ const REMEDIES: Record<ErrorCode, string> = {
   UNAUTHENTICATED:
     "pass credentials: CredentialProvider.fromString(TOKEN); the token is the password of the user default, " +
     "or USER:PASSWORD",
-  PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
+  PERMISSION_DENIED:
+    "create a token with this permission (gannet user token, or tokens.generateDisposableToken), " +
+    "or grant the right to the user with ACL SETUSER",
   LIMIT_EXCEEDED: "store less in one call, or raise the limit of the server",
   ABORTED: "read the item again, and repeat the change",
   TIMEOUT: "raise the deadline of the configuration, or reduce the load of the server",

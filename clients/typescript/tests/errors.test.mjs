@@ -99,6 +99,9 @@ test("tokens", async (context) => {
   const denied = await reader.set("k", "v");
   assert.equal(codeOf(denied), "PERMISSION_DENIED");
   assert.equal(denied.retryable, false);
+  for (const part of ["gannet user token", "tokens.generateDisposableToken", "ACL SETUSER"]) {
+    assert.ok(denied.remedy.includes(part), denied.remedy);
+  }
 });
 
 test("a subscription names the remedies that a call names", async (context) => {

@@ -164,6 +164,10 @@ namespace Gannet.Client.Tests
             var denied = await reader.SetAsync("k", "v");
             Assert.Equal(ErrorCode.PermissionDenied, Assert.Code(denied));
             Assert.True(!Assert.Is<IErrorResult>(denied).Details.IsRetryable, "a right does not come by itself");
+            foreach (var part in new[] { "gannet user token", "Tokens.GenerateDisposableTokenAsync", "ACL SETUSER" })
+            {
+                Assert.Contains(part, Assert.Is<IErrorResult>(denied).Details.Remedy);
+            }
         }
 
         [Test("credentials")]

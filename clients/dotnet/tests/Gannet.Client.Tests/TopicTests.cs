@@ -351,7 +351,7 @@ namespace Gannet.Client.Tests
             Assert.Equal(ErrorCode.NotFoundCache, (await ofCache.ErrorAsync()).Code);
             Assert.Equal("+OK", server.Redis("ACL", "SETUSER", "reader", "-subscribe"));
             Assert.Equal(ErrorCode.PermissionDenied, (await ofUser.ErrorAsync()).Code);
-            await RefusedAsync(user, "t", ErrorCode.PermissionDenied, "use the token of a user with this right");
+            await RefusedAsync(user, "t", ErrorCode.PermissionDenied, "create a token with this permission");
             Assert.Equal(0, client.GetMetrics().Streams);
         }
 

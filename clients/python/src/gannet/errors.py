@@ -98,7 +98,8 @@ _REMEDIES = {
     ErrorCode.ABORTED: "read the item again, and repeat the change with its present revision",
     ErrorCode.UNAUTHENTICATED: "pass credentials=CredentialProvider.from_string(TOKEN); the token is the password of "
     "the user default, or USER:PASSWORD",
-    ErrorCode.PERMISSION_DENIED: "use the token of a user with this right, or grant it with ACL SETUSER",
+    ErrorCode.PERMISSION_DENIED: "create a token with this permission (gannet user token, or "
+    "generate_disposable_token), or grant the right to the user with ACL SETUSER",
     ErrorCode.LIMIT_EXCEEDED: "store less in one call, or raise the limit of the server",
     ErrorCode.TIMEOUT: "raise the deadline of the configuration, or reduce the load of the server",
     ErrorCode.CANCELLED: "repeat the call if its result is still needed",

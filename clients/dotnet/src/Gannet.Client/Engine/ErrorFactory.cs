@@ -135,7 +135,9 @@ namespace Gannet.Client.Engine
             ErrorCode.Unauthenticated =>
                 "pass CredentialProvider.FromString(TOKEN); the token is the password of the user default, "
                 + "or USER:PASSWORD",
-            ErrorCode.PermissionDenied => "use the token of a user with this right, or grant it with ACL SETUSER",
+            ErrorCode.PermissionDenied =>
+                "create a token with this permission (gannet user token, or Tokens.GenerateDisposableTokenAsync), "
+                + "or grant the right to the user with ACL SETUSER",
             ErrorCode.LimitExceeded => "store less in one call, or raise the limit of the server",
             ErrorCode.Timeout => "raise the deadline of the configuration, or reduce the load of the server",
             ErrorCode.ClientQueueTimeout => "send fewer requests at once, or raise RequestsInFlightMax or the deadline",

@@ -90,7 +90,9 @@ final class Failures {
             case UNAUTHENTICATED ->
                 "pass Credentials.token(ADDRESS, TOKEN); the token is the password of the user default, "
                         + "or USER:PASSWORD";
-            case PERMISSION_DENIED -> "use the token of a user with this right, or grant it with ACL SETUSER";
+            case PERMISSION_DENIED ->
+                "create a token with this permission (gannet user token, or generateDisposableToken), "
+                        + "or grant the right to the user with ACL SETUSER";
             case LIMIT_EXCEEDED -> "store less in one call, or raise the limit of the server";
             case ABORTED -> "read the record with recordGet, and repeat the change with its revision";
             case NOT_FOUND_RECORD -> "create the record with recordPut";

@@ -101,7 +101,8 @@ class FailuresTest {
             try (CacheClient client =
                     CacheClient.create(reader, Configurations.Laptop.latest(), Duration.ofMinutes(1))) {
                 assertEquals(new GetResult.Hit(Bytes.of("v")), got(client.get(CACHE, "k")));
-                error(ErrorCode.PERMISSION_DENIED, client.set(CACHE, "k", "w"));
+                error(ErrorCode.PERMISSION_DENIED, client.set(CACHE, "k", "w"),
+                        "gannet user token", "generateDisposableToken", "ACL SETUSER");
             }
         }
     }
