@@ -271,7 +271,7 @@ func (e *engine) execute(
 		}
 		delay, repeat := e.retryDelay(ctx, m, err, retries, previous, begun)
 		if !repeat || !e.limiter.takeRetryToken() {
-			return nil, e.errorOf(ctx, m, err)
+			return nil, e.errorOf(ctx, m, request, err)
 		}
 		e.retries.Add(1)
 		if seen != nil {
@@ -279,7 +279,7 @@ func (e *engine) execute(
 		}
 		ctx, cancel = e.withTimer(ctx, cancel, begun)
 		if delay > 0 && !sleep(ctx, delay) {
-			return nil, e.errorOf(ctx, m, err)
+			return nil, e.errorOf(ctx, m, request, err)
 		}
 		previous, entered = delay, time.Now()
 	}
@@ -297,14 +297,14 @@ func (e *engine) withTimer(
 }
 
 // errorOf returns the error of a call that was sent. If the caller cancelled it, that is the reason.
-func (e *engine) errorOf(ctx context.Context, m *method, err error) *Error {
+func (e *engine) errorOf(ctx context.Context, m *method, request proto.Message, err error) *Error {
 	if contradiction, isOwn := err.(*Error); isOwn {
 		return contradiction
 	}
 	if ctx.Err() == context.Canceled {
 		return refusalCancelled.error(m.name)
 	}
-	return e.errorOfStatus(m.name, err)
+	return e.errorOfStatus(m.name, request, err)
 }
 
 // retryDelay returns the time after which a failed request is repeated, and false if it is not. The budget is not

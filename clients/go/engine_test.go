@@ -355,8 +355,24 @@ func TestMetricsCountAndTimeCalls(t *testing.T) {
 func TestMessageAboveTheMaximumIsAnError(t *testing.T) {
 	client, ctx := sharedClient(t), testContext(t)
 	err := client.Set(ctx, "default", "k", make([]byte, 11<<20))
-	wantCode(t, err, gannet.CodeLimitExceeded)
+	failure := wantCode(t, err, gannet.CodeLimitExceeded)
+	wantMessage(t, failure, "the request has 115343", "above the maximum of 10485760 bytes")
+	// The maximum of the server is fixed.
+	equal(t, failure.Remedy, "send less in one call")
+	small := newClient(t, gannet.NoToken(shared.address()), gannet.LaptopV1().WithMessageBytesMax(100_000))
+	err = small.Set(ctx, "default", "k", make([]byte, 200_000))
+	wantMessage(t, wantCode(t, err, gannet.CodeLimitExceeded), "raise MessageBytesMax to at most 10485760 bytes")
+	must(t, client.Set(ctx, "default", "k", make([]byte, 200_000)))
+	_, err = small.Get(ctx, "default", "k")
+	wantMessage(t, wantCode(t, err, gannet.CodeLimitExceeded),
+		"the reply is longer than the maximum of 100000 bytes; read less in one call, or raise MessageBytesMax")
 	must(t, client.Set(ctx, "default", "k", make([]byte, 900<<10)))
 	hit := got[gannet.GetResult](t)(client.Get(ctx, "default", "k")).(*gannet.GetHit)
 	equal(t, len(hit.Value), 900<<10)
+}
+
+func TestItemAboveTheMaximumNamesItsSizeAndTheOption(t *testing.T) {
+	client, ctx := sharedClient(t), testContext(t)
+	failure := wantCode(t, client.Set(ctx, "default", "k", make([]byte, 2_000_000)), gannet.CodeLimitExceeded)
+	wantMessage(t, failure, "item size limit exceeded", "the request has 20000", "by --item-max of the server")
 }

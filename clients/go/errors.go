@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // Code is the kind of an error. All client libraries have the same codes.
@@ -191,8 +192,33 @@ var remedies = map[Code]string{
 	CodeNotFoundRecord: "create the record with RecordPut",
 }
 
+// serverMessageBytesMax is the maximum size of a request in bytes. No setting of the server changes it.
+const serverMessageBytesMax = 10 << 20
+
+// explainLimit returns the cause and the remedy of an exceeded limit, if the message of the server, or that of the gRPC
+// library, names no remedy.
+func (e *engine) explainLimit(cause, remedy string, request proto.Message) (string, string) {
+	messageMax := e.configuration.messageBytesMax
+	switch {
+	case strings.Contains(cause, "size limit exceeded"):
+		return fmt.Sprintf("%s, and the request has %d bytes", cause, proto.Size(request)),
+			"store less in one item, or raise the limit by --item-max of the server"
+	case strings.Contains(cause, "send message larger than max"):
+		remedy = "send less in one call"
+		if messageMax < serverMessageBytesMax {
+			remedy = fmt.Sprintf("%s, or raise MessageBytesMax to at most %d bytes", remedy, serverMessageBytesMax)
+		}
+		return fmt.Sprintf("the request has %d bytes, above the maximum of %d bytes", proto.Size(request), messageMax),
+			remedy
+	case strings.Contains(cause, "larger than max"):
+		return fmt.Sprintf("the reply is longer than the maximum of %d bytes", messageMax),
+			"read less in one call, or raise MessageBytesMax"
+	}
+	return cause, remedy
+}
+
 // errorOfStatus returns the error of a call that ended with a gRPC status other than OK.
-func (e *engine) errorOfStatus(method string, failure error) *Error {
+func (e *engine) errorOfStatus(method string, request proto.Message, failure error) *Error {
 	state := status.Convert(failure)
 	code := codeOf(state.Code())
 	isOfRecord := strings.HasPrefix(method, "Record") && !strings.HasPrefix(state.Message(), "the cache")
@@ -221,6 +247,8 @@ func (e *engine) errorOfStatus(method string, failure error) *Error {
 		}
 	case CodeTimeout:
 		cause, remedy, wrapped = "no reply arrived before the deadline", remedies[code], context.DeadlineExceeded
+	case CodeLimitExceeded:
+		cause, remedy = e.explainLimit(cause, remedy, request)
 	case CodeCancelled:
 		wrapped = context.Canceled
 	}

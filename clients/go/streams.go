@@ -136,7 +136,7 @@ func (f *follower[M]) failureOf(err error) *Error {
 	case f.ctx.Err() != nil:
 		return refusalCancelled.error(f.method.name)
 	}
-	return f.engine.errorOfStatus(f.method.name, err)
+	return f.engine.errorOfStatus(f.method.name, nil, err)
 }
 
 // lateError returns the error of a stream whose time has passed.

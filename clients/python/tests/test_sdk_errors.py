@@ -1,5 +1,6 @@
 """Common mistakes: each gives an error whose message names the remedy."""
 
+import dataclasses
 import subprocess
 import time
 from datetime import timedelta
@@ -111,9 +112,9 @@ def test_tokens(connect):
         assert reader.get("k") == GetHit(b"v")
         denied = reader.set("k", "v")
         assert code(denied) is ErrorCode.PERMISSION_DENIED and not denied.retryable
-
         for part in ("gannet user token", "generate_disposable_token", "ACL SETUSER"):
             assert part in denied.remedy
+
 
 def test_a_cache_that_does_not_exist(both):
     result = both.with_cache("absent").get("k")
@@ -122,12 +123,35 @@ def test_a_cache_that_does_not_exist(both):
 
 def test_arguments_and_limits(both):
     assert code(both.get("")) is ErrorCode.INVALID_ARGUMENT
-    assert code(both.set("long", bytes(2_000_000))) is ErrorCode.LIMIT_EXCEEDED
-    assert code(both.set("longer", bytes(12_000_000))) is ErrorCode.LIMIT_EXCEEDED
     assert both.get("long") == Miss()
     both.set("text", "v")
     result = both.list_length("text")
     assert code(result) is ErrorCode.FAILED_PRECONDITION and "get_type" in result.remedy
+
+
+def test_an_item_above_the_maximum_names_its_size_and_the_option(both):
+    result = both.set("long", bytes(2_000_000))
+    assert code(result) is ErrorCode.LIMIT_EXCEEDED and not result.retryable
+    assert "item size limit exceeded" in result.message and "the request has 20000" in result.message
+    assert "by --item-max of the server" in result.remedy
+
+
+def test_a_message_above_the_fixed_maximum_is_not_blamed_on_a_setting(both):
+    result = both.set("longer", bytes(12_000_000))
+    assert code(result) is ErrorCode.LIMIT_EXCEEDED and result.remedy == "send less in one call"
+    assert "the request has 120000" in result.message and "above the maximum of 10485760 bytes" in result.message
+
+
+def test_a_message_above_the_own_maximum_names_the_setting(both, connect, server):
+    small = connect(server.grpc_address, dataclasses.replace(ONCE, message_bytes_max=100_000))
+    result = small.set("k", bytes(200_000))
+    assert code(result) is ErrorCode.LIMIT_EXCEEDED
+    assert "raise message_bytes_max to at most 10485760 bytes" in result.remedy
+    assert both.set("k", bytes(200_000)) == Success()
+    result = small.get("k")
+    assert code(result) is ErrorCode.LIMIT_EXCEEDED
+    assert "the reply is longer than the maximum of 100000 bytes" in result.message
+    assert result.remedy == "read less in one call, or raise message_bytes_max"
 
 
 def test_calls_after_close(connect, server):

@@ -247,6 +247,9 @@ class Execution<R> extends Waiter<Connection> {
   queuedMs = 0;
   hedged = false;
   private deadline = 0;
+  private deadlineMs = 0;
+  /** The time that ends the latest attempt: that of the call, or of the retry strategy for one attempt. */
+  private limitMs = 0;
   private entered = 0;
   private previousMs = 0;
   private resolve: ((result: R | CacheError) => void) | undefined;
@@ -277,6 +280,7 @@ class Execution<R> extends Waiter<Connection> {
     if (!(deadlineMs >= 0)) {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
+    this.deadlineMs = deadlineMs;
     this.deadline = Date.now() + Math.min(deadlineMs, TIMER_MS_MAX);
     this.resolve = resolve;
     this.reject = reject;
@@ -330,7 +334,9 @@ class Execution<R> extends Waiter<Connection> {
       return this.refuseLate();
     }
     const attemptMs = settings.retryStrategy.responseTimeoutMs;
-    const deadline = attemptMs === undefined ? this.deadline : Math.min(this.deadline, now + attemptMs);
+    const isShort = attemptMs !== undefined && now + attemptMs < this.deadline;
+    this.limitMs = isShort ? attemptMs : this.deadlineMs;
+    const deadline = isShort ? now + attemptMs : this.deadline;
     this.first = new Attempt(this as Execution<unknown>, connection, deadline);
     if (settings.hedgingDelayMs !== undefined && this.call.hedges) {
       this.timer = setTimeout(() => this.hedge(connection, deadline), settings.hedgingDelayMs);
@@ -374,7 +380,8 @@ class Execution<R> extends Waiter<Connection> {
   private fail(status: StatusObject): void {
     clearTimeout(this.timer);
     const { engine, call, reject } = this;
-    const error = (): CacheError => errorOfStatus(status.code, status.details, call.method, engine.target);
+    const facts = { bytes: this.request.length, bytesMax: engine.settings.messageBytesMax, deadlineMs: this.limitMs };
+    const error = (): CacheError => errorOfStatus(status.code, status.details, call.method, engine.target, facts);
     let delayMs: number | undefined;
     try {
       delayMs = this.retryDelayMs(status.code);

@@ -202,8 +202,45 @@ export interface ErrorContext {
   readonly connectTimeoutMs: number;
 }
 
+/** The parts of a request that the messages of errors name. Those of streams have no deadline. */
+export interface RequestFacts {
+  readonly bytes: number;
+  /** The setting messageBytesMax. */
+  readonly bytesMax: number;
+  readonly deadlineMs?: number | undefined;
+}
+
+/** The maximum size of a request. No setting of the server changes it. */
+const SERVER_MESSAGE_BYTES_MAX = 10 * 2 ** 20;
+
+/** Returns the cause and the remedy of an exceeded limit, if the server, or the gRPC library, names no remedy. */
+function explainLimit(cause: string, remedy: string, { bytes, bytesMax }: RequestFacts): Explanation {
+  if (cause.includes("size limit exceeded")) {
+    const more = `${cause}, and the request has ${bytes} bytes`;
+    return [more, "store less in one item, or raise the limit by --item-max of the server"];
+  }
+  if (cause.startsWith("Attempted to send message with a size larger than")) {
+    const raise = `, or raise messageBytesMax to at most ${SERVER_MESSAGE_BYTES_MAX} bytes`;
+    return [
+      `the request has ${bytes} bytes, above the maximum of ${bytesMax} bytes`,
+      `send less in one call${bytesMax < SERVER_MESSAGE_BYTES_MAX ? raise : ""}`,
+    ];
+  }
+  if (cause.includes("larger than max")) {
+    const long = `the reply is longer than the maximum of ${bytesMax} bytes`;
+    return [long, "read less in one call, or raise messageBytesMax"];
+  }
+  return [cause, remedy];
+}
+
 /** Returns the error of a call that ended with a gRPC status other than OK. */
-export function errorOfStatus(status: Status, details: string, method: string, context: ErrorContext): CacheError {
+export function errorOfStatus(
+  status: Status,
+  details: string,
+  method: string,
+  context: ErrorContext,
+  request: RequestFacts,
+): CacheError {
   let code = CODES[status] ?? ErrorCode.UNKNOWN;
   if (status === Status.NOT_FOUND && RECORD_CHANGES.has(method) && !details.startsWith("the cache")) {
     code = ErrorCode.NOT_FOUND_RECORD;
@@ -224,17 +261,20 @@ export function errorOfStatus(status: Status, details: string, method: string, c
     const none = context.token === undefined;
     cause = none ? "the server needs a token, and none was passed" : "the server does not accept the token";
   } else if (code === ErrorCode.TIMEOUT) {
+    const deadline = request.deadlineMs === undefined ? "the deadline" : `the deadline of ${request.deadlineMs} ms`;
     if (details.includes("LB pick") && !details.includes("remote_addr")) {
-      cause = "no connection was opened before the deadline";
-      remedy = "check the address, the network and the firewall";
+      cause = `${deadline} passed before a connection was open`;
+      remedy = "raise the deadline of the configuration, or check the address, the network and the firewall";
     } else {
-      cause = "no reply arrived before the deadline";
+      cause = `no reply arrived before ${deadline}`;
     }
   } else if (cause.includes("; ")) {
     // The server's own message names the remedy.
     const at = cause.indexOf("; ");
     if (code !== ErrorCode.NOT_FOUND_CACHE) remedy = cause.slice(at + 2);
     cause = cause.slice(0, at);
+  } else if (code === ErrorCode.LIMIT_EXCEEDED) {
+    [cause, remedy] = explainLimit(cause, remedy, request);
   }
   const message = `cannot execute ${method} at ${context.address}: ${cause}; ${remedy}`;
   return new CacheError(code, message, remedy, RETRYABLE.has(code));

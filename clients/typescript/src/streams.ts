@@ -201,7 +201,7 @@ export class EventStream<E> implements Cancellable {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
     if (this.engine.closed || this.signal?.aborted) return this.cancelled();
-    const late = setTimeout(() => this.refuseLate(), Math.min(deadlineMs, 2 ** 31 - 1));
+    const late = setTimeout(() => this.refuseLate(deadlineMs), Math.min(deadlineMs, 2 ** 31 - 1));
     this.open();
     const event = await this.read();
     clearTimeout(late);
@@ -320,9 +320,14 @@ export class EventStream<E> implements Cancellable {
     this.stop();
   }
 
-  private refuseLate(): void {
-    if (this.begun) return;
-    this.end(errorOfStatus(Status.DEADLINE_EXCEEDED, "", this.source.call.method, this.engine.target));
+  private refuseLate(deadlineMs: number): void {
+    if (!this.begun) this.end(this.errorOf(Status.DEADLINE_EXCEEDED, "", deadlineMs));
+  }
+
+  private errorOf(status: Status, details: string, deadlineMs?: number): CacheError {
+    const { engine, source } = this;
+    const facts = { bytes: source.request().length, bytesMax: engine.settings.messageBytesMax, deadlineMs };
+    return errorOfStatus(status, details, source.call.method, engine.target, facts);
   }
 
   onMessage(attempt: Attempt, message: Buffer): void {
@@ -355,8 +360,7 @@ export class EventStream<E> implements Cancellable {
     if (attempt !== this.attempt) return;
     this.attempt = undefined;
     this.engine.streams.release(attempt.connection);
-    const error = (): CacheError =>
-      errorOfStatus(status.code, status.details, this.source.call.method, this.engine.target);
+    const error = (): CacheError => this.errorOf(status.code, status.details);
     if (LASTING.has(status.code)) return this.end(error());
     if (this.begun || !this.source.failsAtFirst) return this.onBreak(error());
     const { retryStrategy } = this.engine.settings;

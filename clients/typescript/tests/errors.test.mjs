@@ -140,17 +140,42 @@ test("a cache that does not exist", async (context) => {
 test("arguments and limits", async (context) => {
   const client = await clientOf(context, server.address);
   assert.equal(codeOf(await client.get("")), "INVALID_ARGUMENT");
-  for (const bytes of [2_000_000, 12_000_000]) {
-    const result = await client.set("long", new Uint8Array(bytes));
-    assert.equal(codeOf(result), "LIMIT_EXCEEDED", result.message);
-    assert.equal(result.retryable, false);
-  }
   assert.equal((await client.get("long")).type, "miss");
   await client.set("text", "v");
   const result = await client.listLength("text");
   assert.equal(codeOf(result), "FAILED_PRECONDITION");
   assert.ok(result.remedy.includes("getType"));
   assert.equal(client.metrics().retries, 0);
+});
+
+async function tooLong(result, cause, remedy) {
+  const error = await result;
+  assert.equal(codeOf(error), "LIMIT_EXCEEDED", error.message);
+  assert.ok(error.message.includes(cause) && !error.retryable, error.message);
+  assert.equal(error.remedy, remedy);
+}
+
+test("an item above the maximum names its size and the option of the server", async (context) => {
+  const client = await clientOf(context, server.address);
+  const remedy = "store less in one item, or raise the limit by --item-max of the server";
+  await tooLong(client.set("long", new Uint8Array(2_000_000)), "and the request has 20000", remedy);
+  assert.equal((await client.get("long")).type, "miss");
+});
+
+test("a message above the fixed maximum of the server is not blamed on a setting", async (context) => {
+  const client = await clientOf(context, server.address);
+  const call = client.set("longer", new Uint8Array(12_000_000));
+  await tooLong(call, "bytes, above the maximum of 10485760 bytes", "send less in one call");
+});
+
+test("a message above the own maximum names the setting", async (context) => {
+  const small = await clientOf(context, server.address, ONCE.with({ messageBytesMax: 100_000 }));
+  const raise = "send less in one call, or raise messageBytesMax to at most 10485760 bytes";
+  await tooLong(small.set("own", new Uint8Array(200_000)), "above the maximum of 100000 bytes", raise);
+  const client = await clientOf(context, server.address);
+  assert.equal((await client.set("own", new Uint8Array(200_000))).type, "success");
+  const remedy = "read less in one call, or raise messageBytesMax";
+  await tooLong(small.get("own"), "the reply is longer than the maximum of 100000 bytes", remedy);
 });
 
 test("calls after close", async (context) => {
@@ -190,7 +215,8 @@ test("credentials", () => {
 });
 
 test("an error can be thrown", () => {
-  const error = errorOfStatus(12, "Received HTTP status code 404", "Get", { address: "h:1", tls: false });
+  const facts = { bytes: 1, bytesMax: 2 };
+  const error = errorOfStatus(12, "Received HTTP status code 404", "Get", { address: "h:1", tls: false }, facts);
   assert.ok(error instanceof CacheError && error.code === "UNAVAILABLE");
   assert.ok(error.message.includes("does not speak gRPC"));
   const exception = error.toException();

@@ -96,7 +96,8 @@ test("a host that does not answer the handshake fails after the time for connect
   const other = await clientOf(context, `127.0.0.1:${silent.address().port}`);
   const late = await other.get("k", { deadlineMs: 50 });
   assert.equal(codeOf(late), "TIMEOUT");
-  assert.ok(late.message.includes("no connection was opened before the deadline; check the address"), late.message);
+  assert.ok(late.message.includes("the deadline of 50 ms passed before a connection was open"), late.message);
+  assert.ok(late.remedy.startsWith("raise the deadline of the configuration, or check the address"), late.remedy);
   other.close();
   await until("no socket is left open", () => sockets.size === 0);
 });

@@ -98,7 +98,7 @@ namespace Gannet.Client.Tests
                 var late = await client.GetAsync("k", Ms(50));
                 Assert.Equal(ErrorCode.Timeout, Assert.Code(late));
                 Assert.Contains(
-                    "no connection was opened before the deadline; check the address",
+                    "the deadline of 50 ms passed before a connection was open; raise the deadline of",
                     Assert.Is<IErrorResult>(late).Message);
             }
             silent.IsSilent = false;

@@ -196,11 +196,22 @@ namespace Gannet.Client.Tests
         {
             await using var client = await Servers.ClientAsync();
             Assert.Equal(ErrorCode.InvalidArgument, Assert.Code(await client.GetAsync(string.Empty)));
-            foreach (var bytes in new[] { 2_000_000, 12_000_000 })
+            foreach (var (bytes, cause, remedy) in new[]
+            {
+                (
+                    2_000_000,
+                    "and the request has 20000",
+                    "store less in one item, or raise the limit by --item-max of the server"),
+                // The maximum of a message is fixed.
+                (12_000_000, "the message is longer than 10 MiB", "send less in one call"),
+            })
             {
                 var result = await client.SetAsync("too long", new byte[bytes]);
                 Assert.Equal(ErrorCode.LimitExceeded, Assert.Code(result), Assert.Is<IErrorResult>(result).Message);
-                Assert.True(!Assert.Is<IErrorResult>(result).Details.IsRetryable, "it fails again");
+                var details = Assert.Is<IErrorResult>(result).Details;
+                Assert.True(!details.IsRetryable, "it fails again");
+                Assert.Contains(cause, details.Message);
+                Assert.Equal(remedy, details.Remedy);
             }
             Assert.Is<GetResult.Miss>(await client.GetAsync("too long"));
             await client.SetAsync("text", "v");

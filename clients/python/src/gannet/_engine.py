@@ -161,9 +161,21 @@ class Engine:
         state.previous_s = delay_s
         return delay_s
 
-    def error(self, call: Call[Any, Any], status: grpc.StatusCode, details: Optional[str]) -> CacheError:
+    def error(
+        self, call: Call[Any, Any], status: grpc.StatusCode, details: Optional[str], request: Any = None
+    ) -> CacheError:
+        """Returns the error of a call. `request` is that of a call with one reply or a batch, not of a stream."""
         target = self.target
-        return error_of_status(status, details, call.method, target.address, target.tls, target.token is not None)
+        return error_of_status(
+            status,
+            details,
+            call.method,
+            target.address,
+            target.tls,
+            target.token is not None,
+            0 if request is None else request.ByteSize(),
+            self.configuration.message_bytes_max,
+        )
 
     @staticmethod
     def bad_reply(call: Call[Any, Any], error: Exception) -> CacheError:

@@ -341,7 +341,7 @@ class AsyncEngine(Engine):
             state = state or RetryState()
             delay_s = self._retry_delay_s(call, status, state, deadline)
             if delay_s is None or not self._budget.take():
-                return self.error(call, status, details)
+                return self.error(call, status, details, request)
             self.retries += 1
             if trace is not None:
                 trace.retries += 1

@@ -381,7 +381,7 @@ class SyncEngine(Engine):
             state = state or RetryState()
             delay_s = self._retry_delay_s(call, status, state, deadline)
             if delay_s is None or not limiter.take_retry_token():
-                return self.error(call, status, details)
+                return self.error(call, status, details, request)
             self.retries += 1
             if trace is not None:
                 trace.retries += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Optional, Tuple
 
@@ -108,6 +109,8 @@ _REMEDIES = {
     ErrorCode.UNKNOWN: "read the log of the server",
 }
 
+# The maximum size of a request. No setting of the server changes it.
+_SERVER_MESSAGE_BYTES_MAX = 10 << 20
 
 # The first words of the server's messages on records, each with the remedy of its cause.
 _RECORD_REMEDIES = {
@@ -161,8 +164,31 @@ def _unavailable(details: str, address: str, tls: bool) -> Tuple[str, str]:
     return details or "the server is unavailable", "repeat the call; if it fails again, check that the server runs"
 
 
+def _limit(cause: str, remedy: str, request_bytes: int, message_bytes_max: int) -> Tuple[str, str]:
+    """Returns the cause and the remedy of an exceeded limit, if the server, or the gRPC library, names no remedy."""
+    if "size limit exceeded" in cause:
+        cause = f"{cause}, and the request has {request_bytes} bytes"
+        return cause, "store less in one item, or raise the limit by --item-max of the server"
+    if re.search("sent message larger than max", cause, re.IGNORECASE):
+        remedy = "send less in one call"
+        if message_bytes_max < _SERVER_MESSAGE_BYTES_MAX:
+            remedy += f", or raise message_bytes_max to at most {_SERVER_MESSAGE_BYTES_MAX} bytes"
+        return f"the request has {request_bytes} bytes, above the maximum of {message_bytes_max} bytes", remedy
+    if "larger than max" in cause:
+        cause = f"the reply is longer than the maximum of {message_bytes_max} bytes"
+        return cause, "read less in one call, or raise message_bytes_max"
+    return cause, remedy
+
+
 def error_of_status(
-    status: grpc.StatusCode, details: Optional[str], method: str, address: str, tls: bool, has_token: bool
+    status: grpc.StatusCode,
+    details: Optional[str],
+    method: str,
+    address: str,
+    tls: bool,
+    has_token: bool,
+    request_bytes: int,
+    message_bytes_max: int,
 ) -> CacheError:
     """Returns the error of a call that ended with a gRPC status other than OK."""
     code = _CODES.get(status, ErrorCode.UNKNOWN)
@@ -182,6 +208,8 @@ def error_of_status(
         cause, _, remedy = cause.partition("; ")
         if code is ErrorCode.NOT_FOUND_CACHE:
             remedy = _REMEDIES[code]
+    elif code is ErrorCode.LIMIT_EXCEEDED:
+        cause, remedy = _limit(cause, remedy, request_bytes, message_bytes_max)
     message = f"cannot execute {method} at {address}: {cause}; {remedy}"
     return CacheError(code, message, remedy, code in _RETRYABLE)
 

@@ -134,8 +134,7 @@ namespace Gannet.Client.Engine
             int expected = 1)
         {
             var limit = LimitOf(deadline);
-            var execution = new Execution(
-                call, frame, scope, expected, Stopwatch.GetTimestamp() + Clock.TicksOf(limit), cancellation);
+            var execution = new Execution(call, frame, scope, expected, limit, cancellation);
             return recorder == null && middleware.Count == 0 ? RunAsync(execution, call) : ObserveAsync(
                 execution, call);
         }
@@ -245,7 +244,9 @@ namespace Gannet.Client.Engine
                     }
                     if (!await RetriesAsync(execution, outcome).ConfigureAwait(false))
                     {
-                        return call.Fail(execution.Refusal ?? ErrorFactory.OfOutcome(outcome, call.Name, Target));
+                        var bytes = execution.Frame.Length - Wire.HeadSize;
+                        return call.Fail(execution.Refusal
+                            ?? ErrorFactory.OfOutcome(outcome, call.Name, Target, bytes, execution.AttemptLimit));
                     }
                 }
             }
@@ -386,8 +387,13 @@ namespace Gannet.Client.Engine
         private TimeSpan LimitOf(Execution execution)
         {
             var remaining = execution.Remaining;
-            return Configuration.RetryStrategy.ResponseTimeout is TimeSpan response
-                && response < remaining ? response : remaining;
+            if (Configuration.RetryStrategy.ResponseTimeout is TimeSpan response && response < remaining)
+            {
+                execution.AttemptLimit = response;
+                return response;
+            }
+            execution.AttemptLimit = execution.Limit;
+            return remaining;
         }
 
         /// <summary>
@@ -420,7 +426,8 @@ namespace Gannet.Client.Engine
                 {
                     if (!loser.IsCancellationRequested)
                     {
-                        execution.Refusal = Ended(execution) ?? ErrorFactory.NoConnection(execution.Call.Name, Target);
+                        execution.Refusal = Ended(execution)
+                            ?? ErrorFactory.NoConnection(execution.Call.Name, Target, execution.Limit);
                     }
                     return new Opened(Outcome.Failed(GrpcStatus.DeadlineExceeded, string.Empty));
                 }
@@ -513,13 +520,14 @@ namespace Gannet.Client.Engine
         private readonly long deadline;
 
         public Execution(
-            Call call, byte[] frame, Scope scope, int expected, long deadline, CancellationToken cancellation)
+            Call call, byte[] frame, Scope scope, int expected, TimeSpan limit, CancellationToken cancellation)
         {
             Call = call;
             Frame = frame;
             Scope = scope;
             Expected = expected;
-            this.deadline = deadline;
+            Limit = AttemptLimit = limit;
+            deadline = Stopwatch.GetTimestamp() + Clock.TicksOf(limit);
             Cancellation = cancellation;
         }
 
@@ -533,6 +541,12 @@ namespace Gannet.Client.Engine
         public int Expected { get; }
 
         public CancellationToken Cancellation { get; }
+
+        /// <summary>The time of the call.</summary>
+        public TimeSpan Limit { get; }
+
+        /// <summary>The time that ended the latest attempt: that of the call, or of the retry strategy.</summary>
+        public TimeSpan AttemptLimit { get; set; }
 
         public int Retries { get; set; }
 

@@ -61,8 +61,12 @@ namespace Gannet.Client.Engine
         private static readonly (string Cause, string Remedy) NotTls = (
             "the server at this port does not use TLS", "pass tls: false, or the port that uses TLS");
 
-        /// <summary>Returns the error of an attempt that failed.</summary>
-        public static CacheError OfOutcome(Outcome outcome, string method, Target target)
+        /// <summary>
+        /// Returns the error of an attempt that failed. <paramref name="requestBytes"/> is the size of its message, and
+        /// <paramref name="deadline"/> the time of its reply; null stands for a stream.
+        /// </summary>
+        public static CacheError OfOutcome(
+            Outcome outcome, string method, Target target, int requestBytes, TimeSpan? deadline)
         {
             var code = Codes.TryGetValue(outcome.Status, out var known) ? known : ErrorCode.Unknown;
             var cause = outcome.Details.Replace('\n', ' ').Trim();
@@ -89,7 +93,7 @@ namespace Gannet.Client.Engine
             }
             else if (code == ErrorCode.Timeout)
             {
-                cause = "no reply arrived before the deadline";
+                cause = $"no reply arrived before {Named(deadline)}";
             }
             else
             {
@@ -100,17 +104,26 @@ namespace Gannet.Client.Engine
                     remedy = code == ErrorCode.NotFoundCache ? remedy : cause.Substring(semicolon + 2);
                     cause = cause.Substring(0, semicolon);
                 }
+                else if (cause.Contains("size limit exceeded", StringComparison.Ordinal))
+                {
+                    cause = $"{cause}, and the request has {requestBytes} bytes";
+                    remedy = "store less in one item, or raise the limit by --item-max of the server";
+                }
             }
             cause = cause.Length > 0 ? cause : $"status {outcome.Status} of gRPC";
             return Of(code, $"{method} at {target.Address}", cause, remedy);
         }
 
         /// <summary>Returns the error of a call whose deadline passed before a connection was open.</summary>
-        public static CacheError NoConnection(string method, Target target) => Of(
+        public static CacheError NoConnection(string method, Target target, TimeSpan deadline) => Of(
             ErrorCode.Timeout,
             $"{method} at {target.Address}",
-            "no connection was opened before the deadline",
-            "check the address, the network and the firewall");
+            $"{Named(deadline)} passed before a connection was open",
+            "raise the deadline of the configuration, or check the address, the network and the firewall");
+
+        private static string Named(TimeSpan? deadline) =>
+            deadline is TimeSpan time ? FormattableString.Invariant($"the deadline of {time.TotalMilliseconds} ms")
+                : "the deadline";
 
         /// <summary>Returns the error of a call that the client ended.</summary>
         public static CacheError OfClient(ErrorCode code, string method, string cause, string? remedy = null) =>

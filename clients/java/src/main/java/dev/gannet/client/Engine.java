@@ -81,7 +81,7 @@ final class Engine {
     Engine(Credentials target, Configuration configuration) {
         this.target = target;
         this.configuration = configuration;
-        failures = new Failures(target);
+        failures = new Failures(target, configuration.messageBytesMax());
         middleware = configuration.middleware();
         recorder = configuration.metrics() ? new Recorder() : null;
         hedgeNs = configuration.hedgeDelay().toNanos();
@@ -139,8 +139,9 @@ final class Engine {
         return own;
     }
 
-    CacheError errorOf(String method, Status status) {
-        return failures.errorOf("cannot execute " + method + " at " + target.address(), status);
+    /** Returns the error of a call whose request has this size in bytes. */
+    CacheError errorOf(String method, Status status, int requestBytes) {
+        return failures.errorOf("cannot execute " + method + " at " + target.address(), status, requestBytes);
     }
 
     /** Passes a place on. */
@@ -224,7 +225,7 @@ final class Engine {
                         opened.complete(status.getCode() != Status.Code.UNAVAILABLE
                                 ? DoneResult.Success.INSTANCE
                                 : new DoneResult.Error(
-                                        failures.errorOf("cannot connect to " + target.address(), status)));
+                                        failures.errorOf("cannot connect to " + target.address(), status, 0)));
                     }
                 });
     }

@@ -192,7 +192,7 @@ abstract class EventStream<Q extends Message, P extends Message> {
                 lost();
             }
             if (PERMANENT.contains(status.getCode())) {
-                end(engine.errorOf(method.name(), status));
+                end(engine.errorOf(method.name(), status, 0));
             } else {
                 openLater();
             }

@@ -9,13 +9,15 @@ final class Failures {
     private static final String REPEAT = "repeat the call; if it fails again, check that the server runs";
 
     private final Credentials target;
+    private final int messageBytesMax;
 
-    Failures(Credentials target) {
+    Failures(Credentials target, int messageBytesMax) {
         this.target = target;
+        this.messageBytesMax = messageBytesMax;
     }
 
-    /** Returns the error of a call that ended with a status other than OK. */
-    CacheError errorOf(String action, Status status) {
+    /** Returns the error of a call that ended with a status other than OK. Its request has this size. */
+    CacheError errorOf(String action, Status status, int requestBytes) {
         ErrorCode code = isOtherProtocol(status) ? ErrorCode.UNAVAILABLE : codeOf(status.getCode());
         if (code == ErrorCode.NOT_FOUND_CACHE && action.startsWith("cannot execute Record")
                 && !String.valueOf(status.getDescription()).startsWith("the cache")) {
@@ -45,6 +47,15 @@ final class Failures {
             case TIMEOUT -> {
                 cause = "no reply arrived before the deadline";
                 remedy = remedyOf(code);
+            }
+            case LIMIT_EXCEEDED -> {
+                if (cause.contains("size limit exceeded")) {
+                    cause = cause + ", and the request has " + requestBytes + " bytes";
+                    remedy = "store less in one item, or raise the limit by --item-max of the server";
+                } else if (cause.contains("message exceeds maximum size")) {
+                    cause = "the reply is longer than the maximum of " + messageBytesMax + " bytes";
+                    remedy = "read less in one call, or raise messageBytesMax";
+                }
             }
             default -> { }
         }

@@ -166,7 +166,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
                 refuse(Refusal.QUEUE_TIMEOUT);
             } else if (!isConcluded) {
                 // The server has received the request at least once.
-                fail(engine.errorOf(method.name(), Status.DEADLINE_EXCEEDED));
+                fail(errorOf(Status.DEADLINE_EXCEEDED));
             }
             return;
         }
@@ -301,7 +301,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
         }
         Optional<Duration> delay = retryDelay(status);
         if (delay.isEmpty() || !engine.limiter.takeRetryToken()) {
-            fail(engine.errorOf(method.name(), status));
+            fail(errorOf(status));
             return;
         }
         retries++;
@@ -346,6 +346,10 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
         if (!isConcluded) {
             fail(refusal.error(method.name()));
         }
+    }
+
+    private CacheError errorOf(Status status) {
+        return engine.errorOf(method.name(), status, request.getSerializedSize());
     }
 
     private void fail(CacheError failure) {

@@ -12,6 +12,9 @@ final class Refusal extends Exception {
             "the deadline passed while the request waited in the client's queue",
             "send fewer requests at once, or raise requestsInFlightMax or the deadline");
 
+    /** Maximum size of a request in bytes. No setting of the server changes it. */
+    private static final int SERVER_MESSAGE_BYTES_MAX = 10 << 20;
+
     private final ErrorCode code;
     private final String remedy;
 
@@ -34,10 +37,12 @@ final class Refusal extends Exception {
     }
 
     static Refusal requestTooLarge(int bytes, int bytesMax) {
-        return new Refusal(
-                ErrorCode.LIMIT_EXCEEDED,
-                "the request has " + bytes + " bytes, above messageBytesMax of " + bytesMax,
-                "store less in one call, or raise messageBytesMax and the limit of the server");
+        String remedy = "send less in one call";
+        if (bytesMax < SERVER_MESSAGE_BYTES_MAX) {
+            remedy += ", or raise messageBytesMax to at most " + SERVER_MESSAGE_BYTES_MAX + " bytes";
+        }
+        String cause = "the request has " + bytes + " bytes, above the maximum of " + bytesMax + " bytes";
+        return new Refusal(ErrorCode.LIMIT_EXCEEDED, cause, remedy);
     }
 
     CacheError error(String method) {

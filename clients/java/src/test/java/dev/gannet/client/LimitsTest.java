@@ -188,13 +188,27 @@ class LimitsTest {
     @Test
     void requestAboveTheLimitIsNotSent() {
         try (CacheClient client = Servers.client(Servers.shared(), laptop().withMessageBytesMax(1_000))) {
-            error(ErrorCode.LIMIT_EXCEEDED, client.set(CACHE, "k", "v".repeat(1_000)), "messageBytesMax of 1000");
+            error(ErrorCode.LIMIT_EXCEEDED, client.set(CACHE, "k", "v".repeat(1_000)),
+                    "above the maximum of 1000 bytes", "raise messageBytesMax to at most 10485760 bytes");
             try (CacheClient other = Servers.client(Servers.shared(), laptop())) {
                 success(other.set(CACHE, "large", "v".repeat(2_000)));
                 success(other.set(CACHE, "huge", "v".repeat(1_000_000)));
                 assertEquals(1_000_000, ((GetResult.Hit) got(other.get(CACHE, "huge"))).value().size());
             }
-            error(ErrorCode.LIMIT_EXCEEDED, client.get(CACHE, "large"));
+            error(ErrorCode.LIMIT_EXCEEDED, client.get(CACHE, "large"), "the reply is longer than the maximum of 1000",
+                    "read less in one call, or raise messageBytesMax");
+        }
+    }
+
+    @Test
+    void limitsOfTheServerNameTheSizeAndTheRemedy() {
+        try (CacheClient client = Servers.client(Servers.shared(), laptop())) {
+            error(ErrorCode.LIMIT_EXCEEDED, client.set(CACHE, "long", "v".repeat(2_000_000)),
+                    "item size limit exceeded", "the request has 20000", "by --item-max of the server");
+            // The maximum of a message is fixed.
+            CacheError error = error(ErrorCode.LIMIT_EXCEEDED, client.set(CACHE, "long", "v".repeat(12_000_000)),
+                    "the request has 120000", "above the maximum of 10485760 bytes");
+            assertEquals("send less in one call", error.remedy());
         }
     }
 
