@@ -19,6 +19,9 @@ import (
 
 const timeout = 10 * time.Second
 
+// startsMax bounds the attempts to start a server.
+const startsMax = 3
+
 // server is a real server, started through conformance/clients/serve. The process becomes the server, so that its id
 // ends it.
 type server struct {
@@ -40,15 +43,27 @@ func freePort() (int, error) {
 }
 
 func startServer(arguments []string, settings ...string) (*server, error) {
-	s := &server{arguments: arguments, settings: settings}
-	for range 3 {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
+	for attempt := 1; ; attempt++ {
+		s := &server{arguments: arguments, settings: settings}
+		for range 3 {
+			port, err := freePort()
+			if err != nil {
+				return nil, err
+			}
+			s.ports = append(s.ports, port)
 		}
-		s.ports = append(s.ports, port)
+		err := s.start()
+		// Another process may take a port between its choice and its use. The server waits 1 s for it, and ends.
+		if err == nil || attempt == startsMax {
+			return s, err
+		}
 	}
-	return s, s.start()
+}
+
+// hasEnded returns true if the process has ended, and waits to be collected.
+func (s *server) hasEnded() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	return err != nil || strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " Z")
 }
 
 // start starts the server on its ports, and waits until it listens.
@@ -61,7 +76,7 @@ func (s *server) start() error {
 	if err := s.process.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end) && !s.hasEnded(); time.Sleep(10 * time.Millisecond) {
 		if open, err := net.DialTimeout("tcp", s.address(), time.Second); err == nil {
 			return open.Close()
 		}

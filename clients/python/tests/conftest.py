@@ -18,13 +18,23 @@ from server import Server, free_port  # noqa: E402
 from gannet import CacheClient, CacheClientAsync, Configurations, SubscriptionAsync  # noqa: E402
 
 
+STARTS_MAX = 3
+
+
 class GrpcServer(Server):
     """A server with a port for gRPC clients, besides those for memcached and Redis clients."""
 
     def __init__(self, **more) -> None:
-        self.grpc_port = free_port()
         self.more = more
-        super().__init__(resp=True, GRPC_PORT=str(self.grpc_port), **more)
+        for attempt in range(STARTS_MAX):
+            self.grpc_port = free_port()
+            try:
+                super().__init__(resp=True, GRPC_PORT=str(self.grpc_port), **more)
+                return
+            except RuntimeError:
+                # Another process took a port between its choice and its use. The server has waited 1 s for it.
+                if attempt == STARTS_MAX - 1:
+                    raise
 
     @property
     def grpc_address(self) -> str:

@@ -21,15 +21,24 @@ export const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
 export const SCENARIOS = join(CLIENTS, "scenarios");
 export const CONFIGURATION = Configurations.Laptop.v1().withDeadlineMs(10_000).withMetrics();
 
+const STARTS_MAX = 3;
+
 /** A server with ports for memcached, Redis and gRPC clients. */
 export class Server {
   /** Starts a server; `more` has variables for `serve`, and `CONNECTIONS_MAX`. */
   static async start(more = {}) {
     const server = new Server();
     server.more = more;
-    [server.port, server.respPort, server.grpcPort] = [await freePort(), await freePort(), await freePort()];
-    await server.restart();
-    return server;
+    for (let attempt = 1; ; attempt++) {
+      [server.port, server.respPort, server.grpcPort] = [await freePort(), await freePort(), await freePort()];
+      try {
+        await server.restart();
+        return server;
+      } catch (error) {
+        // Another process took a port between its choice and its use. The server has waited 1 s for it.
+        if (attempt === STARTS_MAX) throw error;
+      }
+    }
   }
 
   get address() {

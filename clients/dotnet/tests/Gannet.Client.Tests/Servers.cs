@@ -44,6 +44,7 @@ namespace Gannet.Client.Tests
     /// <summary>A real server with ports for memcached, Redis and gRPC clients.</summary>
     internal sealed class Server : IAsyncDisposable
     {
+        private const int StartsMax = 3;
         private const int SigTerm = 15;
         private const int SigKill = 9;
         private const int SigStop = 19;
@@ -74,10 +75,20 @@ namespace Gannet.Client.Tests
         public static async Task<Server> StartAsync(
             int? connectionsMax, params (string Name, string Value)[] environment)
         {
-            var server = new Server(environment.ToDictionary(each => each.Name, each => each.Value));
-            server.ConnectionsMax = connectionsMax;
-            await server.RestartAsync();
-            return server;
+            for (var attempt = 1; ; attempt++)
+            {
+                var server = new Server(environment.ToDictionary(each => each.Name, each => each.Value));
+                server.ConnectionsMax = connectionsMax;
+                try
+                {
+                    await server.RestartAsync();
+                    return server;
+                }
+                catch (FailedException) when (attempt < StartsMax && server.process.HasExited)
+                {
+                    // Another process took a port between its choice and its use. The server has waited 1 s for it.
+                }
+            }
         }
 
         public static int FreePort()
