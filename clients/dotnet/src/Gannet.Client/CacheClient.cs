@@ -138,6 +138,22 @@ namespace Gannet.Client
             engine.ConnectAsync(timeout, false, cancellationToken);
 
         /// <summary>
+        /// Waits until the server reports changes to the near cache of <see cref="Configuration.WithNearCache"/>. Until
+        /// then, all reads go to the server.
+        /// </summary>
+        /// <param name="timeout">The time after which the client gives up.</param>
+        /// <param name="cancellationToken">Ends the wait.</param>
+        /// <returns>
+        /// True if the server reports changes; false if the time has passed, or the server refuses to report them:
+        /// <see cref="NearCacheMetrics.WatchError"/> has the reason.
+        /// </returns>
+        /// <exception cref="InvalidOperationException">The client has no near cache.</exception>
+        /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+        public Task<bool> WatchNearCacheAsync(TimeSpan timeout, CancellationToken cancellationToken = default) =>
+            engine.Near?.WaitAsync(timeout, cancellationToken) ?? throw new InvalidOperationException(
+                "cannot watch keys: the client has no near cache; create it with Configuration.WithNearCache");
+
+        /// <summary>
         /// Returns a snapshot of the metrics. Those by method need <see cref="Configuration.WithMetrics"/>.
         /// </summary>
         /// <returns>The metrics.</returns>

@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.Linq;
+using System.Threading;
 using System.Threading.Tasks;
 
 namespace Gannet.Client.Tests
@@ -17,7 +18,8 @@ namespace Gannet.Client.Tests
         private static async Task<CacheClient> WatchingAsync(string address, Configuration configuration)
         {
             var client = await CacheClient.CreateAsync(address, configuration);
-            await Wait.UntilAsync("the watch has begun", () => Metrics(client).IsWatching);
+            Assert.True(await client.WatchNearCacheAsync(Ms(10_000)), "the watch has begun");
+            Assert.True(Metrics(client).IsWatching, "the metrics show the watch");
             return client;
         }
 
@@ -160,7 +162,7 @@ namespace Gannet.Client.Tests
             Assert.Equal((0, 0L), (Metrics(client).Entries, Metrics(client).Bytes));
             Assert.Equal(ErrorCode.Unavailable, Assert.Code(await client.GetAsync("k")));
             await server.RestartAsync();
-            await Wait.UntilAsync("the watch begins again", () => Metrics(client).IsWatching);
+            Assert.True(await client.WatchNearCacheAsync(Ms(10_000)), "the watch begins again");
             await Wait.UntilAsync("reads succeed", async () => await client.GetAsync("k") is GetResult.Miss);
             Assert.True(client.GetMetrics().Resumes >= 1, "the watch was resumed");
         }
@@ -194,7 +196,7 @@ namespace Gannet.Client.Tests
             server.Redis("SET", "k", "v");
             await using var client = await CacheClient.CreateAsync(
                 server.Address, Near(), CredentialProvider.FromUser("reader", "word"));
-            await Wait.UntilAsync("the watch is refused", () => Metrics(client).WatchError != null);
+            Assert.Equal(false, await client.WatchNearCacheAsync(Ms(10_000)));
             var error = Metrics(client).WatchError!;
             Assert.Equal(ErrorCode.PermissionDenied, error.Code);
             Assert.Contains("cannot execute WatchKeys", error.Message);
@@ -221,7 +223,7 @@ namespace Gannet.Client.Tests
                     var value = int.Parse(await ValueAsync(client, $"k{key}") ?? "0");
                     // A value may be old, but a reader never goes back by more than a report takes.
                     seen[key] = Math.Max(seen[key], value);
-                    System.Threading.Interlocked.Increment(ref reads);
+                    Interlocked.Increment(ref reads);
                 }
             })).ToList();
             var last = new int[100];
@@ -253,6 +255,18 @@ namespace Gannet.Client.Tests
             Assert.Throws<ArgumentException>(() => Near(1, 1, Enumerable.Repeat("x", 257).ToArray()));
             await using var client = await Servers.ClientAsync();
             Assert.Equal(null, client.GetMetrics().NearCache);
+            var none = await Assert.Throws<InvalidOperationException>(() => client.WatchNearCacheAsync(Ms(1)));
+            Assert.Contains("create it with Configuration.WithNearCache", none.Message);
+            await using (var absent = await CacheClient.CreateAsync($"127.0.0.1:{Server.FreePort()}", Near()))
+            {
+                Assert.Equal(false, await absent.WatchNearCacheAsync(Ms(50)));
+                using var cancelled = new CancellationTokenSource(20);
+                await Assert.Throws<OperationCanceledException>(
+                    () => absent.WatchNearCacheAsync(Ms(10_000), cancelled.Token));
+                var waiting = absent.WatchNearCacheAsync(Ms(60_000));
+                await absent.DisposeAsync();
+                Assert.Equal(false, await waiting);
+            }
             var near = await WatchingAsync((await Servers.SharedAsync()).Address, Near());
             await near.DisposeAsync();
             Assert.Equal(ErrorCode.Cancelled, Assert.Code(await near.GetAsync("k")));

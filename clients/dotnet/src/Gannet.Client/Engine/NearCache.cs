@@ -2,6 +2,7 @@ using System;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.Linq;
+using System.Threading;
 using System.Threading.Tasks;
 using Gannet.Client.Protocol;
 using Gannet.V1;
@@ -60,6 +61,9 @@ namespace Gannet.Client.Engine
         private long lastEvent;
         private CacheError? error;
 
+        // The end of the wait for a watch: true once it has begun, false once the server has refused it.
+        private TaskCompletionSource<bool> settled = NewWait();
+
         public NearCache(ClientEngine engine, Scope scope, NearCacheSettings settings)
         {
             this.engine = engine;
@@ -84,6 +88,27 @@ namespace Gannet.Client.Engine
         /// <summary>Returns true if calls of this scope use the copies.</summary>
         public bool IsOf(Scope other) => other.Cache == scope.Cache;
 
+        private static TaskCompletionSource<bool> NewWait() =>
+            new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+
+        /// <summary>
+        /// Waits until the server reports changes. Returns false if it refuses to, or the time has passed. Throws
+        /// OperationCanceledException.
+        /// </summary>
+        public async Task<bool> WaitAsync(TimeSpan timeout, CancellationToken cancellation)
+        {
+            Task<bool> settling;
+            lock (mutex)
+            {
+                settling = settled.Task;
+            }
+            using var limit = CancellationTokenSource.CreateLinkedTokenSource(engine.Closed, cancellation);
+            limit.CancelAfter(timeout);
+            var isSettled = await settling.OrCancelled(limit.Token).ConfigureAwait(false);
+            cancellation.ThrowIfCancellationRequested();
+            return isSettled && await settling.ConfigureAwait(false);
+        }
+
         /// <summary>Watches the keys until the client is disposed of.</summary>
         public async Task WatchAsync()
         {
@@ -100,6 +125,7 @@ namespace Gannet.Client.Engine
                 lock (mutex)
                 {
                     error = events.Error;
+                    settled.TrySetResult(false);
                 }
                 await Task.Delay(RefusedDelay, engine.Closed).OrCancelled(engine.Closed).ConfigureAwait(false);
             }
@@ -193,7 +219,12 @@ namespace Gannet.Client.Engine
             lock (mutex)
             {
                 lastEvent = Stopwatch.GetTimestamp();
-                isWatching = true;
+                if (!isWatching)
+                {
+                    isWatching = true;
+                    settled = settled.Task.IsCompleted ? NewWait() : settled;
+                    settled.SetResult(true);
+                }
                 if (next.IsOfAll)
                 {
                     invalidations += copies.Count;
@@ -211,6 +242,7 @@ namespace Gannet.Client.Engine
             lock (mutex)
             {
                 isWatching = false;
+                settled = settled.Task.IsCompleted ? NewWait() : settled;
                 DropAll();
             }
         }
