@@ -321,6 +321,8 @@ test("the programs of the README run", PATIENT, async () => {
     writeFileSync(path, program.replaceAll("127.0.0.1:7000", server.address));
     const { stdout } = await run(["--preserve-symlinks", path]);
     if (at === 0) assert.equal(stdout.trim(), "hello");
+    if (program.includes(".nearCache(")) assert.match(stdout, /hits: 2,\s+misses: 1,/);
+    if (program.includes("generateDisposableToken(")) assert.equal(stdout.trim(), "miss error");
     assert.ok(stdout.length > 0, program);
   }));
 });
