@@ -203,19 +203,23 @@ async function run(plan: Plan, kind: "sdk" | "stub") {
   const latencies = new Histogram();
   const errors: Record<string, number> = {};
   const windowMs = options.seconds * 1000;
-  const begin = performance.now() + Math.min(1000, windowMs / 4);
-  const end = begin + windowMs;
+  const warmUntil = performance.now() + Math.min(1000, windowMs / 4);
+  // The window begins after the first reply of each caller. The process takes longer than a short window to send the
+  // first requests of thousands of callers, and would measure nothing.
+  let warming = options.concurrency;
+  let begin = Infinity;
   let failed = 0;
   let cpu: NodeJS.CpuUsage | undefined;
   const work = async (worker: number): Promise<void> => {
     let at = Math.floor((worker * choices.length) / options.concurrency) % choices.length;
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       const { key, reads } = choices[at]!;
       at = (at + 1) % choices.length;
       const started = performance.now();
       const error = await (reads ? sender.get(key) : sender.set(key));
       const now = performance.now();
-      if (now >= end) return;
+      if (isFirst && --warming === 0) begin = Math.max(now, warmUntil);
+      if (now >= begin + windowMs) return;
       if (now < begin) continue;
       cpu ??= process.cpuUsage();
       latencies.record(Math.round((now - started) * 1e6));

@@ -347,6 +347,14 @@ for (const client of ["sdk", "stub"]) {
   });
 }
 
+test("the load program measures callers whose first requests take longer than the window", PATIENT, async () => {
+  const callers = ["--concurrency", "2000", "--in-flight-max", "2000", "--preset", "Laptop", "--seconds", "0.1"];
+  const { stdout } = await run([BENCH, "--address", server.address, ...callers]);
+  const report = JSON.parse(stdout);
+  assert.ok(report.requests > 0 && report.requests_per_s > 0 && report.p50_us > 0, stdout);
+  assert.equal(report.connections, 20);
+});
+
 test("the load program compares the library with the stub", PATIENT, async () => {
   const { stdout } = await run([BENCH, "--address", server.address, "--seconds", "0.2", "--compare", "2"]);
   const { stub, sdk, cpu_ratio: ratio } = JSON.parse(stdout);
