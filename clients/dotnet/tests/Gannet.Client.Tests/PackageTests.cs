@@ -436,6 +436,9 @@ internal static class Choice
             Assert.Contains("<TargetFramework>net8.0</TargetFramework>", project);
             // The SDK of the tests is older than that of most users.
             project = project.Replace("net8.0", "netcoreapp3.1");
+            // As an option of the command, it would be one of the library too, whose compiler refuses it.
+            project = project.Replace(
+                "  </PropertyGroup>", "  <StartupObject>Choice</StartupObject>\n  </PropertyGroup>");
             var library = Path.Combine(Files.Library, "src/Gannet.Client/Gannet.Client.csproj");
             var folder = Files.NewFolder("readme");
             File.Copy(Path.Combine(Files.Library, "nuget.config"), Path.Combine(folder, "nuget.config"));
@@ -455,7 +458,7 @@ internal static class Choice
             }
             // One build instead of one for each program: an argument selects the program.
             File.WriteAllText(Path.Combine(folder, "Choice.cs"), Choice);
-            await OutputAsync(Sdk, folder, "build", "--nologo", "-v", "quiet", "-p:StartupObject=Choice", "-o", "out");
+            await OutputAsync(Sdk, folder, "build", "--nologo", "-v", "quiet", "-o", "out");
             var nearCaches = 0;
             for (var number = 0; number < programs.Count; number++)
             {
