@@ -69,9 +69,7 @@ pub(crate) fn open(
         let found = file.bytes()? as usize;
         if found == 0 {
             file.set_bytes(bytes as u64)?;
-        } else if is_handed_over {
-            bytes = found;
-        } else if found > bytes {
+        } else if is_handed_over || found > bytes {
             bytes = found;
         } else if found != bytes {
             let size = ByteSize(found.saturating_sub(HEADER_BYTES) as u64);

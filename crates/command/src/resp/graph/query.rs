@@ -24,13 +24,6 @@ const SUGGESTIONS: u64 = 10;
 /// The default of `MAX`.
 const DISTANCE: u64 = DISTANCE_MAX as u64;
 
-/// The start of a query.
-pub(super) enum Begun {
-    Query(GraphQuery),
-    /// All scratch memories of the worker are lent.
-    Busy,
-}
-
 /// The surroundings of a query in one visit.
 pub(super) struct Surroundings<'q, 'v> {
     pub(super) graph: &'q Graph,
@@ -95,14 +88,15 @@ fn cursor<'a, W: Iterator<Item = &'a [u8]> + Clone>(words: &mut RequestWords<W>)
     Ok(word.parse()?)
 }
 
-/// Begins a query of this kind from the words after the graph's name.
+/// Begins a query of this kind from the words after the graph's name. Returns `None` if all scratch memories of the
+/// worker are lent.
 pub(super) fn begin<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     around: &Surroundings<'_, '_>,
     worker: &mut WorkerParts<'_>,
     kind: GraphQueryKind,
     operation: SetOperation,
     mut words: RequestWords<W>,
-) -> Result<Begun, GraphFault> {
+) -> Result<Option<GraphQuery>, GraphFault> {
     let (graph, view) = (around.graph, &around.view);
     let query = match kind {
         GraphQueryKind::Edge => GraphQuery::Ready(edges(around, &mut words)?),
@@ -142,16 +136,16 @@ pub(super) fn begin<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         }
         _ => return begin_walk(around, worker, kind, words),
     };
-    Ok(Begun::Query(query))
+    Ok(Some(query))
 }
 
-/// Begins a query that needs scratch memory.
+/// Begins a query that needs scratch memory. Returns `None` if all are lent.
 fn begin_walk<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     around: &Surroundings<'_, '_>,
     worker: &mut WorkerParts<'_>,
     kind: GraphQueryKind,
     mut words: RequestWords<W>,
-) -> Result<Begun, GraphFault> {
+) -> Result<Option<GraphQuery>, GraphFault> {
     let (graph, view) = (around.graph, &around.view);
     let source = words.node()?;
     let destination = if kind == GraphQueryKind::Path { Some(words.node()?) } else { None };
@@ -176,13 +170,13 @@ fn begin_walk<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     if kind == GraphQueryKind::SecondDegree {
         if let Some(set) = worker.cache.find(view, source, ty, options.stale) {
             around.counters.cache_hits.add(1);
-            return Ok(Begun::Query(GraphQuery::Ready(put_second(around, &set, form)?)));
+            return Ok(Some(GraphQuery::Ready(put_second(around, &set, form)?)));
         }
         around.counters.cache_misses.add(1);
     }
-    let Some((scratch, permit)) = worker.scratches.lend() else { return Ok(Begun::Busy) };
+    let Some((scratch, permit)) = worker.scratches.lend() else { return Ok(None) };
     let (budget, most) = (options.budget, options.most);
-    Ok(Begun::Query(match kind {
+    Ok(Some(match kind {
         GraphQueryKind::Distance => {
             GraphQuery::Distance(DistanceQuery::begin(view, scratch, source, ty, &targets, most, budget)?, permit)
         }

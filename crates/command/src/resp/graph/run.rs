@@ -1,7 +1,7 @@
 //! The execution of one query over as many visits as it needs.
 
 use super::fault::GraphFault;
-use super::query::{self, Begun, Surroundings, WorkerParts};
+use super::query::{self, Surroundings, WorkerParts};
 use super::words::RequestWords;
 use crate::keyspace::graphs::{GraphQueryKind, WorkerGraphs};
 use crate::memory::budget::MemoryUse;
@@ -27,7 +27,7 @@ pub(super) enum Visit {
     /// The query is complete. The value is its reply.
     Done(Vec<u8>),
     /// The slice is used up.
-    Unfinished(GraphQuery),
+    Unfinished(Box<GraphQuery>),
     /// All scratch memories of the worker are lent.
     Busy,
 }
@@ -71,7 +71,7 @@ pub(super) fn take_worker(call: &mut Call<'_, '_>) -> Result<Box<WorkerGraphs>, 
 pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     call: &mut Call<'_, '_>,
     graph: &Graph,
-    unfinished: Option<GraphQuery>,
+    unfinished: Option<Box<GraphQuery>>,
     (kind, operation): (GraphQueryKind, SetOperation),
     words: RequestWords<W>,
 ) -> Result<Visit, GraphFault> {
@@ -84,10 +84,10 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     let mut steps = 0;
     let visited = (|| {
         let mut query = match unfinished {
-            Some(query) => query,
+            Some(query) => *query,
             None => match query::begin(&around, parts, kind, operation, words)? {
-                Begun::Query(query) => query,
-                Begun::Busy => return Ok(Visit::Busy),
+                Some(query) => query,
+                None => return Ok(Visit::Busy),
             },
         };
         loop {
@@ -98,7 +98,7 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             steps += 1;
             let is_used = call.ops + steps * STEP_OPS >= call.ctx.pace.share();
             if is_used || call.ctx.pace.is_slice_over(call.ctx.clock.ticks()) {
-                return Ok(Visit::Unfinished(query));
+                return Ok(Visit::Unfinished(Box::new(query)));
             }
         }
     })();

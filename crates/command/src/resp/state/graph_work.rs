@@ -36,7 +36,7 @@ pub(in crate::resp) enum GraphQuery {
 pub(in crate::resp) struct GraphWork {
     pub(in crate::resp) graph: Graph,
     /// The unfinished query; `None` between two parts of a compound query.
-    pub(in crate::resp) query: Option<GraphQuery>,
+    pub(in crate::resp) query: Option<Box<GraphQuery>>,
     /// The replies of a compound query that are complete, and their number.
     pub(in crate::resp) replies: (Vec<u8>, usize),
     /// The share of client memory.
