@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use base::prng::Prng;
 use gannet_graph::*;
@@ -15,6 +16,15 @@ pub fn seed() -> u64 {
 }
 
 pub const CONFIG: GraphStoreConfig = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4 };
+
+/// Memory that a test can read while a store uses it.
+pub struct Shared(pub Arc<Box<[AtomicU32]>>);
+
+impl Backing for Shared {
+    fn words(&self) -> &[AtomicU32] {
+        &self.0
+    }
+}
 
 pub fn new_store(segments: usize) -> GraphStore {
     GraphStore::new(anonymous(segments * SEGMENT_BYTES), &CONFIG).expect("enough segments")
