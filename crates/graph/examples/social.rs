@@ -227,6 +227,12 @@ fn query(store: &GraphStore, graph: &Graph, knows: TypeId, edges: &[(u32, u32)])
         };
         view.neighbours(end(number), knows, add).is_err()
     });
+    let mut list = NeighbourList::default();
+    time("whole 1-hop list, with identifiers, at once", 100_000, |number| {
+        let is_wrong = view.neighbours_into(end(number), knows, &mut list).is_err();
+        sum = list.nodes().iter().fold(sum, |sum, node| sum.wrapping_add(*node));
+        is_wrong
+    });
     time("1-hop page of 100", 100_000, |number| {
         let options = PageOptions { limit: 100, ..Default::default() };
         let mut query = PageQuery::begin(&view, end(number), knows, Cursor::START, &options).expect("valid");

@@ -185,18 +185,23 @@ impl Numbers<'_> {
         }
     }
 
-    /// Appends the first `count` numbers to `out`.
-    pub(crate) fn copy(self, count: usize, out: &mut Vec<u32>) {
+    /// Appends the numbers of a range of entries to `out`.
+    pub(crate) fn copy(self, range: std::ops::Range<usize>, out: &mut Vec<u32>) {
         match self {
-            Self::Wide(words) => out.extend(words[..count].iter().map(|word| word.load(Relaxed))),
+            Self::Wide(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
             Self::Narrow(first, words) => {
+                // Whole words are read, and the halves outside the range are dropped.
+                let (low, high) = (range.start / 2, range.end.div_ceil(2));
                 let start = out.len();
-                out.resize(start + words.len() * 2, 0);
-                for (pair, word) in out[start..].as_chunks_mut::<2>().0.iter_mut().zip(words) {
+                out.resize(start + (high - low) * 2, 0);
+                for (pair, word) in out[start..].as_chunks_mut::<2>().0.iter_mut().zip(&words[low..high]) {
                     let word = word.load(Relaxed);
                     *pair = [first + (word & 0xFFFF), first + (word >> 16)];
                 }
-                out.truncate(start + count);
+                if range.start % 2 == 1 && range.start < range.end {
+                    out.remove(start);
+                }
+                out.truncate(start + range.len());
             }
         }
     }

@@ -104,4 +104,4 @@ pub use query::walk::{QueryStep, Scratch};
 pub use recover::RestartReport;
 pub use schema::{Direction, EdgeTypeConfig, ListOrder, TypeId};
 pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats};
-pub use view::{EdgeView, NodeObject, View};
+pub use view::{EdgeView, NeighbourList, NodeObject, View};

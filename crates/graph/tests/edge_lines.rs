@@ -45,7 +45,8 @@ fn plain(source: u64, destination: u64, time: Option<u64>) -> Result<Edge, (u64,
 
 #[test]
 fn csv_of_every_form_is_read() {
-    let text = b"\xEF\xBB\xBFsource,destination,time\n1,2\n3,4,5\r\n\n 6 , 7 ,\n\"8\",\"9\",10,a,\"b,\"\"c\"\"\",\n11,12,,x\n13,14";
+    let text = b"\xEF\xBB\xBFsource,destination,time\n1,2\n3,4,5\r\n\n 6 , 7 ,\n\
+        \"8\",\"9\",10,a,\"b,\"\"c\"\"\",\n11,12,,x\n13,14";
     let with = |source, destination, time, attributes: &[&[u8]]| {
         Ok((source, destination, time, attributes.iter().map(|text| text.to_vec()).collect::<Vec<_>>()))
     };

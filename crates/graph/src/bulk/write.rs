@@ -438,7 +438,7 @@ impl<'g> LoadSlice<'_, 'g> {
         ids.clear();
         old_ids.clear();
         if let Some(leaf) = part.and_then(|part| part.leaf) {
-            leaf.numbers.copy(leaf.count(), &mut old_ids);
+            leaf.numbers.copy(0..leaf.count(), &mut old_ids);
         }
         let (mut old, mut edges) = (&old_ids[..], 0);
         for at in run.entries.clone() {

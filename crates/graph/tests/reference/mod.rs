@@ -51,6 +51,7 @@ pub fn draw(prng: &mut Prng, types: &[TypeId], nodes: u64) -> Change {
 }
 
 pub fn check_edges(view: &View<'_>, model: &Reference, types: &[TypeId], nodes: u64) {
+    let mut list = NeighbourList::default();
     for ty in types {
         for source in 1..=nodes {
             let is_hidden = model.archived.contains(&source);
@@ -63,6 +64,8 @@ pub fn check_edges(view: &View<'_>, model: &Reference, types: &[TypeId], nodes: 
             })
             .expect("valid");
             assert_eq!(found, model.neighbours(*ty, source), "neighbours of {source} by {ty:?}");
+            view.neighbours_into(source, *ty, &mut list).expect("valid");
+            assert_eq!(list.nodes(), found, "neighbours of {source} by {ty:?}, at once");
         }
     }
 }
