@@ -165,8 +165,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Reads all live neighbours that are not archived into `list`. That costs a fraction of [`View::neighbours`], and is
-    /// not divided into slices either.
+    /// Reads all live neighbours that are not archived into `list`, faster than [`View::neighbours`]. The read is not
+    /// divided into slices either.
     ///
     /// # Errors
     /// If the type is unknown or the identifier reserved.

@@ -190,9 +190,9 @@ fn batch_refuses_the_edges_that_a_cap_refuses_one_at_a_time() {
         let stores = [new_store(120), new_store(120)];
         let graphs = stores.each_ref().map(|store| store.create_graph("test").expect("room"));
         let types = graphs.each_ref().map(declare);
-        for at in 0..4 {
+        for (at, ty) in types[0].iter().enumerate() {
             let additions = draw_additions(&mut prng, 20_000, 4000, at < 2, false);
-            let (changed, refused_singly) = add(&graphs[0], types[0][at], &additions);
+            let (changed, refused_singly) = add(&graphs[0], *ty, &additions);
             let mut reports = Vec::new();
             for part in additions.chunks(edges_max) {
                 reports.push(load(&graphs[1], batch_of(types[1][at], part), 5000));

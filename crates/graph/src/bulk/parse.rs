@@ -319,8 +319,11 @@ fn plain_line(input: &[u8], format: EdgeFormat) -> Option<(EdgeLine<'static>, us
     is_edge.then_some((EdgeLine { source, destination, time_ms, text: b"" }, at + 1))
 }
 
-/// Returns the first field of a CSV line, without quotes, and the text after its comma, if it has one.
-fn field(line: &[u8]) -> Result<(Cow<'_, [u8]>, Option<&[u8]>), EdgeLineCause> {
+/// A field without quotes, and the text after its comma, if it has one.
+type Field<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
+
+/// Returns the first field of a CSV line.
+fn field(line: &[u8]) -> Result<Field<'_>, EdgeLineCause> {
     let Some(quoted) = line.strip_prefix(b"\"") else {
         let end = line.iter().position(|byte| *byte == b',').unwrap_or(line.len());
         return Ok((Cow::Borrowed(&line[..end]), line.get(end + 1..)));

@@ -70,6 +70,7 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
     /// # Errors
     /// If another batch is not finished, the type is unknown, or the batch has attributes and the type no schema. The
     /// batch is returned.
+    #[expect(clippy::result_large_err, reason = "one call a batch, and the caller gets its edges back")]
     pub fn begin(&mut self, batch: BulkBatch) -> Result<(), (GraphError, BulkBatch)> {
         if self.writer.state.bulk.is_some() {
             return Err((GraphError::BulkInProgress, batch));
