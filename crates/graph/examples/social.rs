@@ -1,7 +1,8 @@
 //! Builds an R-MAT graph (Chakrabarti et al., SDM '04), one change at a time and in bulk, and measures the engine in
 //! process and on one thread. Prints a Markdown list and a table.
 //!
-//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE]`: 2^SCALE nodes. The endpoints of
+//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE] [bulk]`: 2^SCALE nodes, and with
+//! `bulk` no graph of one change at a time. The endpoints of
 //! queries are ends of random edges, so nodes with many edges are asked for more often: the hard case.
 
 use std::collections::BinaryHeap;
@@ -101,17 +102,22 @@ fn main() -> Result<(), GraphError> {
     let mut prng = Prng::new(1);
     let drawn = (u64::from(degree) << scale) as usize;
     let edges: Vec<(u32, u32)> = (0..drawn).map(|_| draw(&mut prng, scale)).filter(|edge| edge.0 != edge.1).collect();
-    let (single_hash, stored) = {
+    let single = if std::env::args().any(|argument| argument == "bulk") {
+        None
+    } else {
         let (store, graph, knows) = new_graph((drawn * 160).max(256 << 20))?;
         add_singly(&graph, knows, &edges)?;
         let stored = compact(&store, &graph, knows, "one change at a time")?;
-        (hash(&store, &graph, knows)?, stored)
+        Some((hash(&store, &graph, knows)?, stored))
     };
     let (store, graph, knows) = new_graph((drawn * 64).max(384 << 20))?;
     load(&graph, knows, &edges)?;
-    assert_eq!(compact(&store, &graph, knows, "bulk")?, stored);
-    assert_eq!(hash(&store, &graph, knows)?, single_hash, "both ways give one graph");
-    println!("- {stored} edges; a checksum shows that both ways give the same graph");
+    let stored = compact(&store, &graph, knows, "bulk")?;
+    if let Some(single) = single {
+        assert_eq!((hash(&store, &graph, knows)?, stored), single, "both ways give one graph");
+        println!("- a checksum shows that both ways give the same graph");
+    }
+    println!("- {stored} edges");
     println!("\n| query | p50 us | p99 us | p999 us | partial % |\n|---|---|---|---|---|");
     query(&store, &graph, knows, &edges)
 }
