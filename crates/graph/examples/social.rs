@@ -1,15 +1,25 @@
-//! Builds an R-MAT graph (Chakrabarti et al., SDM '04) and prints latencies of queries in process.
+//! Builds an R-MAT graph (Chakrabarti et al., SDM '04), one change at a time and in bulk, and measures the engine in
+//! process and on one thread. Prints a Markdown list and a table.
 //!
-//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE]`: 2^SCALE nodes. The endpoints of
+//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE] [bulk]`: 2^SCALE nodes, and with
+//! `bulk` no graph of one change at a time. The endpoints of
 //! queries are ends of random edges, so nodes with many edges are asked for more often: the hard case.
 
+use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use base::prng::Prng;
 use gannet_graph::*;
 
+/// The time of all edges, in milliseconds since the epoch.
+const TIME_MS: u64 = 1_700_000_000_000;
+/// The number of edges of a bulk batch.
+const BATCH_EDGES: usize = 1 << 20;
+/// The number of edges of a slice of work.
+const SLICE_EDGES: u32 = 1024;
+
 /// Draws an edge of a graph with 2^`scale` nodes.
-fn draw(prng: &mut Prng, scale: u32) -> (u64, u64) {
+fn draw(prng: &mut Prng, scale: u32) -> (u32, u32) {
     let (mut source, mut destination) = (0, 0);
     for _ in 0..scale {
         let (down, right) = match prng.below(100) {
@@ -24,12 +34,47 @@ fn draw(prng: &mut Prng, scale: u32) -> (u64, u64) {
     (source + 1, destination + 1)
 }
 
-/// Prints the percentiles of times in ns.
+/// A clock of elapsed time and of the time that the thread ran, in seconds.
+struct Clock {
+    start: Instant,
+    start_cpu: f64,
+    elapsed: f64,
+    cpu: f64,
+}
+
+/// Returns the time that the thread ran, or 0 where the kernel does not report it.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(0.0, |ns| ns / 1e9)
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { start: Instant::now(), start_cpu: cpu_seconds(), elapsed: 0.0, cpu: 0.0 }
+    }
+
+    fn resume(&mut self) {
+        (self.start, self.start_cpu) = (Instant::now(), cpu_seconds());
+    }
+
+    fn pause(&mut self) {
+        self.elapsed += self.start.elapsed().as_secs_f64();
+        self.cpu += cpu_seconds() - self.start_cpu;
+    }
+
+    fn print(&self, name: &str, edges: usize) {
+        let millions = edges as f64 / 1e6;
+        let (a_second, a_cpu_second) = (millions / self.elapsed, millions / self.cpu);
+        println!("- {name}: {a_second:.2} M edges a second, {a_cpu_second:.2} M a CPU second");
+    }
+}
+
+/// Prints a row with the percentiles of times in ns.
 fn print(name: &str, mut times: Vec<u64>, partial: usize) {
     times.sort_unstable();
     let at = |permille: usize| times[(times.len() - 1) * permille / 1000] as f64 / 1000.0;
     let share = partial as f64 * 100.0 / times.len() as f64;
-    println!("{name:20} p50 {:9.2}  p99 {:9.2}  p999 {:9.2} us   partial {share:.2} %", at(500), at(990), at(999));
+    println!("| {name} | {:.2} | {:.2} | {:.2} | {share:.2} |", at(500), at(990), at(999));
 }
 
 /// Times `queries` calls of `query`, which returns true if its answer is partial.
@@ -43,74 +88,170 @@ fn time(name: &str, queries: usize, mut query: impl FnMut(usize) -> bool) {
     print(name, times, partial);
 }
 
+fn new_graph(bytes: usize) -> Result<(GraphStore, Graph, TypeId), GraphError> {
+    let store = GraphStore::new(anonymous(bytes), &GraphStoreConfig::default())?;
+    let graph = store.create_graph("people")?;
+    let config = EdgeTypeConfig { direction: Direction::Undirected, ..Default::default() };
+    let knows = graph.writer().declare_type("knows", &config)?;
+    Ok((store, graph, knows))
+}
+
 fn main() -> Result<(), GraphError> {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse().ok());
     let (scale, degree) = (arguments.next().unwrap_or(16), arguments.next().unwrap_or(16));
     let mut prng = Prng::new(1);
-    let drawn = u64::from(degree) << scale;
-    let edges: Vec<(u64, u64)> = (0..drawn).map(|_| draw(&mut prng, scale)).filter(|edge| edge.0 != edge.1).collect();
+    let drawn = (u64::from(degree) << scale) as usize;
+    let edges: Vec<(u32, u32)> = (0..drawn).map(|_| draw(&mut prng, scale)).filter(|edge| edge.0 != edge.1).collect();
+    let single = if std::env::args().any(|argument| argument == "bulk") {
+        None
+    } else {
+        let (store, graph, knows) = new_graph((drawn * 160).max(256 << 20))?;
+        add_singly(&graph, knows, &edges)?;
+        let stored = compact(&store, &graph, knows, "one change at a time")?;
+        Some((hash(&store, &graph, knows)?, stored))
+    };
+    let (store, graph, knows) = new_graph((drawn * 64).max(384 << 20))?;
+    load(&graph, knows, &edges)?;
+    let stored = compact(&store, &graph, knows, "bulk")?;
+    if let Some(single) = single {
+        assert_eq!((hash(&store, &graph, knows)?, stored), single, "both ways give one graph");
+        println!("- a checksum shows that both ways give the same graph");
+    }
+    println!("- {stored} edges");
+    println!("\n| query | p50 us | p99 us | p999 us | partial % |\n|---|---|---|---|---|");
+    query(&store, &graph, knows, &edges)
+}
 
-    let store = GraphStore::new(anonymous((drawn as usize * 160).max(256 << 20)), &GraphStoreConfig::default())?;
-    let graph = store.create_graph("people")?;
-    let config = EdgeTypeConfig { direction: Direction::Undirected, ..Default::default() };
-    let knows = graph.writer().declare_type("knows", &config)?;
-    let start = Instant::now();
-    let mut stored = 0u64;
+fn hash(store: &GraphStore, graph: &Graph, knows: TypeId) -> Result<u64, GraphError> {
+    store.reader()?.enter().view(graph).state_hash(knows)
+}
+
+fn add_singly(graph: &Graph, edge_type: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphError> {
+    let mut clock = Clock::new();
     for (number, (source, destination)) in edges.iter().enumerate() {
-        let (source, destination, action) = (*source, *destination, EdgeAction::Add(b""));
-        let change = EdgeChange { source, edge_type: knows, destination, time_ms: 1_700_000_000_000, action };
+        let (source, destination) = (u64::from(*source), u64::from(*destination));
+        let change = EdgeChange { source, edge_type, destination, time_ms: TIME_MS, action: EdgeAction::Add(b"") };
         let mut writer = graph.writer();
-        stored += u64::from(writer.apply(&change)?);
+        writer.apply(&change)?;
         if number % 256 == 0 {
             writer.compact(50, 50_000)?;
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{stored} edges, {:.0} changes/s with compaction", edges.len() as f64 / seconds);
-    print_bytes("before compaction", &store, stored);
+    clock.pause();
+    clock.print("one change at a time, with compaction", edges.len());
+    Ok(())
+}
+
+/// Parses an edge list and loads it in batches, in slices.
+fn load(graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphError> {
+    let (mut parsing, mut loading) = (Clock::new(), Clock::new());
+    let mut slices = BinaryHeap::new();
+    let mut batch = Some(BulkBatch::new(knows, BATCH_EDGES));
+    let mut reader = EdgeReader::new(EdgeFormat::List);
+    for part in edges.chunks(BATCH_EDGES) {
+        let text: String = part.iter().map(|(source, destination)| format!("{source} {destination}\n")).collect();
+        parsing.resume();
+        let mut filled = batch.take().expect("finished");
+        let mut input = text.as_bytes();
+        while let Some(edge) = reader.next(&mut input) {
+            let edge = edge.expect("no bad line");
+            filled.push(edge.source, edge.destination, TIME_MS, b"")?;
+        }
+        parsing.pause();
+        loading.resume();
+        BulkWriter::new(&mut graph.writer()).begin(filled).map_err(|(error, _)| error)?;
+        loop {
+            let start = Instant::now();
+            let mut writer = graph.writer();
+            match BulkWriter::new(&mut writer).step(SLICE_EDGES) {
+                Ok(BulkStep::More) => {}
+                Ok(BulkStep::Done) => break,
+                Err(GraphError::NoSpace) => {
+                    writer.seal();
+                    writer.compact(100, 50_000)?;
+                }
+                Err(error) => return Err(error),
+            }
+            slices.push(start.elapsed().as_nanos() as u64);
+        }
+        batch = BulkWriter::new(&mut graph.writer()).finish().map(|(_, batch)| batch);
+        loading.pause();
+    }
+    parsing.print("bulk: parse", edges.len());
+    loading.print("bulk: load", edges.len());
+    let (elapsed, cpu) = (parsing.elapsed + loading.elapsed, parsing.cpu + loading.cpu);
+    Clock { elapsed, cpu, ..parsing }.print("bulk: both", edges.len());
+    let slices = slices.into_sorted_vec();
+    let at = |permille: usize| slices[(slices.len() - 1) * permille / 1000] / 1000;
+    println!("- bulk: slices of {SLICE_EDGES} edges: p50 {}, p99 {}, longest {} us", at(500), at(990), at(1000));
+    Ok(())
+}
+
+/// Compacts all segments, and prints the bytes of an edge before and after. Returns the number of edges.
+fn compact(store: &GraphStore, graph: &Graph, knows: TypeId, way: &str) -> Result<u64, GraphError> {
+    let mut reader = store.reader()?;
+    let guard = reader.enter();
+    let view = guard.view(graph);
+    // Identifiers are below the lowest power of two that is at least the number of nodes, by the way they are drawn.
+    let identifiers = 1..=u64::from(view.nodes()).next_power_of_two() * 4;
+    let ends: u64 = identifiers.map(|node| view.count(node, knows).map_or(0, u64::from)).sum();
+    drop(guard);
+    let stored = ends / 2;
+    let a_edge = |bytes: usize| bytes as f64 / stored as f64;
+    let before = store.stats();
     graph.writer().seal();
-    let stats = store.stats();
-    let mut segments = stats.segments - stats.segments_free - stats.segments_retired;
+    let mut segments = before.segments - before.segments_free - before.segments_retired;
     while segments > 0 {
         match graph.writer().compact(100, 1 << 20)? {
             CompactionStep::Nothing => break,
             step => segments -= usize::from(step == CompactionStep::Emptied),
         }
     }
-    print_bytes("after compaction", &store, stored);
-    query(&store, &graph, knows, &edges)
-}
-
-fn print_bytes(when: &str, store: &GraphStore, edges: u64) {
-    let stats = store.stats();
-    let a_edge = |bytes: usize| bytes as f64 / edges as f64;
+    let after = store.stats();
     println!(
-        "{when}: {:.1} B an edge in records, {:.1} in the index",
-        a_edge(stats.live_bytes),
-        a_edge(stats.index_bytes)
+        "- {way}: {:.1} bytes of records an edge, {:.1} when compacted; {:.1} bytes of the index",
+        a_edge(before.live_bytes),
+        a_edge(after.live_bytes),
+        a_edge(after.index_bytes)
     );
+    Ok(stored)
 }
 
-fn query(store: &GraphStore, graph: &Graph, knows: TypeId, edges: &[(u64, u64)]) -> Result<(), GraphError> {
+fn query(store: &GraphStore, graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphError> {
     let mut reader = store.reader()?;
     let guard = reader.enter();
     let view = guard.view(graph);
     let mut prng = Prng::new(2);
-    let ends: Vec<u64> = (0..200_000).map(|_| edges[prng.below(edges.len() as u64) as usize].0).collect();
+    let mut one_end = || u64::from(edges[prng.below(edges.len() as u64) as usize].0);
+    let ends: Vec<u64> = (0..200_000).map(|_| one_end()).collect();
     let end = |number: usize| ends[number % ends.len()];
     let mut sum = 0u64;
-    time("1-hop list", 100_000, |number| {
+    time("whole 1-hop list, with identifiers", 100_000, |number| {
         let add = |node| {
             sum = sum.wrapping_add(node);
             true
         };
         view.neighbours(end(number), knows, add).is_err()
     });
-    time("edge", 100_000, |number| {
+    let mut list = NeighbourList::default();
+    time("whole 1-hop list, with identifiers, at once", 100_000, |number| {
+        let is_wrong = view.neighbours_into(end(number), knows, &mut list).is_err();
+        sum = list.nodes().iter().fold(sum, |sum, node| sum.wrapping_add(*node));
+        is_wrong
+    });
+    time("1-hop page of 100", 100_000, |number| {
+        let options = PageOptions { limit: 100, ..Default::default() };
+        let mut query = PageQuery::begin(&view, end(number), knows, Cursor::START, &options).expect("valid");
+        while query.step(&view, 4096) == QueryStep::More {}
+        let page = query.finish(&view);
+        sum += page.edges.len() as u64;
+        page.is_partial
+    });
+    time("edge exists", 100_000, |number| {
         sum += u64::from(view.has_edge(end(number), knows, end(number + 77)).unwrap_or(false));
         false
     });
-    time("mutual count", 50_000, |number| {
+    time("number of common neighbours", 50_000, |number| {
         let lists = [(end(number), knows), (end(number + 77), knows)];
         let query = SetQuery::begin(&view, SetOperation::Intersection, &lists, Cursor::START, 1, u64::MAX);
         let mut query = query.expect("two lists").counting();
@@ -134,19 +275,19 @@ fn query(store: &GraphStore, graph: &Graph, knows: TypeId, edges: &[(u64, u64)])
         });
     }
     let mut cache = SecondDegreeCache::new(1 << 30);
-    time("second degree", 200, |number| {
-        let query = SecondDegreeQuery::begin(&view, Scratch::new(), end(number), knows, u64::MAX);
+    time("second degree, computed", 200, |number| {
+        let query = SecondDegreeQuery::begin(&view, Scratch::new(), end(number), knows, 10_000_000);
         let mut query = query.expect("valid");
         while query.step(&view, 4096) == QueryStep::More {}
         let set = cache.insert(&view, query.finish().0);
         sum += set.count() as u64;
         set.is_partial
     });
-    time("  from the cache", 20_000, |number| {
+    time("second degree, from the cache", 20_000, |number| {
         let set = cache.find(&view, end(number % 200), knows, 0);
         sum += set.map_or(0, |set| set.count() as u64);
         false
     });
-    println!("(checksum {sum})");
+    println!("\n(checksum {sum})");
     Ok(())
 }

@@ -76,7 +76,14 @@ impl<'g> Writer<'g> {
         let pool = &self.store.pool;
         let most = (pool.segment_words() as u64 * u64::from(live_percent_max) / 100) as u32;
         let is_open = |segment: u32| self.state.open.iter().flatten().any(|open| open.segment == segment);
-        let candidates = (0..pool.segments() as u32).filter(|segment| !is_open(*segment));
+        // Edge records of a bulk batch are live although no list names them yet.
+        let is_log = |segment: u32| {
+            self.state
+                .bulk
+                .as_ref()
+                .is_some_and(|bulk| bulk.log_segments.iter().any(|(position, _)| pool.segment_of(*position) == segment))
+        };
+        let candidates = (0..pool.segments() as u32).filter(|segment| !is_open(*segment) && !is_log(*segment));
         let of_graph = candidates.filter_map(|segment| {
             let live = pool.live_words(segment);
             let info = (live > 0 && live <= most).then(|| pool.info(segment))??;

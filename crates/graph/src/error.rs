@@ -55,6 +55,10 @@ pub enum GraphError {
     NotSortedByTime,
     /// All segments are in use.
     NoSpace,
+    /// The bulk batch has its maximum of edges.
+    BatchFull,
+    /// Another bulk batch of the graph is being loaded.
+    BulkInProgress,
     /// All readers that the store was created for exist.
     TooManyReaders,
     /// The memory has fewer segments than the store needs.
@@ -112,6 +116,10 @@ impl fmt::Display for GraphError {
                 f.write_str("cannot page by time: the edge type is sorted by identifier; declare it with SORT TIME")
             }
             Self::NoSpace => f.write_str("cannot store: all segments are in use; compact, or enlarge the pool"),
+            Self::BatchFull => f.write_str("cannot add the edge to the batch: it is full; load it first"),
+            Self::BulkInProgress => {
+                f.write_str("cannot begin to load the batch: another one is being loaded; wait until it is complete")
+            }
             Self::TooManyReaders => f.write_str("cannot create a reader: all exist; raise `readers_max`"),
             Self::TooLittleMemory { segments, segments_min } => {
                 write!(f, "cannot create the store: the memory has {segments} segments; give it {segments_min} or more")

@@ -93,6 +93,24 @@ impl Ids {
         self.externals.find(number).map_or(0, |word| word.load(Relaxed))
     }
 
+    /// Appends the identifiers of nodes to `out`. If the numbers ascend, that is faster than one call for each, because
+    /// a page is looked up once for all its numbers.
+    pub(crate) fn externals(&self, numbers: &[u32], out: &mut Vec<u64>) {
+        out.reserve(numbers.len());
+        let mut rest = numbers;
+        while let Some(first) = rest.first() {
+            let index = *first as usize / PAGE;
+            let page = self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
+            let count = rest.iter().take_while(|number| **number as usize / PAGE == index).count();
+            let (run, after) = rest.split_at(count);
+            match page {
+                Some(page) => out.extend(run.iter().map(|number| page[*number as usize % PAGE].load(Relaxed))),
+                None => out.extend(run.iter().map(|_| 0)),
+            }
+            rest = after;
+        }
+    }
+
     /// Returns the number of the node with an identifier.
     #[inline]
     pub(crate) fn find(&self, external: u64) -> Option<u32> {

@@ -116,9 +116,7 @@ impl LeafEntries {
             | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0))
             | has(PART, is_part)
             | has(NARROW, last - first < 1 << 16 && list.len() > 2);
-        record::begin(out, RecordKind::Leaf, flags);
-        out.extend([source, u32::from(ty) | (list.len() as u32) << 8]);
-        record::push_u64(out, earliest);
+        begin_leaf(out, flags, source, ty, list.len(), earliest);
         if flags & NARROW == 0 {
             out.extend(list.iter().map(|entry| entry.id));
         } else {
@@ -147,6 +145,30 @@ impl LeafEntries {
     }
 }
 
+/// Starts a leaf in `out`.
+fn begin_leaf(out: &mut Vec<u32>, flags: u32, source: u32, ty: u8, entries: usize, earliest: u64) {
+    record::begin(out, RecordKind::Leaf, flags);
+    out.extend([source, u32::from(ty) | (entries as u32) << 8]);
+    record::push_u64(out, earliest);
+}
+
+/// Encodes live edges without attributes, of one time, as a leaf.
+pub(crate) fn encode_plain(ids: &[u32], time: u64, source: u32, ty: u8, is_part: bool, out: &mut Vec<u32>) {
+    let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
+    let is_narrow = last - first < 1 << 16 && ids.len() > 2;
+    let flags = if is_part { PART } else { 0 } | if is_narrow { NARROW } else { 0 };
+    begin_leaf(out, flags, source, ty, ids.len(), time);
+    if is_narrow {
+        out.push(first);
+        let (pairs, rest) = ids.as_chunks::<2>();
+        out.extend(pairs.iter().map(|[low, high]| (low - first) | (high - first) << 16));
+        out.extend(rest.iter().map(|id| id - first));
+    } else {
+        out.extend_from_slice(ids);
+    }
+    record::seal(out);
+}
+
 /// The node numbers of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbers<'a> {
@@ -160,6 +182,27 @@ impl Numbers<'_> {
         match self {
             Self::Wide(words) => words[index].load(Relaxed),
             Self::Narrow(first, words) => first + (words[index / 2].load(Relaxed) >> (index % 2 * 16) & 0xFFFF),
+        }
+    }
+
+    /// Appends the numbers of a range of entries to `out`.
+    pub(crate) fn copy(self, range: std::ops::Range<usize>, out: &mut Vec<u32>) {
+        match self {
+            Self::Wide(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
+            Self::Narrow(first, words) => {
+                // Whole words are read, and the halves outside the range are dropped.
+                let (low, high) = (range.start / 2, range.end.div_ceil(2));
+                let start = out.len();
+                out.resize(start + (high - low) * 2, 0);
+                for (pair, word) in out[start..].as_chunks_mut::<2>().0.iter_mut().zip(&words[low..high]) {
+                    let word = word.load(Relaxed);
+                    *pair = [first + (word & 0xFFFF), first + (word >> 16)];
+                }
+                if range.start % 2 == 1 && range.start < range.end {
+                    out.remove(start);
+                }
+                out.truncate(start + range.len());
+            }
         }
     }
 }
@@ -202,6 +245,11 @@ impl<'a> Leaf<'a> {
     #[inline]
     pub(crate) fn all_live(self) -> bool {
         self.flags & STATES == 0
+    }
+
+    /// Returns true if all edges are live, without attributes and of this time.
+    pub(crate) fn is_plain(self, time: u64) -> bool {
+        self.flags & !(PART | NARROW) == 0 && self.record.long(4) == time
     }
 
     pub(crate) fn is_part(self) -> bool {

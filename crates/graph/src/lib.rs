@@ -20,7 +20,7 @@
 //!   ids, pool, change       node numbers, segments, values of edges
 //!   state, list             a graph's index, and reads of its lists
 //!   append, write, declare  the writer
-//!   compact                 reuse of segments
+//!   compact, bulk           reuse of segments; edges from files, in batches
 //!   view, query             reads
 //!   store, recover          assembly, restart
 //! ```
@@ -61,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod bulk;
 mod change;
 mod compact;
 mod declare;
@@ -84,6 +85,9 @@ mod view;
 mod write;
 
 pub use append::Writer;
+pub use bulk::batch::{BulkBatch, BulkReport, RefusedEdge};
+pub use bulk::parse::{EdgeFormat, EdgeLine, EdgeLineCause, EdgeLineError, EdgeReader};
+pub use bulk::write::{BulkStep, BulkWriter};
 pub use change::{EdgeAction, EdgeChange};
 pub use compact::CompactionStep;
 pub use error::GraphError;
@@ -100,4 +104,4 @@ pub use query::walk::{QueryStep, Scratch};
 pub use recover::RestartReport;
 pub use schema::{Direction, EdgeTypeConfig, ListOrder, TypeId};
 pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats, SegmentStats};
-pub use view::{EdgeView, NodeObject, View};
+pub use view::{EdgeView, NeighbourList, NodeObject, View};

@@ -21,6 +21,13 @@ pub const TIME_MS_MAX: u64 = (1 << 48) - 1;
 /// The number of edges that a query may touch if the caller states no budget.
 pub const BUDGET_EDGES_DEFAULT: u64 = 100_000;
 
+/// The maximum length of a line of a file of edges, in bytes.
+pub const LINE_BYTES_MAX: usize = 4096;
+/// The maximum number of edges of a bulk batch.
+pub const BULK_EDGES_MAX: usize = 1 << 24;
+/// The maximum number of refused edges that a bulk batch reports in full.
+pub const BULK_REFUSED_MAX: usize = 16;
+
 /// The default size of a segment, in bytes.
 pub const SEGMENT_BYTES: usize = 10 << 20;
 /// The minimum size of a segment, in bytes. The longest record fits into a fifth of it. Below 512 KiB compaction may
@@ -45,4 +52,5 @@ pub(crate) const SEGMENTS_FOR_REMOVALS: usize = 1;
 const _: () = assert!(LEAF_WORDS_MAX * 4 * 5 <= SEGMENT_BYTES_MIN);
 const _: () = assert!(LEAVES_MAX * 8 * 5 <= SEGMENT_BYTES_MIN);
 const _: () = assert!(OBJECT_BYTES_MAX * 5 <= SEGMENT_BYTES_MIN);
+const _: () = assert!(BULK_EDGES_MAX * 2 <= 1 << 31 && BULK_EDGES_MAX * ATTRIBUTE_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(TYPES_MAX <= 256 && LEAF_ENTRIES_MAX < 1 << 13);

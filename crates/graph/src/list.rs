@@ -173,6 +173,28 @@ impl<'a> ListPart<'a> {
         }
     }
 
+    /// Appends the number of each live edge to `out`, ascending.
+    fn numbers_into(&self, out: &mut Vec<u32>) {
+        let Some(leaf) = self.leaf.filter(|leaf| leaf.all_live()) else {
+            self.walk_live(0, &mut |id| {
+                out.push(id);
+                true
+            });
+            return;
+        };
+        let Some(recent) = self.recent else { return leaf.numbers.copy(0..leaf.count(), out) };
+        let mut start = 0;
+        for change in RecentChanges::of(recent).list() {
+            let at = leaf.lower_bound(change.id);
+            leaf.numbers.copy(start..at, out);
+            start = at + usize::from(at < leaf.count() && leaf.numbers.at(at) == change.id);
+            if EdgeState::of(change.state as u8) == EdgeState::Live {
+                out.push(change.id);
+            }
+        }
+        leaf.numbers.copy(start..leaf.count(), out);
+    }
+
     /// Appends the merged edges to `entries`.
     pub(crate) fn read_into(&self, entries: &mut LeafEntries) {
         match (self.recent, self.leaf) {
@@ -267,6 +289,14 @@ impl<'a> List<'a> {
     pub(crate) fn walk(&self, from: u32, f: &mut impl FnMut(ListEdge<'a>) -> bool) -> bool {
         let parts = self.parts();
         parts == 0 || (self.part_of(from)..parts).all(|index| self.part(index).walk(from, f))
+    }
+
+    /// Appends the number of each live neighbour that is not archived to `out`, ascending.
+    pub(crate) fn numbers_into(&self, out: &mut Vec<u32>) {
+        (0..self.parts()).for_each(|index| self.part(index).numbers_into(out));
+        if self.hides {
+            out.retain(|id| !self.graph.is_archived(*id));
+        }
     }
 
     /// Calls `f` for each live neighbour from `from` on that is not archived, ascending. Returns false if `f` did.

@@ -392,15 +392,26 @@ impl Writer<'_> {
         let words = record.len() as u32 / if reverse.is_some() { 2 } else { 1 };
         let ends = [Some((source, ty, destination)), reverse.map(|reverse| (destination, reverse, source))];
         let mut is_replayed = false;
-        for (node, ty, id) in ends.into_iter().flatten() {
-            let old = self.edge_value(node, ty, id);
-            if old.clone().is_some_and(|mut old| !old.merge(&value)) {
+        for (node, list_type, id) in ends.into_iter().flatten() {
+            let old = self.edge_value(node, list_type, id);
+            let mut merged = old.clone().unwrap_or_else(|| value.clone());
+            if !merged.merge(&value) && old.is_some() {
                 continue;
             }
             is_replayed = true;
-            self.store.pool.add_live(self.store.pool.segment_of(position), words);
-            self.enter(node, ty, id, position, old.map(|old| old.state), value.state)?;
-            self.graph.count_changes(ty, 1);
+            let named = if merged == value {
+                self.store.pool.add_live(self.store.pool.segment_of(position), words);
+                position
+            } else {
+                // A record of a bulk batch has the value that the batch alone causes.
+                let new = self.write_edge(source, ty, destination, &merged)?;
+                if reverse.is_some() {
+                    self.release_words(new, RecordRef::at(self.store.pool.words(), new).len() as u32 / 2);
+                }
+                new
+            };
+            self.enter(node, list_type, id, named, old.map(|old| old.state), merged.state)?;
+            self.graph.count_changes(list_type, 1);
         }
         report.edges_replayed += usize::from(is_replayed);
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::bulk::batch::BulkState;
 use crate::epoch::Epochs;
 use crate::ids::{IdPages, Ids};
 use crate::leaf::LeafEntries;
@@ -87,6 +88,8 @@ pub(crate) struct WriterState {
     /// The positions of records of nodes after the last complete block.
     pub(crate) node_singles: Vec<u32>,
     pub(crate) compaction: Option<Compaction>,
+    /// The bulk batch that is being loaded.
+    pub(crate) bulk: Option<Box<BulkState>>,
     pub(crate) record: Vec<u32>,
     pub(crate) entries: LeafEntries,
 }

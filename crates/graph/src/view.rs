@@ -41,6 +41,21 @@ pub struct NodeObject {
     pub bytes: Vec<u8>,
 }
 
+/// The neighbours of a node, in memory that the next call uses again.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourList {
+    numbers: Vec<u32>,
+    nodes: Vec<u64>,
+}
+
+impl NeighbourList {
+    /// Returns the identifiers, in the order of node numbers.
+    #[must_use]
+    pub fn nodes(&self) -> &[u64] {
+        &self.nodes
+    }
+}
+
 /// Returns the value of an edge of a list.
 pub(crate) fn edge_view(edge: &ListEdge<'_>) -> EdgeView {
     let (mut text, time_ms) = (Vec::new(), edge.time());
@@ -146,6 +161,22 @@ impl<'a> View<'a> {
         let (ty, node) = (self.check_type(ty)?, self.node(node)?);
         if let Some(node) = node {
             self.list(node, ty).neighbours(0, &mut |id| f(self.external(id)));
+        }
+        Ok(())
+    }
+
+    /// Reads all live neighbours that are not archived into `list`, faster than [`View::neighbours`]. The read is not
+    /// divided into slices either.
+    ///
+    /// # Errors
+    /// If the type is unknown or the identifier reserved.
+    pub fn neighbours_into(&self, node: u64, ty: TypeId, list: &mut NeighbourList) -> Result<(), GraphError> {
+        list.numbers.clear();
+        list.nodes.clear();
+        let (ty, node) = (self.check_type(ty)?, self.node(node)?);
+        if let Some(node) = node {
+            self.list(node, ty).numbers_into(&mut list.numbers);
+            self.graph.ids.externals(&list.numbers, &mut list.nodes);
         }
         Ok(())
     }

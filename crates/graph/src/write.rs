@@ -82,16 +82,27 @@ impl<'g> Writer<'g> {
         };
         let own = EdgeValue::of(change.action, change.time_ms);
         let mut value = before.clone().unwrap_or_else(|| own.clone());
-        if !value.merge(&own) && before.is_some() {
+        let mut is_newer = value.merge(&own) || before.is_none();
+        let mut old_states = [before.as_ref().map(|before| before.state); 2];
+        if self.state.bulk.is_some()
+            && let (Some(source), Some(destination)) = known
+            && let Some(reverse) = self.graph.edge_type(ty).and_then(|found| found.reverse())
+        {
+            // A bulk batch may have written one of the two lists only.
+            let other = self.edge_value(destination, reverse, source);
+            old_states[1] = other.as_ref().map(|other| other.state);
+            other.iter().for_each(|other| is_newer |= value.merge(other));
+            is_newer |= other.as_ref() != Some(&value);
+        }
+        if !is_newer {
             return Ok(false);
         }
-        let old_state = before.as_ref().map(|before| before.state);
-        if value.state == EdgeState::Live && old_state != Some(EdgeState::Live) {
-            self.check_caps(change, known)?;
+        if value.state == EdgeState::Live && old_states != [Some(EdgeState::Live); 2] {
+            self.check_caps(change, known, old_states)?;
         }
         let source = self.node_number(change.source)?;
         let destination = self.node_number(change.destination)?;
-        self.store_edge(source, ty, destination, old_state, &value)?;
+        self.store_edge(source, ty, destination, old_states, &value)?;
         // The removal of an edge that never existed is stored, in case an older addition arrives, but changes nothing.
         Ok(before.map_or(value.state != EdgeState::Removed, |before| {
             before.state != value.state || before.attributes != value.attributes
@@ -119,11 +130,17 @@ impl<'g> Writer<'g> {
     }
 
     /// Returns an error if the change would bring a list above its cap, or if a list has no room for more leaves.
-    fn check_caps(&self, change: &EdgeChange<'_>, known: (Option<u32>, Option<u32>)) -> Result<(), GraphError> {
+    fn check_caps(
+        &self,
+        change: &EdgeChange<'_>,
+        known: (Option<u32>, Option<u32>),
+        old_states: [Option<EdgeState>; 2],
+    ) -> Result<(), GraphError> {
         let ty = change.edge_type.0;
         let reverse = self.graph.edge_type(ty).and_then(|found| found.reverse());
         let ends = [(known.0, change.source, Some(ty)), (known.1, change.destination, reverse)];
-        for (number, node, ty) in ends {
+        let added = ends.into_iter().zip(old_states).filter(|(_, old)| *old != Some(EdgeState::Live));
+        for ((number, node, ty), _) in added {
             let (Some(number), Some(ty)) = (number, ty) else { continue };
             let cap = self.graph.edge_type(ty).map_or(0, |found| found.cap);
             let list = self.list(number, ty);
@@ -193,12 +210,31 @@ impl<'g> Writer<'g> {
         source: u32,
         ty: u8,
         destination: u32,
-        old_state: Option<EdgeState>,
+        old_states: [Option<EdgeState>; 2],
         value: &EdgeValue,
     ) -> Result<(), GraphError> {
         let edge_type = self.graph.edge_type(ty).expect("checked");
+        let position = self.write_edge(source, ty, destination, value)?;
+        self.enter(source, ty, destination, position, old_states[0], value.state)?;
+        if let Some(reverse) = edge_type.reverse() {
+            self.enter(destination, reverse, source, position, old_states[1], value.state)?;
+            self.graph.count_changes(reverse, 1);
+        }
+        self.graph.count_changes(ty, 1);
+        Ok(())
+    }
+
+    /// Appends an edge's record.
+    pub(crate) fn write_edge(
+        &mut self,
+        source: u32,
+        ty: u8,
+        destination: u32,
+        value: &EdgeValue,
+    ) -> Result<u32, GraphError> {
+        let has_schema = self.graph.edge_type(ty).is_some_and(|found| !found.schema.is_empty());
         let mut text = Vec::new();
-        value.push_text(!edge_type.schema.is_empty(), &mut text);
+        value.push_text(has_schema, &mut text);
         let lsn = self.state.lsn;
         self.state.lsn += 1;
         let words = &mut self.state.record;
@@ -209,14 +245,7 @@ impl<'g> Writer<'g> {
         words.push(u32::from(ty) | (value.state as u32) << 8 | (text.len() as u32) << 16);
         record::push_bytes(words, &text);
         record::seal(words);
-        let position = self.append_buffer(Stream::Short)?;
-        self.enter(source, ty, destination, position, old_state, value.state)?;
-        if let Some(reverse) = edge_type.reverse() {
-            self.enter(destination, reverse, source, position, old_state, value.state)?;
-            self.graph.count_changes(reverse, 1);
-        }
-        self.graph.count_changes(ty, 1);
-        Ok(())
+        self.append_buffer(Stream::Short)
     }
 
     /// Enters an edge record into one list.
@@ -310,11 +339,27 @@ impl<'g> Writer<'g> {
             leaves.push((first, self.append_buffer(Stream::Long)?));
         }
         self.state.entries = entries;
-        match leaves[..] {
-            [(_, position)] => self.replace_part(node, ty, index, position),
-            _ => self.replace_leaves(node, ty, list, index, &leaves)?,
+        self.install_leaves(node, ty, index, &leaves)
+    }
+
+    /// Replaces a part of a list, or an empty list, by leaves: each with its first node number and position. The list's
+    /// number of live edges stays.
+    pub(crate) fn install_leaves(
+        &mut self,
+        node: u32,
+        ty: u8,
+        index: usize,
+        leaves: &[(u32, u32)],
+    ) -> Result<(), GraphError> {
+        let list = self.list(node, ty);
+        let part = (list.head.position != 0).then(|| list.part(index));
+        match leaves {
+            [(_, position)] => self.replace_part(node, ty, index, *position),
+            _ => self.replace_leaves(node, ty, list, index, leaves)?,
         }
-        self.release_part(part, ty);
+        if let Some(part) = part {
+            self.release_part(part, ty);
+        }
         Ok(())
     }
 

@@ -8,22 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::prng::Prng;
 use gannet_graph::*;
-use reference::{Action, CONFIG, Change, Reference, SEGMENT_BYTES, check_edges, check_values, declare, draw, seed};
+use reference::{
+    Action, CONFIG, Change, Reference, SEGMENT_BYTES, Shared, check_edges, check_values, declare, draw, seed,
+};
 
 const SEGMENT_WORDS: usize = SEGMENT_BYTES / 4;
 /// The word of a segment's header with its number of used words.
 const USED: usize = 4;
 const HEADER: usize = 8;
 const EDGE: u32 = 4;
-
-/// Memory that the test can read while a store uses it.
-struct Shared(Arc<Box<[AtomicU32]>>);
-
-impl Backing for Shared {
-    fn words(&self) -> &[AtomicU32] {
-        &self.0
-    }
-}
 
 fn memory(segments: usize) -> Arc<Box<[AtomicU32]>> {
     Arc::new(anonymous(segments * SEGMENT_BYTES))

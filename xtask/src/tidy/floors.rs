@@ -98,13 +98,13 @@ const GRAPH: [&[&str]; 10] = [
     &["limits", "sync"],
     &["error", "paged", "epoch", "memory"],
     &["record"],
-    &["leaf", "schema", "ids", "pool"],
-    &["state", "change"],
+    &["leaf", "schema", "ids", "pool", "bulk::parse", "bulk::sort"],
+    &["state", "change", "bulk::batch"],
     &["list"],
     &["view"],
     &["query", "append"],
     &["write", "declare"],
-    &["compact", "store", "recover"],
+    &["compact", "store", "recover", "bulk"],
 ];
 
 /// The crates that have floors.

@@ -75,8 +75,10 @@ pub struct PageQuery {
     /// The place of the walk: the next number, or for a walk backwards the number after it.
     from: u32,
     is_done: bool,
-    /// The lowest keys found, one more than the limit.
+    /// The lowest keys found, one more than the limit, in the order of time.
     keys: BinaryHeap<Key>,
+    /// The keys of a page in the order of node numbers, which are found in their order.
+    ascending: Vec<Key>,
     meter: Meter,
 }
 
@@ -111,6 +113,7 @@ impl PageQuery {
             from: 0,
             is_done: false,
             keys: BinaryHeap::new(),
+            ascending: Vec::new(),
             meter: Meter::new(options.budget),
         };
         if let Some((time, id)) = place {
@@ -159,10 +162,10 @@ impl PageQuery {
             }
             next = edge.id + 1;
             self.offer(view, &edge);
-            self.is_by_time || self.keys.len() <= self.options.limit
+            self.is_by_time || self.ascending.len() <= self.options.limit
         });
         self.from = next;
-        self.is_done = is_finished || (!self.is_by_time && self.keys.len() > self.options.limit);
+        self.is_done = is_finished || self.ascending.len() > self.options.limit;
         if self.is_done { QueryStep::Done } else { self.meter.step() }
     }
 
@@ -186,7 +189,7 @@ impl PageQuery {
                 }
                 self.offer(view, edge);
                 self.from = edge.id;
-                if self.keys.len() > self.options.limit {
+                if self.ascending.len() > self.options.limit {
                     self.is_done = true;
                     return QueryStep::Done;
                 }
@@ -208,7 +211,9 @@ impl PageQuery {
         if key < self.start || !is_in_time {
             return;
         }
-        if self.keys.len() <= self.options.limit {
+        if !self.is_by_time {
+            self.ascending.push(key);
+        } else if self.keys.len() <= self.options.limit {
             self.keys.push(key);
         } else if self.keys.peek().is_some_and(|last| key < *last) {
             self.keys.pop();
@@ -219,7 +224,8 @@ impl PageQuery {
     /// Returns the page.
     #[must_use]
     pub fn finish(mut self, view: &View<'_>) -> ListPage {
-        let keys = std::mem::take(&mut self.keys).into_sorted_vec();
+        let mut keys = std::mem::take(&mut self.keys).into_sorted_vec();
+        keys.append(&mut self.ascending);
         let next = keys.get(self.options.limit).map(|key| self.place(*key));
         let continued = (!self.is_done && self.node.is_some() && !self.is_by_time)
             .then_some((0, self.from - u32::from(self.options.is_reversed && self.from > 0)));

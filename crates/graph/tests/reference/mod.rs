@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use base::prng::Prng;
 use gannet_graph::*;
@@ -15,6 +16,15 @@ pub fn seed() -> u64 {
 }
 
 pub const CONFIG: GraphStoreConfig = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 4 };
+
+/// Memory that a test can read while a store uses it.
+pub struct Shared(pub Arc<Box<[AtomicU32]>>);
+
+impl Backing for Shared {
+    fn words(&self) -> &[AtomicU32] {
+        &self.0
+    }
+}
 
 pub fn new_store(segments: usize) -> GraphStore {
     GraphStore::new(anonymous(segments * SEGMENT_BYTES), &CONFIG).expect("enough segments")
@@ -41,6 +51,7 @@ pub fn draw(prng: &mut Prng, types: &[TypeId], nodes: u64) -> Change {
 }
 
 pub fn check_edges(view: &View<'_>, model: &Reference, types: &[TypeId], nodes: u64) {
+    let mut list = NeighbourList::default();
     for ty in types {
         for source in 1..=nodes {
             let is_hidden = model.archived.contains(&source);
@@ -53,6 +64,8 @@ pub fn check_edges(view: &View<'_>, model: &Reference, types: &[TypeId], nodes: 
             })
             .expect("valid");
             assert_eq!(found, model.neighbours(*ty, source), "neighbours of {source} by {ty:?}");
+            view.neighbours_into(source, *ty, &mut list).expect("valid");
+            assert_eq!(list.nodes(), found, "neighbours of {source} by {ty:?}, at once");
         }
     }
 }
