@@ -105,7 +105,7 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
         Some((bulk.report, batch))
     }
 
-    /// Gives up a batch of which nothing is stored yet, except nodes, and returns it. A smaller batch needs less room.
+    /// Gives up a batch that has stored nodes at most, and returns it. A smaller batch needs less room.
     pub fn cancel(&mut self) -> Option<BulkBatch> {
         use BulkPhase::{Check, Number, Sort};
         let is_unstored = |bulk: &mut Box<BulkState>| matches!(bulk.phase, Number | Sort | Check);
