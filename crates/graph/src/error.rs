@@ -20,6 +20,8 @@ pub enum GraphError {
     BadSchema,
     /// The store has [`limits::GRAPHS_MAX`] graphs.
     TooManyGraphs,
+    /// Less than a quarter of the segments is free.
+    NoRoomForGraph,
     /// The graph has [`limits::TYPES_MAX`] edge types.
     TooManyTypes,
     /// The graph has as many nodes as its numbers allow.
@@ -87,6 +89,10 @@ impl fmt::Display for GraphError {
                 write!(f, "cannot use the schema: at most {} different names are allowed", limits::SCHEMA_NAMES_MAX)
             }
             Self::TooManyGraphs => write!(f, "cannot create the graph: {} graphs exist", limits::GRAPHS_MAX),
+            Self::NoRoomForGraph => f.write_str(
+                "cannot create the graph: less than a quarter of the segments is free; add its edges to another graph \
+                 as types of their own, or enlarge the pool",
+            ),
             Self::TooManyTypes => write!(f, "cannot declare the edge type: {} types exist", limits::TYPES_MAX),
             Self::TooManyNodes => f.write_str("cannot add the node: the graph has its maximum of nodes"),
             Self::ReservedNode(id) => write!(f, "cannot use node {id}: identifiers 0 and 2^64 - 1 are reserved"),

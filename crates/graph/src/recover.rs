@@ -288,12 +288,13 @@ impl Writer<'_> {
     fn restore_lists(&mut self, mut leaves: Vec<(u8, u32, u32)>, report: &mut RestartReport) -> Result<(), GraphError> {
         leaves.sort_unstable();
         let mut rebuilt = Vec::new();
-        for list in leaves.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        for all in leaves.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let list = self.without_earlier_versions(all);
             let (ty, node, _) = list[0];
             report.lists += 1;
             self.graph.count_changes(ty, 1);
-            let merged = if list.len() == 1 { None } else { Some(self.merged(list, ty)) };
-            match self.containing(list, merged.as_ref()) {
+            let merged = if list.len() == 1 { None } else { Some(self.merged(&list, ty)) };
+            match self.containing(&list, merged.as_ref()) {
                 Some((position, live)) => {
                     self.graph.publish(node, ty, Head { position, live });
                     self.adopt(position);
@@ -304,10 +305,46 @@ impl Writer<'_> {
         for list in rebuilt {
             let (ty, node, _) = list[0];
             report.lists_rebuilt += 1;
-            let entries = self.merged(list, ty);
+            let entries = self.merged(&list, ty);
             self.write_list(node, ty, &entries)?;
         }
         Ok(())
+    }
+
+    /// Returns the leaves of a list without those that another one supersedes. The memory holds many versions of a leaf
+    /// that grew by single changes, and merging all of them takes time in the square of its length.
+    ///
+    /// Each version has all node numbers of the earlier ones in its range, with the same or newer values. So of two
+    /// leaves, the one with more numbers in the range of the other is the later one, and with as many numbers the one
+    /// with the greater sum of times and states.
+    fn without_earlier_versions(&self, list: &[(u8, u32, u32)]) -> Vec<(u8, u32, u32)> {
+        let words = self.store.pool.words();
+        let leaf = |position: u32| Leaf::of(RecordRef::at(words, position));
+        let mut sorted: Vec<_> = list.iter().map(|found| (leaf(found.2), *found)).collect();
+        sorted.retain(|(leaf, _)| leaf.count() > 0);
+        sorted.sort_by_key(|(leaf, _)| std::cmp::Reverse(leaf.count()));
+        let sum = |leaf: &Leaf<'_>, range: std::ops::Range<usize>| -> u128 {
+            range.map(|index| u128::from(leaf.time(index)) << 2 | leaf.state(index) as u128).sum()
+        };
+        let mut kept: Vec<(Leaf<'_>, (u8, u32, u32))> = Vec::new();
+        for (leaf, found) in sorted {
+            let (first, last) = (leaf.numbers.at(0), leaf.numbers.at(leaf.count() - 1));
+            let is_superseded = kept.iter().any(|(other, _)| {
+                if first < other.numbers.at(0) || last > other.numbers.at(other.count() - 1) {
+                    return false;
+                }
+                let range = other.lower_bound(first)..other.lower_bound(last + 1);
+                match range.len().cmp(&leaf.count()) {
+                    std::cmp::Ordering::Greater => true,
+                    std::cmp::Ordering::Equal => sum(other, range) > sum(&leaf, 0..leaf.count()),
+                    std::cmp::Ordering::Less => false,
+                }
+            });
+            if !is_superseded {
+                kept.push((leaf, found));
+            }
+        }
+        if kept.is_empty() { list.to_vec() } else { kept.into_iter().map(|(_, found)| found).collect() }
     }
 
     /// Returns the leaf of a list that equals the merged entries of all its leaves, and its number of live entries.

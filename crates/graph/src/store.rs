@@ -6,7 +6,7 @@ use crate::append::Writer;
 use crate::change::EdgeChange;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
-use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES};
+use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::Backing;
 use crate::pool::Pool;
 use crate::schema::{TypeId, check_name};
@@ -92,8 +92,10 @@ impl GraphStore {
         }
         let number = self.state.graphs.iter().position(|graph| graph.get().is_none());
         let number = number.ok_or(GraphError::TooManyGraphs)?;
-        if self.state.pool.reclaim_now(&self.state.epochs) <= crate::limits::SEGMENTS_RESERVED {
-            return Err(GraphError::NoSpace);
+        // New graphs leave a quarter of the segments to those that exist.
+        let free_min = (self.state.pool.segments() / 4).max(SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 3);
+        if self.state.pool.reclaim_now(&self.state.epochs) < free_min {
+            return Err(GraphError::NoRoomForGraph);
         }
         let graph = self.place_graph(number, name);
         graph.writer().write_name()?;

@@ -99,6 +99,14 @@ impl<'a> View<'a> {
         self.graph.ids.external(number)
     }
 
+    /// Returns true if the graph has a node.
+    ///
+    /// # Errors
+    /// If the identifier is reserved.
+    pub fn has_node(&self, node: u64) -> Result<bool, GraphError> {
+        Ok(self.node(node)?.is_some())
+    }
+
     /// Returns the number of nodes that the graph ever had.
     #[must_use]
     pub fn nodes(&self) -> u32 {

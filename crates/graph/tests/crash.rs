@@ -106,6 +106,31 @@ fn log_edges(memory: &[AtomicU32], _: &Graph) -> usize {
 }
 
 #[test]
+fn list_that_grew_by_single_changes_opens_with_all_its_values() {
+    let memory = memory(100);
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let (types, _) = declare(&graph);
+    let mut prng = Prng::new(seed());
+    for time_ms in 1..20_000u64 {
+        let (edge_type, destination) = (types[0], 2 + prng.below(12_000));
+        let action = if prng.below(8) == 0 { EdgeAction::Remove } else { EdgeAction::Add(b"x") };
+        let change = EdgeChange { source: 1, edge_type, destination, time_ms, action };
+        graph.writer().apply(&change).expect("room");
+    }
+    let hash = |store: &GraphStore| {
+        let (mut reader, graph) = (store.reader().expect("one of four"), store.graph("test").expect("created"));
+        let guard = reader.enter();
+        let view = guard.view(&graph);
+        (view.state_hash(types[0]).expect("declared"), view.count(1, types[0]).expect("valid"))
+    };
+    let before = hash(&store);
+    let (opened, report) = GraphStore::open(image(&memory), &CONFIG).expect("an image opens");
+    assert_eq!(hash(&opened), before);
+    assert_eq!(report.segments_torn, 0);
+}
+
+#[test]
 fn image_amid_merges_and_compaction_opens_with_every_change() {
     let mut prng = Prng::new(seed());
     let memory = memory(14);

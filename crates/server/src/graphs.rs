@@ -33,7 +33,7 @@ const LIVE_ALWAYS: u32 = 25;
 pub(crate) fn run(shared: &Shared) {
     let graphs = &shared.graphs;
     let Some(store) = graphs.store() else { return };
-    let (mut served, mut found_nothing_at) = (0, None::<Instant>);
+    let (mut served, mut exhausted_at, mut found_nothing_at) = (0, 0, None::<Instant>);
     while !shared.threads.stop.workers_ended() {
         let is_empty = store.graphs().next().is_none();
         std::thread::park_timeout(if is_empty { IDLE } else { LOOK });
@@ -57,8 +57,14 @@ pub(crate) fn run(shared: &Shared) {
         // A full store has no segments to open in place of the sealed ones.
         let seals = graphs.take_seal_wish() && !is_short;
         let has_gained = compact(shared, graphs, store, live_max, seals);
-        if is_asked {
-            graphs.set_exhausted(!has_gained);
+        // Only removals make room in a full store, and each of them counts as a change.
+        let changed = shared.workers.iter().map(|worker| worker.graph.changed.value()).sum();
+        if has_gained || changed != exhausted_at {
+            graphs.set_exhausted(false);
+        }
+        if is_asked && !has_gained {
+            graphs.set_exhausted(true);
+            exhausted_at = changed;
         }
         found_nothing_at = (!has_gained).then(Instant::now);
     }

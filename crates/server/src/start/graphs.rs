@@ -12,7 +12,7 @@ use arena::{MapFile, Words};
 use base::units::ByteSize;
 use command::keyspace::graphs::Graphs;
 use graph::limits::SEGMENT_BYTES;
-use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig};
+use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig, RestartReport};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,8 @@ pub(crate) fn open(
     let file = match (left, &config.graph_file) {
         (Some(file), _) => Some(file),
         (None, Some(path)) => {
-            let opened = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
+            let refused = |error| StartError::Graphs { path: path.clone(), what: format!("{error}; see --graph-file") };
+            let opened = MapFile::open(path).map_err(refused)?;
             Some(Arc::new(opened))
         }
         (None, None) if config.file.is_some() || config.upgradable => Some(Arc::new(MapFile::in_memory()?)),
@@ -64,16 +65,22 @@ pub(crate) fn open(
         let path = config.graph_file.clone().unwrap_or_else(|| Path::new("shared memory").to_owned());
         StartError::Graphs { path, what }
     };
-    let mut bytes = config.graph_memory_bytes as usize + HEADER_BYTES;
+    let wanted = config.graph_memory_bytes as usize + HEADER_BYTES;
+    let mut bytes = wanted;
     if let Some(file) = &file {
         let found = file.bytes()? as usize;
-        if found == 0 {
-            file.set_bytes(bytes as u64)?;
-        } else if is_handed_over || found > bytes {
+        if found != 0 && !is_handed_over && !is_graph_store(file, found) {
+            return Err(fault("it is no graph store; use another file".to_owned()));
+        }
+        bytes = found.max(wanted);
+        if found > wanted && !is_handed_over {
+            let size = ByteSize((found - HEADER_BYTES) as u64);
+            tracing::warn!("the graphs in {} stay {size}: a file is not shortened", file.path().display());
+        }
+        if is_handed_over && found != 0 {
             bytes = found;
-        } else if found != bytes {
-            let size = ByteSize(found.saturating_sub(HEADER_BYTES) as u64);
-            return Err(fault(format!("its memory has {size}: pass --graph-memory {size}, or use another file")));
+        } else if found < wanted {
+            file.set_bytes(bytes as u64)?;
         }
         if config.graph_file.is_some() {
             file.allocate(0, bytes as u64)?;
@@ -95,12 +102,35 @@ pub(crate) fn open(
             (Err(error), _) => return Err(fault(error.to_string())),
         }
     };
+    log_restart(&report, file.as_deref());
+    let is_durable = config.graph_file.is_some();
+    Ok((Graphs::new(store, (bytes - HEADER_BYTES) as u64, is_durable, config.workers), file))
+}
+
+fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
     if report.graphs > 0 {
         let (graphs, nodes, lists) = (report.graphs, report.nodes, report.lists);
         tracing::info!("opened {graphs} graphs with {nodes} nodes and {lists} lists");
     }
-    let is_durable = config.graph_file.is_some();
-    Ok((Graphs::new(store, (bytes - HEADER_BYTES) as u64, is_durable, config.workers), file))
+    if report.segments_torn > 0 || report.records_orphaned > 0 {
+        let (torn, orphaned) = (report.segments_torn, report.records_orphaned);
+        tracing::warn!(
+            "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, and {orphaned} \
+             records belong to none; everything before is in use; restore a copy of the file if you have one",
+            file.map_or(Path::new("memory"), MapFile::path).display()
+        );
+    }
+}
+
+/// Returns true if a file of `bytes` bytes begins with the header of a graph store.
+fn is_graph_store(file: &Arc<MapFile>, bytes: usize) -> bool {
+    let has_header = bytes as u64 >= GRAPH_BYTES_MIN;
+    has_header
+        && Words::of_file(file, HEADER_BYTES, false).is_ok_and(|words| {
+            let first = words.as_slice()[0].load(Relaxed);
+            // A file that was created, and whose server was killed before it wrote the header, is empty.
+            first == MAGIC || first == 0
+        })
 }
 
 /// Enlarges the file of a store that has no room for the lists which its restart writes again.

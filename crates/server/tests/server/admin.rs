@@ -18,6 +18,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let mut config = config();
     config.workers = 2;
+    config.graph_memory_bytes = 90 << 20;
     let running = start(config);
     let settings = Settings { slow_request: base::units::TimeSpan(1), ..Settings::default() };
     live::apply(&settings, running.shared());

@@ -124,7 +124,9 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
         // A command on a whole record set accesses keys that are not in the request, so it requires access to all keys.
         _ if entry.keys.0 == 0 => {
             let may = if entry.has(Flag::ReadOnly) { rights.reads_all_keys() } else { rights.all_keys() };
-            (entry.name.starts_with("rec.") && !may).then(|| key(b""))
+            // The same holds for figures of all graphs.
+            let is_covered = entry.name.starts_with("rec.") || entry.name.starts_with("g.");
+            (is_covered && !may).then(|| key(b""))
         }
         KnownKeys::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();

@@ -19,6 +19,8 @@ use protocol::resp::{Args, reply};
 
 /// The number of changes that are applied between two checks of the slice. One takes 1 to 3 us.
 const STEP_CHANGES: usize = 8;
+/// The number of changes whose check costs one operation.
+const CHECKS_AN_OP: usize = 8;
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,21 +138,35 @@ fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run
         Err(fault) => return fault.reply(call, 0),
     };
     if !call.session.fits {
-        if let Err(fault) = check(call, args, &graph, kind) {
-            return fault.reply(call, 0);
+        match check(call, args, &graph, kind) {
+            Ok(true) => {}
+            Ok(false) => return Err(SessionWait::Yield.into()),
+            Err(fault) => return fault.reply(call, 0),
         }
-        call.session.fits = true;
+        (call.session.done, call.session.passed, call.session.fits) = (0, (0, 0), true);
     }
     apply(call, args, &graph, kind)
 }
 
-/// Parses and checks all changes of a request.
-fn check<'c>(call: &Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Result<(), GraphFault> {
-    let (mut words, now_ms) = (RequestWords(args), wall_ms(call));
+/// Parses and checks all changes of a request, from the position of the last visit on. Returns false if the slice is
+/// used up.
+fn check<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Result<bool, GraphFault> {
+    let (mut words, now_ms) = (RequestWords(call.args_after(args, call.session.done)), wall_ms(call));
     while words.peek().is_some() {
-        graph.check(&Parsed::read(&mut words, graph, kind)?.change(kind, now_ms))?;
+        let before = words.0.len();
+        for _ in 0..CHECKS_AN_OP {
+            if words.peek().is_some() {
+                graph.check(&Parsed::read(&mut words, graph, kind)?.change(kind, now_ms))?;
+            }
+        }
+        call.session.done += (before - words.0.len()) as u32;
+        call.record_position(args, words.0, call.session.done);
+        call.ops += 1;
+        if words.peek().is_some() && call.is_slice_used() {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Applies the changes from the position of the last visit on. `sum` of the session has the number of changed edges.
@@ -232,7 +248,8 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     graph: &[u8],
     mut words: RequestWords<W>,
 ) -> Result<bool, GraphFault> {
-    let text = |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphError::BadName);
+    let text =
+        |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphFault::NotText(word.to_vec()));
     let store = call.ctx.shared.graphs.store().ok_or(GraphFault::NoStore)?;
     let (graph, name) = (text(graph)?, text(words.next("the name of an edge type")?)?);
     let mut config = EdgeTypeConfig::default();

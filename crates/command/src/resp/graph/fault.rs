@@ -22,6 +22,10 @@ pub(super) enum GraphFault {
     NotNode(Vec<u8>),
     /// The option, and the word that is no number in its range, and the largest number.
     NotNumber(&'static str, Vec<u8>, u64),
+    /// The word is no time.
+    NotTime(Vec<u8>),
+    /// A name that is not UTF-8.
+    NotText(Vec<u8>),
     /// A word that the command does not have at this place.
     Unexpected(Vec<u8>),
     /// The request ends where this is expected.
@@ -69,6 +73,10 @@ impl GraphFault {
             Self::NotNumber(option, word, most) => {
                 about(&mut line, &format!("ERR {option} '"), word, &format!("' is no number from 1 to {most}"));
             }
+            Self::NotTime(word) => {
+                about(&mut line, "ERR '", word, "' is no time: use milliseconds since 1970, from 0 to 281474976710655");
+            }
+            Self::NotText(word) => about(&mut line, "ERR the name '", word, "' is not UTF-8"),
             Self::Unexpected(word) => about(&mut line, "ERR syntax error at '", word, "'; see COMMAND DOCS"),
             Self::Missing(what) => line.put(format!("ERR the request ends before {what}; see COMMAND DOCS").as_bytes()),
             Self::NotInSchema(word) => {

@@ -3,7 +3,7 @@
 use super::fault::GraphFault;
 use super::words::{RequestWords, attributes_of};
 use crate::keyspace::graphs::{GraphCounters, GraphQueryKind, Scratches};
-use crate::resp::state::graph_work::{GraphQuery, SecondForm, SetForm};
+use crate::resp::state::graph_work::{EdgesQuery, GraphQuery, SecondForm, SetForm};
 use graph::limits::{BUDGET_EDGES_DEFAULT, DISTANCE_MAX, SETS_MAX};
 use graph::{
     Cursor, DistanceQuery, EdgeState, EdgeView, Graph, GraphError, ListPage, PageOptions, PageQuery, PathQuery,
@@ -17,6 +17,8 @@ const LIMIT: u64 = 100;
 const LIMIT_MAX: u64 = 4096;
 /// The maximum of `BUDGET`, in edges. It bounds the memory of a query.
 const BUDGET_MAX: u64 = 1 << 20;
+/// The number of edges that the look-up of one edge counts as: it takes up to some us in a long list.
+const EDGES_A_LOOKUP: u32 = 64;
 /// The default of `K` of `G.PATH`.
 const PATHS: u64 = 1;
 /// The default of `K` of `G.SUGGEST`.
@@ -74,7 +76,7 @@ impl QueryOptions {
                 "cursor" => options.cursor = cursor(words)?,
                 "budget" => options.budget = words.number("BUDGET", BUDGET_MAX)?,
                 "count" => options.count = true,
-                "stale" => options.stale = words.number("STALE", u64::MAX)?,
+                "stale" => options.stale = words.count("STALE")?,
                 "max" => options.most = words.number("MAX", DISTANCE)? as u8,
                 _ => options.k = Some(words.number("K", LIMIT_MAX)? as usize),
             }
@@ -99,7 +101,7 @@ pub(super) fn begin<'a, W: Iterator<Item = &'a [u8]> + Clone>(
 ) -> Result<Option<GraphQuery>, GraphFault> {
     let (graph, view) = (around.graph, &around.view);
     let query = match kind {
-        GraphQueryKind::Edge => GraphQuery::Ready(edges(around, &mut words)?),
+        GraphQueryKind::Edge => GraphQuery::Edges(edges(around, &mut words)?),
         GraphQueryKind::Count => {
             let (node, ty) = (words.node()?, words.edge_type(graph)?);
             words.end()?;
@@ -239,12 +241,13 @@ fn state_name(state: EdgeState) -> &'static str {
     }
 }
 
-/// Replies to `src type dst [dst ..]`: for each destination nothing, or state, time and attributes.
+/// Begins a query of `src type dst [dst ..]`, whose reply has for each destination nothing, or state, time and
+/// attributes.
 fn edges<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     around: &Surroundings<'_, '_>,
     words: &mut RequestWords<W>,
-) -> Result<Vec<u8>, GraphFault> {
-    let (node, ty) = (words.node()?, words.edge_type(around.graph)?);
+) -> Result<EdgesQuery, GraphFault> {
+    let (node, edge_type) = (words.node()?, words.edge_type(around.graph)?);
     let mut targets = vec![words.node()?];
     while words.peek().is_some() {
         targets.push(words.node()?);
@@ -252,21 +255,35 @@ fn edges<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             return Err(GraphFault::NotNumber("destinations", targets.len().to_string().into(), LIMIT_MAX));
         }
     }
-    let (found, schema) = (around.view.edges(node, ty, &targets)?, around.view.schema(ty)?);
-    let mut out = Vec::new();
-    reply::array(&mut out, found.len() as u64);
-    for edge in &found {
-        match edge {
-            None => reply::null(&mut out, around.version),
-            Some(EdgeView { state, time_ms, attributes }) => {
-                reply::array(&mut out, 3);
-                reply::bulk(&mut out, state_name(*state).as_bytes());
-                reply::int(&mut out, *time_ms as i64);
-                put_attributes(&mut out, around.version, schema, attributes);
+    // An identifier that is not allowed is refused before the first step.
+    for target in &targets {
+        around.view.has_node(*target)?;
+    }
+    around.view.has_node(node)?;
+    let mut reply = Vec::new();
+    reply::array(&mut reply, targets.len() as u64);
+    Ok(EdgesQuery { node, edge_type, targets, done: 0, reply })
+}
+
+impl EdgesQuery {
+    /// Looks up some edges, each of which counts as [`EDGES_A_LOOKUP`].
+    fn step(&mut self, view: &View<'_>, version: Version, edges: u32) -> Result<QueryStep, GraphFault> {
+        let end = self.targets.len().min(self.done + (edges / EDGES_A_LOOKUP).max(1) as usize);
+        let schema = view.schema(self.edge_type)?;
+        for edge in view.edges(self.node, self.edge_type, &self.targets[self.done..end])? {
+            match edge {
+                None => reply::null(&mut self.reply, version),
+                Some(EdgeView { state, time_ms, attributes }) => {
+                    reply::array(&mut self.reply, 3);
+                    reply::bulk(&mut self.reply, state_name(state).as_bytes());
+                    reply::int(&mut self.reply, time_ms as i64);
+                    put_attributes(&mut self.reply, version, schema, &attributes);
+                }
             }
         }
+        self.done = end;
+        Ok(if end == self.targets.len() { QueryStep::Done } else { QueryStep::More })
     }
-    Ok(out)
 }
 
 /// Writes attributes as pairs of a name and a value.
@@ -360,15 +377,20 @@ fn put_set(out: &mut Vec<u8>, around: &Surroundings<'_, '_>, page: &SetPage, for
 
 impl GraphQuery {
     /// Touches about `edges` edges at most.
-    pub(super) fn step(&mut self, view: &View<'_>, edges: u32) -> QueryStep {
-        match self {
+    ///
+    /// # Errors
+    /// If the store refuses the rest of the query.
+    pub(super) fn step(&mut self, around: &Surroundings<'_, '_>, edges: u32) -> Result<QueryStep, GraphFault> {
+        let view = &around.view;
+        Ok(match self {
+            Self::Edges(query) => return query.step(view, around.version, edges),
             Self::Page(query, _) => query.step(view, edges),
             Self::Set(query, _) => query.step(view, edges),
             Self::Distance(query, _) => query.step(view, edges),
             Self::Path(query, _) => query.step(view, edges),
             Self::Second(query, ..) | Self::Suggest(query, ..) => query.step(view, edges),
             Self::Ready(_) => QueryStep::Done,
-        }
+        })
     }
 
     /// Returns the reply of a complete query.
@@ -381,6 +403,7 @@ impl GraphQuery {
         let mut out = Vec::new();
         match self {
             Self::Ready(reply) => return Ok(reply),
+            Self::Edges(query) => return Ok(query.reply),
             Self::Page(query, ty) => put_list_page(&mut out, around, &query.finish(view), ty)?,
             Self::Set(query, form) => put_set(&mut out, around, &query.finish(view), form),
             Self::Distance(query, permit) => {

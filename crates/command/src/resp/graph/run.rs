@@ -91,7 +91,7 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             },
         };
         loop {
-            if query.step(&around.view, STEP_EDGES) == QueryStep::Done {
+            if query.step(&around, STEP_EDGES)? == QueryStep::Done {
                 counters.queries[kind as usize].add(1);
                 return query.finish(&around, parts).map(Visit::Done);
             }

@@ -50,10 +50,16 @@ impl<'a, W: Iterator<Item = &'a [u8]> + Clone> RequestWords<W> {
         number.ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), most))
     }
 
+    /// Returns the next word as a number, which is the value of `option` and may be 0.
+    pub(super) fn count(&mut self, option: &'static str) -> Result<u64, GraphFault> {
+        let word = self.next(option)?;
+        parse_u64(word).ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), u64::MAX))
+    }
+
     /// Returns the next word as a time, in milliseconds since the epoch. The engine refuses times out of its range.
     pub(super) fn time_ms(&mut self) -> Result<u64, GraphFault> {
         let word = self.next("a time in ms")?;
-        parse_u64(word).ok_or_else(|| GraphFault::NotNumber("time", word.to_vec(), graph::limits::TIME_MS_MAX))
+        parse_u64(word).ok_or_else(|| GraphFault::NotTime(word.to_vec()))
     }
 
     /// Returns the next word as the name of an edge type.

@@ -19,6 +19,16 @@ pub(in crate::resp) enum SecondForm {
     Page(Cursor, usize),
 }
 
+/// A query of single edges: the part of the reply that is complete, and the number of destinations in it.
+#[derive(Debug)]
+pub(in crate::resp) struct EdgesQuery {
+    pub(in crate::resp) node: u64,
+    pub(in crate::resp) edge_type: TypeId,
+    pub(in crate::resp) targets: Vec<u64>,
+    pub(in crate::resp) done: usize,
+    pub(in crate::resp) reply: Vec<u8>,
+}
+
 /// A query between two steps.
 #[derive(Debug)]
 pub(in crate::resp) enum GraphQuery {
@@ -28,6 +38,7 @@ pub(in crate::resp) enum GraphQuery {
     Path(PathQuery, ScratchPermit),
     Second(SecondDegreeQuery, SecondForm, ScratchPermit),
     Suggest(SecondDegreeQuery, ScratchPermit),
+    Edges(EdgesQuery),
     /// The complete reply.
     Ready(Vec<u8>),
 }
