@@ -126,7 +126,7 @@ fn study_runs_each_program_in_each_combination_and_reports_failures() {
         text.contains("| 100 | 100/s, 0.00 ms, 4 us, 0 | 100/s, 0.00 ms, 4 us, 0, 75.0 % failed | no request"),
         "{text}"
     );
-    assert_eq!(page::html(&study).matches("<figure>").count(), 4 * 2 * 3);
+    assert_eq!(page::html(&study).matches("<figure>").count(), 5 * 2 * 3);
     let stopped = plan.run(|| true, |_, _| panic!("no run begins")).expect("proxies start");
     assert!(stopped.cells.iter().all(|cell| cell.runs.is_empty() && cell.failures.is_empty()));
 }

@@ -88,10 +88,11 @@ impl Setting {
 }
 
 /// The tables of the file in their order, each with a description.
-pub const TABLES: [(&str, &str); 8] = [
+pub const TABLES: [(&str, &str); 9] = [
     ("listen", "Where clients and operators connect."),
     ("tls", "Certificates, and how connections are encrypted."),
     ("store", "The memory that items live in."),
+    ("graph", "The graph store."),
     ("threads", "The threads that serve."),
     ("limits", "What one client, and all of them, may take."),
     ("commands", "Commands that are not for every client."),

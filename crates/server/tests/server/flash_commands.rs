@@ -458,7 +458,9 @@ fn the_rows_have_every_command_that_has_keys() {
         .filter_map(|line| line.split(' ').next())
         .map(str::to_ascii_lowercase)
         .collect();
+    // The names of graphs are keys for the rights of users only: no graph is on flash.
     let with_keys = COMMANDS.iter().filter(|entry| entry.keys.0 > 0 && !entry.flags.contains(&Flag::PubSub));
+    let with_keys = with_keys.filter(|entry| !entry.name.starts_with("g."));
     let missing: Vec<&str> = with_keys.map(|entry| entry.name).filter(|name| !called.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let verbs = ["get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "incr", "decr"];

@@ -103,6 +103,7 @@ fn unmeasured() -> u64 {
 
 fn config(file: Option<&Path>) -> ServerConfig {
     ServerConfig {
+        graph_memory_bytes: 90 << 20,
         memory_bytes: 24 << 20,
         memory_bytes_max: 32 << 20,
         item_bytes_max: 4 << 20,

@@ -226,10 +226,10 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("g.restore" -5 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
            "" "graph" "O(N) where N is the number of edges" GraphChange,
            "Shows archived edges of a graph again"),
-    entry!("g.segments" 1 [ReadOnly NoScript] (0 0 0) ["admin" "graph" "slow" "dangerous"]
+    entry!("g.segments" 1 [ReadOnly NoScript] (0 0 0) ["read" "admin" "graph" "slow" "dangerous"]
            "" "graph" "O(N) where N is the number of segments" Other,
            "Lists the segments of the graph store"),
-    entry!("g.stats" -1 [ReadOnly NoScript] (0 0 0) ["graph" "slow"]
+    entry!("g.stats" -1 [ReadOnly NoScript] (0 0 0) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of segments" Other,
            "Returns figures of the graph store, or of one graph"),
     entry!("g.suggest" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
