@@ -416,9 +416,14 @@ public final class Bench {
             for (int at = from; at < Math.min(from + batch, keys.length); at++) {
                 calls.add(library.set(keys[at], value));
             }
-            for (CompletableFuture<String> each : calls) {
-                if (each.join() != null) {
-                    throw new IllegalArgumentException("cannot fill the cache: " + each.join()
+            for (int at = 0; at < calls.size(); at++) {
+                String failure = calls.get(at).join();
+                // The first calls of a process are slow, and may take longer than the deadline of the preset.
+                for (int attempt = 1; attempt < 5 && ErrorCode.TIMEOUT.name().equals(failure); attempt++) {
+                    failure = library.set(keys[from + at], value).join();
+                }
+                if (failure != null) {
+                    throw new IllegalArgumentException("cannot fill the cache: " + failure
                             + "; check its name and the token");
                 }
             }
