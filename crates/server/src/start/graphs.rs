@@ -91,7 +91,10 @@ pub(crate) fn open(
             Some(file) => Words::of_file(file, bytes, config.huge_pages)?,
             None => Words::anonymous(bytes, config.huge_pages)?,
         };
-        check_header(&words, file.as_deref()).map_err(&fault)?;
+        // Anonymous memory needs no header, whose page would stay resident in a server without graphs.
+        if let Some(file) = &file {
+            check_header(&words, file).map_err(&fault)?;
+        }
         let store = GraphStoreConfig { readers_max: config.workers + 2, ..GraphStoreConfig::default() };
         match (GraphStore::open(GraphMemory(words), &store), &file) {
             (Ok((store, report)), _) => break (store, report, bytes),
@@ -142,7 +145,7 @@ fn enlarge(file: &MapFile, bytes: usize) -> std::io::Result<()> {
 }
 
 /// Checks the header, and writes it if there is none. Clears the memory of a file that another boot wrote to a disk.
-fn check_header(words: &Words, file: Option<&MapFile>) -> Result<(), String> {
+fn check_header(words: &Words, file: &MapFile) -> Result<(), String> {
     let words = words.as_slice();
     let boot = arena::boot_id().unwrap_or(0);
     let boot_words: [u32; 4] = std::array::from_fn(|at| (boot >> (32 * at)) as u32);
@@ -151,7 +154,7 @@ fn check_header(words: &Words, file: Option<&MapFile>) -> Result<(), String> {
         (0, 0) => {}
         (MAGIC, VERSION) => {
             let is_same_boot = (0..4).all(|at| word(BOOT_WORD + at) == boot_words[at]);
-            if !is_same_boot && let Some(file) = file {
+            if !is_same_boot {
                 tracing::warn!(
                     "{} was written before the last boot; its graphs are discarded, because a power loss may have \
                      damaged them",
