@@ -29,23 +29,23 @@ fn pair(prng: &mut Prng) -> (u64, u64) {
 }
 
 /// Compares each edge with the last acknowledged change of it. `doubtful` is the edge whose change was in flight.
-fn check(redis: &mut Redis, known: &mut BTreeMap<(u64, u64), bool>, doubtful: Option<(u64, u64)>, told: &str) {
+fn check(redis: &mut Redis, known: &mut BTreeMap<(u64, u64), bool>, doubtful: Option<(u64, u64)>, context: &str) {
     let mut degrees = vec![0u64; NODES as usize + 1];
     for ((a, b), is_live) in known.iter_mut() {
         let found = redis.ask(&format!("G.GET g {a} knows {b}")).starts_with("live");
         let back = redis.ask(&format!("G.GET g {b} knows {a}")).starts_with("live");
-        assert_eq!(found, back, "{told}: {a} - {b} in both directions");
+        assert_eq!(found, back, "{context}: {a} - {b} in both directions");
         if doubtful == Some((*a, *b)) {
             *is_live = found;
         }
-        assert_eq!(found, *is_live, "{told}: {a} - {b}");
+        assert_eq!(found, *is_live, "{context}: {a} - {b}");
         if found {
             degrees[*a as usize] += 1;
             degrees[*b as usize] += 1;
         }
     }
     for (node, degree) in degrees.iter().enumerate().skip(1) {
-        assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), format!(":{degree}"), "{told}: node {node}");
+        assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), format!(":{degree}"), "{context}: node {node}");
     }
 }
 
@@ -56,11 +56,11 @@ fn acknowledged_edges_survive_a_kill_in_both_directions() {
     let mut known = BTreeMap::new();
     let mut doubtful = None;
     for kill in 0..=kills(25) {
-        let told = seed_told(&format!("after {kill} kills"), seed);
+        let context = seed_told(&format!("after {kill} kills"), seed);
         let (serving, addr) = serve(&folder);
         let redis = &mut Redis::connect(addr);
-        assert_eq!(redis.ask("G.TYPE g knows UNDIRECTED SCHEMA note"), "+OK", "{told}");
-        check(redis, &mut known, doubtful, &told);
+        assert_eq!(redis.ask("G.TYPE g knows UNDIRECTED SCHEMA note"), "+OK", "{context}");
+        check(redis, &mut known, doubtful, &context);
         let end = Instant::now() + before_a_kill(Duration::from_millis(20 + prng.below(60)));
         let mut round = 0;
         while Instant::now() < end {
@@ -73,7 +73,7 @@ fn acknowledged_edges_survive_a_kill_in_both_directions() {
             } else {
                 redis.ask(&format!("G.DEL g {a} knows {b}"))
             };
-            assert!(reply.starts_with(':'), "{told}: {reply}");
+            assert!(reply.starts_with(':'), "{context}: {reply}");
             known.insert(edge, is_live);
             round += 1;
             if round % 500 == 0 {

@@ -53,7 +53,7 @@ pub(crate) struct RefSort {
     spare: Vec<EdgeRef>,
     /// The passes that are left, the next last.
     passes: Vec<Digit>,
-    /// Of the pass: the number of entries of each digit, then the place of the next one.
+    /// The number of entries of each digit in the current pass, then the place of the next one.
     places: Vec<u32>,
     is_counted: bool,
     at: usize,
