@@ -45,9 +45,18 @@ pub(super) fn take_work(call: &mut Call<'_, '_>) -> Option<Box<GraphWork>> {
 /// # Errors
 /// [`SessionWait::Yield`], or an error reply if client memory is used up.
 pub(super) fn retain_work(call: &mut Call<'_, '_>, mut work: Box<GraphWork>, nodes: u32) -> Run {
-    if work.grant.is_none() {
-        let bytes = graph::limits::BUDGET_EDGES_DEFAULT * EDGE_BYTES + u64::from(nodes) * NODE_BYTES;
-        work.grant = Some(call.ctx.shared.budget.grant(MemoryUse::Walks, bytes).ok_or(ErrorReply::ClientMemory)?);
+    let walk_bytes = graph::limits::BUDGET_EDGES_DEFAULT * EDGE_BYTES + u64::from(nodes) * NODE_BYTES;
+    let bytes = walk_bytes + work.replies.0.capacity() as u64;
+    match &mut work.grant {
+        Some(grant) => {
+            if !grant.resize(bytes) {
+                return Err(ErrorReply::ClientMemory.into());
+            }
+        }
+        None => {
+            let grant = call.ctx.shared.budget.grant(MemoryUse::Walks, bytes);
+            work.grant = Some(grant.ok_or(ErrorReply::ClientMemory)?);
+        }
     }
     slices::retain_work(call, StringWork::Graph(work));
     call.session.done = 1;
