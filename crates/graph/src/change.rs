@@ -111,6 +111,12 @@ impl EdgeValue {
         wins || has_newer
     }
 
+    /// Returns true if this value results from a merge with another one.
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        let mut merged = other.clone();
+        merged.merge(self) && merged == *self
+    }
+
     /// Appends the stored text to `out`. A type without a schema stores none.
     pub(crate) fn push_text(&self, has_schema: bool, out: &mut Vec<u8>) {
         if has_schema && (self.attributes_time != self.time || !self.attributes.is_empty()) {

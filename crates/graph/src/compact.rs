@@ -115,6 +115,10 @@ impl<'g> Writer<'g> {
                 mark.map_or(Ok(()), |mark| self.write_mark(record.word(2), mark.is_archived, mark.time))
             }
             Some(RecordKind::Object) => self.move_object(position, record),
+            Some(RecordKind::Batch) => match self.state.batch.filter(|batch| batch.position == position) {
+                Some(batch) => self.write_batch(batch.lsn, batch.is_complete),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -185,15 +189,16 @@ impl<'g> Writer<'g> {
         (stream, rest): (Stream, usize),
     ) -> Result<bool, GraphError> {
         let Some((index, part)) = self.part_with(node, ty, id) else { return Ok(false) };
-        let Some(recent) = part.recent else { return Ok(false) };
         let words = self.store.pool.words();
         let length = |position: u32| if position == 0 { 0 } else { RecordRef::at(words, position).len() };
         let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
-        let edges = (0..recent_count(recent)).map(|at| length(recent_change(recent, at).position));
-        let edges = edges.sum::<usize>() / if has_reverse { 2 } else { 1 };
-        let freed = edges + recent.len() + length(part.leaf_position);
+        let edges = |recent| (0..recent_count(recent)).map(move |at| length(recent_change(recent, at).position));
+        let edges = part.recent.map_or(0, |recent| edges(recent).sum()) / if has_reverse { 2 } else { 1 };
+        let freed = edges + part.recent.map_or(0, |recent| recent.len()) + length(part.leaf_position);
         let written = self.merged_words(part, node, ty);
-        if written > freed || written > self.merge_room(stream, rest) {
+        // Without recent changes, only dropped tombstones make a leaf shorter.
+        let gain_min = usize::from(part.recent.is_none());
+        if written + gain_min > freed || written > self.merge_room(stream, rest) {
             return Ok(false);
         }
         self.merge(node, ty, index)?;
@@ -232,10 +237,11 @@ impl<'g> Writer<'g> {
     fn copy_leaf(&mut self, position: u32, record: RecordRef<'_>, rest: usize) -> Result<(), GraphError> {
         let leaf = Leaf::of(record);
         let (node, ty) = (leaf.source(), leaf.edge_type());
-        let id = leaf.numbers.at(0);
+        let (id, _) = leaf.range();
         let part = self.part_with(node, ty, id);
         let Some((index, part)) = part.filter(|(_, part)| part.leaf_position == position) else { return Ok(()) };
-        if part.recent.is_some() && self.merge_if_shorter(node, ty, id, (Stream::Long, rest))? {
+        let may_shorten = part.recent.is_some() || leaf.marked_at().is_some();
+        if may_shorten && self.merge_if_shorter(node, ty, id, (Stream::Long, rest))? {
             return Ok(());
         }
         let copy = self.copy_record(record, Stream::Long)?;

@@ -2,15 +2,21 @@
 //!
 //! ```text
 //!   word 0  CRC-32C          1  length, kind, flags      2  source
-//!   word 3  type, bits 0-7 | number of entries, bits 8-20
-//!   word 4  earliest time, 2 words
-//!   word 6  wide:   node numbers, ascending, one word each
+//!   word 3  type, bits 0-7 | number of entries, bits 8-20 | marked, bit 21
+//!   word 4  earliest time, 48 bits | sequence number, high 16 bits
+//!   word 6  sequence number, low 32 bits
+//!           [first node number of the range, end of the range]             if the leaf is one of several
+//!           [time at which tombstones were marked, in seconds]             if bit 21 of word 3 is set
+//!           wide:   node numbers, ascending, one word each
 //!           narrow: the first node number, then the differences from it, 16 bits each
 //!           [times: differences from the earliest, 1 or 2 words each]     if not all times are equal
-//!           [states: one byte each]                                        if not all edges are live
+//!           [states: one byte each; 4 is a marked tombstone]               if not all edges are live
 //!           [attributes: ends, one word each, then the bytes]              if an edge has some
 //!   flags   bits 0-1 words of a time | 2 states | 3 attributes | 4 one leaf of several | 5 narrow
 //! ```
+//!
+//! A leaf holds the latest values of all edges in its range when it was written: those of leaves and edge records with
+//! lower sequence numbers. A restart can therefore ignore these records.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -46,18 +52,46 @@ impl EdgeState {
 
 const STATES: u32 = 1 << 2;
 const ATTRIBUTES: u32 = 1 << 3;
-pub(crate) const PART: u32 = 1 << 4;
+const PART: u32 = 1 << 4;
 const NARROW: u32 = 1 << 5;
-const HEADER: usize = 6;
+/// The words before the range, the time of marks and the node numbers.
+const HEADER: usize = 7;
+/// The bit of word 3 of a leaf with the time at which its tombstones were marked.
+const MARKED: u32 = 1 << 21;
+/// The number of a marked tombstone's state.
+const MARKED_STATE: u8 = 4;
+const TIME_BITS: u32 = 48;
+
+/// The place of a leaf: its list, the node numbers that it may hold, and its sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafPlace {
+    pub(crate) source: u32,
+    pub(crate) ty: u8,
+    /// The first node number of the range, and its end. The end `u32::MAX` is open.
+    pub(crate) range: (u32, u32),
+    /// A number below 2^48.
+    pub(crate) lsn: u64,
+}
+
+/// The range of a list's only leaf.
+pub(crate) const WHOLE: (u32, u32) = (0, u32::MAX);
 
 /// An edge in a list, as the writer merges it. The attributes are in the buffer of [`LeafEntries`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafEntry {
     pub(crate) id: u32,
     pub(crate) state: EdgeState,
+    /// True for a tombstone that was marked: see `tombstones`.
+    pub(crate) is_marked: bool,
     pub(crate) time: u64,
     pub(crate) start: u32,
     pub(crate) bytes: u16,
+}
+
+impl LeafEntry {
+    fn state_number(&self) -> u8 {
+        if self.is_marked { MARKED_STATE } else { self.state as u8 }
+    }
 }
 
 /// Edges of one list, ascending by node number.
@@ -65,21 +99,19 @@ pub(crate) struct LeafEntry {
 pub(crate) struct LeafEntries {
     pub(crate) list: Vec<LeafEntry>,
     pub(crate) text: Vec<u8>,
+    /// The time at which marked tombstones were marked, in seconds.
+    pub(crate) marked_at: Option<u32>,
 }
 
 impl LeafEntries {
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         self.text.clear();
+        self.marked_at = None;
     }
 
     pub(crate) fn attributes(&self, entry: &LeafEntry) -> &[u8] {
         &self.text[entry.start as usize..][..usize::from(entry.bytes)]
-    }
-
-    /// Returns the number of live entries.
-    pub(crate) fn live(&self) -> u32 {
-        self.list.iter().filter(|entry| entry.state == EdgeState::Live).count() as u32
     }
 
     /// Returns ranges of entries that fit into one leaf each.
@@ -93,7 +125,7 @@ impl LeafEntries {
         let list = &self.list[range.clone()];
         let text: usize = list.iter().map(|entry| usize::from(entry.bytes)).sum();
         // The widest form: 1 word of the number, 2 of the time, a quarter of the state, 1 of the attributes' end.
-        let words = HEADER + list.len() * 4 + text / 4 + list.len() / 4 + 4;
+        let words = HEADER + 3 + list.len() * 4 + text / 4 + list.len() / 4 + 4;
         if list.len() <= 1 || (list.len() <= LEAF_ENTRIES_MAX && (text == 0 || words <= LEAF_WORDS_MAX)) {
             ranges.push(range);
         } else {
@@ -104,8 +136,8 @@ impl LeafEntries {
     }
 
     /// Encodes entries as a leaf.
-    pub(crate) fn encode(&self, range: std::ops::Range<usize>, source: u32, ty: u8, is_part: bool, out: &mut Vec<u32>) {
-        let list = &self.list[range];
+    pub(crate) fn encode(&self, entries: std::ops::Range<usize>, place: &LeafPlace, out: &mut Vec<u32>) {
+        let list = &self.list[entries];
         let earliest = list.iter().map(|entry| entry.time).min().unwrap_or(0);
         let span = list.iter().map(|entry| entry.time).max().unwrap_or(0) - earliest;
         let time_words = if span == 0 { 0 } else { 1 + u32::from(span > u64::from(u32::MAX)) };
@@ -114,9 +146,9 @@ impl LeafEntries {
         let flags = time_words
             | has(STATES, list.iter().any(|entry| entry.state != EdgeState::Live))
             | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0))
-            | has(PART, is_part)
             | has(NARROW, last - first < 1 << 16 && list.len() > 2);
-        begin_leaf(out, flags, source, ty, list.len(), earliest);
+        let marked_at = self.marked_at.filter(|_| list.iter().any(|entry| entry.is_marked));
+        begin_leaf(out, flags, place, list.len(), earliest, marked_at);
         if flags & NARROW == 0 {
             out.extend(list.iter().map(|entry| entry.id));
         } else {
@@ -130,7 +162,7 @@ impl LeafEntries {
             _ => list.iter().for_each(|entry| record::push_u64(out, entry.time - earliest)),
         }
         if flags & STATES != 0 {
-            let states: Vec<u8> = list.iter().map(|entry| entry.state as u8).collect();
+            let states: Vec<u8> = list.iter().map(LeafEntry::state_number).collect();
             record::push_bytes(out, &states);
         }
         if flags & ATTRIBUTES != 0 {
@@ -146,18 +178,31 @@ impl LeafEntries {
 }
 
 /// Starts a leaf in `out`.
-fn begin_leaf(out: &mut Vec<u32>, flags: u32, source: u32, ty: u8, entries: usize, earliest: u64) {
-    record::begin(out, RecordKind::Leaf, flags);
-    out.extend([source, u32::from(ty) | (entries as u32) << 8]);
-    record::push_u64(out, earliest);
+fn begin_leaf(
+    out: &mut Vec<u32>,
+    flags: u32,
+    place: &LeafPlace,
+    entries: usize,
+    earliest: u64,
+    marked_at: Option<u32>,
+) {
+    let is_part = place.range != WHOLE;
+    record::begin(out, RecordKind::Leaf, flags | if is_part { PART } else { 0 });
+    let marked = if marked_at.is_some() { MARKED } else { 0 };
+    out.extend([place.source, u32::from(place.ty) | (entries as u32) << 8 | marked]);
+    record::push_u64(out, earliest | place.lsn >> 32 << TIME_BITS);
+    out.push(place.lsn as u32);
+    if is_part {
+        out.extend([place.range.0, place.range.1]);
+    }
+    out.extend(marked_at);
 }
 
 /// Encodes live edges without attributes, of one time, as a leaf.
-pub(crate) fn encode_plain(ids: &[u32], time: u64, source: u32, ty: u8, is_part: bool, out: &mut Vec<u32>) {
+pub(crate) fn encode_plain(ids: &[u32], time: u64, place: &LeafPlace, out: &mut Vec<u32>) {
     let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
     let is_narrow = last - first < 1 << 16 && ids.len() > 2;
-    let flags = if is_part { PART } else { 0 } | if is_narrow { NARROW } else { 0 };
-    begin_leaf(out, flags, source, ty, ids.len(), time);
+    begin_leaf(out, if is_narrow { NARROW } else { 0 }, place, ids.len(), time, None);
     if is_narrow {
         out.push(first);
         let (pairs, rest) = ids.as_chunks::<2>();
@@ -214,19 +259,22 @@ pub(crate) struct Leaf<'a> {
     pub(crate) numbers: Numbers<'a>,
     count: usize,
     flags: u32,
+    /// The word at which the node numbers begin.
+    start: usize,
 }
 
 impl<'a> Leaf<'a> {
     #[inline]
     pub(crate) fn of(record: RecordRef<'a>) -> Self {
-        let flags = record.flags();
-        let count = (record.word(3) >> 8 & 0x1FFF) as usize;
+        let (flags, properties) = (record.flags(), record.word(3));
+        let count = (properties >> 8 & 0x1FFF) as usize;
+        let start = HEADER + usize::from(flags & PART != 0) * 2 + usize::from(properties & MARKED != 0);
         let numbers = if flags & NARROW == 0 {
-            Numbers::Wide(&record.words()[HEADER..HEADER + count])
+            Numbers::Wide(&record.words()[start..start + count])
         } else {
-            Numbers::Narrow(record.word(HEADER), &record.words()[HEADER + 1..][..count.div_ceil(2)])
+            Numbers::Narrow(record.word(start), &record.words()[start + 1..][..count.div_ceil(2)])
         };
-        Self { record, numbers, count, flags }
+        Self { record, numbers, count, flags, start }
     }
 
     pub(crate) fn source(self) -> u32 {
@@ -249,11 +297,32 @@ impl<'a> Leaf<'a> {
 
     /// Returns true if all edges are live, without attributes and of this time.
     pub(crate) fn is_plain(self, time: u64) -> bool {
-        self.flags & !(PART | NARROW) == 0 && self.record.long(4) == time
+        self.flags & !(PART | NARROW) == 0 && self.earliest() == time
     }
 
-    pub(crate) fn is_part(self) -> bool {
-        self.flags & PART != 0
+    fn earliest(self) -> u64 {
+        self.record.long(4) & ((1 << TIME_BITS) - 1)
+    }
+
+    /// Returns the sequence number: higher than those of all records whose values the leaf includes.
+    pub(crate) fn lsn(self) -> u64 {
+        u64::from(self.record.word(5) >> (TIME_BITS - 32)) << 32 | u64::from(self.record.word(6))
+    }
+
+    /// Returns the first node number that the leaf may hold, and the end of its range.
+    pub(crate) fn range(self) -> (u32, u32) {
+        let is_part = self.flags & PART != 0;
+        if is_part { (self.record.word(HEADER), self.record.word(HEADER + 1)) } else { WHOLE }
+    }
+
+    /// Returns the time at which the tombstones in state `MARKED_STATE` were marked, in seconds.
+    pub(crate) fn marked_at(self) -> Option<u32> {
+        (self.record.word(3) & MARKED != 0).then(|| self.record.word(self.start - 1))
+    }
+
+    /// Returns true if an entry is a tombstone.
+    pub(crate) fn has_tombstones(self) -> bool {
+        !self.all_live() && (0..self.count).any(|index| self.state(index) == EdgeState::Removed)
     }
 
     /// Returns the index of the first entry whose number is `id` or higher.
@@ -279,7 +348,7 @@ impl<'a> Leaf<'a> {
     }
 
     fn after_numbers(self) -> usize {
-        HEADER + if self.flags & NARROW == 0 { self.count } else { 1 + self.count.div_ceil(2) }
+        self.start + if self.flags & NARROW == 0 { self.count } else { 1 + self.count.div_ceil(2) }
     }
 
     fn time_words(self) -> usize {
@@ -287,7 +356,7 @@ impl<'a> Leaf<'a> {
     }
 
     pub(crate) fn time(self, index: usize) -> u64 {
-        let (earliest, start) = (self.record.long(4), self.after_numbers());
+        let (earliest, start) = (self.earliest(), self.after_numbers());
         match self.time_words() {
             0 => earliest,
             1 => earliest + u64::from(self.record.word(start + index)),
@@ -297,11 +366,17 @@ impl<'a> Leaf<'a> {
 
     #[inline]
     pub(crate) fn state(self, index: usize) -> EdgeState {
-        if self.all_live() {
-            return EdgeState::Live;
-        }
+        if self.all_live() { EdgeState::Live } else { EdgeState::of(self.state_number(index)) }
+    }
+
+    /// Returns true if an entry is a marked tombstone.
+    pub(crate) fn is_marked(self, index: usize) -> bool {
+        !self.all_live() && self.state_number(index) == MARKED_STATE
+    }
+
+    fn state_number(self, index: usize) -> u8 {
         let start = self.after_numbers() + self.time_words() * self.count;
-        EdgeState::of((self.record.word(start + index / 4) >> (index % 4 * 8)) as u8)
+        (self.record.word(start + index / 4) >> (index % 4 * 8)) as u8
     }
 
     /// Appends the attributes of an entry to `out`.
@@ -319,12 +394,14 @@ impl<'a> Leaf<'a> {
 
     /// Appends all entries to `entries`.
     pub(crate) fn read_into(self, entries: &mut LeafEntries) {
+        entries.marked_at = self.marked_at();
         for index in 0..self.count {
             let start = entries.text.len() as u32;
             self.attributes(index, &mut entries.text);
             let bytes = (entries.text.len() as u32 - start) as u16;
             let (id, state, time) = (self.numbers.at(index), self.state(index), self.time(index));
-            entries.list.push(LeafEntry { id, state, time, start, bytes });
+            let is_marked = self.is_marked(index);
+            entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
         }
     }
 }
@@ -340,16 +417,28 @@ mod tests {
             let start = entries.text.len() as u32;
             entries.text.extend(*text);
             let (id, state, time) = (*id, *state, *time);
-            entries.list.push(LeafEntry { id, state, time, start, bytes: text.len() as u16 });
+            let (bytes, is_marked) = (text.len() as u16, state == EdgeState::Removed);
+            entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
         }
+        entries.marked_at = Some(1_000);
+        for range in [WHOLE, (0, u32::MAX - 1)] {
+            check_encoded(&entries, list, LeafPlace { source: 7, ty: 3, range, lsn: 0xFEDC_BA98_7654 });
+        }
+    }
+
+    fn check_encoded(entries: &LeafEntries, list: &[(u32, EdgeState, u64, &[u8])], place: LeafPlace) {
         let mut words = Vec::new();
-        entries.encode(0..list.len(), 7, 3, false, &mut words);
+        entries.encode(0..list.len(), &place, &mut words);
         let memory = anonymous(words.len() * 4);
         words.iter().zip(&memory).for_each(|(word, to)| to.store(*word, Relaxed));
         let (record, kind) = RecordRef::checked(&memory).expect("sealed");
         let leaf = Leaf::of(record);
         assert_eq!((kind, leaf.source(), leaf.edge_type(), leaf.count()), (RecordKind::Leaf, 7, 3, list.len()));
+        assert_eq!((leaf.lsn(), leaf.range()), (place.lsn, place.range));
+        let has_marks = entries.list.iter().any(|entry| entry.is_marked);
+        assert_eq!((leaf.marked_at(), leaf.has_tombstones()), (entries.marked_at.filter(|_| has_marks), has_marks));
         for (index, (id, state, time, text)) in list.iter().enumerate() {
+            assert_eq!(leaf.is_marked(index), *state == EdgeState::Removed);
             let mut got = Vec::new();
             leaf.attributes(index, &mut got);
             assert_eq!((leaf.find(*id), leaf.state(index), leaf.time(index)), (Some(index), *state, *time));

@@ -18,9 +18,10 @@
 //!   memory, paged, epoch    words, growing arrays, epochs
 //!   record, leaf, schema    the bytes of records
 //!   ids, pool, change       node numbers, segments, values of edges
+//!   tombstones              their marks and their age
 //!   state, list             a graph's index, and reads of its lists
 //!   append, write, declare  the writer
-//!   compact, bulk           reuse of segments; edges from files, in batches
+//!   compact, sweep, bulk    reuse of segments; age of tombstones; edges from files, in batches
 //!   view, query             reads
 //!   store, recover          assembly, restart
 //! ```
@@ -80,7 +81,9 @@ mod recover;
 mod schema;
 mod state;
 mod store;
+mod sweep;
 mod sync;
+mod tombstones;
 mod view;
 mod write;
 
@@ -104,4 +107,5 @@ pub use query::walk::{QueryStep, Scratch};
 pub use recover::RestartReport;
 pub use schema::{Direction, EdgeTypeConfig, ListOrder, TypeId};
 pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats, SegmentStats};
+pub use sweep::SweepPosition;
 pub use view::{EdgeView, NeighbourList, NodeObject, View};

@@ -24,6 +24,12 @@ pub(crate) struct RecentChange {
     state: u32,
 }
 
+impl RecentChange {
+    pub(crate) fn state(self) -> EdgeState {
+        EdgeState::of(self.state as u8)
+    }
+}
+
 /// The changes of a `recent` record: the latest of each node number, ascending.
 struct RecentChanges {
     changes: [RecentChange; RECENT_MAX],
@@ -79,7 +85,12 @@ enum EdgePlace<'a> {
 impl<'a> ListEdge<'a> {
     fn recent(memory: &'a [AtomicU32], change: RecentChange) -> Self {
         let place = EdgePlace::RecordRef(RecordRef::at(memory, change.position));
-        Self { id: change.id, state: EdgeState::of(change.state as u8), place }
+        Self { id: change.id, state: change.state(), place }
+    }
+
+    /// Returns true for a marked tombstone.
+    pub(crate) fn is_marked(&self) -> bool {
+        matches!(self.place, EdgePlace::Leaf(leaf, index) if leaf.is_marked(index))
     }
 
     pub(crate) fn time(&self) -> u64 {
@@ -188,7 +199,7 @@ impl<'a> ListPart<'a> {
             let at = leaf.lower_bound(change.id);
             leaf.numbers.copy(start..at, out);
             start = at + usize::from(at < leaf.count() && leaf.numbers.at(at) == change.id);
-            if EdgeState::of(change.state as u8) == EdgeState::Live {
+            if change.state() == EdgeState::Live {
                 out.push(change.id);
             }
         }
@@ -200,11 +211,13 @@ impl<'a> ListPart<'a> {
         match (self.recent, self.leaf) {
             (None, Some(leaf)) => leaf.read_into(entries),
             _ => {
+                entries.marked_at = self.leaf.and_then(Leaf::marked_at);
                 self.walk(0, &mut |edge| {
                     let start = entries.text.len() as u32;
                     edge.text(&mut entries.text);
                     let bytes = (entries.text.len() as u32 - start) as u16;
-                    entries.list.push(LeafEntry { id: edge.id, state: edge.state, time: edge.time(), start, bytes });
+                    let (id, state, time, is_marked) = (edge.id, edge.state, edge.time(), edge.is_marked());
+                    entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
                     true
                 });
             }
@@ -244,6 +257,12 @@ impl<'a> List<'a> {
             None => self.head.position,
         };
         ListPart::at(self.memory, position)
+    }
+
+    /// Returns the first node number that a part may hold, and the end of its range.
+    pub(crate) fn range_of(&self, index: usize) -> (u32, u32) {
+        let end = if index + 1 < self.parts() { self.first_of(index + 1) } else { u32::MAX };
+        (if index == 0 { 0 } else { self.first_of(index) }, end)
     }
 
     /// Returns the first node number of a part of a long list.

@@ -12,6 +12,7 @@
 //!   leaves     [source] [type] [count] [first id, leaf or recent] ..       a long list; entries change in place
 //!   mark       [node] [time 2] [archived]                                   node-wide archive and restore
 //!   object     [node] [time 2] [removed] [bytes] [text]
+//!   batch      [LSN at its begin 2] [completed]                             the last bulk batch
 //! ```
 //!
 //! A position is the number of a record's first word in the whole memory, divided by 2. Position 0 means none.
@@ -32,12 +33,14 @@ pub(crate) enum RecordKind {
     Leaves = 7,
     Mark = 8,
     Object = 9,
+    Batch = 10,
 }
 
 impl RecordKind {
     fn of(bits: u32) -> Option<Self> {
         use RecordKind::*;
-        [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object].into_iter().find(|kind| *kind as u32 == bits)
+        let all = [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object, Batch];
+        all.into_iter().find(|kind| *kind as u32 == bits)
     }
 
     /// Returns how many words the checksum covers if later words change in place.
@@ -49,6 +52,9 @@ impl RecordKind {
         }
     }
 }
+
+/// The flag of an edge record that a bulk batch wrote before the lists.
+pub(crate) const OF_BATCH: u32 = 1;
 
 /// The number of header words.
 pub(crate) const HEADER_WORDS: usize = 2;

@@ -3,26 +3,32 @@
 //! ```text
 //!   scan     every segment's records up to its used words; a torn record, whose checksum is wrong, ends the segment
 //!   declare  graphs, types and nodes
-//!   adopt    a list with one leaf, or with one that contains all others: the leaf stays where it is
-//!   rebuild  other lists, from all their leaves
-//!   replay   edge records in the order of their LSNs: each enters the lists that lack its value
+//!   adopt    for each range of a list the leaf with the highest sequence number, where it is
+//!   replay   edge records in the order of their sequence numbers, into the lists whose leaf has a lower one
+//!   complete an unfinished bulk batch: its edge records are merged into all lists
 //! ```
 //!
-//! Values merge in any order, so old versions of leaves and edges in segments that were not reused yet do no harm.
+//! Earlier versions of leaves and edge records remain in segments that were not reused yet. The latest ones have
+//! the highest sequence numbers.
+//!
+//! Invariants:
+//! - A restart may itself be interrupted at any moment. So a leaf that it writes includes exactly the records with
+//!   lower sequence numbers than its own: it gets the number after the record that was replayed last.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::append::{Stream, Writer};
 use crate::change::EdgeValue;
 use crate::error::GraphError;
-use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafEntry};
+use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafPlace, WHOLE};
 use crate::limits::{GRAPHS_MAX, TYPES_MAX};
 use crate::memory::Backing;
 use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
-use crate::record::{RecordKind, RecordRef};
+use crate::record::{OF_BATCH, RecordKind, RecordRef};
 use crate::schema::EdgeType;
-use crate::state::{Head, NodeMark, OpenSegment};
+use crate::state::{BatchMark, Head, NodeMark, OpenSegment};
 use crate::store::{GraphStore, GraphStoreConfig};
 
 /// A report of a restart.
@@ -34,7 +40,7 @@ pub struct RestartReport {
     pub nodes: usize,
     /// The number of lists.
     pub lists: usize,
-    /// The number of lists that were written again.
+    /// The number of lists with leaves that had to be written again.
     pub lists_rebuilt: usize,
     /// The number of edge records that were not in a leaf yet.
     pub edges_replayed: usize,
@@ -56,6 +62,7 @@ struct GraphScan {
     edges: Vec<(u64, u32)>,
     marks: Vec<u32>,
     objects: Vec<u32>,
+    batches: Vec<BatchMark>,
     /// Segments whose records are all whole, with the words that are used.
     whole: Vec<OpenSegment>,
 }
@@ -79,6 +86,10 @@ impl GraphScan {
             RecordKind::Edge => self.edges.push((record.long(4), position)),
             RecordKind::Mark => self.marks.push(position),
             RecordKind::Object => self.objects.push(position),
+            RecordKind::Batch => {
+                let (lsn, is_complete) = (record.long(2), record.word(4) != 0);
+                self.batches.push(BatchMark { lsn, is_complete, position });
+            }
             RecordKind::Recent | RecordKind::Leaves => {}
         }
     }
@@ -187,11 +198,42 @@ impl Writer<'_> {
         let all = scan.leaves.len();
         scan.leaves.retain(|(ty, node, _)| *node < nodes && usize::from(*ty) < types);
         report.records_orphaned += all - scan.leaves.len();
-        self.restore_lists(scan.leaves, report)?;
-        scan.edges.sort_unstable();
-        for (lsn, position) in scan.edges {
-            self.state.lsn = self.state.lsn.max(lsn + 1);
-            self.replay(position, report)?;
+        let lsn = self.restore_lists(scan.leaves, report)?;
+        self.restore_edges(scan.edges, scan.batches, lsn, report)
+    }
+
+    /// Replays edge records, and completes the last bulk batch. `lsn` is higher than the numbers of all leaves.
+    fn restore_edges(
+        &mut self,
+        mut edges: Vec<(u64, u32)>,
+        batches: Vec<BatchMark>,
+        lsn: u64,
+        report: &mut RestartReport,
+    ) -> Result<(), GraphError> {
+        self.state.batch = batches.into_iter().max();
+        if let Some(batch) = self.state.batch {
+            self.adopt(batch.position);
+        }
+        let unfinished = self.state.batch.filter(|batch| !batch.is_complete);
+        let words = self.store.pool.words();
+        let is_unfinished = |(lsn, position): &(u64, u32)| {
+            let is_of_batch = RecordRef::at(words, *position).flags() & OF_BATCH != 0;
+            is_of_batch && unfinished.is_some_and(|batch| *lsn >= batch.lsn)
+        };
+        // Compaction may have left copies of a record.
+        edges.sort_unstable();
+        edges.dedup_by_key(|(lsn, _)| *lsn);
+        let last = edges.last().map_or(0, |(lsn, _)| lsn + 1);
+        for (lsn, position) in edges.iter().filter(|edge| !is_unfinished(edge)) {
+            self.state.lsn = lsn + 1;
+            self.replay(*position, report)?;
+        }
+        self.state.lsn = last.max(lsn).max(self.state.batch.map_or(0, |batch| batch.lsn + 1));
+        if let Some(batch) = unfinished {
+            for (_, position) in edges.iter().filter(|edge| is_unfinished(edge)) {
+                self.complete(*position, report)?;
+            }
+            self.write_batch(batch.lsn, true)?;
         }
         Ok(())
     }
@@ -285,172 +327,237 @@ impl Writer<'_> {
         }
     }
 
-    fn restore_lists(&mut self, mut leaves: Vec<(u8, u32, u32)>, report: &mut RestartReport) -> Result<(), GraphError> {
-        leaves.sort_unstable();
-        let mut rebuilt = Vec::new();
-        for all in leaves.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let list = self.without_earlier_versions(all);
-            let (ty, node, _) = list[0];
+    /// Adopts the latest leaves of all lists. Returns a sequence number that is higher than those of all leaves.
+    fn restore_lists(
+        &mut self,
+        leaves: Vec<(u8, u32, u32)>,
+        report: &mut RestartReport,
+    ) -> Result<u64, GraphError> {
+        let words = self.store.pool.words();
+        let mut versions: Vec<Version> = leaves
+            .into_iter()
+            .map(|(ty, node, position)| Version {
+                ty,
+                node,
+                order: Reverse(Leaf::of(RecordRef::at(words, position)).lsn()),
+                position,
+            })
+            .collect();
+        versions.sort_unstable();
+        for list in versions.chunk_by(|a, b| (a.ty, a.node) == (b.ty, b.node)) {
+            let (ty, node) = (list[0].ty, list[0].node);
             report.lists += 1;
             self.graph.count_changes(ty, 1);
-            let merged = if list.len() == 1 { None } else { Some(self.merged(&list, ty)) };
-            match self.containing(&list, merged.as_ref()) {
-                Some((position, live)) => {
-                    self.graph.publish(node, ty, Head { position, live });
+            let latest = latest_parts(list.iter().map(|version| {
+                (version.position, Leaf::of(RecordRef::at(words, version.position)).range())
+            }));
+            let mut parts = Vec::with_capacity(latest.len());
+            let mut is_rebuilt = false;
+            for part in latest {
+                let is_whole = Leaf::of(RecordRef::at(words, part.position)).range() == part.range;
+                is_rebuilt |= !is_whole;
+                let position = if is_whole { part.position } else { self.cut(&part)? };
+                if is_whole {
                     self.adopt(position);
                 }
-                None => rebuilt.push(list),
+                parts.push((part.range.0, position));
             }
-        }
-        for list in rebuilt {
-            let (ty, node, _) = list[0];
-            report.lists_rebuilt += 1;
-            let entries = self.merged(&list, ty);
-            self.write_list(node, ty, &entries)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the leaves of a list without those that another one supersedes. The memory holds many versions of a leaf
-    /// that grew by single changes, and merging all of them takes time in the square of its length.
-    ///
-    /// Each version has all node numbers of the earlier ones in its range, with the same or newer values. So of two
-    /// leaves, the one with more numbers in the range of the other is the later one, and with as many numbers the one
-    /// with the greater sum of times and states.
-    fn without_earlier_versions(&self, list: &[(u8, u32, u32)]) -> Vec<(u8, u32, u32)> {
-        let words = self.store.pool.words();
-        let leaf = |position: u32| Leaf::of(RecordRef::at(words, position));
-        let mut sorted: Vec<_> = list.iter().map(|found| (leaf(found.2), *found)).collect();
-        sorted.retain(|(leaf, _)| leaf.count() > 0);
-        sorted.sort_by_key(|(leaf, _)| std::cmp::Reverse(leaf.count()));
-        let sum = |leaf: &Leaf<'_>, range: std::ops::Range<usize>| -> u128 {
-            range.map(|index| u128::from(leaf.time(index)) << 2 | leaf.state(index) as u128).sum()
-        };
-        let mut kept: Vec<(Leaf<'_>, (u8, u32, u32))> = Vec::new();
-        for (leaf, found) in sorted {
-            let (first, last) = (leaf.numbers.at(0), leaf.numbers.at(leaf.count() - 1));
-            let is_superseded = kept.iter().any(|(other, _)| {
-                if first < other.numbers.at(0) || last > other.numbers.at(other.count() - 1) {
-                    return false;
-                }
-                let range = other.lower_bound(first)..other.lower_bound(last + 1);
-                match range.len().cmp(&leaf.count()) {
-                    std::cmp::Ordering::Greater => true,
-                    std::cmp::Ordering::Equal => sum(other, range) > sum(&leaf, 0..leaf.count()),
-                    std::cmp::Ordering::Less => false,
-                }
-            });
-            if !is_superseded {
-                kept.push((leaf, found));
-            }
-        }
-        if kept.is_empty() { list.to_vec() } else { kept.into_iter().map(|(_, found)| found).collect() }
-    }
-
-    /// Returns the leaf of a list that equals the merged entries of all its leaves, and its number of live entries.
-    fn containing(&self, list: &[(u8, u32, u32)], merged: Option<&LeafEntries>) -> Option<(u32, u32)> {
-        for (_, _, position) in list {
-            let leaf = Leaf::of(RecordRef::at(self.store.pool.words(), *position));
-            let mut entries = LeafEntries::default();
-            leaf.read_into(&mut entries);
-            let same = |(a, b): (&LeafEntry, &LeafEntry), merged: &LeafEntries| {
-                (a.id, a.state, a.time) == (b.id, b.state, b.time) && entries.attributes(a) == merged.attributes(b)
+            report.lists_rebuilt += usize::from(is_rebuilt);
+            let live = parts.iter().map(|(_, position)| live_entries(Leaf::of(RecordRef::at(words, *position)))).sum();
+            let position = match parts[..] {
+                [(_, position)] => position,
+                _ => self.write_leaves(node, ty, &parts)?,
             };
-            let is_whole = merged.is_none_or(|merged| {
-                entries.list.len() == merged.list.len()
-                    && entries.list.iter().zip(&merged.list).all(|pair| same(pair, merged))
-            });
-            if is_whole && !leaf.is_part() {
-                return Some((*position, entries.live()));
-            }
+            self.graph.publish(node, ty, Head { position, live });
         }
-        None
+        Ok(versions.iter().map(|version| version.order.0 + 1).max().unwrap_or(0))
     }
 
-    /// Merges all leaves of a list.
-    fn merged(&self, list: &[(u8, u32, u32)], ty: u8) -> LeafEntries {
-        let has_schema = self.graph.edge_type(ty).is_some_and(|found| !found.schema.is_empty());
-        let mut values: std::collections::BTreeMap<u32, EdgeValue> = std::collections::BTreeMap::new();
-        for (_, _, position) in list {
-            let mut entries = LeafEntries::default();
-            Leaf::of(RecordRef::at(self.store.pool.words(), *position)).read_into(&mut entries);
-            for entry in &entries.list {
-                let value = EdgeValue::stored(entry.state, entry.time, entries.attributes(entry));
-                values
-                    .entry(entry.id)
-                    .and_modify(|old| {
-                        old.merge(&value);
-                    })
-                    .or_insert(value);
-            }
-        }
+    /// Writes a range of a leaf as a leaf with the same sequence number: a later leaf has the rest.
+    fn cut(&mut self, part: &LatestPart) -> Result<u32, GraphError> {
+        let leaf = Leaf::of(RecordRef::at(self.store.pool.words(), part.position));
         let mut entries = LeafEntries::default();
-        for (id, value) in values {
-            let start = entries.text.len() as u32;
-            value.push_text(has_schema, &mut entries.text);
-            let bytes = (entries.text.len() as u32 - start) as u16;
-            entries.list.push(LeafEntry { id, state: value.state, time: value.time, start, bytes });
-        }
-        entries
+        leaf.read_into(&mut entries);
+        entries.list.retain(|entry| (part.range.0..part.range.1).contains(&entry.id));
+        let place = LeafPlace { source: leaf.source(), ty: leaf.edge_type(), range: part.range, lsn: leaf.lsn() };
+        entries.encode(0..entries.list.len(), &place, &mut self.state.record);
+        self.append_buffer(Stream::Long)
     }
 
-    /// Writes a whole list as new leaves.
-    fn write_list(&mut self, node: u32, ty: u8, entries: &LeafEntries) -> Result<(), GraphError> {
-        let ranges = entries.leaves();
-        let is_part = ranges.len() > 1;
-        let mut leaves = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let first = entries.list[range.start].id;
-            entries.encode(range, node, ty, is_part, &mut self.state.record);
-            leaves.push((first, self.append_buffer(Stream::Long)?));
-        }
-        let position = match leaves[..] {
-            [(_, position)] => position,
-            _ => self.write_leaves(node, ty, &leaves)?,
-        };
-        self.graph.publish(node, ty, Head { position, live: entries.live() });
-        Ok(())
-    }
-
-    /// Enters an edge record into the lists that lack its value.
+    /// Enters an edge record into the lists whose leaf does not include it.
     fn replay(&mut self, position: u32, report: &mut RestartReport) -> Result<(), GraphError> {
-        let record = RecordRef::at(self.store.pool.words(), position);
-        let (ty, state, bytes) = record.edge_properties();
-        let (source, destination) = (record.word(2), record.word(3));
-        let Some(edge_type) = self.graph.edge_type(ty).filter(|_| source.max(destination) < self.graph.ids.len())
-        else {
-            report.records_orphaned += 1;
-            return Ok(());
-        };
-        let mut text = Vec::new();
-        record.copy_bytes(crate::record::EDGE_WORDS, bytes, &mut text);
-        let value = EdgeValue::stored(EdgeState::of(state), record.long(6), &text);
-        let reverse = edge_type.reverse();
-        let words = record.len() as u32 / if reverse.is_some() { 2 } else { 1 };
-        let ends = [Some((source, ty, destination)), reverse.map(|reverse| (destination, reverse, source))];
+        let Some(edge) = self.logged_edge(position, report) else { return Ok(()) };
         let mut is_replayed = false;
-        for (node, list_type, id) in ends.into_iter().flatten() {
-            let old = self.edge_value(node, list_type, id);
-            let mut merged = old.clone().unwrap_or_else(|| value.clone());
-            if !merged.merge(&value) && old.is_some() {
+        for (node, ty, id) in edge.ends.into_iter().flatten() {
+            let list = self.list(node, ty);
+            let part = (list.head.position != 0).then(|| list.part(list.part_of(id)));
+            let includes = |leaf: Leaf<'_>| leaf.lsn() > edge.lsn;
+            if part.and_then(|part| part.leaf).is_some_and(includes) {
+                continue;
+            }
+            let old = self.edge_value(node, ty, id);
+            if edge.is_of_batch && old.as_ref().is_some_and(|old| !edge.value.replaces(old)) {
+                // A later record, or the leaf, has the value that resulted.
                 continue;
             }
             is_replayed = true;
-            let named = if merged == value {
-                self.store.pool.add_live(self.store.pool.segment_of(position), words);
-                position
-            } else {
-                // A record of a bulk batch has the value that the batch alone causes.
-                let new = self.write_edge(source, ty, destination, &merged)?;
-                if reverse.is_some() {
-                    self.release_words(new, RecordRef::at(self.store.pool.words(), new).len() as u32 / 2);
-                }
-                new
-            };
-            self.enter(node, list_type, id, named, old.map(|old| old.state), merged.state)?;
-            self.graph.count_changes(list_type, 1);
+            self.store.pool.add_live(self.store.pool.segment_of(position), edge.words);
+            self.enter(node, ty, id, position, old.map(|old| old.state), edge.value.state)?;
+            self.graph.count_changes(ty, 1);
         }
         report.edges_replayed += usize::from(is_replayed);
         Ok(())
+    }
+
+    /// Merges an edge record of an unfinished bulk batch into both lists.
+    fn complete(&mut self, position: u32, report: &mut RestartReport) -> Result<(), GraphError> {
+        let Some(edge) = self.logged_edge(position, report) else { return Ok(()) };
+        let mut is_replayed = false;
+        for (node, ty, id) in edge.ends.into_iter().flatten() {
+            let old = self.edge_value(node, ty, id);
+            let old = old.filter(|old| {
+                old.time < edge.value.time || !self.is_lone_tombstone(node, ty, id, old)
+            });
+            let mut merged = old.clone().unwrap_or_else(|| edge.value.clone());
+            if !merged.merge(&edge.value) && old.is_some() {
+                continue;
+            }
+            is_replayed = true;
+            // The lists may need the edge record of one direction only.
+            let (source, destination) = if edge.ends[0] == Some((node, ty, id)) { (node, id) } else { (id, node) };
+            let new = self.write_edge((source, edge.ty, destination), &merged, 0)?;
+            if edge.ends[1].is_some() {
+                self.release_words(new, RecordRef::at(self.store.pool.words(), new).len() as u32 / 2);
+            }
+            self.enter(node, ty, id, new, old.map(|old| old.state), merged.state)?;
+            self.graph.count_changes(ty, 1);
+        }
+        report.edges_replayed += usize::from(is_replayed);
+        Ok(())
+    }
+
+    /// Reads an edge record. Returns `None` if its type or one of its nodes is missing.
+    fn logged_edge(&self, position: u32, report: &mut RestartReport) -> Option<LoggedEdge> {
+        let record = RecordRef::at(self.store.pool.words(), position);
+        let (ty, state, bytes) = record.edge_properties();
+        let (source, destination) = (record.word(2), record.word(3));
+        let known = self.graph.edge_type(ty).filter(|_| source.max(destination) < self.graph.ids.len());
+        let Some(edge_type) = known else {
+            report.records_orphaned += 1;
+            return None;
+        };
+        let mut text = Vec::new();
+        record.copy_bytes(crate::record::EDGE_WORDS, bytes, &mut text);
+        let reverse = edge_type.reverse();
+        Some(LoggedEdge {
+            ty,
+            ends: [Some((source, ty, destination)), reverse.map(|reverse| (destination, reverse, source))],
+            value: EdgeValue::stored(EdgeState::of(state), record.long(6), &text),
+            lsn: record.long(4),
+            is_of_batch: record.flags() & OF_BATCH != 0,
+            words: record.len() as u32 / if reverse.is_some() { 2 } else { 1 },
+        })
+    }
+}
+
+/// A version of a leaf. Versions of a list are in the order of their age, the latest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    ty: u8,
+    node: u32,
+    order: Reverse<u64>,
+    position: u32,
+}
+
+/// An edge record.
+struct LoggedEdge {
+    ty: u8,
+    /// Node, type and neighbour of the list of each direction.
+    ends: [Option<(u32, u8, u32)>; 2],
+    value: EdgeValue,
+    lsn: u64,
+    is_of_batch: bool,
+    /// The words that a reference of one list keeps alive.
+    words: u32,
+}
+
+/// A range of a list, and the latest leaf for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LatestPart {
+    range: (u32, u32),
+    position: u32,
+}
+
+/// Divides the range of a list among the leaves that come first in `leaves`: positions and ranges, the latest first.
+/// The parts are ascending.
+fn latest_parts(leaves: impl Iterator<Item = (u32, (u32, u32))>) -> Vec<LatestPart> {
+    let mut parts = Vec::new();
+    // The ranges that no leaf has yet, by their starts.
+    let mut gaps = BTreeMap::from([WHOLE]);
+    for (position, (start, end)) in leaves {
+        if gaps.is_empty() {
+            break;
+        }
+        let before = gaps.range(..start).next_back().filter(|(_, gap_end)| **gap_end > start);
+        let inside = gaps.range(start..end);
+        let overlaps: Vec<(u32, u32)> = before.into_iter().chain(inside).map(|(start, end)| (*start, *end)).collect();
+        for (gap_start, gap_end) in overlaps {
+            gaps.remove(&gap_start);
+            if gap_start < start {
+                gaps.insert(gap_start, start);
+            }
+            if gap_end > end {
+                gaps.insert(end, gap_end);
+            }
+            parts.push(LatestPart { range: (gap_start.max(start), gap_end.min(end)), position });
+        }
+    }
+    parts.sort_unstable_by_key(|part| part.range);
+    // A gap remains only if a leaf was lost. The part before it takes it over.
+    for index in 0..parts.len() {
+        let end = parts.get(index + 1).map_or(WHOLE.1, |next| next.range.0);
+        parts[index].range.1 = end;
+    }
+    if let Some(first) = parts.first_mut() {
+        first.range.0 = WHOLE.0;
+    }
+    parts
+}
+
+/// Returns the number of live entries of a leaf.
+fn live_entries(leaf: Leaf<'_>) -> u32 {
+    if leaf.all_live() {
+        return leaf.count() as u32;
+    }
+    (0..leaf.count()).filter(|index| leaf.state(*index) == EdgeState::Live).count() as u32
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn parts(leaves: &[(u32, (u32, u32))]) -> Vec<(u32, u32, u32)> {
+        let parts = latest_parts(leaves.iter().copied());
+        parts.into_iter().map(|part| (part.range.0, part.range.1, part.position)).collect()
+    }
+
+    #[test]
+    fn latest_leaf_of_each_range_is_chosen() {
+        let end = u32::MAX;
+        assert_eq!(parts(&[(1, WHOLE), (2, WHOLE)]), [(0, end, 1)]);
+        // The second half of a split was not written before the end.
+        assert_eq!(parts(&[(3, (0, 9)), (2, WHOLE)]), [(0, 9, 3), (9, end, 2)]);
+        assert_eq!(parts(&[(5, (9, 20)), (4, (20, end)), (3, (0, 9)), (2, (9, end))]), [
+            (0, 9, 3),
+            (9, 20, 5),
+            (20, end, 4)
+        ]);
+        // A range amid an older one.
+        assert_eq!(parts(&[(3, (5, 6)), (2, WHOLE)]), [(0, 5, 2), (5, 6, 3), (6, end, 2)]);
+    }
+
+    #[test]
+    fn range_of_a_lost_leaf_belongs_to_its_neighbour() {
+        assert_eq!(parts(&[(3, (9, 20)), (2, (30, 40))]), [(0, 30, 3), (30, u32::MAX, 2)]);
     }
 }

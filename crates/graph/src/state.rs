@@ -14,12 +14,14 @@ use crate::paged::Paged;
 use crate::pool::Pool;
 use crate::schema::EdgeType;
 use crate::sync::{AtomicU64, Mutex};
+use crate::tombstones::TombstoneClock;
 
 /// The parts that all graphs of a store share.
 #[derive(Debug)]
 pub(crate) struct StoreState {
     pub(crate) pool: Pool,
     pub(crate) epochs: Epochs,
+    pub(crate) tombstones: TombstoneClock,
     pub(crate) graphs: [OnceLock<Box<GraphState>>; GRAPHS_MAX],
     /// Held while a graph is created.
     pub(crate) creation: Mutex<()>,
@@ -65,6 +67,16 @@ pub(crate) struct NodeMark {
     pub(crate) position: u32,
 }
 
+/// The record of a bulk batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchMark {
+    /// The sequence number at its begin: lower than those of its edge records.
+    pub(crate) lsn: u64,
+    /// True if the lists have all its edges.
+    pub(crate) is_complete: bool,
+    pub(crate) position: u32,
+}
+
 /// An open segment that records are appended to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenSegment {
@@ -78,7 +90,7 @@ pub(crate) struct WriterState {
     /// Open segments: one for short-lived records, one for leaves and other long-lived ones.
     pub(crate) open: [Option<OpenSegment>; 2],
     pub(crate) id_pages: IdPages,
-    /// The sequence number of the next edge record.
+    /// The sequence number of the next edge record or leaf.
     pub(crate) lsn: u64,
     pub(crate) marks: HashMap<u32, NodeMark>,
     pub(crate) name_position: u32,
@@ -88,6 +100,8 @@ pub(crate) struct WriterState {
     /// The positions of records of nodes after the last complete block.
     pub(crate) node_singles: Vec<u32>,
     pub(crate) compaction: Option<Compaction>,
+    /// The record of the last bulk batch.
+    pub(crate) batch: Option<BatchMark>,
     /// The bulk batch that is being loaded.
     pub(crate) bulk: Option<Box<BulkState>>,
     pub(crate) record: Vec<u32>,

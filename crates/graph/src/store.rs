@@ -12,6 +12,7 @@ use crate::pool::Pool;
 use crate::schema::{TypeId, check_name};
 use crate::state::{GraphState, StoreState};
 use crate::sync::Mutex;
+use crate::tombstones::TombstoneClock;
 use crate::view::View;
 use crate::write::check_change;
 
@@ -76,7 +77,8 @@ impl GraphStore {
     pub fn new(memory: impl Backing, config: &GraphStoreConfig) -> Result<Self, GraphError> {
         let pool = Pool::new(Box::new(memory), config.segment_bytes)?;
         let graphs = [const { OnceLock::new() }; GRAPHS_MAX];
-        let state = StoreState { pool, epochs: Epochs::new(config.readers_max), graphs, creation: Mutex::new(()) };
+        let (epochs, tombstones) = (Epochs::new(config.readers_max), TombstoneClock::new());
+        let state = StoreState { pool, epochs, tombstones, graphs, creation: Mutex::new(()) };
         Ok(Self { state: Arc::new(state) })
     }
 
@@ -131,6 +133,13 @@ impl GraphStore {
     pub fn reader(&self) -> Result<GraphReader, GraphError> {
         let slot = self.state.epochs.register().ok_or(GraphError::TooManyReaders)?;
         Ok(GraphReader { store: Arc::clone(&self.state), slot })
+    }
+
+    /// Sets the clock, in seconds since the epoch, and the age at which tombstones of removed edges may be dropped.
+    /// Without this call they are retained for ever. An addition that arrives later than its edge's removal by more
+    /// than this age may take effect although it is older.
+    pub fn set_tombstone_age(&self, now_s: u32, age_s: u32) {
+        self.state.tombstones.set(now_s, age_s);
     }
 
     /// Returns the segments that have live records.

@@ -4,12 +4,12 @@ use crate::append::{Stream, Writer};
 use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
 use crate::ids::check_node;
-use crate::leaf::EdgeState;
+use crate::leaf::{EdgeState, LeafEntries, LeafPlace};
 use crate::limits::{ATTRIBUTE_BYTES_MAX, LEAVES_MAX, OBJECT_BYTES_MAX, RECENT_MAX, RECENT_MIN, TIME_MS_MAX};
 use crate::list::{List, ListPart, recent_change, recent_count};
 use crate::paged::PAGE;
 use crate::record::{self, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
-use crate::state::{GraphState, Head, NodeMark};
+use crate::state::{BatchMark, GraphState, Head, NodeMark};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The maximum lead of a stored time over the clock at which a change that happens now still follows it, in ms.
@@ -214,7 +214,7 @@ impl<'g> Writer<'g> {
         value: &EdgeValue,
     ) -> Result<(), GraphError> {
         let edge_type = self.graph.edge_type(ty).expect("checked");
-        let position = self.write_edge(source, ty, destination, value)?;
+        let position = self.write_edge((source, ty, destination), value, 0)?;
         self.enter(source, ty, destination, position, old_states[0], value.state)?;
         if let Some(reverse) = edge_type.reverse() {
             self.enter(destination, reverse, source, position, old_states[1], value.state)?;
@@ -224,21 +224,19 @@ impl<'g> Writer<'g> {
         Ok(())
     }
 
-    /// Appends an edge's record.
+    /// Appends an edge's record. Its flags are 0 or [`record::OF_BATCH`].
     pub(crate) fn write_edge(
         &mut self,
-        source: u32,
-        ty: u8,
-        destination: u32,
+        (source, ty, destination): (u32, u8, u32),
         value: &EdgeValue,
+        flags: u32,
     ) -> Result<u32, GraphError> {
         let has_schema = self.graph.edge_type(ty).is_some_and(|found| !found.schema.is_empty());
         let mut text = Vec::new();
         value.push_text(has_schema, &mut text);
-        let lsn = self.state.lsn;
-        self.state.lsn += 1;
+        let lsn = self.next_lsn();
         let words = &mut self.state.record;
-        record::begin(words, RecordKind::Edge, 0);
+        record::begin(words, RecordKind::Edge, flags);
         words.extend([source, destination]);
         record::push_u64(words, lsn);
         record::push_u64(words, value.time);
@@ -285,6 +283,16 @@ impl<'g> Writer<'g> {
         Ok(())
     }
 
+    /// Returns true if a list has only a tombstone of an edge that the list of the other direction does not have as
+    /// one: the other list dropped it, or the batch that is being loaded replaced it. It has no effect then.
+    pub(crate) fn is_lone_tombstone(&self, node: u32, ty: u8, id: u32, value: &EdgeValue) -> bool {
+        let reverse = self.graph.edge_type(ty).and_then(|found| found.reverse());
+        value.state == EdgeState::Removed
+            && reverse.is_some_and(|reverse| {
+                self.edge_value(id, reverse, node).is_none_or(|other| other.state != EdgeState::Removed)
+            })
+    }
+
     /// Replaces a part's recent changes by a record with twice the room and one more entry.
     fn lengthen_recent(
         &mut self,
@@ -323,23 +331,55 @@ impl<'g> Writer<'g> {
         }
     }
 
-    /// Merges the recent changes of a part into new leaves.
+    /// Merges the recent changes of a part into new leaves, and ages its tombstones.
     pub(crate) fn merge(&mut self, node: u32, ty: u8, index: usize) -> Result<(), GraphError> {
         let list = self.list(node, ty);
-        let part = list.part(index);
         let mut entries = std::mem::take(&mut self.state.entries);
         entries.clear();
-        part.read_into(&mut entries);
-        let ranges = entries.leaves();
-        let is_part = list.leaves.is_some() || ranges.len() > 1;
-        let mut leaves = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let first = entries.list[range.start].id;
-            entries.encode(range, node, ty, is_part, &mut self.state.record);
+        list.part(index).read_into(&mut entries);
+        self.age(&mut entries);
+        let leaves = self.write_part(&entries, (node, ty), list.range_of(index));
+        self.state.entries = entries;
+        self.install_leaves(node, ty, index, &leaves?)
+    }
+
+    /// Returns the clock of tombstones, unless a bulk batch is in some lists only.
+    pub(crate) fn tombstone_clock(&self) -> Option<(u32, u32)> {
+        let is_complete = self.state.batch.is_none_or(|batch| batch.is_complete);
+        self.store.tombstones.get().filter(|_| is_complete)
+    }
+
+    /// Marks and drops tombstones.
+    fn age(&self, entries: &mut LeafEntries) {
+        if let Some(clock) = self.tombstone_clock() {
+            entries.age(clock);
+        }
+    }
+
+    /// Returns the next sequence number.
+    pub(crate) fn next_lsn(&mut self) -> u64 {
+        self.state.lsn += 1;
+        self.state.lsn - 1
+    }
+
+    /// Appends the edges of a range of a list as leaves. Returns the first node number that each leaf may hold, and its
+    /// position.
+    pub(crate) fn write_part(
+        &mut self,
+        entries: &LeafEntries,
+        (source, ty): (u32, u8),
+        (start, end): (u32, u32),
+    ) -> Result<Vec<(u32, u32)>, GraphError> {
+        let parts = entries.leaves();
+        let mut leaves = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            let first = if index == 0 { start } else { entries.list[part.start].id };
+            let next = parts.get(index + 1).map_or(end, |next| entries.list[next.start].id);
+            let place = LeafPlace { source, ty, range: (first, next), lsn: self.next_lsn() };
+            entries.encode(part.clone(), &place, &mut self.state.record);
             leaves.push((first, self.append_buffer(Stream::Long)?));
         }
-        self.state.entries = entries;
-        self.install_leaves(node, ty, index, &leaves)
+        Ok(leaves)
     }
 
     /// Replaces a part of a list, or an empty list, by leaves: each with its first node number and position. The list's
@@ -368,9 +408,11 @@ impl<'g> Writer<'g> {
         let mut entries = std::mem::take(&mut self.state.entries);
         entries.clear();
         part.read_into(&mut entries);
+        self.age(&mut entries);
         let mut words = 0;
+        let place = LeafPlace { source: node, ty, range: (0, 1), lsn: 0 };
         for range in entries.leaves() {
-            entries.encode(range, node, ty, true, &mut self.state.record);
+            entries.encode(range, &place, &mut self.state.record);
             words += self.state.record.len();
         }
         self.state.entries = entries;
@@ -458,6 +500,20 @@ impl<'g> Writer<'g> {
         let position = self.append_buffer(Stream::Long)?;
         self.graph.set_archived(number, is_archived);
         if let Some(old) = self.state.marks.insert(number, NodeMark { time, is_archived, position }) {
+            self.release(old.position);
+        }
+        Ok(())
+    }
+
+    /// Appends the record of the last bulk batch in place of the earlier one.
+    pub(crate) fn write_batch(&mut self, lsn: u64, is_complete: bool) -> Result<(), GraphError> {
+        let words = &mut self.state.record;
+        record::begin(words, RecordKind::Batch, 0);
+        record::push_u64(words, lsn);
+        words.push(u32::from(is_complete));
+        record::seal(words);
+        let position = self.append_buffer(Stream::Long)?;
+        if let Some(old) = self.state.batch.replace(BatchMark { lsn, is_complete, position }) {
             self.release(old.position);
         }
         Ok(())

@@ -94,17 +94,18 @@ const COMMAND: [&[&str]; 18] = [
 ];
 
 /// The floors of `graph`, the lowest first. Queries see a graph through a view, and never its writer.
-const GRAPH: [&[&str]; 10] = [
+const GRAPH: [&[&str]; 11] = [
     &["limits", "sync"],
     &["error", "paged", "epoch", "memory"],
     &["record"],
     &["leaf", "schema", "ids", "pool", "bulk::parse", "bulk::sort"],
-    &["state", "change", "bulk::batch"],
+    &["tombstones", "change"],
+    &["state", "bulk::batch"],
     &["list"],
     &["view"],
     &["query", "append"],
     &["write", "declare"],
-    &["compact", "store", "recover", "bulk"],
+    &["compact", "sweep", "store", "recover", "bulk"],
 ];
 
 /// The crates that have floors.

@@ -5,9 +5,10 @@ use crate::bulk::batch::{BulkBatch, BulkPhase, BulkReport, BulkState, DEFERRED};
 use crate::bulk::sort::EdgeRef;
 use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
-use crate::leaf::{EdgeState, LeafEntry, encode_plain};
+use crate::leaf::{EdgeState, LeafEntry, LeafPlace, encode_plain};
 use crate::limits::{LEAF_ENTRIES_MAX, LEAVES_MAX, SEGMENTS_RESERVED};
 use crate::list::{ListPart, recent_count};
+use crate::record::{OF_BATCH, RecordRef};
 use crate::schema::TypeId;
 use crate::state::Head;
 
@@ -124,7 +125,6 @@ struct EntryRun {
     index: usize,
     /// The indexes of the entries.
     entries: std::ops::Range<usize>,
-    has_leaves: bool,
 }
 
 /// The number of entries of a list that a merge changed.
@@ -151,11 +151,11 @@ impl<'g> LoadSlice<'_, 'g> {
             let (is_complete, next) = match self.bulk.phase {
                 BulkPhase::Number => (self.number()?, BulkPhase::Sort),
                 BulkPhase::Sort => (self.sort(), BulkPhase::Check),
-                BulkPhase::Check => (self.check()?, BulkPhase::Log),
+                BulkPhase::Check => (self.check()? && self.begin_log()?, BulkPhase::Log),
                 BulkPhase::Log => (self.log()?, BulkPhase::Lists),
                 BulkPhase::Lists => (self.lists()?, BulkPhase::Deferred),
                 BulkPhase::Deferred => (self.apply_deferred()?, BulkPhase::Release),
-                BulkPhase::Release => (self.release(), BulkPhase::Done),
+                BulkPhase::Release => (self.release()?, BulkPhase::Done),
                 BulkPhase::Done => return Ok(BulkStep::Done),
             };
             if !is_complete {
@@ -264,6 +264,14 @@ impl<'g> LoadSlice<'_, 'g> {
         if live + wanted > room { Err(GraphError::NoSpace) } else { Ok(()) }
     }
 
+    /// Records that a batch begins, so that a restart knows that the lists may lack its edges.
+    fn begin_log(&mut self) -> Result<bool, GraphError> {
+        self.writer.check_room()?;
+        let lsn = self.writer.next_lsn();
+        self.writer.write_batch(lsn, false)?;
+        Ok(true)
+    }
+
     fn is_deferred(&self, edge: usize) -> bool {
         self.bulk.has_deferred && self.bulk.batch.log[edge] == DEFERRED
     }
@@ -285,7 +293,8 @@ impl<'g> LoadSlice<'_, 'g> {
             } else {
                 self.writer.check_room()?;
                 let value = self.bulk.batch.value(edge);
-                let position = self.writer.write_edge(entry.node, self.bulk.batch.ty, entry.id, &value)?;
+                let ends = (entry.node, self.bulk.batch.ty, entry.id);
+                let position = self.writer.write_edge(ends, &value, OF_BATCH)?;
                 self.bulk.batch.log[edge] = position;
                 self.count_log(position, self.bulk.record_words(edge) as u32);
             }
@@ -326,10 +335,10 @@ impl<'g> LoadSlice<'_, 'g> {
             let ty = self.type_of(first);
             let list = self.writer.list(first.node, ty);
             let index = list.part_of(first.id);
-            let end_id = if index + 1 < list.parts() { list.first_of(index + 1) } else { u32::MAX };
+            let (_, end_id) = list.range_of(index);
             let part = (list.head.position != 0).then(|| list.part(index));
             let entries = self.run_end(first, end_id);
-            let run = EntryRun { node: first.node, ty, index, entries, has_leaves: list.leaves.is_some() };
+            let run = EntryRun { node: first.node, ty, index, entries };
             let old =
                 part.map_or(0, |part| part.leaf.map_or(0, |leaf| leaf.count()) + part.recent.map_or(0, recent_count));
             self.left = self.left.saturating_sub(run.entries.len());
@@ -371,18 +380,20 @@ impl<'g> LoadSlice<'_, 'g> {
             self.bulk.at = at;
             self.writer.check_room()?;
             let own = self.bulk.batch.value(entry.edge());
-            let old = self.writer.edge_value(run.node, run.ty, entry.id);
+            let before = self.writer.edge_value(run.node, run.ty, entry.id);
+            let old = before.clone().filter(|old| !self.is_void(run, entry.id, old, &own));
             let mut value = old.clone().unwrap_or_else(|| own.clone());
             if !value.merge(&own) && old.is_some() {
                 continue;
             }
-            if value != own {
-                // The record does not have the value that results.
-                let list = self.writer.list(run.node, run.ty);
-                let index = list.part_of(entry.id);
-                let has_leaves = list.leaves.is_some();
-                let one = EntryRun { node: run.node, ty: run.ty, index, entries: at..at + 1, has_leaves };
-                self.merge(&one, Some(list.part(index)))?;
+            let list = self.writer.list(run.node, run.ty);
+            let index = list.part_of(entry.id);
+            let part = list.part(index);
+            let log_lsn = RecordRef::at(self.writer.store.pool.words(), self.bulk.batch.log[entry.edge()]).long(4);
+            if value != own || old != before || part.leaf.is_some_and(|leaf| leaf.lsn() > log_lsn) {
+                // The record does not have the value that results, or a restart would not let it take effect.
+                let one = EntryRun { node: run.node, ty: run.ty, index, entries: at..at + 1 };
+                self.merge(&one, Some(part))?;
                 continue;
             }
             let position = self.bulk.batch.log[entry.edge()];
@@ -394,6 +405,13 @@ impl<'g> LoadSlice<'_, 'g> {
             self.bulk.report.edges_changed += u64::from(is_changed && self.is_counted(entry));
         }
         Ok(())
+    }
+
+    /// Returns true if a list's value of an edge is a tombstone that has no effect on an addition.
+    fn is_void(&self, run: &EntryRun, id: u32, old: &EdgeValue, own: &EdgeValue) -> bool {
+        old.state == EdgeState::Removed
+            && own.time <= old.time
+            && self.writer.is_lone_tombstone(run.node, run.ty, id, old)
     }
 
     /// Returns true for one of the two entries of an edge.
@@ -426,6 +444,11 @@ impl<'g> LoadSlice<'_, 'g> {
         Ok(())
     }
 
+    /// Returns the range of the part into which entries are merged.
+    fn range_of(&self, run: &EntryRun) -> (u32, u32) {
+        self.writer.list(run.node, run.ty).range_of(run.index)
+    }
+
     /// Merges entries into a part if all its edges and the additions are live, of one time and without attributes.
     /// Writes no leaf if the part has them all.
     fn merge_plain(
@@ -455,12 +478,15 @@ impl<'g> LoadSlice<'_, 'g> {
         ids.extend_from_slice(old);
         let added = ids.len() - old_ids.len();
         if added > 0 {
-            let ranges = halves(ids.len());
-            let is_part = run.has_leaves || ranges.len() > 1;
-            for range in ranges {
-                let ids = &ids[range];
-                encode_plain(ids, time, run.node, run.ty, is_part, &mut self.writer.state.record);
-                leaves.push((ids[0], self.writer.append_buffer(crate::append::Stream::Long)?));
+            let (start, end) = self.range_of(run);
+            let parts = halves(ids.len());
+            let count = parts.len();
+            for (index, part) in parts.enumerate() {
+                let first = if index == 0 { start } else { ids[part.start] };
+                let range = (first, if index + 1 == count { end } else { ids[part.end] });
+                let place = LeafPlace { source: run.node, ty: run.ty, range, lsn: self.writer.next_lsn() };
+                encode_plain(&ids[part], time, &place, &mut self.writer.state.record);
+                leaves.push((first, self.writer.append_buffer(crate::append::Stream::Long)?));
             }
         }
         (self.bulk.ids, self.bulk.old_ids) = (ids, old_ids);
@@ -495,6 +521,7 @@ impl<'g> LoadSlice<'_, 'g> {
             let own = self.bulk.batch.value(addition.edge());
             let old = list.last().copied().filter(|old| old.id == addition.id);
             let before = old.map(|old| EdgeValue::stored(old.state, old.time, entries.attributes(&old)));
+            let before = before.filter(|before| !self.is_void(run, addition.id, before, &own));
             let mut value = before.clone().unwrap_or_else(|| own.clone());
             if !value.merge(&own) && before.is_some() {
                 continue;
@@ -503,7 +530,8 @@ impl<'g> LoadSlice<'_, 'g> {
             value.push_text(has_schema, &mut entries.text);
             let bytes = (entries.text.len() as u32 - start) as u16;
             list.truncate(list.len() - usize::from(old.is_some()));
-            list.push(LeafEntry { id: addition.id, state: value.state, time: value.time, start, bytes });
+            let (id, state, time) = (addition.id, value.state, value.time);
+            list.push(LeafEntry { id, state, is_marked: false, time, start, bytes });
             let was_live = old.is_some_and(|old| old.state == EdgeState::Live);
             merged.live += u32::from(value.state == EdgeState::Live && !was_live);
             merged.entries += 1;
@@ -513,13 +541,7 @@ impl<'g> LoadSlice<'_, 'g> {
         if merged.entries > 0 {
             list.extend_from_slice(&entries.list[index..]);
             std::mem::swap(&mut list, &mut entries.list);
-            let ranges = entries.leaves();
-            let is_part = run.has_leaves || ranges.len() > 1;
-            for range in ranges {
-                let first = entries.list[range.start].id;
-                entries.encode(range, run.node, run.ty, is_part, &mut self.writer.state.record);
-                leaves.push((first, self.writer.append_buffer(crate::append::Stream::Long)?));
-            }
+            leaves.extend(self.writer.write_part(&entries, (run.node, run.ty), self.range_of(run))?);
         }
         self.writer.state.entries = entries;
         self.bulk.merged = list;
@@ -550,14 +572,18 @@ impl<'g> LoadSlice<'_, 'g> {
         Ok(true)
     }
 
-    /// Counts the edge records as dead that no list refers to.
-    fn release(&mut self) -> bool {
+    /// Records that the lists have all edges, and counts the edge records as dead that no list refers to.
+    fn release(&mut self) -> Result<bool, GraphError> {
+        if let Some(batch) = self.writer.state.batch.filter(|batch| !batch.is_complete) {
+            self.writer.check_room()?;
+            self.writer.write_batch(batch.lsn, true)?;
+        }
         for (position, words) in std::mem::take(&mut self.bulk.log_segments) {
             if words > 0 {
                 self.writer.release_words(position, words);
             }
         }
-        true
+        Ok(true)
     }
 }
 
