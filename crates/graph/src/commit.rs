@@ -49,13 +49,12 @@ impl Watermark {
     pub(crate) fn excludes(&self, record: RecordRef<'_>, kind: RecordKind) -> bool {
         let types = self.types_plus_one.saturating_sub(1);
         match kind {
-            RecordKind::EdgeType => EdgeType::decode(record).is_none_or(|(ty, found)| {
-                u32::from(ty).max(found.reverse().map_or(0, u32::from)) >= types
-            }),
+            RecordKind::EdgeType => EdgeType::decode(record)
+                .is_none_or(|(ty, found)| u32::from(ty).max(found.reverse().map_or(0, u32::from)) >= types),
             RecordKind::Nodes => u64::from(record.word(2)) + u64::from(record.word(3)) > u64::from(self.nodes),
             RecordKind::Edge => record.long(4) >= self.lsn,
             RecordKind::Leaf => crate::leaf::Leaf::of(record).lsn() >= self.lsn,
-            RecordKind::Batch => record.long(2) >= self.lsn,
+            RecordKind::Batch => record.long(5) >= self.lsn,
             RecordKind::Mark | RecordKind::Object => record.word(2) >= self.nodes,
             RecordKind::Name | RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => false,
         }

@@ -13,7 +13,7 @@
 //!   leaves     [source] [type] [count] [first id, leaf or recent] ..       a long list; entries change in place
 //!   mark       [node] [time 2] [archived]                                   node-wide archive and restore
 //!   object     [node] [time 2] [removed] [bytes] [text]
-//!   batch      [LSN at its begin 2] [completed]                             the last bulk batch
+//!   batch      [LSN at its begin 2] [completed] [own LSN 2]                 the last bulk batch
 //!   void       ..                                                           without effect, of any length
 //! ```
 //!

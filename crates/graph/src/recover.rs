@@ -136,9 +136,8 @@ impl GraphStore {
             let mut writer = graph.writer();
             writer.may_take_reserve = true;
             writer.reopen(&scan.whole);
+            writer.state.lsn = watermarks.and_then(|all| all.get(number)).map_or(0, |watermark| watermark.lsn);
             writer.restore(scan, &mut report)?;
-            let lsn = watermarks.and_then(|all| all.get(number)).map_or(0, |watermark| watermark.lsn);
-            writer.state.lsn = writer.state.lsn.max(lsn);
             writer.may_take_reserve = false;
             report.graphs += 1;
         }
@@ -237,7 +236,8 @@ impl Writer<'_> {
         self.restore_edges(scan.edges, scan.batches, lsn, report)
     }
 
-    /// Replays edge records, and completes the last bulk batch. `lsn` is higher than the numbers of all leaves.
+    /// Replays edge records, and completes the last bulk batch: with sequence numbers above the watermark, so that a
+    /// power loss before the next commit leaves the batch as it was. `lsn` is higher than the numbers of all leaves.
     fn restore_edges(
         &mut self,
         mut edges: Vec<(u64, u32)>,
@@ -245,6 +245,7 @@ impl Writer<'_> {
         lsn: u64,
         report: &mut RestartReport,
     ) -> Result<(), GraphError> {
+        let watermark = self.state.lsn;
         self.state.batch = batches.into_iter().max();
         if let Some(batch) = self.state.batch {
             self.adopt(batch.position);
@@ -263,7 +264,7 @@ impl Writer<'_> {
             self.state.lsn = lsn + 1;
             self.replay(*position, report)?;
         }
-        self.state.lsn = last.max(lsn).max(self.state.batch.map_or(0, |batch| batch.lsn + 1));
+        self.state.lsn = last.max(lsn).max(self.state.batch.map_or(0, |batch| batch.lsn + 1)).max(watermark);
         if let Some(batch) = unfinished {
             for (_, position) in edges.iter().filter(|edge| is_unfinished(edge)) {
                 self.complete(*position, report)?;
@@ -363,11 +364,7 @@ impl Writer<'_> {
     }
 
     /// Adopts the latest leaves of all lists. Returns a sequence number that is higher than those of all leaves.
-    fn restore_lists(
-        &mut self,
-        leaves: Vec<(u8, u32, u32)>,
-        report: &mut RestartReport,
-    ) -> Result<u64, GraphError> {
+    fn restore_lists(&mut self, leaves: Vec<(u8, u32, u32)>, report: &mut RestartReport) -> Result<u64, GraphError> {
         let words = self.store.pool.words();
         let mut versions: Vec<Version> = leaves
             .into_iter()
@@ -383,9 +380,9 @@ impl Writer<'_> {
             let (ty, node) = (list[0].ty, list[0].node);
             report.lists += 1;
             self.graph.count_changes(ty, 1);
-            let latest = latest_parts(list.iter().map(|version| {
-                (version.position, Leaf::of(RecordRef::at(words, version.position)).range())
-            }));
+            let latest = latest_parts(
+                list.iter().map(|version| (version.position, Leaf::of(RecordRef::at(words, version.position)).range())),
+            );
             let mut parts = Vec::with_capacity(latest.len());
             let mut is_rebuilt = false;
             for part in latest {
@@ -450,9 +447,7 @@ impl Writer<'_> {
         let mut is_replayed = false;
         for (node, ty, id) in edge.ends.into_iter().flatten() {
             let old = self.edge_value(node, ty, id);
-            let old = old.filter(|old| {
-                old.time < edge.value.time || !self.is_lone_tombstone(node, ty, id, old)
-            });
+            let old = old.filter(|old| old.time < edge.value.time || !self.is_lone_tombstone(node, ty, id, old));
             let mut merged = old.clone().unwrap_or_else(|| edge.value.clone());
             if !merged.merge(&edge.value) && old.is_some() {
                 continue;
@@ -582,11 +577,10 @@ mod tests {
         assert_eq!(parts(&[(1, WHOLE), (2, WHOLE)]), [(0, end, 1)]);
         // The second half of a split was not written before the end.
         assert_eq!(parts(&[(3, (0, 9)), (2, WHOLE)]), [(0, 9, 3), (9, end, 2)]);
-        assert_eq!(parts(&[(5, (9, 20)), (4, (20, end)), (3, (0, 9)), (2, (9, end))]), [
-            (0, 9, 3),
-            (9, 20, 5),
-            (20, end, 4)
-        ]);
+        assert_eq!(
+            parts(&[(5, (9, 20)), (4, (20, end)), (3, (0, 9)), (2, (9, end))]),
+            [(0, 9, 3), (9, 20, 5), (20, end, 4)]
+        );
         // A range amid an older one.
         assert_eq!(parts(&[(3, (5, 6)), (2, WHOLE)]), [(0, 5, 2), (5, 6, 3), (6, end, 2)]);
     }

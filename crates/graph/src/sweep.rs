@@ -16,14 +16,16 @@ pub struct SweepPosition {
 
 impl Writer<'_> {
     /// Visits up to `steps` nodes or parts of lists from `position` on, and merges the parts with tombstones to mark or
-    /// to drop. Returns the position of the next slice, or `None` at the end.
+    /// to drop. Merging 16 edges counts as a step. Returns the position of the next slice, or `None` at the end.
     ///
     /// # Errors
     /// If no segment is free.
     pub fn sweep(&mut self, position: SweepPosition, steps: usize) -> Result<Option<SweepPosition>, GraphError> {
         let Some(clock) = self.tombstone_clock() else { return Ok(None) };
         let mut at = position;
-        for _ in 0..steps {
+        let mut left = steps;
+        while left > 0 {
+            left -= 1;
             if self.graph.edge_type(at.ty).is_none() {
                 return Ok(None);
             }
@@ -36,7 +38,9 @@ impl Writer<'_> {
                 at = SweepPosition { node: at.node + 1, part: 0, ..at };
                 continue;
             }
-            if is_due(&list.part(at.part), clock) {
+            let part = list.part(at.part);
+            if is_due(&part, clock) {
+                left = left.saturating_sub(part.leaf.map_or(0, |leaf| leaf.count()) / 16);
                 self.check_room_to_remove()?;
                 self.merge(at.node, at.ty, at.part)?;
             }
@@ -48,7 +52,8 @@ impl Writer<'_> {
 
 /// Returns true if a merge would mark or drop tombstones of a part.
 fn is_due(part: &ListPart<'_>, clock: (u32, u32)) -> bool {
-    let has_removal = |recent| (0..recent_count(recent)).any(|at| recent_change(recent, at).state() == EdgeState::Removed);
+    let has_removal =
+        |recent| (0..recent_count(recent)).any(|at| recent_change(recent, at).state() == EdgeState::Removed);
     if let Some(marked_at) = part.leaf.and_then(|leaf| leaf.marked_at()) {
         return is_over(marked_at, clock);
     }

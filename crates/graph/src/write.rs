@@ -507,10 +507,12 @@ impl<'g> Writer<'g> {
 
     /// Appends the record of the last bulk batch in place of the earlier one.
     pub(crate) fn write_batch(&mut self, lsn: u64, is_complete: bool) -> Result<(), GraphError> {
+        let own = self.next_lsn();
         let words = &mut self.state.record;
         record::begin(words, RecordKind::Batch, 0);
         record::push_u64(words, lsn);
         words.push(u32::from(is_complete));
+        record::push_u64(words, own);
         record::seal(words);
         let position = self.append_buffer(Stream::Long)?;
         if let Some(old) = self.state.batch.replace(BatchMark { lsn, is_complete, position }) {

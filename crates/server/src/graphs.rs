@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle
+//!   a quarter of the age of tombstones   ──> a sweep over all lists, in slices
 //! ```
 //!
 //! Invariants: the thread holds a graph's writer for one slice, at most some 100 us, and never waits for it. It copies
@@ -9,13 +10,18 @@
 
 use crate::shared::Shared;
 use command::keyspace::graphs::Graphs;
-use graph::{CompactionStep, GraphStore};
+use graph::{CompactionStep, GraphStore, SweepPosition};
 use std::time::{Duration, Instant};
 
 /// The sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(10);
 /// The sleep between two checks while there is no graph.
 const IDLE: Duration = Duration::from_millis(100);
+/// The lists, or the merged edges divided by 16, that a slice of a sweep visits.
+const SWEEP_STEPS: usize = 512;
+/// The minimum and the maximum of the time between two sweeps.
+const SWEEP_PERIOD_MIN: Duration = Duration::from_secs(1);
+const SWEEP_PERIOD_MAX: Duration = Duration::from_secs(600);
 /// The words of a slice.
 const SLICE_WORDS: usize = 16 << 10;
 /// The pause between two slices.
@@ -33,6 +39,7 @@ const LIVE_ALWAYS: u32 = 25;
 pub(crate) fn run(shared: &Shared) {
     let graphs = &shared.graphs;
     let Some(store) = graphs.store() else { return };
+    let mut sweeps = Sweeps::new(shared.config.graph_tombstone_age_s);
     let (mut served, mut exhausted_at, mut found_nothing_at) = (0, 0, None::<Instant>);
     while !shared.threads.stop.workers_ended() {
         let is_empty = store.graphs().next().is_none();
@@ -40,10 +47,15 @@ pub(crate) fn run(shared: &Shared) {
         if is_empty {
             continue;
         }
+        sweeps.advance(shared, store);
         let wishes = graphs.wishes();
         let is_asked = wishes != served;
         let stats = store.stats();
         let is_short = (stats.segments_free + stats.segments_retired) * 4 < stats.segments;
+        if stats.segments_free * 4 < stats.segments && stats.segments_retired > 0 {
+            // In a store on a disk, retired segments wait for a commit.
+            graphs.commits.ask();
+        }
         if found_nothing_at.is_some_and(|at| at.elapsed() < AGAIN) && !is_asked {
             continue;
         }
@@ -67,6 +79,44 @@ pub(crate) fn run(shared: &Shared) {
             exhausted_at = changed;
         }
         found_nothing_at = (!has_gained).then(Instant::now);
+    }
+}
+
+/// The sweeps over the lists of all graphs, which mark and drop tombstones.
+struct Sweeps {
+    age_s: u32,
+    next: Instant,
+}
+
+impl Sweeps {
+    fn new(age_s: u32) -> Self {
+        Self { age_s, next: Instant::now() }
+    }
+
+    /// Sets the store's clock, and sweeps if it is time.
+    fn advance(&mut self, shared: &Shared, store: &GraphStore) {
+        let now_s = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as u32;
+        store.set_tombstone_age(now_s, self.age_s);
+        if Instant::now() < self.next {
+            return;
+        }
+        for graph in store.graphs() {
+            let mut position = Some(SweepPosition::default());
+            while let Some(at) = position
+                && !shared.threads.stop.workers_ended()
+            {
+                let Some(mut writer) = graph.try_writer() else {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                };
+                // A full store sweeps again after compaction.
+                position = writer.sweep(at, SWEEP_STEPS).unwrap_or(None);
+                drop(writer);
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let period = Duration::from_secs(u64::from(self.age_s) / 4);
+        self.next = Instant::now() + period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod background;
 pub mod buffers;
 mod checkpoint;
 pub mod config;
+mod graph_commits;
 mod graphs;
 pub mod handover;
 mod listener;

@@ -1,5 +1,6 @@
 //! A server's threads: their start, their end, and the state that they hand over.
 
+use command::keyspace::graph_commits::GraphSync;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -49,6 +50,7 @@ pub struct Running {
     rebuilders: Vec<JoinHandle<()>>,
     checkpoints: Option<JoinHandle<()>>,
     graphs: Option<JoinHandle<()>>,
+    graph_commits: Option<JoinHandle<()>>,
 }
 
 /// A server whose threads are started but serve no client yet.
@@ -108,11 +110,15 @@ impl Running {
             rebuilders: Vec::new(),
             checkpoints: None,
             graphs: None,
+            graph_commits: None,
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
         running.survey = Some(running.spawn_helper("survey", survey::run)?);
         running.graphs = Some(running.spawn_helper("graphs", crate::graphs::run)?);
+        if running.shared.config.graph_sync != GraphSync::Never {
+            running.graph_commits = Some(running.spawn_helper("graph commits", crate::graph_commits::run)?);
+        }
         running.passwords = Some(running.spawn_helper("passwords", |shared| hash_passwords(&shared.threads))?);
         let go = running.spawn_workers(listeners, connections)?;
         running.spawn_indexes()?;
@@ -357,7 +363,7 @@ impl Running {
         }
         drop(self.flash.take());
         let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.passwords.take());
-        let others = others.chain(self.indexes.take()).chain(self.graphs.take());
+        let others = others.chain(self.indexes.take()).chain(self.graphs.take()).chain(self.graph_commits.take());
         for thread in others.chain(self.rebuilders.drain(..)).chain(self.checkpoints.take()) {
             thread.thread().unpark();
             let _ = thread.join();

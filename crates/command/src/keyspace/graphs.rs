@@ -11,6 +11,7 @@
 //! - A change that finds no free segment parks while compaction may still free one, and is refused after that.
 //! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once. Further queries of that kind park.
 
+use super::graph_commits::{GraphCommits, GraphSync};
 use crate::metrics::counters::Counter;
 use graph::{GraphReader, GraphStore, Scratch, SecondDegreeCache};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct Graphs {
     wants_seal: AtomicBool,
     /// True if compaction found nothing to do, and nothing has changed since.
     is_exhausted: AtomicBool,
+    /// The commits of the store to a disk.
+    pub commits: GraphCommits,
     /// The counters of compaction.
     pub compaction: CompactionCounters,
 }
@@ -128,9 +131,10 @@ impl GraphQueryKind {
 impl Graphs {
     /// Creates the state around a store of `memory_bytes` bytes. The workers' caches of second degrees take at most a
     /// sixteenth of that together.
-    pub fn new(store: GraphStore, memory_bytes: u64, is_durable: bool, workers: usize) -> Self {
+    pub fn new(store: GraphStore, memory_bytes: u64, (is_durable, sync): (bool, GraphSync), workers: usize) -> Self {
         let cache_bytes = (memory_bytes / 16 / workers.max(1) as u64) as usize;
-        Self { store: Some(store), memory_bytes, is_durable, cache_bytes, ..Self::default() }
+        let commits = GraphCommits::new(sync);
+        Self { store: Some(store), memory_bytes, is_durable, cache_bytes, commits, ..Self::default() }
     }
 
     /// Returns the store, if it has memory.

@@ -11,6 +11,7 @@
 pub mod databases;
 pub mod delayed_flush;
 pub mod figures;
+pub mod graph_commits;
 pub mod graphs;
 pub mod indexes;
 pub mod libraries;

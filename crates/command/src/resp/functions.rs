@@ -90,6 +90,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("g.range", graph::range),
     ("g.restore", graph::restore),
     ("g.segments", graph::segments),
+    ("g.snapshot", graph::snapshot),
     ("g.stats", graph::stats),
     ("g.suggest", graph::suggest),
     ("g.type", graph::declare),

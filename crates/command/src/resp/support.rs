@@ -149,6 +149,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("g.range", "not in Redis; see `docs/graph/README.md`"),
     ("g.restore", "not in Redis; see `docs/graph/README.md`"),
     ("g.segments", "not in Redis; see `docs/graph/README.md`"),
+    ("g.snapshot", "not in Redis; see `docs/graph/README.md`"),
     ("g.stats", "not in Redis; see `docs/graph/README.md`"),
     ("g.suggest", "not in Redis; see `docs/graph/README.md`"),
     ("g.type", "not in Redis; see `docs/graph/README.md`"),

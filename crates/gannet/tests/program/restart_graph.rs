@@ -9,15 +9,21 @@ use base::prng::Prng;
 use crate::common::Serving;
 use crate::peers::Folder;
 use crate::restart::{before_a_kill, kills, seed_told};
+use crate::restart_power::{BOOT, boot};
 use crate::restart_together::{Redis, killed};
 
 const NODES: u64 = 400;
 
 fn serve(folder: &Folder) -> (Serving, std::net::SocketAddr) {
+    serve_with(folder, &[], 1)
+}
+
+/// Starts a server with graphs in a file, in the boot with this number.
+fn serve_with(folder: &Folder, more: &[&str], run: u64) -> (Serving, std::net::SocketAddr) {
     let file = folder.file("graphs");
     let words = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB"];
     let place = ["--graph-memory", "90MiB", "--graph-file", &file, "--workers", "2"];
-    let mut serving = Serving::start(&[&words[..], &place].concat());
+    let mut serving = Serving::start_in(&[&words[..], &place, more].concat(), &[(BOOT, &boot(run))]);
     let addr = serving.addr_behind("Redis clients connect to ");
     (serving, addr)
 }
@@ -88,5 +94,64 @@ fn acknowledged_edges_survive_a_kill_in_both_directions() {
         let text = format!("G.ADD g {a} knows {b}");
         let _ = redis.send(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         killed(serving);
+    }
+}
+
+/// Changes random edges. Every reply is awaited.
+fn change(redis: &mut Redis, prng: &mut Prng, known: &mut BTreeMap<(u64, u64), bool>, changes: usize) {
+    for _ in 0..changes {
+        let ((a, b), is_live) = (pair(prng), prng.below(3) > 0);
+        let name = if is_live { "ADD" } else { "DEL" };
+        assert!(redis.ask(&format!("G.{name} g {a} knows {b}")).starts_with(':'));
+        known.insert((a.min(b), a.max(b)), is_live);
+    }
+}
+
+#[test]
+fn acknowledged_edges_survive_a_reboot_if_each_change_is_flushed_and_none_without_flushes() {
+    let (mut prng, folder) = (Prng::new(5), Folder::new("reboot-graph"));
+    let mut known = BTreeMap::new();
+    for run in 1..4 {
+        let (serving, addr) = serve_with(&folder, &["--graph-sync", "always"], run);
+        let redis = &mut Redis::connect(addr);
+        assert_eq!(redis.ask("G.TYPE g knows UNDIRECTED"), "+OK");
+        check(redis, &mut known, None, &format!("boot {run}"));
+        change(redis, &mut prng, &mut known, 200);
+        assert_eq!(redis.ask("G.NODE SET g 7 person name x"), ":1");
+        assert_eq!(redis.ask("G.NODE ARCHIVE g 9"), ":1");
+        assert_eq!(redis.ask("G.NODE RESTORE g 9"), ":1");
+        killed(serving);
+    }
+    // Without flushes the file is good for this boot, and discarded in the next.
+    for (run, has_graph) in [(4, true), (4, true), (5, false)] {
+        let (serving, addr) = serve_with(&folder, &[], run);
+        let redis = &mut Redis::connect(addr);
+        let reply = redis.ask("G.COUNT g 1 knows");
+        assert_eq!(reply.starts_with(':'), has_graph, "boot {run}: {reply}");
+        let refused = redis.ask("G.SNAPSHOT");
+        assert!(refused.contains("--graph-sync"), "{refused}");
+        killed(serving);
+    }
+}
+
+#[test]
+fn mixed_pages_of_a_power_loss_open_as_the_last_snapshot() {
+    let (mut prng, folder) = (Prng::new(6), Folder::new("power-graph"));
+    let (mut known, file) = (BTreeMap::new(), folder.file("graphs"));
+    for run in 1..8 {
+        let (serving, addr) = serve_with(&folder, &["--graph-sync", "1h"], run);
+        let redis = &mut Redis::connect(addr);
+        assert_eq!(redis.ask("G.TYPE g knows UNDIRECTED"), "+OK");
+        check(redis, &mut known, None, &format!("boot {run}"));
+        change(redis, &mut prng, &mut known, 1000);
+        assert!(redis.ask("G.SNAPSHOT").starts_with(':'));
+        let early = std::fs::read(&file).expect("a copy");
+        change(redis, &mut prng, &mut known.clone(), 1500);
+        killed(serving);
+        let mut mixed = std::fs::read(&file).expect("a copy");
+        for (to, from) in mixed.chunks_mut(4096).zip(early.chunks(4096)).filter(|_| prng.chance(1, 2)) {
+            to.copy_from_slice(from);
+        }
+        std::fs::write(&file, mixed).expect("the disk");
     }
 }

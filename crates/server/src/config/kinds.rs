@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use base::units::ByteSize;
+use base::units::{ByteSize, TimeSpan};
 use command::config::PasswordHash;
+use command::keyspace::graph_commits::GraphSync;
 use command::push::notify::KeyEvents;
 use io::affinity::{read_cpus, show_cpus};
 use segment::IndexPlace;
@@ -17,6 +18,10 @@ use super::value::{Shape, Value, Words, Wrong, one_of};
 pub const ENDPOINTS_MAX: usize = 32;
 /// The maximum length of the path of a Unix socket, in bytes, without the final zero byte that the kernel requires.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
+
+/// The shortest and the longest interval of commits of graphs.
+const GRAPH_SYNC_MIN: TimeSpan = TimeSpan(1_000_000);
+const GRAPH_SYNC_MAX: TimeSpan = TimeSpan::secs(3600);
 
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -301,6 +306,42 @@ macro_rules! words {
             }
         }
     };
+}
+
+impl Value for GraphSync {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = match text {
+            "never" => Self::Never,
+            "always" => Self::Always,
+            _ => {
+                let mut interval = TimeSpan(0);
+                let remedy = "write never, always, or an interval, as in 100ms";
+                interval.read(text).map_err(|_| Wrong::new(format!("\"{text}\" is no time of commits"), remedy))?;
+                if !(GRAPH_SYNC_MIN..=GRAPH_SYNC_MAX).contains(&interval) {
+                    let what = format!("an interval of {interval} is not between 1ms and 1h");
+                    return Err(Wrong::new(what, remedy));
+                }
+                Self::Every(interval)
+            }
+        };
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Never => "never".to_owned(),
+            Self::Always => "always".to_owned(),
+            Self::Every(interval) => interval.to_string(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "never|always|DURATION"
+    }
 }
 
 words!(LogLevel, LOG_LEVELS, "LEVEL");

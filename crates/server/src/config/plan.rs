@@ -2,6 +2,7 @@
 //! this machine cannot satisfy.
 
 use base::units::{ByteSize, TimeSpan};
+use command::keyspace::graph_commits::GraphSync;
 use io::listen::ListenAddr;
 use segment::Namespace;
 
@@ -124,7 +125,9 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
 /// Returns the configuration with the settings of the graph store.
 fn with_graphs(server: ServerConfig, settings: &Settings) -> ServerConfig {
     let (graph_memory_bytes, graph_file) = (settings.graph_memory.0, settings.graph_file.0.clone());
-    ServerConfig { graph_memory_bytes, graph_file, ..server }
+    let graph_tombstone_age_s = (settings.graph_tombstone_age.0 / TimeSpan::secs(1).0) as u32;
+    let graph_sync = settings.graph_sync;
+    ServerConfig { graph_memory_bytes, graph_file, graph_sync, graph_tombstone_age_s, ..server }
 }
 
 fn tls(settings: &Settings) -> Option<TlsConfig> {
@@ -417,6 +420,10 @@ impl<'a> Planner<'a> {
         if bytes == 0 && settings.graph_file.0.is_some() {
             let what = "there is no memory to hold in it".to_owned();
             self.fault("graph.file", what, "set graph.memory, as in 256MiB".to_owned());
+        }
+        if settings.graph_sync != GraphSync::Never && settings.graph_file.0.is_none() {
+            let what = "there is no file to write to a disk".to_owned();
+            self.fault("graph.sync", what, "name one on a disk: graph.file".to_owned());
         }
     }
 

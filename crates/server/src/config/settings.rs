@@ -1,6 +1,7 @@
 //! A struct with the typed values of all settings.
 
 use base::units::{ByteSize, TimeSpan};
+use command::keyspace::graph_commits::GraphSync;
 use segment::IndexPlace;
 
 use super::kinds::{
@@ -52,6 +53,8 @@ pub struct Settings {
     pub file: FilePath,
     pub graph_memory: ByteSize,
     pub graph_file: FilePath,
+    pub graph_sync: GraphSync,
+    pub graph_tombstone_age: TimeSpan,
     pub file_index: IndexPlace,
     pub checkpoint: TimeSpan,
     pub upgradable: bool,
@@ -169,6 +172,8 @@ impl Settings {
         file: FilePath(None),
         graph_memory: ByteSize::mib(256),
         graph_file: FilePath(None),
+        graph_sync: GraphSync::Never,
+        graph_tombstone_age: TimeSpan::secs(3600),
         file_index: IndexPlace::File,
         checkpoint: TimeSpan(0),
         upgradable: false,

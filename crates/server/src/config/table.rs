@@ -106,7 +106,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 71] = [
+pub static SETTINGS: [Setting; 73] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -505,8 +505,30 @@ pub static SETTINGS: [Setting; 71] = [
         reload: Reload::Restart,
         help: "A file, best on tmpfs, that holds the memory of the graph store: every acknowledged change is there \
                again after a restart, a crash of the server or kill -9. It is allocated whole at the start. After a \
-               power loss its contents are discarded. \"none\": the graphs end with the process.",
+               power loss its contents are discarded, unless graph.sync is set. \"none\": the graphs end with the \
+               process.",
         value: |s| &mut s.graph_file,
+    },
+    Setting {
+        path: "graph.sync",
+        flag: Some("graph-sync"),
+        default: &["never"],
+        range: None,
+        reload: Reload::Restart,
+        help: "When changes of graphs are flushed to the disk of graph.file: \"always\" before each reply to a change \
+               (many changes share a flush), or in an interval, as in 100ms. After a power loss the graphs are those \
+               of the last flush.",
+        value: |s| &mut s.graph_sync,
+    },
+    Setting {
+        path: "graph.tombstone_age",
+        flag: Some("graph-tombstone-age"),
+        default: &["1h"],
+        range: Some((0, 30 * DAY)),
+        reload: Reload::Restart,
+        help: "The time for which a removed edge is remembered, so that an older addition that arrives later has no \
+               effect. It takes up to twice the time until the memory is free.",
+        value: |s| &mut s.graph_tombstone_age,
     },
     Setting {
         path: "threads.workers",

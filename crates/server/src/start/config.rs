@@ -4,6 +4,7 @@ use crate::config::kinds::{FlashPlace, IoChoice};
 use crate::log::audit::AuditConfig;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::config::{PasswordHash, WORKERS_MAX};
+use command::keyspace::graph_commits::GraphSync;
 use command::keyspace::namespace_config::NamespaceConfig;
 use command::push::notify::KeyEvents;
 use command::resp::acl::FileError;
@@ -140,6 +141,10 @@ pub struct ServerConfig {
     pub graph_memory_bytes: u64,
     /// The file with the memory of the graph store; `None`: it ends with the server.
     pub graph_file: Option<std::path::PathBuf>,
+    /// The time at which changes of graphs are committed to the disk of their file.
+    pub graph_sync: GraphSync,
+    /// The time, in seconds, for which removed edges retain their effect on older additions.
+    pub graph_tombstone_age_s: u32,
     /// True if gRPC calls may ask for faults.
     pub test_faults: bool,
     /// The key events that are published.
@@ -208,6 +213,8 @@ impl Default for ServerConfig {
             disabled: Vec::new(),
             debug_command: false,
             graph_memory_bytes: 0,
+            graph_sync: GraphSync::Never,
+            graph_tombstone_age_s: 3600,
             graph_file: None,
             test_faults: false,
             token_key_file: None,

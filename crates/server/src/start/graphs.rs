@@ -1,18 +1,21 @@
 //! The memory of the graph store: anonymous, or a file that a later process opens.
 //!
 //! ```text
-//!   byte 0     magic, version          16  identity of the boot, 16 bytes       4096  segments
+//!   byte 0     magic, version          16  identity of the boot, 16 bytes
+//!   byte 32    commits: see `graph_commits`                                     4096  segments
 //! ```
 //!
-//! After a power loss, pages of a file on a disk may have any age. The contents of such a file are therefore discarded
-//! if it was written in another boot.
+//! After a power loss, pages of a file on a disk may have any age. The contents of a file that was written in another
+//! boot are therefore those of the last commit, or discarded if there were no commits.
 
 use super::config::{ServerConfig, StartError};
-use arena::{MapFile, Words};
+use crate::graph_commits::{CommitLog, SYNCED_WORD, last_commit};
+use arena::{MapFile, Medium, Words};
 use base::units::ByteSize;
+use command::keyspace::graph_commits::GraphSync;
 use command::keyspace::graphs::Graphs;
 use graph::limits::SEGMENT_BYTES;
-use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig, RestartReport};
+use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig, RestartReport, Watermark};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,9 +28,28 @@ pub const GRAPH_BYTES_MAX: u64 = 32 << 30;
 /// The bytes of the header.
 const HEADER_BYTES: usize = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"GGRF");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The word at which the identity of the boot begins.
 const BOOT_WORD: usize = 4;
+
+/// The contents of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Contents {
+    /// Nothing, or what this boot wrote.
+    Current,
+    /// Those of another boot, as of the commit with these watermarks.
+    Committed(Vec<Watermark>),
+}
+
+/// The graph store of a server.
+#[derive(Default)]
+pub(crate) struct OpenGraphs {
+    pub(crate) graphs: Graphs,
+    /// The file with its memory.
+    pub(crate) file: Option<Arc<MapFile>>,
+    /// Its commits, if it is committed to a disk.
+    pub(crate) commits: Option<CommitLog>,
+}
 
 /// The memory of the store, behind the header.
 struct GraphMemory(Words);
@@ -38,17 +60,13 @@ impl Backing for GraphMemory {
     }
 }
 
-/// Opens the graph store of a server, in the memory that another server handed over if there is any. Returns its file
-/// too, if it is in one.
+/// Opens the graph store of a server, in the memory that another server handed over if there is any.
 ///
 /// # Errors
-/// If the file cannot be opened, or has another size or version.
-pub(crate) fn open(
-    config: &ServerConfig,
-    left: Option<Arc<MapFile>>,
-) -> Result<(Graphs, Option<Arc<MapFile>>), StartError> {
+/// If the file cannot be opened, has another size or version, or cannot be committed.
+pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<OpenGraphs, StartError> {
     if config.graph_memory_bytes == 0 && left.is_none() {
-        return Ok((Graphs::default(), None));
+        return Ok(OpenGraphs::default());
     }
     let is_handed_over = left.is_some();
     let file = match (left, &config.graph_file) {
@@ -92,11 +110,16 @@ pub(crate) fn open(
             None => Words::anonymous(bytes, config.huge_pages)?,
         };
         // Anonymous memory needs no header, whose page would stay resident in a server without graphs.
-        if let Some(file) = &file {
-            check_header(&words, file).map_err(&fault)?;
-        }
+        let contents = match &file {
+            Some(file) => check_header(&words, file).map_err(&fault)?,
+            None => Contents::Current,
+        };
         let store = GraphStoreConfig { readers_max: config.workers + 2, ..GraphStoreConfig::default() };
-        match (GraphStore::open(GraphMemory(words), &store), &file) {
+        let opened = match &contents {
+            Contents::Current => GraphStore::open(GraphMemory(words), &store),
+            Contents::Committed(watermarks) => GraphStore::open_committed(GraphMemory(words), &store, watermarks),
+        };
+        match (opened, &file) {
             (Ok((store, report)), _) => break (store, report, bytes),
             (Err(GraphError::NoSpace), Some(file)) if (bytes as u64) < GRAPH_BYTES_MAX => {
                 bytes += (bytes / 4).next_multiple_of(SEGMENT_BYTES);
@@ -106,8 +129,39 @@ pub(crate) fn open(
         }
     };
     log_restart(&report, file.as_deref());
-    let is_durable = config.graph_file.is_some();
-    Ok((Graphs::new(store, (bytes - HEADER_BYTES) as u64, is_durable, config.workers), file))
+    let commits = match &file {
+        Some(file) => own_file(file, config.graph_sync, &store)?,
+        None => None,
+    };
+    let kept = (config.graph_file.is_some(), config.graph_sync);
+    let graphs = Graphs::new(store, (bytes - HEADER_BYTES) as u64, kept, config.workers);
+    Ok(OpenGraphs { graphs, file, commits })
+}
+
+/// Marks a file as one that this boot writes, with commits or without them.
+fn own_file(file: &Arc<MapFile>, sync: GraphSync, store: &GraphStore) -> std::io::Result<Option<CommitLog>> {
+    let header = Words::of_file(file, HEADER_BYTES, false)?;
+    let words = header.as_slice();
+    if sync == GraphSync::Never && words[SYNCED_WORD].swap(0, Relaxed) != 0 {
+        // From now on no commit protects the contents.
+        file.sync_data()?;
+    }
+    let commits = match sync {
+        GraphSync::Never => None,
+        GraphSync::Always | GraphSync::Every(_) => Some(CommitLog::open(file, HEADER_BYTES, store)?),
+    };
+    if sync != GraphSync::Never && file.medium() != Medium::Disk {
+        let path = file.path().display();
+        tracing::warn!("{path} is in memory, where graph.sync protects from no power loss; move it to a disk");
+    }
+    let boot = boot_words();
+    boot.iter().zip(&words[BOOT_WORD..]).for_each(|(value, word)| word.store(*value, Relaxed));
+    Ok(commits)
+}
+
+fn boot_words() -> [u32; 4] {
+    let boot = arena::boot_id().unwrap_or(0);
+    std::array::from_fn(|at| (boot >> (32 * at)) as u32)
 }
 
 fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
@@ -144,30 +198,30 @@ fn enlarge(file: &MapFile, bytes: usize) -> std::io::Result<()> {
     file.allocate(0, bytes as u64)
 }
 
-/// Checks the header, and writes it if there is none. Clears the memory of a file that another boot wrote to a disk.
-fn check_header(words: &Words, file: &MapFile) -> Result<(), String> {
-    let words = words.as_slice();
-    let boot = arena::boot_id().unwrap_or(0);
-    let boot_words: [u32; 4] = std::array::from_fn(|at| (boot >> (32 * at)) as u32);
+/// Checks the header, and writes it if there is none. Clears the memory of a file that another boot wrote to a disk
+/// without commits.
+fn check_header(words: &Words, file: &MapFile) -> Result<Contents, String> {
+    let (words, path, boot) = (words.as_slice(), file.path().display(), boot_words());
     let word = |at: usize| words[at].load(Relaxed);
     match (word(0), word(1)) {
         (0, 0) => {}
+        (MAGIC, VERSION) if (0..4).all(|at| word(BOOT_WORD + at) == boot[at]) => {}
         (MAGIC, VERSION) => {
-            let is_same_boot = (0..4).all(|at| word(BOOT_WORD + at) == boot_words[at]);
-            if !is_same_boot {
-                tracing::warn!(
-                    "{} was written before the last boot; its graphs are discarded, because a power loss may have \
-                     damaged them",
-                    file.path().display()
-                );
-                words.iter().for_each(|word| word.store(0, Relaxed));
+            let commit = last_commit(words).filter(|_| word(SYNCED_WORD) == 1);
+            if let Some((number, watermarks)) = commit {
+                tracing::info!("{path} was written before the last boot; its graphs are those of commit {number}");
+                return Ok(Contents::Committed(watermarks));
             }
+            tracing::warn!(
+                "{path} was written before the last boot; its graphs are discarded, because a power loss may have \
+                 damaged them; --graph-sync retains them on a disk"
+            );
+            words.iter().for_each(|word| word.store(0, Relaxed));
         }
         (MAGIC, version) => return Err(format!("it has version {version}, but this build reads version {VERSION}")),
         _ => return Err("it is no graph store; use another file".to_owned()),
     }
     words[0].store(MAGIC, Relaxed);
     words[1].store(VERSION, Relaxed);
-    boot_words.iter().zip(&words[BOOT_WORD..]).for_each(|(value, word)| word.store(*value, Relaxed));
-    Ok(())
+    Ok(Contents::Current)
 }

@@ -6,6 +6,7 @@ pub mod graphs;
 pub(crate) mod opened;
 pub mod sandbox;
 
+use self::graphs::OpenGraphs;
 use crate::handover::HandoverState;
 use crate::log::audit;
 pub use crate::log::audit::AuditConfig;
@@ -23,7 +24,7 @@ use command::clients::faults::FaultCounts;
 use command::clients::tokens::TokenKey;
 use command::config::{Address, Config};
 use command::keyspace::delayed_flush::DelayedFlush;
-use command::keyspace::graphs::{GraphCounters, Graphs};
+use command::keyspace::graphs::GraphCounters;
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
 use command::keyspace::namespaces::Namespaces;
 use command::keyspace::prefixes::Prefixes;
@@ -292,11 +293,8 @@ fn apply_eviction(config: &ServerConfig, store: &Store) {
 }
 
 /// Opens the graph store, unless the store is only read.
-fn open_graphs(
-    config: &ServerConfig,
-    left: &mut ReleasedStore,
-) -> Result<(Graphs, Option<Arc<arena::MapFile>>), StartError> {
-    if left.is_view { Ok((Graphs::default(), None)) } else { graphs::open(config, left.graphs.take()) }
+fn open_graphs(config: &ServerConfig, left: &mut ReleasedStore) -> Result<OpenGraphs, StartError> {
+    if left.is_view { Ok(OpenGraphs::default()) } else { graphs::open(config, left.graphs.take()) }
 }
 
 /// Creates the store and the shared state like [`assemble`], in the memory that another server handed over, if there is
@@ -307,7 +305,7 @@ pub(crate) fn assemble_in(
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let (begun, known) = (std::time::Instant::now(), left.known.take());
-    let ((graphs, graph_file), (store, background, tiered)) =
+    let (OpenGraphs { graphs, file: graph_file, commits }, (store, background, tiered)) =
         (open_graphs(&config, &mut left)?, open_store(&config, left, started)?);
     let (wall, started) = (started, store.reopened().map_or(started, |reopened| reopened.at));
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
@@ -368,6 +366,7 @@ pub(crate) fn assemble_in(
         checkpoint_ns: AtomicU64::new(0),
         flash_files: flash_files.unwrap_or_default(),
         graph_file,
+        graph_commit_log: Mutex::new(commits),
     };
     Ok((Arc::new(shared), background))
 }

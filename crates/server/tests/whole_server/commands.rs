@@ -82,6 +82,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("g.range", &["g @n knows [ CURSOR @u ] [ LIMIT @n ] [ BYTIME @n @n ] [ REV ] [ WITHATTR ] [ STATE live ]"]),
     ("g.restore", &["g @n knows @n [ TS @n ]"]),
     ("g.segments", &[""]),
+    ("g.snapshot", &[""]),
     ("g.stats", &["[ g ]"]),
     ("g.suggest", &["g @n knows [ K @n ] [ BUDGET @n ]"]),
     ("g.type", &["g knows [ UNDIRECTED ] [ SORT ID|TIME ] [ CAP @n ]"]),

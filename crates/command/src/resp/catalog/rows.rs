@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 279;
+pub(in crate::resp) const COMMAND_COUNT: usize = 280;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -229,6 +229,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("g.segments" 1 [ReadOnly NoScript] (0 0 0) ["read" "admin" "graph" "slow" "dangerous"]
            "" "graph" "O(N) where N is the number of segments" Other,
            "Lists the segments of the graph store"),
+    entry!("g.snapshot" 1 [Admin NoScript] (0 0 0) ["admin" "graph" "slow" "dangerous"]
+           "" "graph" "O(N) where N is the number of changed pages" Other,
+           "Waits until all changes of graphs are on the disk"),
     entry!("g.stats" -1 [ReadOnly NoScript] (0 0 0) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of segments" Other,
            "Returns figures of the graph store, or of one graph"),

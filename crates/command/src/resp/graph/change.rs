@@ -9,6 +9,7 @@
 use super::fault::GraphFault;
 use super::run::graph_named;
 use super::words::RequestWords;
+use crate::keyspace::graph_commits::GraphSync;
 use crate::keyspace::graphs::GraphCounters;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
@@ -19,6 +20,8 @@ use protocol::resp::{Args, reply};
 
 /// The number of changes that are applied between two checks of the slice. One takes 1 to 3 us.
 const STEP_CHANGES: usize = 8;
+/// The number of parts that are done while a request waits for its commit, whose number is in the session's `passed`.
+const AWAITS_COMMIT: u32 = u32::MAX;
 /// The number of changes whose check costs one operation.
 const CHECKS_AN_OP: usize = 8;
 
@@ -132,6 +135,9 @@ pub(in crate::resp) fn restore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
 }
 
 fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run {
+    if awaits_commit(call) {
+        return acknowledge(call);
+    }
     let name = args.next().unwrap_or_default();
     let graph = match graph_named(call, name) {
         Ok(graph) => graph,
@@ -171,6 +177,9 @@ fn check<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
 
 /// Applies the changes from the position of the last visit on. `sum` of the session has the number of changed edges.
 fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Run {
+    if call.ctx.shared.graphs.commits.has_failed() {
+        return GraphFault::Disk.reply(call, 0);
+    }
     let mut words = RequestWords(call.args_after(args, call.session.done));
     let now_ms = wall_ms(call);
     while words.peek().is_some() {
@@ -207,11 +216,53 @@ fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
             return Err(SessionWait::Yield.into());
         }
     }
+    counters(call).changed.add(call.session.sum as u64);
+    acknowledge(call)
+}
+
+/// Replies to changes with the session's `sum`, once a commit that the configuration asks for has ended.
+///
+/// # Errors
+/// A wait for the commit, or an error reply if the disk refused it.
+pub(super) fn acknowledge(call: &mut Call<'_, '_>) -> Run {
+    let commits = &call.ctx.shared.graphs.commits;
+    if commits.sync() == GraphSync::Always
+        && let Some(fault) = await_commit(call)?
+    {
+        return fault.reply(call, 0);
+    }
     let changed = call.session.sum;
-    counters(call).changed.add(changed as u64);
     call.session.end_request();
     call.int(changed);
     Ok(())
+}
+
+/// Waits for a commit that began after the session's changes. Returns the error if the disk refused it.
+///
+/// # Errors
+/// The wait.
+pub(super) fn await_commit(call: &mut Call<'_, '_>) -> Result<Option<GraphFault>, Interrupt> {
+    let commits = &call.ctx.shared.graphs.commits;
+    let number = if awaits_commit(call) {
+        u64::from(call.session.passed.0) | u64::from(call.session.passed.1) << 32
+    } else {
+        commits.ask()
+    };
+    if commits.has_failed() {
+        (call.session.done, call.session.passed) = (0, (0, 0));
+        return Ok(Some(GraphFault::Disk));
+    }
+    if !commits.has_ended(number) {
+        (call.session.done, call.session.passed) = (AWAITS_COMMIT, (number as u32, (number >> 32) as u32));
+        return Err(SessionWait::Parked.into());
+    }
+    (call.session.done, call.session.passed) = (0, (0, 0));
+    Ok(None)
+}
+
+/// Returns true if the current request has made its changes and waits for their commit.
+pub(super) fn awaits_commit(call: &Call<'_, '_>) -> bool {
+    call.session.done == AWAITS_COMMIT
 }
 
 /// Returns the wall clock's time, in milliseconds since the epoch.
@@ -232,8 +283,14 @@ fn counters<'x>(call: &'x Call<'_, '_>) -> &'x GraphCounters {
 /// Executes `G.TYPE graph name [UNDIRECTED | INVERSE other] [SORT ID | TIME] [CAP n] [SCHEMA name ..]`.
 pub(in crate::resp) fn declare<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let graph = args.next().unwrap_or_default();
+    // A declaration may be repeated, so a request that waits for its commit makes it once more.
     match declare_type(call, graph, RequestWords(args)) {
         Ok(true) => {
+            if call.ctx.shared.graphs.commits.sync() == GraphSync::Always
+                && let Some(fault) = await_commit(call)?
+            {
+                return fault.reply(call, 0);
+            }
             reply::simple(call.out, b"OK");
             Ok(())
         }

@@ -18,6 +18,10 @@ pub(super) enum GraphFault {
     Engine(GraphError),
     /// The server has no graph store.
     NoStore,
+    /// The disk of the graph store refused a commit.
+    Disk,
+    /// The graph store is not committed to a disk.
+    NoDisk,
     /// The word is no identifier of a node.
     NotNode(Vec<u8>),
     /// The option, and the word that is no number in its range, and the largest number.
@@ -68,6 +72,11 @@ impl GraphFault {
             Self::Engine(error) => line.put(format!("ERR {error}").as_bytes()),
             Self::NoStore => {
                 line.put(b"ERR this server has no graph store: start it with --graph-memory, as in 256MiB");
+            }
+            Self::Disk => line
+                .put(b"ERR the disk refused a commit of the graphs, so changes are refused: see the log, then restart"),
+            Self::NoDisk => {
+                line.put(b"ERR the graphs are not on a disk: start the server with --graph-file and --graph-sync");
             }
             Self::NotNode(word) => about(&mut line, "ERR '", word, "' is no node: use a number from 1 to 2^64 - 2"),
             Self::NotNumber(option, word, most) => {

@@ -3,7 +3,7 @@
 //! The object of a node is stored as texts one after another, each with its length in two bytes, little endian: the
 //! type, then names and values of bins in turn.
 
-use super::change::{wait, wall_ms};
+use super::change::{acknowledge, awaits_commit, wait, wall_ms};
 use super::fault::GraphFault;
 use super::run::{graph_named, take_worker};
 use super::words::RequestWords;
@@ -31,6 +31,7 @@ pub(in crate::resp) fn node<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
     if !matches!(&part[..], b"set" | b"get" | b"del" | b"archive" | b"restore") {
         return other_subcommand(call, "g.node", all.clone().next().unwrap_or_default());
     }
+    let mut is_changed = false;
     let ran = graph_named(call, name).and_then(|graph| {
         let mut words = RequestWords(args);
         if part[..] == *b"get" {
@@ -38,9 +39,12 @@ pub(in crate::resp) fn node<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
             words.end()?;
             return reply_object(call, &graph, node).map(|()| true);
         }
-        change(call, &graph, &part, words)
+        let is_done = awaits_commit(call) || change(call, &graph, &part, words)?;
+        is_changed = is_done;
+        Ok(is_done)
     });
     match ran {
+        Ok(true) if is_changed => acknowledge(call),
         Ok(true) => Ok(()),
         Ok(false) => Err(wait(call)),
         Err(fault) => fault.reply(call, 0),
@@ -78,6 +82,9 @@ fn change<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         time_ms = Some(words.time_ms()?);
     }
     words.end()?;
+    if call.ctx.shared.graphs.commits.has_failed() {
+        return Err(GraphFault::Disk);
+    }
     let Some(mut writer) = graph.try_writer() else { return Ok(false) };
     let now_ms = wall_ms(call);
     let changed = match (&change, time_ms) {
@@ -89,7 +96,7 @@ fn change<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     match changed {
         Err(GraphError::NoSpace) if call.ctx.shared.graphs.may_get_room() => Ok(false),
         changed => {
-            call.int(changed?.into());
+            call.session.sum = i64::from(changed?);
             Ok(true)
         }
     }

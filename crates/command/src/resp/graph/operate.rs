@@ -1,8 +1,10 @@
 //! `G.STATS`, `G.SEGMENTS` and `G.COMPACT`: the state of the graph store, and its compaction.
 
+use super::change::await_commit;
 use super::fault::GraphFault;
 use super::run::{graph_named, nodes_of, take_worker};
 use super::words::RequestWords;
+use crate::keyspace::graph_commits::GraphSync;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::error::ErrorReply;
@@ -47,6 +49,7 @@ fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
     let figures = [
         ("memory_bytes", graphs.memory_bytes() as i64),
         ("durable", graphs.is_durable().into()),
+        ("commits", graphs.commits.count() as i64),
         ("segment_bytes", stats.segment_bytes as i64),
         ("segments", stats.segments as i64),
         ("segments_free", stats.segments_free as i64),
@@ -89,6 +92,24 @@ pub(in crate::resp) fn segments<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run
         reply::int(&mut out, segment.live_bytes as i64);
     }
     aside::send_long_reply(call, out)
+}
+
+/// Executes `G.SNAPSHOT`: waits until all earlier changes are on the disk, and replies with the number of commits.
+pub(in crate::resp) fn snapshot<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if args.len() > 0 {
+        return Err(ErrorReply::Syntax.into());
+    }
+    let graphs = &call.ctx.shared.graphs;
+    let fault = match (graphs.store(), graphs.commits.sync()) {
+        (None, _) => Some(GraphFault::NoStore),
+        (_, GraphSync::Never) => Some(GraphFault::NoDisk),
+        _ => await_commit(call)?,
+    };
+    if let Some(fault) = fault {
+        return fault.reply(call, 0);
+    }
+    call.int(call.ctx.shared.graphs.commits.count() as i64);
+    Ok(())
 }
 
 /// Executes `G.COMPACT`: compaction of all segments that are not full of live records begins in the background.
