@@ -7,6 +7,7 @@
 mod config;
 mod doctor;
 mod file;
+mod file_graphs;
 mod load;
 mod memcached;
 mod screen;

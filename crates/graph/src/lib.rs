@@ -24,6 +24,7 @@
 //!   compact, sweep, bulk    reuse of segments; age of tombstones; edges from files, in batches
 //!   view, query             reads
 //!   store, recover          assembly, restart
+//!   shape, inspect          forms of records; checks and dumps of whole stores
 //! ```
 //!
 //! The engine does no I/O, reads no clock, starts no thread and knows no protocol. It contains no unsafe code: all
@@ -69,6 +70,7 @@ mod declare;
 mod epoch;
 mod error;
 mod ids;
+mod inspect;
 mod leaf;
 pub mod limits;
 mod list;
@@ -79,6 +81,7 @@ mod query;
 mod record;
 mod recover;
 mod schema;
+mod shape;
 mod state;
 mod store;
 mod sweep;
@@ -94,6 +97,9 @@ pub use bulk::write::{BulkStep, BulkWriter};
 pub use change::{EdgeAction, EdgeChange};
 pub use compact::CompactionStep;
 pub use error::GraphError;
+pub use inspect::{
+    FAULTS_MAX, ListCheck, ListFault, ListedEdge, MemoryCheck, MemoryFault, MemoryFaultKind, check_memory,
+};
 pub use leaf::EdgeState;
 pub use memory::{AtomicU32, Backing, anonymous, image};
 pub use query::cursor::Cursor;

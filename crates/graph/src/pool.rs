@@ -21,7 +21,8 @@ use crate::memory::{AtomicU32, Backing, crc32c};
 use crate::sync::{Mutex, MutexGuard};
 
 const MAGIC: u32 = 0x0047_5247;
-const USED: usize = 4;
+/// The word of a segment's header with its number of used words.
+pub(crate) const USED: usize = 4;
 /// The words of a segment's header.
 pub(crate) const SEGMENT_HEADER_WORDS: usize = 8;
 /// The minimum number of segments: two open ones, two for compaction, three for a change and one to compact.
@@ -33,6 +34,18 @@ pub(crate) struct SegmentInfo {
     pub(crate) graph: u8,
     pub(crate) sequence: u64,
     pub(crate) used: usize,
+}
+
+impl SegmentInfo {
+    /// Returns the header in the words of a segment if a store wrote it completely.
+    pub(crate) fn of(words: &[AtomicU32]) -> Option<Self> {
+        let word = |at: usize| words[at].load(Acquire);
+        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
+        let used = (word(USED) as usize).min(words.len());
+        let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
+        let is_whole = is_right && word(1) as usize == words.len() && used >= SEGMENT_HEADER_WORDS;
+        is_whole.then_some(Self { graph: (word(0) >> 24) as u8, sequence, used })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -188,12 +201,7 @@ impl Pool {
 
     /// Returns the header of a segment if an earlier store wrote it.
     pub(crate) fn info(&self, segment: u32) -> Option<SegmentInfo> {
-        let word = |at: usize| self.segment(segment)[at].load(Acquire);
-        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
-        let used = (word(USED) as usize).min(self.segment_words);
-        let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
-        let is_whole = is_right && word(1) as usize == self.segment_words && used >= SEGMENT_HEADER_WORDS;
-        is_whole.then_some(SegmentInfo { graph: (word(0) >> 24) as u8, sequence, used })
+        SegmentInfo::of(self.segment(segment))
     }
 
     /// Returns the segment size that an earlier store used, in bytes, if its first segment shows another one.

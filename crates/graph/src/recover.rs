@@ -28,6 +28,7 @@ use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::record::{OF_BATCH, RecordKind, RecordRef};
 use crate::schema::EdgeType;
+use crate::shape::whole_record;
 use crate::state::{BatchMark, Head, NodeMark, OpenSegment};
 use crate::store::{GraphStore, GraphStoreConfig};
 
@@ -151,7 +152,7 @@ impl GraphStore {
             let (mut word, words) = (SEGMENT_HEADER_WORDS, &pool.segment(segment)[..info.used]);
             let scan = &mut scans[usize::from(info.graph)];
             while word < info.used {
-                let Some((record, kind)) = RecordRef::checked(&words[word..]) else {
+                let Some((record, kind)) = whole_record(&words[word..]) else {
                     report.segments_torn += 1;
                     break;
                 };
@@ -328,11 +329,7 @@ impl Writer<'_> {
     }
 
     /// Adopts the latest leaves of all lists. Returns a sequence number that is higher than those of all leaves.
-    fn restore_lists(
-        &mut self,
-        leaves: Vec<(u8, u32, u32)>,
-        report: &mut RestartReport,
-    ) -> Result<u64, GraphError> {
+    fn restore_lists(&mut self, leaves: Vec<(u8, u32, u32)>, report: &mut RestartReport) -> Result<u64, GraphError> {
         let words = self.store.pool.words();
         let mut versions: Vec<Version> = leaves
             .into_iter()
@@ -348,9 +345,9 @@ impl Writer<'_> {
             let (ty, node) = (list[0].ty, list[0].node);
             report.lists += 1;
             self.graph.count_changes(ty, 1);
-            let latest = latest_parts(list.iter().map(|version| {
-                (version.position, Leaf::of(RecordRef::at(words, version.position)).range())
-            }));
+            let latest = latest_parts(
+                list.iter().map(|version| (version.position, Leaf::of(RecordRef::at(words, version.position)).range())),
+            );
             let mut parts = Vec::with_capacity(latest.len());
             let mut is_rebuilt = false;
             for part in latest {
@@ -415,9 +412,7 @@ impl Writer<'_> {
         let mut is_replayed = false;
         for (node, ty, id) in edge.ends.into_iter().flatten() {
             let old = self.edge_value(node, ty, id);
-            let old = old.filter(|old| {
-                old.time < edge.value.time || !self.is_lone_tombstone(node, ty, id, old)
-            });
+            let old = old.filter(|old| old.time < edge.value.time || !self.is_lone_tombstone(node, ty, id, old));
             let mut merged = old.clone().unwrap_or_else(|| edge.value.clone());
             if !merged.merge(&edge.value) && old.is_some() {
                 continue;
@@ -547,11 +542,10 @@ mod tests {
         assert_eq!(parts(&[(1, WHOLE), (2, WHOLE)]), [(0, end, 1)]);
         // The second half of a split was not written before the end.
         assert_eq!(parts(&[(3, (0, 9)), (2, WHOLE)]), [(0, 9, 3), (9, end, 2)]);
-        assert_eq!(parts(&[(5, (9, 20)), (4, (20, end)), (3, (0, 9)), (2, (9, end))]), [
-            (0, 9, 3),
-            (9, 20, 5),
-            (20, end, 4)
-        ]);
+        assert_eq!(
+            parts(&[(5, (9, 20)), (4, (20, end)), (3, (0, 9)), (2, (9, end))]),
+            [(0, 9, 3), (9, 20, 5), (20, end, 4)]
+        );
         // A range amid an older one.
         assert_eq!(parts(&[(3, (5, 6)), (2, WHOLE)]), [(0, 5, 2), (5, 6, 3), (6, end, 2)]);
     }

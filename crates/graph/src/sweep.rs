@@ -48,7 +48,8 @@ impl Writer<'_> {
 
 /// Returns true if a merge would mark or drop tombstones of a part.
 fn is_due(part: &ListPart<'_>, clock: (u32, u32)) -> bool {
-    let has_removal = |recent| (0..recent_count(recent)).any(|at| recent_change(recent, at).state() == EdgeState::Removed);
+    let has_removal =
+        |recent| (0..recent_count(recent)).any(|at| recent_change(recent, at).state() == EdgeState::Removed);
     if let Some(marked_at) = part.leaf.and_then(|leaf| leaf.marked_at()) {
         return is_over(marked_at, clock);
     }

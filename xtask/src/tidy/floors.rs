@@ -101,9 +101,9 @@ const GRAPH: [&[&str]; 11] = [
     &["leaf", "schema", "ids", "pool", "bulk::parse", "bulk::sort"],
     &["tombstones", "change"],
     &["state", "bulk::batch"],
-    &["list"],
+    &["list", "shape"],
     &["view"],
-    &["query", "append"],
+    &["query", "append", "inspect"],
     &["write", "declare"],
     &["compact", "sweep", "store", "recover", "bulk"],
 ];

@@ -4,6 +4,7 @@ mod arguments;
 mod common;
 mod doctor;
 mod file_flash;
+mod file_graph;
 mod file_out;
 mod foreign;
 mod images;
