@@ -7,7 +7,6 @@
 mod config;
 mod doctor;
 mod file;
-mod file_graphs;
 mod load;
 mod memcached;
 mod screen;

@@ -22,9 +22,8 @@
 //!   state, list             a graph's index, and reads of its lists
 //!   append, write, declare  the writer
 //!   compact, sweep, bulk    reuse of segments; age of tombstones; edges from files, in batches
-//!   view, query             reads
+//!   view, query             reads; checks of whole stores
 //!   store, recover          assembly, restart
-//!   shape, inspect          forms of records; checks and dumps of whole stores
 //! ```
 //!
 //! The engine does no I/O, reads no clock, starts no thread and knows no protocol. It contains no unsafe code: all
@@ -70,7 +69,6 @@ mod declare;
 mod epoch;
 mod error;
 mod ids;
-mod inspect;
 mod leaf;
 pub mod limits;
 mod list;
@@ -81,7 +79,6 @@ mod query;
 mod record;
 mod recover;
 mod schema;
-mod shape;
 mod state;
 mod store;
 mod sweep;
@@ -97,13 +94,13 @@ pub use bulk::write::{BulkStep, BulkWriter};
 pub use change::{EdgeAction, EdgeChange};
 pub use compact::CompactionStep;
 pub use error::GraphError;
-pub use inspect::{
-    FAULTS_MAX, ListCheck, ListFault, ListedEdge, MemoryCheck, MemoryFault, MemoryFaultKind, check_memory,
-};
 pub use leaf::EdgeState;
 pub use memory::{AtomicU32, Backing, anonymous, image};
 pub use query::cursor::Cursor;
 pub use query::distance::{DistanceQuery, Distances};
+pub use query::inspect::{
+    FAULTS_MAX, ListCheck, ListFault, ListedEdge, MemoryCheck, MemoryFault, MemoryFaultKind, check_memory,
+};
 pub use query::page::{ListPage, PageEdge, PageOptions, PageQuery};
 pub use query::path::{PathQuery, Paths};
 pub use query::second::{SecondDegree, SecondDegreeQuery, Suggestion};

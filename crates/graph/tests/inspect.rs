@@ -1,6 +1,8 @@
 //! Checks of damaged memory: every kind of damage is reported with its place, and no damage ends a check.
 #![cfg(not(shuttle))]
 
+#[allow(dead_code)]
+mod memory_image;
 mod reference;
 
 use std::sync::Arc;
@@ -97,7 +99,79 @@ fn flipped_bit_of_a_record_is_reported_with_its_place_and_opens() {
         let first = check.faults.first().expect("a fault");
         assert_eq!((check.faults_count, first.offset), (1, start as u64 * 4), "word {word} of the record at {start}");
         assert!(matches!(first.kind, MemoryFaultKind::Record(rest) if rest >= length as u64 * 4));
-        list_faults(damaged);
+        restarts_agree(damaged);
+    }
+}
+
+/// Asserts that edges stay those of their nodes after a restart from damaged memory, when new nodes are added to it and
+/// after another restart.
+fn restarts_agree(damaged: Box<[AtomicU32]>) {
+    let damaged = Arc::new(damaged);
+    let edges = |store: &GraphStore| {
+        let mut reader = store.reader().expect("the only one");
+        let guard = reader.enter();
+        let mut edges = Vec::new();
+        for graph in store.graphs() {
+            let view = guard.view(&graph);
+            for name in graph.edge_types() {
+                let add = &mut |edge: &ListedEdge| {
+                    edges.push((name.clone(), edge.source, edge.destination, edge.edge.clone()));
+                    true
+                };
+                view.each_edge(graph.edge_type(&name).expect("listed"), add).expect("listed");
+            }
+        }
+        edges.sort_by_key(|(name, source, destination, _)| (name.clone(), *source, *destination));
+        edges
+    };
+    let (store, report) = GraphStore::open(Shared(Arc::clone(&damaged)), &CONFIG).expect("an image opens");
+    let before = edges(&store);
+    for graph in store.graphs() {
+        let mut writer = graph.writer();
+        (0..report.nodes_lost as u64 + 5).for_each(|node| {
+            writer.set_object(1 << 40 | node, Some(b"new"), 1).expect("room");
+        });
+    }
+    assert_eq!(edges(&store), before, "a new node has the edges of a lost one");
+    let (store, _) = GraphStore::open(image(&damaged), &CONFIG).expect("an image opens");
+    assert_eq!(edges(&store), before, "a second restart has other edges");
+}
+
+/// Returns the position of the record of the node with an identifier.
+fn node_record(memory: &[AtomicU32], node: u32) -> usize {
+    let is_node =
+        |start: &usize| memory[start + 1].load(Relaxed) >> 22 & 15 == 3 && memory[start + 4].load(Relaxed) == node;
+    records(memory).into_iter().map(|(start, _)| start).find(is_node).expect("it has a record")
+}
+
+#[test]
+fn number_of_a_lost_node_is_given_to_no_other_node() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    for node in [1, 7, 30] {
+        let damaged = image(&memory);
+        // Only this record is lost: the record takes another kind that has no effect, with the right checksum.
+        let start = node_record(&damaged, node);
+        damaged[start + 4].store(0, Relaxed);
+        let length = (damaged[start + 1].load(Relaxed) & 0x3F_FFFF) as usize;
+        let covered: Vec<u32> = damaged[start + 1..start + length].iter().map(|word| word.load(Relaxed)).collect();
+        damaged[start].store(memory_image::crc32c(covered.into_iter()), Relaxed);
+        let (store, report) = GraphStore::open(image(&damaged), &CONFIG).expect("an image opens");
+        assert_eq!(report.nodes_lost, 1, "node {node}");
+        let graph = store.graph("test").expect("there");
+        let mut reader = store.reader().expect("the only one");
+        let guard = reader.enter();
+        let view = guard.view(&graph);
+        assert_eq!(view.has_node(node.into()), Ok(false));
+        for name in graph.edge_types() {
+            let ty = graph.edge_type(&name).expect("listed");
+            for other in (1..=60).filter(|other| *other != u64::from(node)) {
+                let mut list = NeighbourList::default();
+                view.neighbours_into(other, ty, &mut list).expect("valid");
+                assert!(!list.nodes().contains(&0), "the lost node is a neighbour of {other}");
+            }
+        }
+        drop(guard);
+        restarts_agree(damaged);
     }
 }
 

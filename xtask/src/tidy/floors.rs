@@ -101,9 +101,9 @@ const GRAPH: [&[&str]; 11] = [
     &["leaf", "schema", "ids", "pool", "bulk::parse", "bulk::sort"],
     &["tombstones", "change"],
     &["state", "bulk::batch"],
-    &["list", "shape"],
+    &["list", "query::inspect::shape"],
     &["view"],
-    &["query", "append", "inspect"],
+    &["query", "append"],
     &["write", "declare"],
     &["compact", "sweep", "store", "recover", "bulk"],
 ];

@@ -7,7 +7,7 @@ use std::path::Path;
 use graph::{Direction, EdgeState, FAULTS_MAX, ListCheck, ListFault, MemoryFault, MemoryFaultKind, TypeId};
 use server::offline::graphs::{GraphFile, csv_line, put_field, state_name, types_of};
 
-use crate::file::{Figures, print_figures};
+use super::{FileFigures, print_figures};
 use crate::{Failure, print};
 
 /// The bytes before the first segment of a file.
@@ -57,7 +57,7 @@ pub fn stats(path: &Path, is_json: bool) -> Result<(), Failure> {
     let edges_in = |state: EdgeState| -> u64 {
         checks.iter().filter(|one| !one.is_inverse).map(|one| one.check.edges[state as usize]).sum()
     };
-    let (store, mut figures) = (file.store.stats(), Figures::default());
+    let (store, mut figures) = (file.store.stats(), FileFigures::default());
     figures.text("kind", "graphs");
     figures.number("file_bytes", file.bytes);
     figures.text("boot", if file.is_of_this_boot { "this" } else { "earlier: a server discards the graphs" });
@@ -86,7 +86,8 @@ pub fn stats(path: &Path, is_json: bool) -> Result<(), Failure> {
 
 fn faults_count(file: &GraphFile, checks: &[TypeCheck]) -> u64 {
     let lists: u64 = checks.iter().map(|one| one.check.faults_count).sum();
-    u64::from(file.stated_bytes.is_some()) + file.memory.faults_count + file.restart.records_orphaned as u64 + lists
+    let restart = (file.restart.records_orphaned + file.restart.nodes_lost) as u64;
+    u64::from(file.stated_bytes.is_some()) + file.memory.faults_count + restart + lists
 }
 
 /// Checks a whole file, and prints the result.
@@ -128,6 +129,10 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if file.restart.records_orphaned > 0 {
         let orphaned = file.restart.records_orphaned;
         faults.push(format!("{orphaned} records name a node or type whose own record is missing, and are ignored"));
+    }
+    if file.restart.nodes_lost > 0 {
+        let lost = file.restart.nodes_lost;
+        faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
     }
     for TypeCheck { graph, name, check, .. } in &checks {
         faults.extend(check.faults.iter().map(|fault| format!("{graph} {name}: {}", list_fault(*fault))));
@@ -172,7 +177,7 @@ fn list_fault(fault: ListFault) -> String {
 }
 
 /// The selection of one edge type, whose live edges are written as CSV.
-pub struct Selection<'a> {
+pub struct EdgeSelection<'a> {
     /// The name of the graph.
     pub graph: &'a str,
     /// The name of the type.
@@ -180,7 +185,7 @@ pub struct Selection<'a> {
 }
 
 /// Writes all graphs to standard output as lines of JSON, or the live edges of one type as CSV.
-pub fn dump(path: &Path, selection: Option<Selection<'_>>) -> Result<(), Failure> {
+pub fn dump(path: &Path, selection: Option<EdgeSelection<'_>>) -> Result<(), Failure> {
     let file = open(path)?;
     let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     let written = match &selection {
@@ -217,8 +222,8 @@ pub fn dump(path: &Path, selection: Option<Selection<'_>>) -> Result<(), Failure
 }
 
 /// Returns the selected type.
-fn selected(path: &Path, file: &GraphFile, selection: &Selection<'_>) -> Result<(graph::Graph, TypeId), Failure> {
-    let Selection { graph: name, edge_type } = selection;
+fn selected(path: &Path, file: &GraphFile, selection: &EdgeSelection<'_>) -> Result<(graph::Graph, TypeId), Failure> {
+    let EdgeSelection { graph: name, edge_type } = selection;
     let names = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let graph = file.store.graph(name).ok_or_else(|| {
         let there = names(file.store.graphs().map(|graph| graph.name().to_owned()).collect());

@@ -1,5 +1,7 @@
 //! `gannet file`: inspects, dumps and copies a memory file or a file of graphs that no server uses; never changes it.
 
+mod graphs;
+
 use std::fmt::Write;
 use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::Path;
@@ -15,7 +17,7 @@ use server::config::remedy;
 use server::offline::{self, FlashRemainder, Offline};
 use server::start::StartError;
 
-use crate::file_graphs::{self, Selection};
+use self::graphs::EdgeSelection;
 use crate::{Failure, print};
 
 /// The subcommand's arguments.
@@ -152,23 +154,23 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn run_on_graphs(name: &str, path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     let failed = |what: &str| Err(Failure::Failed(vec![format!("{}: {what}", path.display())]));
     match name {
-        "stats" => file_graphs::stats(path, matches.get_flag(JSON)),
-        "check" => file_graphs::check(path),
+        "stats" => graphs::stats(path, matches.get_flag(JSON)),
+        "check" => graphs::check(path),
         "dump" if matches.contains_id(FLASH) => failed("it is a file of graphs, which has no flash; omit --flash"),
         "dump" => {
             let name = |of: &str| matches.get_one::<String>(of).map(String::as_str);
             let selection = name(GRAPH).zip(name(TYPE));
-            file_graphs::dump(path, selection.map(|(graph, edge_type)| Selection { graph, edge_type }))
+            graphs::dump(path, selection.map(|(graph, edge_type)| EdgeSelection { graph, edge_type }))
         }
         _ => failed("it is a file of graphs, which a server enlarges itself; raise graph.memory"),
     }
 }
 
-/// Figures with their names, in the order of their output.
+/// FileFigures with their names, in the order of their output.
 #[derive(Default)]
-pub struct Figures(Vec<(String, serde_json::Value)>);
+pub struct FileFigures(Vec<(String, serde_json::Value)>);
 
-impl Figures {
+impl FileFigures {
     /// Adds a number.
     pub fn number(&mut self, name: &str, value: u64) {
         self.0.push((name.to_owned(), value.into()));
@@ -186,7 +188,7 @@ impl Figures {
 }
 
 /// Prints figures, one a line or as one JSON object.
-pub fn print_figures(figures: &Figures, is_json: bool) -> Result<(), Failure> {
+pub fn print_figures(figures: &FileFigures, is_json: bool) -> Result<(), Failure> {
     if is_json {
         let object: serde_json::Map<_, _> = figures.0.iter().cloned().collect();
         return print(&format!("{}\n", serde_json::Value::Object(object)));
@@ -331,15 +333,15 @@ fn power() -> segment::Power {
 }
 
 /// Adds the contents of flash, as far as the memory file records them.
-fn put_flash(figures: &mut Figures, left: FlashRemainder) {
+fn put_flash(figures: &mut FileFigures, left: FlashRemainder) {
     figures.number("flash_devices", left.devices);
     figures.number("flash_regions", left.regions);
     figures.number("flash_regions_used", left.regions_used);
     figures.number("flash_items", left.items);
 }
 
-fn stats(stats: &FileStats) -> Figures {
-    let mut figures = Figures::default();
+fn stats(stats: &FileStats) -> FileFigures {
+    let mut figures = FileFigures::default();
     for (name, value) in &stats.superblock {
         figures.number(name, *value);
     }

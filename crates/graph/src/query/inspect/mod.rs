@@ -1,15 +1,18 @@
 //! Checks of a store's memory and lists, and reads of whole graphs, for tools that examine a store no server uses.
 
+pub(crate) mod shape;
+
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::ids::LOST;
 use crate::leaf::EdgeState;
 use crate::limits::GRAPHS_MAX;
 use crate::memory::AtomicU32;
 use crate::pool::{SEGMENT_HEADER_WORDS, SegmentInfo, USED};
 use crate::record::RecordRef;
 use crate::schema::TypeId;
-use crate::shape::whole_record;
 use crate::view::{EdgeView, NodeObject, View, edge_view};
+use shape::whole_record;
 
 /// The maximum number of faults that a check reports in full.
 pub const FAULTS_MAX: usize = 20;
@@ -121,10 +124,10 @@ pub struct ListedEdge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListFault {
-    /// The list of the first node has the edge to the second one, and the list of the second one lacks it or has another
+    /// The list of the first node has the edge to the second one. The list of the second one lacks it, or has another
     /// value.
     OneDirection(u64, u64),
-    /// The list of the first node names a node number without an identifier.
+    /// The list of the first node names a node number whose record is lost.
     UnknownNode(u64, u32),
     /// The degree of the node is the second number, and its list has the third number of live edges.
     Degree(u64, u32, u32),
@@ -168,7 +171,9 @@ impl View<'_> {
             self.list(node, ty).walk(0, &mut |edge| {
                 // The end with the lower number reports the edge, unless its list lacks it.
                 let is_reported = is_undirected && edge.id < node && self.list(edge.id, ty).find(node).is_some();
-                is_reported || f(&ListedEdge { source, destination: self.external(edge.id), edge: edge_view(&edge) })
+                is_reported
+                    || [source, self.external(edge.id)].contains(&LOST)
+                    || f(&ListedEdge { source, destination: self.external(edge.id), edge: edge_view(&edge) })
             })
         });
         Ok(())
@@ -179,7 +184,8 @@ impl View<'_> {
     pub fn each_marked_node(&self, f: &mut dyn FnMut(u64, Option<NodeObject>, bool) -> bool) {
         for number in 0..self.nodes() {
             let (object, is_archived) = (self.object_of(number), self.graph.is_archived(number));
-            if (object.is_some() || is_archived) && !f(self.external(number), object, is_archived) {
+            let is_listed = self.external(number) != LOST && (object.is_some() || is_archived);
+            if is_listed && !f(self.external(number), object, is_archived) {
                 return;
             }
         }
@@ -199,6 +205,9 @@ impl View<'_> {
         for node in 0..self.nodes() {
             let list = self.list(node, ty);
             let (own, mut live, mut last) = (self.external(node), 0, None);
+            if own == LOST {
+                continue;
+            }
             check.lists += u64::from(list.head.position != 0);
             list.walk(0, &mut |edge| {
                 if last.is_some_and(|last| last >= edge.id) {
@@ -206,7 +215,7 @@ impl View<'_> {
                 }
                 last = Some(edge.id);
                 live += u32::from(edge.state == EdgeState::Live);
-                if edge.id >= self.nodes() {
+                if self.external(edge.id) == LOST {
                     check.report(ListFault::UnknownNode(own, edge.id));
                     return true;
                 }
