@@ -7,6 +7,7 @@ mod file_flash;
 mod file_graph;
 mod file_out;
 mod foreign;
+mod graph_docs;
 mod images;
 mod import;
 mod import_primary;
