@@ -84,6 +84,7 @@ impl Writer<'_> {
         };
         let pool = &self.store.pool;
         pool.add_live(open.segment, record.len() as u32);
+        self.state.appended += record.len() as u64;
         pool.write(open.segment, open.used, record);
         self.state.open[stream as usize] = Some(OpenSegment { used: open.used + record.len(), ..open });
         Ok(pool.position(open.segment, open.used))

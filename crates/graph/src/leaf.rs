@@ -471,9 +471,10 @@ mod tests {
     fn check_encoded(entries: &LeafEntries, list: &[(u32, EdgeState, u64, &[u8])], place: LeafPlace) {
         let mut words = Vec::new();
         entries.encode(0..list.len(), &place, &mut words);
+        words[0] = record::checksum(&words, 9);
         let memory = anonymous(words.len() * 4);
         words.iter().zip(&memory).for_each(|(word, to)| to.store(*word, Relaxed));
-        let (record, kind) = RecordRef::checked(&memory).expect("sealed");
+        let (record, kind) = RecordRef::checked(&memory, 9).expect("sealed");
         let leaf = Leaf::of(record);
         assert_eq!((kind, leaf.source(), leaf.edge_type(), leaf.count()), (RecordKind::Leaf, 7, 3, list.len()));
         assert_eq!((leaf.lsn(), leaf.range()), (place.lsn, place.range));

@@ -23,7 +23,7 @@
 //!   append, write, declare  the writer
 //!   compact, sweep, bulk    reuse of segments; age of tombstones; edges from files, in batches
 //!   view, query             reads; checks of whole stores
-//!   store, recover          assembly, restart
+//!   store, commit, recover  assembly, commits to a disk, restart
 //! ```
 //!
 //! The engine does no I/O, reads no clock, starts no thread and knows no protocol. It contains no unsafe code: all
@@ -64,6 +64,7 @@
 mod append;
 mod bulk;
 mod change;
+mod commit;
 mod compact;
 mod declare;
 mod epoch;
@@ -92,6 +93,7 @@ pub use bulk::batch::{BulkBatch, BulkReport, RefusedEdge};
 pub use bulk::parse::{EdgeFormat, EdgeLine, EdgeLineCause, EdgeLineError, EdgeReader};
 pub use bulk::write::{BulkStep, BulkWriter};
 pub use change::{EdgeAction, EdgeChange};
+pub use commit::{GraphCommit, Watermark};
 pub use compact::CompactionStep;
 pub use error::GraphError;
 pub use leaf::EdgeState;

@@ -5,8 +5,10 @@
 //!   word 1  segment size in words                  4  used words, published after each record
 //!   word 5  CRC-32C of words 0-3
 //!
-//!   Free ──open──> Open ──full──> Sealed ──all records dead──> Retired ──two epochs──> Free
+//!   Free ──open──> Open ──full──> Sealed ──all records dead──> Retired ──two epochs, and a commit──> Free
 //! ```
+//!
+//! The commit is that of a store on a disk: see `commit`.
 //!
 //! A segment never goes from Sealed to Free directly: a reader may be in it. A segment that is opened gets `used = 0`
 //! before its sequence changes, so no crash shows old records under a new sequence.
@@ -18,9 +20,12 @@ use crate::epoch::Epochs;
 use crate::error::GraphError;
 use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::{AtomicU32, Backing, crc32c};
+use crate::record::checksum;
 use crate::sync::{Mutex, MutexGuard};
 
 const MAGIC: u32 = 0x0047_5247;
+/// The word with the low half of the sequence.
+const SEQUENCE: usize = 2;
 /// The word of a segment's header with its number of used words.
 pub(crate) const USED: usize = 4;
 /// The words of a segment's header.
@@ -48,10 +53,24 @@ impl SegmentInfo {
     }
 }
 
+/// A segment that becomes free when no reader can be in it.
+#[derive(Clone, Copy, Debug)]
+struct Retired {
+    segment: u32,
+    epoch: u64,
+    /// The number of the commit that must have ended.
+    commit: u64,
+}
+
 #[derive(Debug, Default)]
 struct Lists {
     free: Vec<u32>,
-    retired: VecDeque<(u32, u64)>,
+    retired: VecDeque<Retired>,
+    /// True if a segment is reused after a commit only.
+    needs_commit: bool,
+    /// The number of the last commit that began, and of the last one that ended.
+    commit_begun: u64,
+    commit_ended: u64,
     sequence: u64,
     recycled: u64,
 }
@@ -152,11 +171,12 @@ impl Pool {
         for _ in 0..2 {
             epochs.try_advance();
         }
-        while let Some((segment, epoch)) = lists.retired.front().copied()
-            && epochs.now() >= epoch + 2
+        while let Some(retired) = lists.retired.front().copied()
+            && epochs.now() >= retired.epoch + 2
+            && (!lists.needs_commit || lists.commit_ended >= retired.commit)
         {
             lists.retired.pop_front();
-            lists.free.push(segment);
+            lists.free.push(retired.segment);
             lists.recycled += 1;
         }
     }
@@ -172,15 +192,40 @@ impl Pool {
     pub(crate) fn retire(&self, segment: u32, epochs: &Epochs) {
         debug_assert_eq!(self.live[segment as usize].load(Relaxed), 0, "live records in a retired segment");
         crate::sync::fence(std::sync::atomic::Ordering::SeqCst);
-        self.lists().retired.push_back((segment, epochs.now()));
+        let mut lists = self.lists();
+        let (epoch, commit) = (epochs.now(), lists.commit_begun + 1);
+        lists.retired.push_back(Retired { segment, epoch, commit });
     }
 
-    /// Writes a record at a word of an open segment, and publishes it.
+    /// Makes retired segments wait for a commit that begins after they were retired.
+    pub(crate) fn require_commits(&self) {
+        self.lists().needs_commit = true;
+    }
+
+    /// Returns the number of a new commit.
+    pub(crate) fn begin_commit(&self) -> u64 {
+        let mut lists = self.lists();
+        lists.commit_begun += 1;
+        lists.commit_begun
+    }
+
+    pub(crate) fn end_commit(&self, number: u64) {
+        let mut lists = self.lists();
+        lists.commit_ended = lists.commit_ended.max(number);
+    }
+
+    /// Makes a segment unknown to [`Pool::info`].
+    pub(crate) fn forget(&self, segment: u32) {
+        self.segment(segment)[0].store(0, Release);
+    }
+
+    /// Writes a record at a word of an open segment, with its checksum, and publishes it.
     pub(crate) fn write(&self, segment: u32, at: usize, record: &[u32]) {
         let words = self.segment(segment);
-        for (word, value) in words[at..at + record.len()].iter().zip(record) {
+        for (word, value) in words[at..at + record.len()].iter().zip(record).skip(1) {
             word.store(*value, Relaxed);
         }
+        words[at].store(checksum(record, words[SEQUENCE].load(Relaxed)), Relaxed);
         words[USED].store((at + record.len()) as u32, Release);
     }
 
@@ -215,7 +260,7 @@ impl Pool {
     /// Returns true if a segment is neither free nor retired.
     pub(crate) fn is_used(&self, segment: u32) -> bool {
         let lists = self.lists();
-        !lists.free.contains(&segment) && lists.retired.iter().all(|(retired, _)| *retired != segment)
+        !lists.free.contains(&segment) && lists.retired.iter().all(|retired| retired.segment != segment)
     }
 
     /// Takes segments that recovery found in use out of the free ones.

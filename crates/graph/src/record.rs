@@ -1,7 +1,8 @@
 //! The records in segments. A record is a run of 32-bit words that begins at an even word of its segment.
 //!
 //! ```text
-//!   word 0   CRC-32C of the following words (of the first `checked` ones if later words change in place)
+//!   word 0   CRC-32C of the following words (of the first `checked` ones if later words change in place), which
+//!            begins with the segment's sequence
 //!   word 1   length in words, bits 0-21 | kind, bits 22-25 | flags, bits 26-31
 //!   name       [graph] [bytes] [text]
 //!   edge type  [number] [kind, order] [other] [cap] [bytes] [text: name, schema]
@@ -13,6 +14,7 @@
 //!   mark       [node] [time 2] [archived]                                   node-wide archive and restore
 //!   object     [node] [time 2] [removed] [bytes] [text]
 //!   batch      [LSN at its begin 2] [completed]                             the last bulk batch
+//!   void       ..                                                           without effect, of any length
 //! ```
 //!
 //! A position is the number of a record's first word in the whole memory, divided by 2. Position 0 means none.
@@ -34,12 +36,14 @@ pub(crate) enum RecordKind {
     Mark = 8,
     Object = 9,
     Batch = 10,
+    /// A record that a power loss left incomplete: see `commit`.
+    Void = 15,
 }
 
 impl RecordKind {
     fn of(bits: u32) -> Option<Self> {
         use RecordKind::*;
-        let all = [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object, Batch];
+        let all = [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object, Batch, Void];
         all.into_iter().find(|kind| *kind as u32 == bits)
     }
 
@@ -48,6 +52,7 @@ impl RecordKind {
         match self {
             Self::Recent => RECENT_LEAF,
             Self::Leaves => 5,
+            Self::Void => HEADER_WORDS,
             _ => words,
         }
     }
@@ -80,15 +85,20 @@ pub(crate) fn begin(out: &mut Vec<u32>, kind: RecordKind, flags: u32) {
     out.extend([0, (kind as u32) << 22 | flags << 26]);
 }
 
-/// Completes a record: its length and checksum. Adds a word if the length is odd.
+/// Completes a record: its length. Adds a word if the length is odd. The pool adds the checksum.
 pub(crate) fn seal(out: &mut Vec<u32>) {
     if !out.len().is_multiple_of(2) {
         out.push(0);
     }
     assert!(out.len() <= LENGTH_MASK as usize, "a record of {} words", out.len());
     out[1] |= out.len() as u32;
-    let kind = RecordKind::of(out[1] >> 22 & 15).expect("begun with a kind");
-    out[0] = crc32c(0, out[1..kind.checked(out.len())].iter().copied());
+}
+
+/// Returns the checksum of a completed record in a segment with this sequence. Records of an earlier use of the segment
+/// have other checksums.
+pub(crate) fn checksum(record: &[u32], sequence: u32) -> u32 {
+    let kind = RecordKind::of(record[1] >> 22 & 15).expect("begun with a kind");
+    crc32c(sequence, record[1..kind.checked(record.len())].iter().copied())
 }
 
 /// Appends a 64-bit number as two words.
@@ -121,14 +131,21 @@ impl<'a> RecordRef<'a> {
         Self { words: &memory[start..memory.len().min(start + length.max(HEADER_WORDS))] }
     }
 
-    /// Returns the record at the start of `words` if its checksum is right.
-    pub(crate) fn checked(words: &'a [AtomicU32]) -> Option<(Self, RecordKind)> {
+    /// Returns the record at the start of `words`, in a segment with this sequence, if its checksum is right.
+    pub(crate) fn checked(words: &'a [AtomicU32], sequence: u32) -> Option<(Self, RecordKind)> {
         let header = words.get(1)?.load(Relaxed);
         let (length, kind) = ((header & LENGTH_MASK) as usize, RecordKind::of(header >> 22 & 15)?);
         let words = words.get(..length).filter(|words| words.len() >= HEADER_WORDS && length.is_multiple_of(2))?;
         let checked = words.get(1..kind.checked(length))?;
-        let is_right = crc32c(0, checked.iter().map(|word| word.load(Relaxed))) == words[0].load(Relaxed);
+        let is_right = crc32c(sequence, checked.iter().map(|word| word.load(Relaxed))) == words[0].load(Relaxed);
         is_right.then_some((Self { words }, kind))
+    }
+
+    /// Makes the record void. Its length stays.
+    pub(crate) fn make_void(self, sequence: u32) {
+        let header = self.words[1].load(Relaxed) & LENGTH_MASK | (RecordKind::Void as u32) << 22;
+        self.words[1].store(header, Relaxed);
+        self.words[0].store(crc32c(sequence, [header].into_iter()), Relaxed);
     }
 
     #[inline]

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::append::{Stream, Writer};
 use crate::change::EdgeValue;
+use crate::commit::Watermark;
 use crate::error::GraphError;
 use crate::ids::{LOST, check_node};
 use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafPlace, WHOLE};
@@ -95,7 +96,7 @@ impl GraphScan {
                 let (lsn, is_complete) = (record.long(2), record.word(4) != 0);
                 self.batches.push(BatchMark { lsn, is_complete, position });
             }
-            RecordKind::Recent | RecordKind::Leaves => {}
+            RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => {}
         }
     }
 }
@@ -107,12 +108,33 @@ impl GraphStore {
     /// If the segment size is not allowed or differs, the memory has too few segments, or none is free to write lists
     /// that must be written again.
     pub fn open(memory: impl Backing, config: &GraphStoreConfig) -> Result<(Self, RestartReport), GraphError> {
+        Self::open_with(memory, config, None)
+    }
+
+    /// Opens the store in memory that is a file on a disk, after a power loss: as it was at the commit with these
+    /// watermarks. All changes after the commit are lost.
+    ///
+    /// # Errors
+    /// As [`GraphStore::open`].
+    pub fn open_committed(
+        memory: impl Backing,
+        config: &GraphStoreConfig,
+        watermarks: &[Watermark],
+    ) -> Result<(Self, RestartReport), GraphError> {
+        Self::open_with(memory, config, Some(watermarks))
+    }
+
+    fn open_with(
+        memory: impl Backing,
+        config: &GraphStoreConfig,
+        watermarks: Option<&[Watermark]>,
+    ) -> Result<(Self, RestartReport), GraphError> {
         if let Some(bytes) = Pool::other_size(memory.words(), config.segment_bytes) {
             return Err(GraphError::OtherSegmentSize(bytes));
         }
         let store = Self::new(memory, config)?;
         let mut report = RestartReport::default();
-        let scans = store.scan(&mut report);
+        let scans = store.scan(watermarks, &mut report);
         for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| scan.name.is_some()) {
             let (_, name) = scan.name.as_ref().expect("filtered");
             let graph = store.place_graph(number, name);
@@ -120,6 +142,8 @@ impl GraphStore {
             writer.may_take_reserve = true;
             writer.reopen(&scan.whole);
             writer.restore(scan, &mut report)?;
+            let lsn = watermarks.and_then(|all| all.get(number)).map_or(0, |watermark| watermark.lsn);
+            writer.state.lsn = writer.state.lsn.max(lsn);
             writer.may_take_reserve = false;
             report.graphs += 1;
         }
@@ -145,27 +169,38 @@ impl GraphStore {
         graphs.flat_map(|graph| open(graph)).flatten().map(|open| open.segment).collect()
     }
 
-    /// Reads all records, and takes their segments out of the free ones.
-    fn scan(&self, report: &mut RestartReport) -> Vec<GraphScan> {
+    /// Reads all records, and takes their segments out of the free ones. Makes records above the watermarks void.
+    fn scan(&self, watermarks: Option<&[Watermark]>, report: &mut RestartReport) -> Vec<GraphScan> {
         let pool = &self.state.pool;
         let mut scans: Vec<GraphScan> = (0..GRAPHS_MAX).map(|_| GraphScan::default()).collect();
         let (mut used, mut sequence) = (Vec::new(), 0);
         for segment in 0..pool.segments() as u32 {
             let Some(info) = pool.info(segment).filter(|info| usize::from(info.graph) < GRAPHS_MAX) else { continue };
             sequence = sequence.max(info.sequence);
+            let watermark = watermarks.map(|all| all.get(usize::from(info.graph)).copied().unwrap_or_default());
+            if watermark == Some(Watermark::default()) {
+                // The graph was created after the commit.
+                pool.forget(segment);
+                continue;
+            }
             let (mut word, words) = (SEGMENT_HEADER_WORDS, &pool.segment(segment)[..info.used]);
             let scan = &mut scans[usize::from(info.graph)];
             while word < info.used {
-                let Some((record, kind)) = whole_record(&words[word..]) else {
+                let Some((record, kind)) = whole_record(&words[word..], info.sequence as u32) else {
                     report.segments_torn += 1;
                     break;
                 };
-                scan.add(pool.position(segment, word), record, kind);
                 word += record.len();
+                if watermark.is_some_and(|watermark| watermark.excludes(record, kind)) {
+                    record.make_void(info.sequence as u32);
+                    continue;
+                }
+                scan.add(pool.position(segment, word - record.len()), record, kind);
             }
             if word > SEGMENT_HEADER_WORDS {
                 used.push(segment);
-                if word == info.used {
+                // After a power loss, records of later writes may lie behind the used words.
+                if word == info.used && watermarks.is_none() {
                     scan.whole.push(OpenSegment { segment, used: word });
                 }
             }

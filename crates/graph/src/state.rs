@@ -92,6 +92,8 @@ pub(crate) struct WriterState {
     pub(crate) id_pages: IdPages,
     /// The sequence number of the next edge record or leaf.
     pub(crate) lsn: u64,
+    /// The number of words that were appended.
+    pub(crate) appended: u64,
     pub(crate) marks: HashMap<u32, NodeMark>,
     pub(crate) name_position: u32,
     pub(crate) type_positions: Vec<u32>,

@@ -154,7 +154,8 @@ fn number_of_a_lost_node_is_given_to_no_other_node() {
         damaged[start + 4].store(0, Relaxed);
         let length = (damaged[start + 1].load(Relaxed) & 0x3F_FFFF) as usize;
         let covered: Vec<u32> = damaged[start + 1..start + length].iter().map(|word| word.load(Relaxed)).collect();
-        damaged[start].store(memory_image::crc32c(covered.into_iter()), Relaxed);
+        let sequence = damaged[start / SEGMENT_WORDS * SEGMENT_WORDS + 2].load(Relaxed);
+        damaged[start].store(memory_image::crc32c(sequence, covered.into_iter()), Relaxed);
         let (store, report) = GraphStore::open(image(&damaged), &CONFIG).expect("an image opens");
         assert_eq!(report.nodes_lost, 1, "node {node}");
         let graph = store.graph("test").expect("there");

@@ -105,7 +105,7 @@ const GRAPH: [&[&str]; 11] = [
     &["view"],
     &["query", "append"],
     &["write", "declare"],
-    &["compact", "sweep", "store", "recover", "bulk"],
+    &["compact", "sweep", "store", "commit", "recover", "bulk"],
 ];
 
 /// The crates that have floors.

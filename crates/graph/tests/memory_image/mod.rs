@@ -28,9 +28,9 @@ pub struct Reached {
     pub edges: u64,
 }
 
-/// Returns the CRC-32C (Castagnoli) of words.
-pub fn crc32c(words: impl Iterator<Item = u32>) -> u32 {
-    let mut crc = u32::MAX;
+/// Returns the CRC-32C (Castagnoli) of words, continued from `seed`: 0, or the sequence of the record's segment.
+pub fn crc32c(seed: u32, words: impl Iterator<Item = u32>) -> u32 {
+    let mut crc = !seed;
     for byte in words.flat_map(u32::to_le_bytes) {
         crc ^= u32::from(byte);
         for _ in 0..8 {
@@ -58,7 +58,7 @@ pub fn memory_of(input: &[u8]) -> Box<[AtomicU32]> {
         let words = &memory[segment * SEGMENT_WORDS..][..SEGMENT_WORDS];
         let header = [0x0047_5247 | u32::from(first & 3) << 24, SEGMENT_WORDS as u32, u32::from(first >> 6) + 1, 0];
         header.iter().zip(words).for_each(|(value, word)| word.store(*value, Relaxed));
-        words[5].store(crc32c(header.into_iter()), Relaxed);
+        words[5].store(crc32c(0, header.into_iter()), Relaxed);
         let mut at = HEADER;
         while let Some(kind) = bytes.next().filter(|kind| *kind != 0xFF) {
             let [flags, low, high] = [0; 3].map(|_: u8| bytes.next().unwrap_or(0));
@@ -72,7 +72,7 @@ pub fn memory_of(input: &[u8]) -> Box<[AtomicU32]> {
                 word.store(u32::from_le_bytes([0; 4].map(|_: u8| bytes.next().unwrap_or(0))), Relaxed);
             }
             let end = covered(u32::from(kind & 15), length);
-            let crc = crc32c(record[1..end].iter().map(|word| word.load(Relaxed)));
+            let crc = crc32c(header[2], record[1..end].iter().map(|word| word.load(Relaxed)));
             record[0].store(crc ^ u32::from(kind >> 4 & 1), Relaxed);
             at += length;
         }

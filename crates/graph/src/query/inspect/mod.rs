@@ -95,7 +95,7 @@ pub fn check_memory(memory: &[AtomicU32], segment_bytes: usize) -> MemoryCheck {
         }
         let (mut word, words) = (SEGMENT_HEADER_WORDS, &words[..info.used]);
         while word < info.used {
-            let Some((record, _)) = whole_record(&words[word..]) else {
+            let Some((record, _)) = whole_record(&words[word..], info.sequence as u32) else {
                 let rest = (info.used - word) as u64 * 4;
                 check.report(segment_words, segment, word, MemoryFaultKind::Record(rest));
                 break;

@@ -3,15 +3,16 @@
 
 use crate::leaf;
 use crate::limits::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, TIME_MS_MAX, TYPES_MAX};
+use crate::memory::AtomicU32;
 use crate::paged::PAGE;
 use crate::record::{EDGE_WORDS, LEAVES_WORDS, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
 
 /// The end of sequence numbers: a leaf stores 48 bits of its own.
 const LSN_END: u64 = 1 << 48;
 
-/// Returns the record at the start of `words` if its checksum and its form are right.
-pub(crate) fn whole_record(words: &[crate::memory::AtomicU32]) -> Option<(RecordRef<'_>, RecordKind)> {
-    RecordRef::checked(words).filter(|(record, kind)| is_well_formed(*record, *kind))
+/// Returns the record at the start of `words`, in a segment with this sequence, if its checksum and its form are right.
+pub(crate) fn whole_record(words: &[AtomicU32], sequence: u32) -> Option<(RecordRef<'_>, RecordKind)> {
+    RecordRef::checked(words, sequence).filter(|(record, kind)| is_well_formed(*record, *kind))
 }
 
 /// Returns true if every reader of such a record stays inside it, and finds values that the writer could have written.
@@ -37,6 +38,7 @@ fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
                 && has_text(EDGE_WORDS, record.edge_properties().2 as u32, usize::from(u16::MAX))
         }
         RecordKind::Leaf => leaf::is_well_formed(record) && is_type(record.word(3) & 0xFF),
+        RecordKind::Void => true,
         RecordKind::Recent => has(RECENT_WORDS + RECENT_ENTRY_WORDS) && is_type(record.word(3)),
         RecordKind::Leaves => has(LEAVES_WORDS) && is_type(record.word(3)),
         RecordKind::Batch => has(5) && record.long(2) < LSN_END,

@@ -1,0 +1,206 @@
+//! Power losses: the store opens as it was at the last commit, whichever pages reached the disk since.
+#![cfg(not(shuttle))]
+
+mod reference;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::prng::Prng;
+use gannet_graph::*;
+use reference::{CONFIG, Reference, SEGMENT_BYTES, Shared, check_edges, check_values, declare, draw, seed};
+
+const SEGMENTS: usize = 20;
+const PAGE_WORDS: usize = 1024;
+const NODES: u64 = 150;
+
+type Image = Box<[AtomicU32]>;
+
+/// Returns a disk after a power loss: each page is as it was at one of these moments.
+fn mixed(prng: &mut Prng, moments: &[Image]) -> Image {
+    let words = moments[0].len();
+    let mixed = anonymous(words * 4);
+    for page in 0..words.div_ceil(PAGE_WORDS) {
+        let moment = &moments[prng.below(moments.len() as u64) as usize];
+        for word in page * PAGE_WORDS..words.min((page + 1) * PAGE_WORDS) {
+            mixed[word].store(moment[word].load(Relaxed), Relaxed);
+        }
+    }
+    mixed
+}
+
+struct Disk {
+    memory: Arc<Image>,
+    store: GraphStore,
+    /// The images at the last commit's flush and since then.
+    moments: Vec<Image>,
+    watermarks: Vec<Watermark>,
+    /// The graph at the last commit.
+    committed: Reference,
+}
+
+impl Disk {
+    fn open(image: Image, watermarks: Option<&[Watermark]>, committed: Reference) -> Self {
+        let mut memory = Arc::new(image);
+        let store = loop {
+            let shared = Shared(Arc::clone(&memory));
+            match watermarks.map(|watermarks| GraphStore::open_committed(shared, &CONFIG, watermarks)) {
+                None => break GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough"),
+                Some(Ok((store, _))) => break store,
+                // No segment may be reused before a commit, so the file is enlarged, as a server does.
+                Some(Err(GraphError::NoSpace)) => memory = Arc::new(enlarged(&memory)),
+                Some(Err(error)) => panic!("{error}"),
+            }
+        };
+        store.require_commits();
+        let moments = vec![image_of(&memory)];
+        Self { memory, store, moments, watermarks: watermarks.unwrap_or_default().to_vec(), committed }
+    }
+
+    /// Commits. Changes that `between` makes are after the commit, although the flush may include them.
+    fn commit(&mut self, model: &Reference, between: impl FnOnce(&GraphStore)) {
+        let commit = self.store.begin_commit();
+        self.committed = model.clone();
+        between(&self.store);
+        self.moments = vec![image_of(&self.memory)];
+        self.watermarks.clone_from(&commit.watermarks);
+        self.store.end_commit(&commit);
+    }
+
+    fn graph(&self) -> Graph {
+        self.store.graph("test").expect("named")
+    }
+
+    /// Compacts until a segment is free, with commits.
+    fn make_room(&mut self, model: &Reference) {
+        for _ in 0..4 {
+            if self.graph().writer().compact(95, 1 << 20).expect("the reserve suffices") == CompactionStep::Emptied {
+                break;
+            }
+        }
+        self.commit(model, |_| ());
+    }
+}
+
+/// Returns a copy with two more segments.
+fn enlarged(memory: &[AtomicU32]) -> Image {
+    let larger = anonymous(memory.len() * 4 + 2 * SEGMENT_BYTES);
+    larger.iter().zip(memory).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+    larger
+}
+
+fn image_of(memory: &Arc<Image>) -> Image {
+    image(memory)
+}
+
+#[test]
+fn any_mixture_of_pages_opens_as_the_last_commit() {
+    let mut prng = Prng::new(seed());
+    let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+    let (types, mut model) = declare(&disk.store.create_graph("test").expect("room"));
+    disk.commit(&model, |_| ());
+    let (mut losses, mut refused) = (0, 0);
+    for step in 0..32_000_u64 {
+        let change = draw(&mut prng, &types, NODES + step / 200);
+        while disk.graph().writer().apply(&change.view()) == Err(GraphError::NoSpace) {
+            refused += 1;
+            disk.make_room(&model);
+        }
+        model.apply(&change);
+        match prng.below(400) {
+            0 => {
+                let change = draw(&mut prng, &types, NODES);
+                let graph = disk.graph();
+                disk.commit(&model, |_| assert!(graph.writer().apply(&change.view()).is_ok()));
+                model.apply(&change);
+            }
+            1..4 if disk.moments.len() < 4 => disk.moments.push(image_of(&disk.memory)),
+            4 => {
+                disk.store.set_tombstone_age(1 + step as u32, 1 << 30);
+                disk.graph().writer().compact(75, 1 << 16).expect("room");
+            }
+            5..7 if losses < 80 => {
+                losses += 1;
+                disk.moments.push(image_of(&disk.memory));
+                let image = mixed(&mut prng, &disk.moments);
+                let (watermarks, committed) = (disk.watermarks.clone(), disk.committed.clone());
+                disk = Disk::open(image, Some(&watermarks), committed);
+                model = disk.committed.clone();
+                let mut reader = disk.store.reader().expect("one of four");
+                let guard = reader.enter();
+                let graph = disk.graph();
+                let view = guard.view(&graph);
+                check_edges(&view, &model, &types, NODES);
+                check_values(&view, &model, &mut prng, &types, NODES);
+            }
+            _ => {}
+        }
+    }
+    assert!(losses == 80 && refused > 3, "{losses} losses, {refused} refused");
+}
+
+#[test]
+fn batch_that_a_power_loss_interrupts_is_whole_or_absent_in_both_directions() {
+    let mut prng = Prng::new(seed());
+    for round in 0..40 {
+        let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+        let (types, mut model) = declare(&disk.store.create_graph("test").expect("room"));
+        for _ in 0..2000 {
+            let change = draw(&mut prng, &types, NODES);
+            disk.graph().writer().apply(&change.view()).expect("room");
+            model.apply(&change);
+        }
+        let mut batch = BulkBatch::new(types[0], 3000);
+        for _ in 0..3000 {
+            let source = 1 + prng.below(NODES);
+            batch.push(source, 1 + (source + prng.below(NODES - 1)) % NODES, prng.below(1000), b"").expect("valid");
+        }
+        let graph = disk.graph();
+        BulkWriter::new(&mut graph.writer()).begin(batch).map_err(|(error, _)| error).expect("none before");
+        let end = prng.below(60);
+        for slice in 0..=end {
+            let _ = BulkWriter::new(&mut graph.writer()).step(300).expect("room");
+            if prng.chance(1, 4) || slice == end / 2 {
+                disk.commit(&model, |_| ());
+            } else if disk.moments.len() < 4 {
+                disk.moments.push(image_of(&disk.memory));
+            }
+        }
+        disk.moments.push(image_of(&disk.memory));
+        let image = mixed(&mut prng, &disk.moments);
+        let disk = Disk::open(image, Some(&disk.watermarks.clone()), Reference::default());
+        let graph = disk.graph();
+        let mut reader = disk.store.reader().expect("one of four");
+        let guard = reader.enter();
+        let view = guard.view(&graph);
+        let all: Vec<u64> = (1..=NODES).collect();
+        let lists: Vec<_> = all.iter().map(|node| view.edges(*node, types[0], &all).expect("known")).collect();
+        for (a, list) in lists.iter().enumerate() {
+            for (b, value) in list.iter().enumerate() {
+                assert_eq!(*value, lists[b][a], "round {round}: both directions of {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn graph_that_was_created_after_the_commit_is_absent_and_its_name_is_free() {
+    let mut prng = Prng::new(seed());
+    let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+    let (types, model) = declare(&disk.store.create_graph("test").expect("room"));
+    disk.commit(&model, |_| ());
+    let (others, _) = declare(&disk.store.create_graph("other").expect("room"));
+    for _ in 0..100 {
+        let change = draw(&mut prng, &others, NODES);
+        disk.store.graph("other").expect("named").writer().apply(&change.view()).expect("room");
+    }
+    disk.moments.push(image_of(&disk.memory));
+    for _ in 0..20 {
+        let image = mixed(&mut prng, &disk.moments);
+        let disk = Disk::open(image, Some(&disk.watermarks.clone()), model.clone());
+        assert!(disk.store.graph("other").is_none());
+        let graph = disk.store.create_graph("another").expect("room");
+        assert_eq!(graph.edge_types(), Vec::<String>::new());
+        assert_eq!(disk.graph().edge_types().len(), types.len());
+    }
+}
