@@ -127,7 +127,7 @@ fn damage_of_a_graph_file_is_named_with_its_byte() {
 
     let version = damaged(&folder, &path, "version", 4, &[9]);
     let (code, _, err) = run(&["file", "check", &version]);
-    assert!(code == 1 && err.contains("version 9, but this build reads version 1; use the release"), "{err}");
+    assert!(code == 1 && err.contains("version 9, but this build reads version "), "{err}");
 
     let boot = damaged(&folder, &path, "boot", 16, &[0x55; 16]);
     let (code, out, _) = run(&["file", "check", &boot]);

@@ -76,12 +76,10 @@ pub fn check_memory(memory: &[AtomicU32], segment_bytes: usize) -> MemoryCheck {
     let mut check = MemoryCheck { segments: memory.len() / segment_words, ..MemoryCheck::default() };
     for (segment, words) in memory.chunks_exact(segment_words).enumerate() {
         let used = words[USED].load(Acquire) as usize;
-        // A segment that was never opened has zeros only. One that a killed writer was opening has no used words.
-        if used == 0 && words[..SEGMENT_HEADER_WORDS].iter().all(|word| word.load(Relaxed) == 0) {
-            continue;
-        }
+        // The first word of a segment that was never opened, or that a restart after a power loss forgot, is 0. A
+        // segment that a killed writer was opening has no used words.
         let Some(info) = SegmentInfo::of(words) else {
-            if used != 0 {
+            if used != 0 && words[0].load(Relaxed) != 0 {
                 check.report(segment_words, segment, 0, MemoryFaultKind::Header);
             }
             continue;
