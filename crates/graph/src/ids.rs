@@ -25,6 +25,9 @@ use crate::sync::AtomicU64;
 /// twice the mean, 840 nodes, so one of 1,024 slots is full with a probability below 10^-9.
 const PAGE_NODES_MAX: u64 = 420;
 
+/// The identifier of a node whose record was lost. Its number is never given to another node.
+pub(crate) const LOST: u64 = 0;
+
 /// Returns an error if an identifier is reserved.
 pub(crate) fn check_node(node: u64) -> Result<(), GraphError> {
     if node == 0 || node == u64::MAX { Err(GraphError::ReservedNode(node)) } else { Ok(()) }
@@ -143,7 +146,8 @@ impl Ids {
         None
     }
 
-    /// Adds a node and returns its number, or `None` if the map is full. The caller knows that the node is absent.
+    /// Adds a node and returns its number, or `None` if the map is full. The caller knows that the node is absent. A
+    /// node with the identifier [`LOST`] is never found.
     pub(crate) fn add(&self, external: u64, spare: &mut IdPages, epochs: &Epochs) -> Option<u32> {
         let number = self.len();
         if number >= u32::MAX - 2 {
@@ -153,9 +157,11 @@ impl Ids {
         if u64::from(number) >= self.page_count.load(Relaxed) * PAGE_NODES_MAX {
             self.split(spare, epochs);
         }
-        let hash = split_mix(external);
-        let page = self.pages.create(page_of(hash, self.page_count.load(Relaxed))).load(Relaxed);
-        place(self.slots.create_page(page as usize), hash, number);
+        if external != LOST {
+            let hash = split_mix(external);
+            let page = self.pages.create(page_of(hash, self.page_count.load(Relaxed))).load(Relaxed);
+            place(self.slots.create_page(page as usize), hash, number);
+        }
         self.nodes.store(u64::from(number) + 1, Release);
         Some(number)
     }

@@ -20,7 +20,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::limits::{LEAF_ENTRIES_MAX, LEAF_WORDS_MAX};
+use crate::limits::{LEAF_ENTRIES_MAX, LEAF_WORDS_MAX, TIME_MS_MAX};
 use crate::memory::AtomicU32;
 use crate::record::{self, RecordKind, RecordRef};
 
@@ -250,6 +250,48 @@ impl Numbers<'_> {
             }
         }
     }
+}
+
+/// Returns true if a record has the form of a leaf: its columns lie inside it, its node numbers ascend, and its times
+/// are times. A record whose checksum is right may have another form if another program wrote it.
+pub(crate) fn is_well_formed(record: RecordRef<'_>) -> bool {
+    if record.len() < HEADER {
+        return false;
+    }
+    let (flags, properties) = (record.flags(), record.word(3));
+    let count = (properties >> 8 & 0x1FFF) as usize;
+    let (is_part, is_narrow, time_words) = (flags & PART != 0, flags & NARROW != 0, (flags & 3) as usize);
+    let start = HEADER + usize::from(is_part) * 2 + usize::from(properties & MARKED != 0);
+    let times = start + if is_narrow { 1 + count.div_ceil(2) } else { count };
+    let states = times + time_words * count;
+    let ends = states + if flags & STATES == 0 { 0 } else { count.div_ceil(4) };
+    let text = ends + if flags & ATTRIBUTES == 0 { 0 } else { count };
+    if count > LEAF_ENTRIES_MAX || time_words > 2 || text > record.len() {
+        return false;
+    }
+    let range = if is_part { (record.word(HEADER), record.word(HEADER + 1)) } else { WHOLE };
+    // Of narrow numbers only the differences are read until the greatest sum is known not to overflow.
+    let (first, words) = if is_narrow { (record.word(start), start + 1) } else { (0, start) };
+    let number = |at: usize| match is_narrow {
+        true => record.word(words + at / 2) >> (at % 2 * 16) & 0xFFFF,
+        false => record.word(words + at),
+    };
+    let earliest = record.long(4) & ((1 << TIME_BITS) - 1);
+    let time = |at: usize| match time_words {
+        0 => Some(earliest),
+        1 => earliest.checked_add(record.word(times + at).into()),
+        _ => earliest.checked_add(record.long(times + at * 2)),
+    };
+    let end = |at: usize| at.checked_sub(1).map_or(0, |at| record.word(ends + at) as usize);
+    let is_text = |at: usize| end(at + 1).checked_sub(end(at)).is_some_and(|bytes| bytes <= usize::from(u16::MAX));
+    let is_in_range = count == 0
+        || (first.checked_add(number(0)).is_some_and(|first| first >= range.0)
+            && first.checked_add(number(count - 1)).is_some_and(|last| last < range.1));
+    range.0 < range.1
+        && is_in_range
+        && (1..count).all(|at| number(at - 1) < number(at))
+        && (0..count).all(|at| time(at).is_some_and(|time| time <= TIME_MS_MAX))
+        && (flags & ATTRIBUTES == 0 || ((0..count).all(is_text) && end(count) <= (record.len() - text) * 4))
 }
 
 /// A leaf in memory.

@@ -22,7 +22,7 @@
 //!   state, list             a graph's index, and reads of its lists
 //!   append, write, declare  the writer
 //!   compact, sweep, bulk    reuse of segments; age of tombstones; edges from files, in batches
-//!   view, query             reads
+//!   view, query             reads; checks of whole stores
 //!   store, commit, recover  assembly, commits to a disk, restart
 //! ```
 //!
@@ -100,6 +100,9 @@ pub use leaf::EdgeState;
 pub use memory::{AtomicU32, Backing, anonymous, image};
 pub use query::cursor::Cursor;
 pub use query::distance::{DistanceQuery, Distances};
+pub use query::inspect::{
+    FAULTS_MAX, ListCheck, ListFault, ListedEdge, MemoryCheck, MemoryFault, MemoryFaultKind, check_memory,
+};
 pub use query::page::{ListPage, PageEdge, PageOptions, PageQuery};
 pub use query::path::{PathQuery, Paths};
 pub use query::second::{SecondDegree, SecondDegreeQuery, Suggestion};

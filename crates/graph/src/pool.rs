@@ -26,7 +26,8 @@ use crate::sync::{Mutex, MutexGuard};
 const MAGIC: u32 = 0x0047_5247;
 /// The word with the low half of the sequence.
 const SEQUENCE: usize = 2;
-const USED: usize = 4;
+/// The word of a segment's header with its number of used words.
+pub(crate) const USED: usize = 4;
 /// The words of a segment's header.
 pub(crate) const SEGMENT_HEADER_WORDS: usize = 8;
 /// The minimum number of segments: two open ones, two for compaction, three for a change and one to compact.
@@ -38,6 +39,18 @@ pub(crate) struct SegmentInfo {
     pub(crate) graph: u8,
     pub(crate) sequence: u64,
     pub(crate) used: usize,
+}
+
+impl SegmentInfo {
+    /// Returns the header in the words of a segment if a store wrote it completely.
+    pub(crate) fn of(words: &[AtomicU32]) -> Option<Self> {
+        let word = |at: usize| words[at].load(Acquire);
+        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
+        let used = (word(USED) as usize).min(words.len());
+        let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
+        let is_whole = is_right && word(1) as usize == words.len() && used >= SEGMENT_HEADER_WORDS;
+        is_whole.then_some(Self { graph: (word(0) >> 24) as u8, sequence, used })
+    }
 }
 
 /// A segment that becomes free when no reader can be in it.
@@ -233,12 +246,7 @@ impl Pool {
 
     /// Returns the header of a segment if an earlier store wrote it.
     pub(crate) fn info(&self, segment: u32) -> Option<SegmentInfo> {
-        let word = |at: usize| self.segment(segment)[at].load(Acquire);
-        let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
-        let used = (word(USED) as usize).min(self.segment_words);
-        let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
-        let is_whole = is_right && word(1) as usize == self.segment_words && used >= SEGMENT_HEADER_WORDS;
-        is_whole.then_some(SegmentInfo { graph: (word(0) >> 24) as u8, sequence, used })
+        SegmentInfo::of(self.segment(segment))
     }
 
     /// Returns the segment size that an earlier store used, in bytes, if its first segment shows another one.
@@ -266,5 +274,157 @@ impl Pool {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("segments", &self.segments).finish_non_exhaustive()
+    }
+}
+
+/// Run with `RUSTFLAGS='--cfg shuttle' cargo test -p gannet-graph --lib model`.
+#[cfg(all(test, shuttle))]
+mod model {
+    use super::*;
+    use crate::record::{self, RecordKind, RecordRef};
+    use crate::sync::AtomicU64;
+    use std::sync::Arc;
+
+    /// The words of a record: a header, a key, and its value three times. A reader that races with a writer sees a
+    /// mixture.
+    const RECORD_WORDS: usize = 6;
+    /// A segment holds two records.
+    const SEGMENT_WORDS: usize = SEGMENT_HEADER_WORDS + 2 * RECORD_WORDS;
+    const SEGMENTS: usize = 4;
+    const KEYS: usize = 2;
+
+    /// A pool of tiny segments, and the head of each key's record.
+    struct Store {
+        pool: Pool,
+        epochs: Epochs,
+        heads: [AtomicU64; KEYS],
+        /// The segment that the writer appends to, and its used words.
+        open: Mutex<(u32, usize)>,
+    }
+
+    impl Store {
+        fn new() -> Self {
+            let words = crate::memory::anonymous(SEGMENTS * SEGMENT_WORDS * 4);
+            let lists = Lists { free: (0..SEGMENTS as u32).rev().collect(), ..Lists::default() };
+            let live = (0..SEGMENTS).map(|_| AtomicU32::new(0)).collect();
+            let (memory, lists) = (Box::new(words), Mutex::new(lists));
+            let pool = Pool { memory, segment_words: SEGMENT_WORDS, segments: SEGMENTS, lists, live };
+            let epochs = Epochs::new(2);
+            let open = Mutex::new((pool.open(0, true, &epochs).expect("one is free"), SEGMENT_HEADER_WORDS));
+            Self { pool, epochs, heads: [AtomicU64::new(0), AtomicU64::new(0)], open }
+        }
+
+        /// Appends a record and returns its position. A full segment is sealed.
+        fn append(&self, open: &mut (u32, usize), key: u32, value: u32) -> u32 {
+            if open.1 + RECORD_WORDS > SEGMENT_WORDS {
+                let full = open.0;
+                loop {
+                    match self.pool.open(0, true, &self.epochs) {
+                        Ok(segment) => break *open = (segment, SEGMENT_HEADER_WORDS),
+                        Err(_) => shuttle::thread::yield_now(),
+                    }
+                }
+                if self.pool.live_words(full) == 0 {
+                    self.pool.retire(full, &self.epochs);
+                }
+            }
+            let mut words = Vec::new();
+            record::begin(&mut words, RecordKind::Mark, 0);
+            words.extend([key, value, value, value]);
+            record::seal(&mut words);
+            self.pool.add_live(open.0, RECORD_WORDS as u32);
+            self.pool.write(open.0, open.1, &words);
+            let position = self.pool.position(open.0, open.1);
+            open.1 += RECORD_WORDS;
+            position
+        }
+
+        fn release(&self, open: &(u32, usize), position: u32) {
+            let segment = self.pool.segment_of(position);
+            if position != 0 && self.pool.sub_live(segment, RECORD_WORDS as u32) && segment != open.0 {
+                self.pool.retire(segment, &self.epochs);
+            }
+        }
+
+        /// Publishes a value, and retires the segment of the old record if nothing else in it is live.
+        fn publish(&self, key: usize, value: u32) {
+            let mut open = self.open.lock().expect("no holder panics");
+            let position = self.append(&mut open, key as u32, value);
+            let old = self.heads[key].load(Relaxed) as u32;
+            self.heads[key].store(position.into(), Release);
+            self.release(&open, old);
+        }
+
+        /// Copies the live records of the first sealed segment, as compaction does.
+        fn compact(&self) {
+            let mut open = self.open.lock().expect("no holder panics");
+            let is_sealed = |segment: &u32| *segment != open.0 && self.pool.live_words(*segment) > 0;
+            let Some(segment) = (0..SEGMENTS as u32).find(is_sealed) else { return };
+            for at in (SEGMENT_HEADER_WORDS..SEGMENT_WORDS).step_by(RECORD_WORDS) {
+                let position = self.pool.position(segment, at);
+                let record = RecordRef::at(self.pool.words(), position);
+                let key = record.word(2) as usize;
+                if self.heads[key].load(Relaxed) == u64::from(position) {
+                    let copy = self.append(&mut open, key as u32, record.word(3));
+                    self.heads[key].store(copy.into(), Release);
+                    self.release(&open, position);
+                }
+            }
+        }
+
+        /// Reads a value within an epoch, and asserts that it is whole.
+        fn read(&self, slot: usize, key: usize) -> u32 {
+            self.epochs.enter(slot);
+            let position = self.heads[key].load(Acquire) as u32;
+            let record = RecordRef::at(self.pool.words(), position);
+            let value = record.word(3);
+            assert_eq!(record.word(2) as usize, key, "the segment was reused under the reader");
+            assert_eq!([record.word(4), record.word(5)], [value; 2], "the record changed under the reader");
+            self.epochs.leave(slot);
+            value
+        }
+    }
+
+    fn run() {
+        let store = Arc::new(Store::new());
+        (0..KEYS).for_each(|key| store.publish(key, 1));
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                shuttle::thread::spawn({
+                    let store = Arc::clone(&store);
+                    move || {
+                        let slot = store.epochs.register().expect("one of two");
+                        let mut latest = 0;
+                        for _ in 0..3 {
+                            let value = store.read(slot, reader % KEYS);
+                            assert!(value >= latest, "a copy brought an old value back");
+                            latest = value;
+                        }
+                        store.epochs.release(slot);
+                    }
+                })
+            })
+            .collect();
+        let compaction = shuttle::thread::spawn({
+            let store = Arc::clone(&store);
+            move || (0..3).for_each(|_| store.compact())
+        });
+        for value in 2..6 {
+            store.publish(value as usize % KEYS, value);
+        }
+        compaction.join().expect("no assertion failed");
+        readers.into_iter().for_each(|reader| reader.join().expect("no assertion failed"));
+        RECYCLED.fetch_add(store.pool.counts().2, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// The number of segments that became free again in all runs.
+    static RECYCLED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+    #[test]
+    fn reader_sees_whole_records_while_compaction_copies_them_and_segments_are_recycled() {
+        shuttle::check_random(run, 2000);
+        shuttle::check_pct(run, 2000, 3);
+        let recycled = RECYCLED.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(recycled > 1000, "{recycled} segments were recycled");
     }
 }

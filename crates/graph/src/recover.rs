@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   scan     every segment's records up to its used words; a torn record, whose checksum is wrong, ends the segment
-//!   declare  graphs, types and nodes
+//!   declare  graphs, types and nodes; nodes that records name and that have no record are hidden
 //!   adopt    for each range of a list the leaf with the highest sequence number, where it is
 //!   replay   edge records in the order of their sequence numbers, into the lists whose leaf has a lower one
 //!   complete an unfinished bulk batch: its edge records are merged into all lists
@@ -22,11 +22,13 @@ use crate::append::{Stream, Writer};
 use crate::change::EdgeValue;
 use crate::commit::Watermark;
 use crate::error::GraphError;
+use crate::ids::{LOST, check_node};
 use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafPlace, WHOLE};
-use crate::limits::{GRAPHS_MAX, TYPES_MAX};
+use crate::limits::{GRAPHS_MAX, TIME_MS_MAX, TYPES_MAX};
 use crate::memory::Backing;
 use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
+use crate::query::inspect::shape::whole_record;
 use crate::record::{OF_BATCH, RecordKind, RecordRef};
 use crate::schema::EdgeType;
 use crate::state::{BatchMark, Head, NodeMark, OpenSegment};
@@ -49,6 +51,9 @@ pub struct RestartReport {
     pub segments_torn: usize,
     /// The number of records that name a node or type whose own record is missing.
     pub records_orphaned: usize,
+    /// The number of nodes whose own record is missing although others name them. Their edges are hidden, and their
+    /// numbers stay taken: otherwise the edges would become those of later nodes.
+    pub nodes_lost: usize,
 }
 
 /// The records of one graph, by their positions.
@@ -180,7 +185,7 @@ impl GraphStore {
             let (mut word, words) = (SEGMENT_HEADER_WORDS, &pool.segment(segment)[..info.used]);
             let scan = &mut scans[usize::from(info.graph)];
             while word < info.used {
-                let Some((record, kind)) = RecordRef::checked(&words[word..], info.sequence as u32) else {
+                let Some((record, kind)) = whole_record(&words[word..], info.sequence as u32) else {
                     report.segments_torn += 1;
                     break;
                 };
@@ -223,14 +228,21 @@ impl Writer<'_> {
         let (position, _) = scan.name.take().expect("the caller found it");
         self.state.name_position = position;
         self.adopt(position);
-        self.restore_types(scan.types);
-        self.restore_nodes(&scan.nodes)?;
+        self.restore_types(std::mem::take(&mut scan.types));
+        let lost = self.restore_nodes(&scan)?;
         report.nodes += self.graph.ids.len() as usize;
+        report.nodes_lost += lost.len();
         self.restore_marks(&scan.marks);
+        self.hide_lost(&lost)?;
         self.restore_objects(&scan.objects);
         let (nodes, types) = (self.graph.ids.len(), self.state.type_positions.len());
         let all = scan.leaves.len();
-        scan.leaves.retain(|(ty, node, _)| *node < nodes && usize::from(*ty) < types);
+        let words = self.store.pool.words();
+        scan.leaves.retain(|(ty, node, position)| {
+            let leaf = Leaf::of(RecordRef::at(words, *position));
+            let last = leaf.count().checked_sub(1).map_or(0, |last| leaf.numbers.at(last));
+            last.max(*node) < nodes && usize::from(*ty) < types
+        });
         report.records_orphaned += all - scan.leaves.len();
         let lsn = self.restore_lists(scan.leaves, report)?;
         self.restore_edges(scan.edges, scan.batches, lsn, report)
@@ -294,12 +306,17 @@ impl Writer<'_> {
         }
     }
 
-    fn restore_nodes(&mut self, positions: &[u32]) -> Result<(), GraphError> {
+    /// Restores the nodes, and returns those that are lost.
+    fn restore_nodes(&mut self, scan: &GraphScan) -> Result<Vec<u32>, GraphError> {
         let memory = self.store.pool.words();
         let mut nodes: HashMap<u32, (u64, u32)> = HashMap::new();
-        for position in positions {
+        let end = self.nodes_end(scan);
+        for position in &scan.nodes {
             let record = RecordRef::at(memory, *position);
             let (first, count) = (record.word(2), record.word(3));
+            if first >= end {
+                continue;
+            }
             if count as usize == PAGE {
                 let block = first as usize / PAGE;
                 let blocks = self.state.node_blocks.len().max(block + 1);
@@ -310,8 +327,15 @@ impl Writer<'_> {
                 nodes.insert(first + at, (record.long(4 + at as usize * 2), *position));
             });
         }
-        while let Some((external, _)) = nodes.get(&self.graph.ids.len()) {
-            let added = self.graph.ids.add(*external, &mut self.state.id_pages, &self.store.epochs);
+        let mut lost = Vec::new();
+        for number in 0..end {
+            let external = nodes.get(&number).map_or(LOST, |(external, _)| *external);
+            let is_known = check_node(external).is_ok() && self.graph.ids.find(external).is_none();
+            if !is_known {
+                lost.push(number);
+            }
+            let external = if is_known { external } else { LOST };
+            let added = self.graph.ids.add(external, &mut self.state.id_pages, &self.store.epochs);
             added.ok_or(GraphError::TooManyNodes)?;
         }
         let complete = self.graph.ids.len() as usize / PAGE;
@@ -323,9 +347,41 @@ impl Writer<'_> {
             }
         }
         for number in (complete * PAGE) as u32..self.graph.ids.len() {
-            let position = nodes[&number].1;
+            let position = match nodes.get(&number) {
+                Some((_, position)) => {
+                    self.adopt(*position);
+                    *position
+                }
+                None => self.write_node(number, LOST)?,
+            };
             self.state.node_singles.push(position);
-            self.adopt(position);
+        }
+        Ok(lost)
+    }
+
+    /// Returns the end of the node numbers that the records of a graph name.
+    fn nodes_end(&self, scan: &GraphScan) -> u32 {
+        let words = self.store.pool.words();
+        // The record of a node takes 8 bytes at least, so no store has a higher number.
+        let most = (words.len() / 2) as u32;
+        let record = |position: &u32| RecordRef::at(words, *position);
+        let leaves = scan.leaves.iter().map(|(_, source, position)| {
+            let leaf = Leaf::of(record(position));
+            (*source).max(leaf.count().checked_sub(1).map_or(0, |last| leaf.numbers.at(last)))
+        });
+        let edges = scan.edges.iter().map(|(_, position)| record(position).word(2).max(record(position).word(3)));
+        let nodes = scan.nodes.iter().map(|position| record(position).word(2) + record(position).word(3) - 1);
+        let others = scan.marks.iter().chain(&scan.objects).map(|position| record(position).word(2));
+        let named = leaves.chain(edges).chain(nodes).chain(others).filter(|number| *number < most);
+        named.max().map_or(0, |last| last + 1)
+    }
+
+    /// Hides the edges of lost nodes.
+    fn hide_lost(&mut self, lost: &[u32]) -> Result<(), GraphError> {
+        for number in lost {
+            if !self.graph.is_archived(*number) {
+                self.write_mark(*number, true, TIME_MS_MAX)?;
+            }
         }
         Ok(())
     }

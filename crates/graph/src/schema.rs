@@ -97,6 +97,16 @@ impl EdgeType {
         properties.into_iter().find(|(is_same, _)| !is_same).map(|(_, what)| what)
     }
 
+    /// Returns the declaration of this type, whose number is `own`. `reverse` is the name of its reverse.
+    pub(crate) fn config(&self, own: u8, reverse: Option<String>) -> EdgeTypeConfig {
+        let direction = match reverse {
+            Some(name) if self.is_inverse => Direction::InverseOf(name),
+            _ if self.reverse() == Some(own) => Direction::Undirected,
+            _ => Direction::Directed,
+        };
+        EdgeTypeConfig { direction, order: self.order, cap: self.cap, schema: self.schema.clone() }
+    }
+
     pub(crate) fn encode(&self, number: u8, out: &mut Vec<u32>) {
         record::begin(out, RecordKind::EdgeType, 0);
         let text = std::iter::once(&self.name).chain(&self.schema).cloned().collect::<Vec<_>>().join("\0");

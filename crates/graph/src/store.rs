@@ -9,7 +9,7 @@ use crate::error::GraphError;
 use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::Backing;
 use crate::pool::Pool;
-use crate::schema::{TypeId, check_name};
+use crate::schema::{EdgeTypeConfig, TypeId, check_name};
 use crate::state::{GraphState, StoreState};
 use crate::sync::Mutex;
 use crate::tombstones::TombstoneClock;
@@ -218,6 +218,17 @@ impl Graph {
     /// If the type is not declared.
     pub fn schema(&self, ty: TypeId) -> Result<&[String], GraphError> {
         self.state().edge_type(ty.0).map(|found| &found.schema[..]).ok_or(GraphError::UnknownType)
+    }
+
+    /// Returns the declaration of a type.
+    ///
+    /// # Errors
+    /// If the type is not declared.
+    pub fn type_config(&self, ty: TypeId) -> Result<EdgeTypeConfig, GraphError> {
+        let state = self.state();
+        let found = state.edge_type(ty.0).ok_or(GraphError::UnknownType)?;
+        let other = found.reverse().and_then(|reverse| state.edge_type(reverse));
+        Ok(found.config(ty.0, other.map(|other| other.name.clone())))
     }
 
     /// Returns the names of the edge types, in the order of their declaration.

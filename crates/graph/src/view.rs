@@ -18,7 +18,7 @@ use crate::state::GraphState;
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub(crate) graph: &'a GraphState,
-    memory: &'a [AtomicU32],
+    pub(crate) memory: &'a [AtomicU32],
 }
 
 /// An edge with its value.
@@ -39,6 +39,15 @@ pub struct NodeObject {
     pub time_ms: u64,
     /// Its bytes: type and bins, as the caller encoded them.
     pub bytes: Vec<u8>,
+}
+
+impl NodeObject {
+    /// Returns the object in a record that does not remove it.
+    pub(crate) fn of(record: RecordRef<'_>) -> Self {
+        let mut bytes = Vec::new();
+        record.copy_bytes(7, record.word(6) as usize, &mut bytes);
+        Self { time_ms: record.long(3), bytes }
+    }
 }
 
 /// The neighbours of a node, in memory that the next call uses again.
@@ -196,11 +205,7 @@ impl<'a> View<'a> {
     pub fn object(&self, node: u64) -> Result<Option<NodeObject>, GraphError> {
         let position = self.node(node)?.and_then(|node| self.graph.objects.find(node)).map(|word| word.load(Acquire));
         let record = position.filter(|position| *position != 0).map(|position| RecordRef::at(self.memory, position));
-        Ok(record.filter(|record| record.word(5) == 0).map(|record| {
-            let mut bytes = Vec::new();
-            record.copy_bytes(7, record.word(6) as usize, &mut bytes);
-            NodeObject { time_ms: record.long(3), bytes }
-        }))
+        Ok(record.filter(|record| record.word(5) == 0).map(NodeObject::of))
     }
 
     /// Returns a hash of all edges of a type in all states, with their times and attributes. It depends on the set of

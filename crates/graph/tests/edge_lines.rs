@@ -1,38 +1,12 @@
 //! Files of edges: their forms, their errors, chunks of any size and bytes of any kind. `GRAPH_SEED=N` repeats a run.
 #![cfg(not(shuttle))]
 
+mod edge_text;
+
 use base::prng::Prng;
+use edge_text::{Edge, check_resume, check_text, read};
 use gannet_graph::limits::LINE_BYTES_MAX;
-use gannet_graph::{EdgeFormat, EdgeLine, EdgeLineCause, EdgeLineError, EdgeReader};
-
-/// An edge that owns its attributes, and the position after its line.
-type Edge = (u64, u64, Option<u64>, Vec<Vec<u8>>);
-type Read = Vec<(Result<Edge, EdgeLineError>, u64, u64)>;
-
-fn owned(edge: Result<EdgeLine<'_>, EdgeLineError>) -> Result<Edge, EdgeLineError> {
-    edge.map(|edge| {
-        let attributes = edge.attributes().map(|attribute| attribute.into_owned()).collect();
-        (edge.source, edge.destination, edge.time_ms, attributes)
-    })
-}
-
-/// Reads text in chunks whose sizes `next` draws.
-fn read(mut reader: EdgeReader, text: &[u8], mut next: impl FnMut() -> usize) -> Read {
-    let (mut found, mut at): (Read, usize) = (Vec::new(), 0);
-    while at < text.len() {
-        let end = text.len().min(at + next());
-        let mut input = &text[at..end];
-        while let Some(edge) = reader.next(&mut input).map(owned) {
-            found.push((edge, reader.position(), reader.line()));
-        }
-        assert!(input.is_empty());
-        at = end;
-    }
-    if let Some(edge) = reader.finish().map(owned) {
-        found.push((edge, reader.position(), reader.line()));
-    }
-    found
-}
+use gannet_graph::{EdgeFormat, EdgeLineCause, EdgeLineError, EdgeReader};
 
 fn edges(format: EdgeFormat, text: &[u8]) -> Vec<Result<Edge, (u64, EdgeLineCause)>> {
     let found = read(EdgeReader::new(format), text, || usize::MAX >> 1);
@@ -148,28 +122,12 @@ fn bytes_of_any_kind_in_chunks_of_any_size_give_the_same_edges_and_positions() {
     for round in 0..4000 {
         let text = draw_text(&mut prng);
         let format = if round % 2 == 0 { EdgeFormat::Csv } else { EdgeFormat::List };
-        let whole = read(EdgeReader::new(format), &text, || usize::MAX >> 1);
         let most = 1 + prng.below(40);
-        let parts = read(EdgeReader::new(format), &text, || 1 + prng.below(most) as usize);
-        assert_eq!(whole, parts);
+        let whole = check_text(format, &text, || 1 + prng.below(most) as usize);
         read_edges += whole.iter().filter(|(edge, ..)| edge.is_ok()).count();
         errors += whole.iter().filter(|(edge, ..)| edge.is_err()).count();
-        for (edge, position, line) in &whole {
-            assert!(
-                *position <= text.len() as u64 && *line as usize <= 1 + text.iter().filter(|b| **b == b'\n').count()
-            );
-            if let Ok((source, destination, time, _)) = edge {
-                assert!(
-                    source != destination && *source != 0 && *destination != 0 && time.is_none_or(|ms| ms < 1 << 48)
-                );
-            }
-        }
         if !whole.is_empty() {
-            let at = prng.below(whole.len() as u64) as usize;
-            let (_, position, line) = whole[at];
-            let rest = read(EdgeReader::resume(format, position, line), &text[position as usize..], || 1000);
-            let is_same = rest.iter().zip(&whole[at + 1..]).all(|(a, b)| a == b);
-            assert!(is_same && rest.len() == whole.len() - at - 1, "resumed at byte {position}");
+            check_resume(format, &text, &whole, prng.below(whole.len() as u64) as usize);
             resumed += 1;
         }
     }

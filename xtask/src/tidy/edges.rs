@@ -34,8 +34,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "gannet",
         &[
-            "base", "arena", "segment", "protocol", "command", "io", "server", "grpc", "link", "load", "trace",
-            "migrate", "doctor", "page", "tls",
+            "base", "arena", "segment", "protocol", "graph", "command", "io", "server", "grpc", "link", "load",
+            "trace", "migrate", "doctor", "page", "tls",
         ],
     ),
     ("testbed", &["load"]),

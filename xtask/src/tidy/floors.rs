@@ -101,7 +101,7 @@ const GRAPH: [&[&str]; 11] = [
     &["leaf", "schema", "ids", "pool", "bulk::parse", "bulk::sort"],
     &["tombstones", "change"],
     &["state", "bulk::batch"],
-    &["list"],
+    &["list", "query::inspect::shape"],
     &["view"],
     &["query", "append"],
     &["write", "declare"],

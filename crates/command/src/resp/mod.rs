@@ -46,7 +46,7 @@ mod expire;
 mod found;
 mod functions;
 mod geo;
-mod graph;
+pub mod graph;
 mod hash;
 mod help;
 mod hotkeys;

@@ -4,6 +4,7 @@
 //!   admin port ──/stats.json, /hotkeys.json──> Reading ──two readings──> lines ──> the terminal, or standard output
 //! ```
 
+mod graphs;
 mod reading;
 mod view;
 
@@ -32,7 +33,9 @@ const HISTORY: usize = 512;
 pub fn command() -> Command {
     let top = Command::new("top")
         .about("Watch a server live: rates, percentiles, hot keys, workers, memory, evictions")
-        .after_help("Keys: q or Esc quits, space pauses and resumes, s changes the order, ? lists the keys.")
+        .after_help(
+            "Keys: q or Esc quits, space pauses and resumes, s changes the order, g shows graphs, ? lists the keys.",
+        )
         .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
         .args(screen::readings());
     args::tls(top)
@@ -50,13 +53,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     let interval = interval(text("interval"))?;
     let tls = ask::tls_maker(matches, &addr.to_string())?;
-    let mut top = Top { addr, tls, order: RowOrder::Rate, history: VecDeque::new() };
+    let mut top = Top { addr, tls, order: RowOrder::Rate, history: VecDeque::new(), shows_graphs: false };
     if matches.get_flag("once") || !std::io::stdout().is_terminal() {
         let failed = |why: String| Failure::Failed(vec![why]);
         let first = top.take().map_err(failed)?;
         std::thread::sleep(interval);
         let now = top.take().map_err(failed)?;
-        return print(&screen::plain(&top.show(&now, Some(&first), PLAIN)));
+        let mut lines = top.show(&now, Some(&first), PLAIN);
+        if graphs::has_graphs(&now) {
+            top.shows_graphs = true;
+            lines.extend(top.show(&now, Some(&first), PLAIN));
+        }
+        return print(&screen::plain(&lines));
     }
     screen::run(interval, &mut top).map_err(no_terminal)
 }
@@ -68,6 +76,8 @@ struct Top {
     order: RowOrder,
     /// Requests per second of the last readings, the oldest first.
     history: VecDeque<f64>,
+    /// True while the page of graphs is shown.
+    shows_graphs: bool,
 }
 
 impl LiveView for Top {
@@ -90,16 +100,19 @@ impl LiveView for Top {
     fn show(&self, now: &ServerFigures, before: Option<&ServerFigures>, size: Size) -> Vec<ViewLine> {
         let history: Vec<f64> = self.history.iter().copied().collect();
         let layout = Layout { size, order: self.order, history: &history };
-        view::lines(now, before, &self.addr.to_string(), &layout)
+        let lines = if self.shows_graphs { graphs::lines } else { view::lines };
+        lines(now, before, &self.addr.to_string(), &layout)
     }
 
     fn keys(&self) -> &'static [(&'static str, &'static str)] {
-        &[("s", "order by requests/s, by execute p999, or by name")]
+        &[("s", "order by requests/s, by execute p999, or by name"), ("g", "show graphs, or the whole server")]
     }
 
     fn press(&mut self, key: char) {
-        if key == 's' {
-            self.order = self.order.next();
+        match key {
+            's' => self.order = self.order.next(),
+            'g' => self.shows_graphs = !self.shows_graphs,
+            _ => {}
         }
     }
 }

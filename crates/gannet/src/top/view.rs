@@ -74,46 +74,46 @@ impl Layout<'_> {
 }
 
 /// Two readings, from which rates are computed.
-struct Rates<'r> {
-    now: &'r ServerFigures,
-    before: Option<&'r ServerFigures>,
+pub(super) struct Rates<'r> {
+    pub(super) now: &'r ServerFigures,
+    pub(super) before: Option<&'r ServerFigures>,
 }
 
 impl Rates<'_> {
-    fn rate(&self, of: impl Fn(&ServerFigures) -> f64) -> f64 {
+    pub(super) fn rate(&self, of: impl Fn(&ServerFigures) -> f64) -> f64 {
         // The counters of a restarted server begin at 0.
         self.before.map_or(0.0, |before| (of(self.now) - of(before)).max(0.0) / self.now.seconds_since(before))
     }
 
-    fn figure(&self, name: &str) -> f64 {
+    pub(super) fn figure(&self, name: &str) -> f64 {
         self.rate(|reading| reading.figure(name, None))
     }
 
-    fn labelled(&self, name: &str, label: &str) -> f64 {
+    pub(super) fn labelled(&self, name: &str, label: &str) -> f64 {
         self.rate(|reading| reading.figure(name, Some(label)))
     }
 }
 
 /// A table of the view.
-struct Section {
+pub(super) struct Section {
     /// The title of the first column.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The titles of the other columns.
-    titles: String,
-    rows: Vec<Row>,
+    pub(super) titles: String,
+    pub(super) rows: Vec<Row>,
 }
 
 /// A row of a table, with the values by which rows are ordered.
-struct Row {
-    name: String,
-    rate: f64,
-    slowest_ns: f64,
-    text: String,
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) rate: f64,
+    pub(super) slowest_ns: f64,
+    pub(super) text: String,
 }
 
 impl Section {
     /// Formats the section in at most `rows` lines. The title reports how many of its rows are shown.
-    fn lines(&self, rows: usize) -> Vec<(Weight, String)> {
+    pub(super) fn lines(&self, rows: usize) -> Vec<(Weight, String)> {
         let (all, room) = (self.rows.len(), rows.saturating_sub(1));
         let title = match all > room {
             true if !self.name.is_empty() => format!("{} {room} of {all}", self.name),
@@ -125,7 +125,7 @@ impl Section {
         std::iter::once((Weight::Head, format!("{title:<12}{titles}"))).chain(shown).collect()
     }
 
-    fn order(mut self, order: RowOrder) -> Self {
+    pub(super) fn order(mut self, order: RowOrder) -> Self {
         match order {
             RowOrder::Rate => self.rows.sort_by(|a, b| b.rate.total_cmp(&a.rate)),
             RowOrder::Slowest => self.rows.sort_by(|a, b| b.slowest_ns.total_cmp(&a.slowest_ns)),
@@ -193,7 +193,7 @@ fn allot(wants: &[usize], room: usize) -> Vec<usize> {
 }
 
 /// Joins figures to lines of at most `columns` characters.
-fn flow(figures: &[String], columns: usize) -> Vec<String> {
+pub(super) fn flow(figures: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for figure in figures {
         match lines.last_mut() {
@@ -220,7 +220,7 @@ fn history(rates: &[f64], columns: usize) -> Option<String> {
     Some(format!("{title}{bars}{end}"))
 }
 
-fn head(now: &ServerFigures, addr: &str, order: RowOrder) -> String {
+pub(super) fn head(now: &ServerFigures, addr: &str, order: RowOrder) -> String {
     let version = now.labels("gannet_build_info").into_iter().next().unwrap_or("?").to_owned();
     let up = now.figure("gannet_uptime_seconds", None) as u64;
     let (days, hours, minutes, seconds) = (up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
@@ -265,7 +265,7 @@ fn summary(rates: &Rates<'_>) -> Vec<String> {
 }
 
 /// Formats the share of hits; `-` without lookups.
-fn hit_share(hits: f64, misses: f64) -> String {
+pub(super) fn hit_share(hits: f64, misses: f64) -> String {
     if hits + misses > 0.0 { format!("{:.1} %", hits / (hits + misses) * 100.0) } else { "-".to_owned() }
 }
 
@@ -401,7 +401,7 @@ fn lists(now: &ServerFigures, columns: usize, names: usize) -> Vec<(Weight, Stri
 }
 
 /// Formats a number in at most six characters.
-fn count(number: f64) -> String {
+pub(super) fn count(number: f64) -> String {
     match number {
         n if n < 10.0 && n.fract() > 0.05 => format!("{n:.1}"),
         n if n < 100_000.0 => format!("{n:.0}"),
@@ -410,7 +410,7 @@ fn count(number: f64) -> String {
     }
 }
 
-fn bytes(bytes: f64) -> String {
+pub(super) fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut rest = bytes;
     let mut unit = 0;

@@ -51,6 +51,26 @@ fn top_once_prints_server_activity_as_plain_text() {
 }
 
 #[test]
+fn top_once_adds_the_page_of_graphs_if_there_is_a_graph() {
+    let any = "127.0.0.1:0";
+    let words = ["--memcached", any, "--resp", any, "--admin", any, "--memory", "16MiB", "--workers", "1"];
+    let mut serving = Serving::start(&words);
+    let mut redis = crate::restart_together::Redis::connect(serving.addr_behind("Redis clients connect to "));
+    let admin = serving.addr_behind("metrics are at http://").to_string();
+    let (_, out, _) = run(&["top", &admin, "--once", "--interval", "100ms"]);
+    assert!(!out.contains("compaction debt"), "{out}");
+    assert_eq!(redis.ask("G.TYPE social knows UNDIRECTED"), "+OK");
+    assert_eq!(redis.ask("G.ADD social 1 knows 2"), ":1");
+    (0..3).for_each(|_| assert_eq!(redis.ask("G.COUNT social 1 knows"), ":1"));
+    let (code, out, _) = run(&["top", &admin, "--once", "--interval", "100ms"]);
+    let counted = out.lines().find(|line| line.starts_with("count ")).unwrap_or_else(|| panic!("{out}"));
+    assert!(counted.ends_with(" 3"), "{counted}");
+    for part in ["segments 2 used, ", "live of 256.0 MiB", "compaction debt ", "\ndistance "] {
+        assert!(code == 0 && out.contains(part), "{part:?} is not in\n{out}");
+    }
+}
+
+#[test]
 fn top_reports_unreachable_server_and_invalid_arguments_with_a_remedy() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let (code, out, err) = run(&["top", &nobody, "--once"]);
@@ -117,6 +137,10 @@ fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was(
     wait_for("order by requests/s");
     screen.write_all(b"?s").unwrap();
     wait_for(", by execute p999");
+    screen.write_all(b"g").unwrap();
+    wait_for("this server has no graph; a client creates one with G.TYPE");
+    screen.write_all(b"g").unwrap();
+    wait_for("top:key");
     screen.write_all(b" ").unwrap();
     wait_for("paused: space resumes");
     screen.write_all(b"q").unwrap();

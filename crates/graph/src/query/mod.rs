@@ -10,6 +10,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod distance;
+pub(crate) mod inspect;
 pub(crate) mod page;
 pub(crate) mod path;
 pub(crate) mod second;

@@ -13,7 +13,7 @@ use base::clock::UnixMillis;
 const VERSION: u32 = 1;
 
 /// Encodes bytes: text as a string, and other bytes as base64.
-fn bytes(bytes: &[u8]) -> Json {
+pub(super) fn bytes(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),
         Err(_) => json!({ "base64": STANDARD.encode(bytes) }),

@@ -1,8 +1,9 @@
 //! The memory of the graph store: anonymous, or a file that a later process opens.
 //!
 //! ```text
-//!   byte 0     magic, version          16  identity of the boot, 16 bytes
-//!   byte 32    commits: see `graph_commits`                                     4096  segments
+//!   byte 0   magic, version      8  bytes of the file, or 0 if unknown      16  identity of the boot, 16 bytes
+//!   32       commits: see `graph_commits`
+//!   4096     segments
 //! ```
 //!
 //! After a power loss, pages of a file on a disk may have any age. The contents of a file that was written in another
@@ -18,7 +19,7 @@ use graph::limits::SEGMENT_BYTES;
 use graph::{AtomicU32, Backing, GraphError, GraphStore, GraphStoreConfig, RestartReport, Watermark};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The minimum size of a graph store: the pool's minimum of segments.
 pub const GRAPH_BYTES_MIN: u64 = 9 * SEGMENT_BYTES as u64;
@@ -26,9 +27,11 @@ pub const GRAPH_BYTES_MIN: u64 = 9 * SEGMENT_BYTES as u64;
 pub const GRAPH_BYTES_MAX: u64 = 32 << 30;
 
 /// The bytes of the header.
-const HEADER_BYTES: usize = 4096;
+pub(crate) const HEADER_BYTES: usize = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"GGRF");
 const VERSION: u32 = 2;
+/// The word at which the length of the file begins, in bytes.
+const BYTES_WORD: usize = 2;
 /// The word at which the identity of the boot begins.
 const BOOT_WORD: usize = 4;
 
@@ -52,7 +55,7 @@ pub(crate) struct OpenGraphs {
 }
 
 /// The memory of the store, behind the header.
-struct GraphMemory(Words);
+pub(crate) struct GraphMemory(pub(crate) Words);
 
 impl Backing for GraphMemory {
     fn words(&self) -> &[AtomicU32] {
@@ -87,8 +90,8 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
     let mut bytes = wanted;
     if let Some(file) = &file {
         let found = file.bytes()? as usize;
-        if found != 0 && !is_handed_over && !is_graph_store(file, found) {
-            return Err(fault("it is no graph store; use another file".to_owned()));
+        if found != 0 && !is_handed_over {
+            check_contents(file, found).map_err(&fault)?;
         }
         bytes = found.max(wanted);
         if found > wanted && !is_handed_over {
@@ -154,14 +157,9 @@ fn own_file(file: &Arc<MapFile>, sync: GraphSync, store: &GraphStore) -> std::io
         let path = file.path().display();
         tracing::warn!("{path} is in memory, where graph.sync protects from no power loss; move it to a disk");
     }
-    let boot = boot_words();
-    boot.iter().zip(&words[BOOT_WORD..]).for_each(|(value, word)| word.store(*value, Relaxed));
+    // Contents of another boot are those of a commit until here, in case the restart is interrupted.
+    write_header(words, file.bytes()?);
     Ok(commits)
-}
-
-fn boot_words() -> [u32; 4] {
-    let boot = arena::boot_id().unwrap_or(0);
-    std::array::from_fn(|at| (boot >> (32 * at)) as u32)
 }
 
 fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
@@ -169,26 +167,70 @@ fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
         let (graphs, nodes, lists) = (report.graphs, report.nodes, report.lists);
         tracing::info!("opened {graphs} graphs with {nodes} nodes and {lists} lists");
     }
-    if report.segments_torn > 0 || report.records_orphaned > 0 {
-        let (torn, orphaned) = (report.segments_torn, report.records_orphaned);
+    if report.segments_torn > 0 || report.records_orphaned > 0 || report.nodes_lost > 0 {
+        let (torn, orphaned, lost) = (report.segments_torn, report.records_orphaned, report.nodes_lost);
         tracing::warn!(
-            "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, and {orphaned} \
-             records belong to none; everything before is in use; restore a copy of the file if you have one",
+            "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, {orphaned} records \
+             belong to none, and {lost} nodes are lost; everything else is in use; restore a copy of the file if you \
+             have one",
             file.map_or(Path::new("memory"), MapFile::path).display()
         );
     }
 }
 
-/// Returns true if a file of `bytes` bytes begins with the header of a graph store.
-fn is_graph_store(file: &Arc<MapFile>, bytes: usize) -> bool {
-    let has_header = bytes as u64 >= GRAPH_BYTES_MIN;
-    has_header
-        && Words::of_file(file, HEADER_BYTES, false).is_ok_and(|words| {
-            let first = words.as_slice()[0].load(Relaxed);
-            // A file that was created, and whose server was killed before it wrote the header, is empty.
-            first == MAGIC || first == 0
-        })
+/// The header of a file with graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GraphHeader {
+    /// The header page has zeros only. A server that was killed before it wrote the header leaves such a file.
+    Zero,
+    /// A server wrote it: the length of the file in bytes, or 0 if it is unknown, and the identity of the boot.
+    Written { bytes: u64, boot: u128 },
 }
+
+impl GraphHeader {
+    /// Reads the header of `words`, which are the first page of a file or more.
+    ///
+    /// # Errors
+    /// A text with cause and remedy if the file is no graph store or has another version.
+    pub(crate) fn read(words: &[AtomicU32]) -> Result<Self, String> {
+        let word = |at: usize| words[at].load(Relaxed);
+        match (word(0), word(1)) {
+            (MAGIC, VERSION) => {
+                let bytes = u64::from(word(BYTES_WORD)) | u64::from(word(BYTES_WORD + 1)) << 32;
+                let boot = (0..4).fold(0, |boot, at| boot | u128::from(word(BOOT_WORD + at)) << (32 * at));
+                Ok(Self::Written { bytes, boot })
+            }
+            (MAGIC, version) => Err(format!(
+                "it has version {version}, but this build reads version {VERSION}; use the release that wrote it"
+            )),
+            _ if words[..HEADER_BYTES / 4].iter().all(|word| word.load(Relaxed) == 0) => Ok(Self::Zero),
+            _ => Err("it is no graph store; use another file".to_owned()),
+        }
+    }
+}
+
+/// Returns an error unless a file of `bytes` bytes is a complete graph store, or has zeros only.
+fn check_contents(file: &Arc<MapFile>, bytes: usize) -> Result<(), String> {
+    let map =
+        |bytes: usize| Words::of_file(file, bytes, false).map_err(|error| format!("it cannot be mapped: {error}"));
+    if (bytes as u64) < GRAPH_BYTES_MIN {
+        let is_graph_store = bytes >= HEADER_BYTES
+            && matches!(GraphHeader::read(map(HEADER_BYTES)?.as_slice()), Ok(GraphHeader::Written { .. }));
+        let what = if is_graph_store { TRUNCATED } else { "it is no graph store; use another file" };
+        return Err(what.to_owned());
+    }
+    match GraphHeader::read(map(HEADER_BYTES)?.as_slice())? {
+        GraphHeader::Zero if map(bytes)?.as_slice().iter().any(|word| word.load(Relaxed) != 0) => {
+            Err("it begins with zeros and contains other data, so it is no graph store; use another file".to_owned())
+        }
+        GraphHeader::Written { bytes: stated, .. } if stated > bytes as u64 => Err(TRUNCATED.to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// The error of a file that lost its end.
+pub(crate) const TRUNCATED: &str = "it is shorter than its header states, so edges at its end are lost; restore a \
+                                    complete copy, or use another file";
 
 /// Enlarges the file of a store that has no room for the lists which its restart writes again.
 fn enlarge(file: &MapFile, bytes: usize) -> std::io::Result<()> {
@@ -201,27 +243,69 @@ fn enlarge(file: &MapFile, bytes: usize) -> std::io::Result<()> {
 /// Checks the header, and writes it if there is none. Clears the memory of a file that another boot wrote to a disk
 /// without commits.
 fn check_header(words: &Words, file: &MapFile) -> Result<Contents, String> {
-    let (words, path, boot) = (words.as_slice(), file.path().display(), boot_words());
-    let word = |at: usize| words[at].load(Relaxed);
-    match (word(0), word(1)) {
-        (0, 0) => {}
-        (MAGIC, VERSION) if (0..4).all(|at| word(BOOT_WORD + at) == boot[at]) => {}
-        (MAGIC, VERSION) => {
-            let commit = last_commit(words).filter(|_| word(SYNCED_WORD) == 1);
-            if let Some((number, watermarks)) = commit {
-                tracing::info!("{path} was written before the last boot; its graphs are those of commit {number}");
-                return Ok(Contents::Committed(watermarks));
-            }
-            tracing::warn!(
-                "{path} was written before the last boot; its graphs are discarded, because a power loss may have \
-                 damaged them; --graph-sync retains them on a disk"
-            );
-            words.iter().for_each(|word| word.store(0, Relaxed));
+    let words = words.as_slice();
+    if let GraphHeader::Written { boot, .. } = GraphHeader::read(words)?
+        && boot != arena::boot_id().unwrap_or(0)
+    {
+        let path = file.path().display();
+        let commit = last_commit(words).filter(|_| words[SYNCED_WORD].load(Relaxed) == 1);
+        if let Some((number, watermarks)) = commit {
+            tracing::info!("{path} was written before the last boot; its graphs are those of commit {number}");
+            return Ok(Contents::Committed(watermarks));
         }
-        (MAGIC, version) => return Err(format!("it has version {version}, but this build reads version {VERSION}")),
-        _ => return Err("it is no graph store; use another file".to_owned()),
+        tracing::warn!(
+            "{path} was written before the last boot; its graphs are discarded, because a power loss may have damaged \
+             them; --graph-sync retains them on a disk"
+        );
+        words.iter().for_each(|word| word.store(0, Relaxed));
     }
-    words[0].store(MAGIC, Relaxed);
-    words[1].store(VERSION, Relaxed);
+    write_header(words, words.len() as u64 * 4);
     Ok(Contents::Current)
+}
+
+/// Writes the header of a file that this boot writes.
+fn write_header(words: &[AtomicU32], bytes: u64) {
+    let boot = arena::boot_id().unwrap_or(0);
+    words[1].store(VERSION, Relaxed);
+    words[BYTES_WORD].store(bytes as u32, Relaxed);
+    words[BYTES_WORD + 1].store((bytes >> 32) as u32, Relaxed);
+    (0..4).for_each(|at| words[BOOT_WORD + at].store((boot >> (32 * at)) as u32, Relaxed));
+    words[0].store(MAGIC, Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_of(bytes: u64, contents: &[(usize, u32)]) -> Arc<MapFile> {
+        let file = Arc::new(MapFile::in_memory().expect("memory"));
+        file.set_bytes(bytes).expect("a size");
+        let words = Words::of_file(&file, bytes as usize, false).expect("a map");
+        contents.iter().for_each(|(at, value)| words.as_slice()[*at].store(*value, Relaxed));
+        file
+    }
+
+    #[test]
+    fn foreign_file_that_begins_with_zeros_is_refused() {
+        let bytes = GRAPH_BYTES_MIN + HEADER_BYTES as u64;
+        let end = bytes as usize / 4 - 1;
+        for place in [2, HEADER_BYTES / 4 - 1, HEADER_BYTES / 4, end] {
+            let refused = check_contents(&file_of(bytes, &[(place, 1)]), bytes as usize);
+            assert!(refused.expect_err("not zeros only").contains("no graph store"), "word {place}");
+        }
+        assert_eq!(check_contents(&file_of(bytes, &[]), bytes as usize), Ok(()));
+    }
+
+    #[test]
+    fn file_that_lost_its_end_is_refused() {
+        let bytes = GRAPH_BYTES_MIN + HEADER_BYTES as u64;
+        let header = [(0, MAGIC), (1, VERSION), (BYTES_WORD, bytes as u32)];
+        assert_eq!(check_contents(&file_of(bytes, &header), bytes as usize), Ok(()));
+        // A longer file is one that a server was enlarging when it was killed.
+        assert_eq!(check_contents(&file_of(bytes * 2, &header), bytes as usize * 2), Ok(()));
+        for short in [bytes - 1, GRAPH_BYTES_MIN, HEADER_BYTES as u64] {
+            let refused = check_contents(&file_of(bytes, &header), short as usize);
+            assert_eq!(refused, Err(TRUNCATED.to_owned()), "{short} bytes");
+        }
+    }
 }

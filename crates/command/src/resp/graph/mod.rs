@@ -24,5 +24,7 @@ mod words;
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
 pub(super) use node::node;
+pub use node::texts_of;
 pub(super) use operate::{compact, segments, snapshot, stats};
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
+pub use words::attributes_of;

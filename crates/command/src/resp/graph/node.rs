@@ -112,8 +112,8 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) -> Result<(), GraphFault> {
     Ok(())
 }
 
-/// Returns the texts of an object.
-fn texts_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Returns the texts of an object: its type, then names and values of bins in turn.
+pub fn texts_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk::<2>()?;
         let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;

@@ -77,7 +77,7 @@ impl<'a, W: Iterator<Item = &'a [u8]> + Clone> RequestWords<W> {
 }
 
 /// Returns the stored attributes: the number of each name in the schema, and the value.
-pub(super) fn attributes_of(mut bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+pub fn attributes_of(mut bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::from_fn(move || {
         let [number, length, rest @ ..] = bytes else { return None };
         let (value, rest) = rest.split_at_checked(usize::from(*length))?;

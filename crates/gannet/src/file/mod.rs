@@ -1,4 +1,6 @@
-//! `gannet file`: inspects, dumps and copies a memory file that no server uses; never changes it.
+//! `gannet file`: inspects, dumps and copies a memory file or a file of graphs that no server uses; never changes it.
+
+mod graphs;
 
 use std::fmt::Write;
 use std::io::{BufWriter, ErrorKind, Write as _};
@@ -15,26 +17,50 @@ use server::config::remedy;
 use server::offline::{self, FlashRemainder, Offline};
 use server::start::StartError;
 
+use self::graphs::EdgeSelection;
 use crate::{Failure, print};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
-    let path = || Arg::new("PATH").required(true).help("The memory file, as given to --file");
+    let path = || Arg::new("PATH").required(true).help("The file, as given to --file or --graph-file");
     Command::new("file")
-        .about("Inspect a memory file that no server uses, without changing it")
+        .about("Inspect a memory file or a file of graphs that no server uses, without changing it")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("stats").about("Print the file's header; fast at any size").arg(path()))
+        .subcommand(
+            Command::new("stats")
+                .about("Print figures of the file; of a memory file its header, which is fast at any size")
+                .arg(path())
+                .arg(Arg::new(JSON).long(JSON).action(ArgAction::SetTrue).help("Print one JSON object")),
+        )
         .subcommand(
             Command::new("check")
-                .about("Check every item and every slot of the index; exit code 1 if there are errors")
+                .about(
+                    "Check every item and slot of the index, or every record and list; exit code 1 if there are errors",
+                )
                 .arg(path()),
         )
         .subcommand(
             Command::new("dump")
-                .about("Write every live item to standard output as a line of JSON: docs/format/dump.md")
+                .about("Write every live item or edge to standard output as a line of JSON: docs/format/dump.md")
                 .arg(path())
-                .arg(flash()),
+                .arg(flash())
+                .arg(
+                    Arg::new(GRAPH)
+                        .long(GRAPH)
+                        .value_name("NAME")
+                        .requires(TYPE)
+                        .conflicts_with(FLASH)
+                        .help("Of a file of graphs, write only the live edges of one type of this graph, as CSV"),
+                )
+                .arg(
+                    Arg::new(TYPE)
+                        .long(TYPE)
+                        .value_name("NAME")
+                        .requires(GRAPH)
+                        .conflicts_with(FLASH)
+                        .help("The edge type of these edges"),
+                ),
         )
         .subcommand(
             Command::new("migrate")
@@ -55,6 +81,9 @@ pub fn command() -> Command {
 
 /// Length in bytes of an item that a new store must always accept.
 const ITEM_BYTES_MIN: u64 = 1 << 20;
+const JSON: &str = "json";
+const GRAPH: &str = "graph";
+const TYPE: &str = "type";
 const TO: &str = "to";
 const FLASH: &str = "flash";
 const MEMORY: &str = "memory";
@@ -93,7 +122,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("a subcommand is required") };
     let path = Path::new(matches.get_one::<String>("PATH").expect("it is required"));
     let failed = |what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
+    if server::offline::graphs::is_graph_file(path) {
+        return run_on_graphs(name, path, matches);
+    }
     match name {
+        "dump" if matches.contains_id(GRAPH) => {
+            return Err(failed("it is no file of graphs; omit --graph and --type".to_owned()));
+        }
         "dump" => return dump(path, matches),
         "migrate" => return migrate(path, matches),
         _ => {}
@@ -105,10 +140,65 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match name {
         "stats" => {
             let left = offline::left_on_flash(&file, power().boot).map_err(faulty)?;
-            print(&(stats(&report) + &left.map(on_flash).unwrap_or_default()))
+            let mut figures = stats(&report);
+            if let Some(left) = left {
+                put_flash(&mut figures, left);
+            }
+            print_figures(&figures, matches.get_flag(JSON))
         }
         _ => print_check(&report, segment::file_check(&file, power().boot).map_err(faulty)?),
     }
+}
+
+/// Runs a subcommand on a file of graphs.
+fn run_on_graphs(name: &str, path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
+    let failed = |what: &str| Err(Failure::Failed(vec![format!("{}: {what}", path.display())]));
+    match name {
+        "stats" => graphs::stats(path, matches.get_flag(JSON)),
+        "check" => graphs::check(path),
+        "dump" if matches.contains_id(FLASH) => failed("it is a file of graphs, which has no flash; omit --flash"),
+        "dump" => {
+            let name = |of: &str| matches.get_one::<String>(of).map(String::as_str);
+            let selection = name(GRAPH).zip(name(TYPE));
+            graphs::dump(path, selection.map(|(graph, edge_type)| EdgeSelection { graph, edge_type }))
+        }
+        _ => failed("it is a file of graphs, which a server enlarges itself; raise graph.memory"),
+    }
+}
+
+/// FileFigures with their names, in the order of their output.
+#[derive(Default)]
+pub struct FileFigures(Vec<(String, serde_json::Value)>);
+
+impl FileFigures {
+    /// Adds a number.
+    pub fn number(&mut self, name: &str, value: u64) {
+        self.0.push((name.to_owned(), value.into()));
+    }
+
+    /// Adds a number that is written with two decimals.
+    pub fn decimal(&mut self, name: &str, value: f64) {
+        self.0.push((name.to_owned(), ((value * 100.0).round() / 100.0).into()));
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.into()));
+    }
+}
+
+/// Prints figures, one a line or as one JSON object.
+pub fn print_figures(figures: &FileFigures, is_json: bool) -> Result<(), Failure> {
+    if is_json {
+        let object: serde_json::Map<_, _> = figures.0.iter().cloned().collect();
+        return print(&format!("{}\n", serde_json::Value::Object(object)));
+    }
+    let mut text = String::new();
+    for (name, value) in &figures.0 {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let _ = writeln!(text, "{name:<24}{shown}");
+    }
+    print(&text)
 }
 
 /// Prints the results of a complete check of a file.
@@ -242,48 +332,37 @@ fn power() -> segment::Power {
     segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }
 
-fn put_line(text: &mut String, name: &str, value: &str) {
-    let _ = writeln!(text, "{name:<24}{value}");
+/// Adds the contents of flash, as far as the memory file records them.
+fn put_flash(figures: &mut FileFigures, left: FlashRemainder) {
+    figures.number("flash_devices", left.devices);
+    figures.number("flash_regions", left.regions);
+    figures.number("flash_regions_used", left.regions_used);
+    figures.number("flash_items", left.items);
 }
 
-/// Describes the contents of flash, as far as the memory file records them.
-fn on_flash(left: FlashRemainder) -> String {
-    let mut text = String::new();
-    let lines = [
-        ("flash_devices", left.devices),
-        ("flash_regions", left.regions),
-        ("flash_regions_used", left.regions_used),
-        ("flash_items", left.items),
-    ];
-    for (name, value) in lines {
-        put_line(&mut text, name, &value.to_string());
-    }
-    text
-}
-
-fn stats(stats: &FileStats) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| put_line(&mut text, name, &value);
+fn stats(stats: &FileStats) -> FileFigures {
+    let mut figures = FileFigures::default();
     for (name, value) in &stats.superblock {
-        line(name, value.to_string());
+        figures.number(name, *value);
     }
     let in_use = || lost(stats).unwrap_or_else(|| "yes, or the last server was killed".to_owned());
-    line("left", if stats.clean { "in order".to_owned() } else { in_use() });
-    line("items", stats.items.to_string());
-    line("item_bytes", format!("{} ({})", stats.item_bytes, ByteSize(stats.item_bytes >> 20 << 20)));
+    figures.text("left", &if stats.clean { "in order".to_owned() } else { in_use() });
+    figures.number("items", stats.items);
+    figures.text("item_bytes", &format!("{} ({})", stats.item_bytes, ByteSize(stats.item_bytes >> 20 << 20)));
     for (number, items) in stats.items_by_namespace.iter().enumerate().filter(|(_, items)| **items > 0) {
-        line(&format!("items_namespace_{number}"), items.to_string());
+        figures.number(&format!("items_namespace_{number}"), *items);
     }
     for (state, count) in SEGMENT_STATES.iter().zip(stats.segments) {
-        line(&format!("segments_{state}"), count.to_string());
+        figures.number(&format!("segments_{state}"), count);
     }
     let [groups, next] = stats.groups;
-    line("index_groups", if groups == next { groups.to_string() } else { format!("{groups}, growing to {next}") });
-    line("index_locks_held", stats.stripes_held.to_string());
-    line("next_sequence", stats.sequence.to_string());
-    line("clock_ms", stats.clock.0.to_string());
-    line("checkpoint_ms", stats.checkpoint.map_or("none".to_owned(), |(at, _)| at.0.to_string()));
-    line("checkpoint_segments", stats.checkpoint.map_or(0, |(_, segments)| segments).to_string());
-    line("notes", format!("{}, {} bytes", stats.notes[0], stats.notes[1]));
-    text
+    let growing = if groups == next { groups.to_string() } else { format!("{groups}, growing to {next}") };
+    figures.text("index_groups", &growing);
+    figures.number("index_locks_held", stats.stripes_held);
+    figures.number("next_sequence", stats.sequence);
+    figures.number("clock_ms", stats.clock.0);
+    figures.text("checkpoint_ms", &stats.checkpoint.map_or("none".to_owned(), |(at, _)| at.0.to_string()));
+    figures.number("checkpoint_segments", stats.checkpoint.map_or(0, |(_, segments)| segments));
+    figures.text("notes", &format!("{}, {} bytes", stats.notes[0], stats.notes[1]));
+    figures
 }

@@ -1,0 +1,55 @@
+//! The forms of records. A restart ignores a record of another form, even if its checksum is right: a file may come
+//! from a program that this one does not know.
+
+use crate::leaf;
+use crate::limits::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, TIME_MS_MAX, TYPES_MAX};
+use crate::memory::AtomicU32;
+use crate::paged::PAGE;
+use crate::record::{EDGE_WORDS, LEAVES_WORDS, RECENT_ENTRY_WORDS, RECENT_WORDS, RecordKind, RecordRef};
+
+/// The end of sequence numbers: a leaf stores 48 bits of its own.
+const LSN_END: u64 = 1 << 48;
+
+/// Returns the record at the start of `words`, in a segment with this sequence, if its checksum and its form are right.
+pub(crate) fn whole_record(words: &[AtomicU32], sequence: u32) -> Option<(RecordRef<'_>, RecordKind)> {
+    RecordRef::checked(words, sequence).filter(|(record, kind)| is_well_formed(*record, *kind))
+}
+
+/// Returns true if every reader of such a record stays inside it, and finds values that the writer could have written.
+fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
+    let has = |words: usize| record.len() >= words;
+    let has_text =
+        |at: usize, bytes: u32, most: usize| bytes as usize <= most && has(at + (bytes as usize).div_ceil(4));
+    let is_type = |ty: u32| (ty as usize) < TYPES_MAX;
+    match kind {
+        RecordKind::Name => has(4) && has_text(4, record.word(3), NAME_BYTES_MAX),
+        RecordKind::EdgeType => {
+            has(7)
+                && is_type(record.word(2))
+                && record.word(4) as usize <= TYPES_MAX
+                && has_text(7, record.word(6), record.len() * 4)
+        }
+        RecordKind::Nodes => has(4) && is_nodes(record),
+        RecordKind::Edge => {
+            has(EDGE_WORDS)
+                && is_type(record.edge_properties().0.into())
+                && record.long(6) <= TIME_MS_MAX
+                && record.long(4) < LSN_END
+                && has_text(EDGE_WORDS, record.edge_properties().2 as u32, usize::from(u16::MAX))
+        }
+        RecordKind::Leaf => leaf::is_well_formed(record) && is_type(record.word(3) & 0xFF),
+        RecordKind::Void => true,
+        RecordKind::Recent => has(RECENT_WORDS + RECENT_ENTRY_WORDS) && is_type(record.word(3)),
+        RecordKind::Leaves => has(LEAVES_WORDS) && is_type(record.word(3)),
+        RecordKind::Batch => has(5) && record.long(2) < LSN_END,
+        RecordKind::Mark => has(6) && record.long(3) <= TIME_MS_MAX,
+        RecordKind::Object => has(7) && record.long(3) <= TIME_MS_MAX && has_text(7, record.word(6), OBJECT_BYTES_MAX),
+    }
+}
+
+/// Returns true if a record of nodes has all its identifiers, and a complete block begins where blocks do.
+fn is_nodes(record: RecordRef<'_>) -> bool {
+    let (first, count) = (record.word(2), record.word(3));
+    let is_block = count as usize == PAGE && (first as usize).is_multiple_of(PAGE);
+    (count == 1 || is_block) && first.checked_add(count).is_some() && record.len() >= 4 + count as usize * 2
+}

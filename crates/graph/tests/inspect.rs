@@ -1,0 +1,240 @@
+//! Checks of damaged memory: every kind of damage is reported with its place, and no damage ends a check.
+#![cfg(not(shuttle))]
+
+#[allow(dead_code)]
+mod memory_image;
+mod reference;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::prng::Prng;
+use gannet_graph::*;
+use reference::{CONFIG, Reference, SEGMENT_BYTES, Shared, declare, draw, seed};
+
+const SEGMENT_WORDS: usize = SEGMENT_BYTES / 4;
+const USED: usize = 4;
+const HEADER: usize = 8;
+
+/// Returns the memory of a store with changed, archived and compacted edges and objects, and the model of it.
+fn filled(prng: &mut Prng) -> (Arc<Box<[AtomicU32]>>, Reference) {
+    let memory = Arc::new(anonymous(12 * SEGMENT_BYTES));
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let (types, mut model) = declare(&graph);
+    for _ in 0..3000 {
+        let change = draw(prng, &types, 60);
+        graph.writer().apply(&change.view()).expect("room");
+        model.apply(&change);
+    }
+    let mut writer = graph.writer();
+    for node in 1..20 {
+        writer.set_object(node, Some(b"object"), node).expect("room");
+    }
+    writer.mark_node(3, true, 9).expect("room");
+    (memory, model)
+}
+
+/// Returns the first word and the length of every record, by the lengths in their headers.
+fn records(memory: &[AtomicU32]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for segment in 0..memory.len() / SEGMENT_WORDS {
+        let (start, mut word) = (segment * SEGMENT_WORDS, HEADER);
+        let used = memory[start + USED].load(Relaxed) as usize;
+        while word < used {
+            let length = (memory[start + word + 1].load(Relaxed) & 0x3F_FFFF) as usize;
+            found.push((start + word, length));
+            word += length;
+        }
+    }
+    found
+}
+
+/// Opens an image and returns the number of faults of all lists.
+fn list_faults(image: Box<[AtomicU32]>) -> (u64, Vec<ListFault>) {
+    let (store, _) = GraphStore::open(image, &CONFIG).expect("an image opens");
+    let mut reader = store.reader().expect("the only one");
+    let guard = reader.enter();
+    let (mut count, mut faults) = (0, Vec::new());
+    for graph in store.graphs() {
+        let view = guard.view(&graph);
+        for name in graph.edge_types() {
+            let check = view.check_lists(graph.edge_type(&name).expect("declared")).expect("declared");
+            count += check.faults_count;
+            faults.extend(check.faults);
+        }
+    }
+    (count, faults)
+}
+
+#[test]
+fn whole_memory_has_no_fault() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    let check = check_memory(&memory, SEGMENT_BYTES);
+    assert_eq!((check.faults_count, check.records), (0, records(&memory).len() as u64));
+    assert!(check.records > 3000 && check.segments == 12 && check.segments_used >= 2);
+    assert_eq!(list_faults(image(&memory)), (0, Vec::new()));
+}
+
+#[test]
+fn flipped_bit_of_a_record_is_reported_with_its_place_and_opens() {
+    let prng = &mut Prng::new(seed());
+    let (memory, _) = filled(prng);
+    let records = records(&memory);
+    for _ in 0..300 {
+        let (start, length) = records[prng.below(records.len() as u64) as usize];
+        let kind = memory[start + 1].load(Relaxed) >> 22 & 15;
+        // Entries of recent changes and leaves change in place, so no checksum covers them.
+        let covered = if kind == 6 {
+            4
+        } else if kind == 7 {
+            5
+        } else {
+            length
+        };
+        let word = start + prng.below(covered as u64) as usize;
+        let damaged = image(&memory);
+        damaged[word].fetch_xor(1 << prng.below(32), Relaxed);
+        let check = check_memory(&damaged, SEGMENT_BYTES);
+        let first = check.faults.first().expect("a fault");
+        assert_eq!((check.faults_count, first.offset), (1, start as u64 * 4), "word {word} of the record at {start}");
+        assert!(matches!(first.kind, MemoryFaultKind::Record(rest) if rest >= length as u64 * 4));
+        restarts_agree(damaged);
+    }
+}
+
+/// Asserts that edges stay those of their nodes after a restart from damaged memory, when new nodes are added to it and
+/// after another restart.
+fn restarts_agree(damaged: Box<[AtomicU32]>) {
+    let damaged = Arc::new(damaged);
+    let edges = |store: &GraphStore| {
+        let mut reader = store.reader().expect("the only one");
+        let guard = reader.enter();
+        let mut edges = Vec::new();
+        for graph in store.graphs() {
+            let view = guard.view(&graph);
+            for name in graph.edge_types() {
+                let add = &mut |edge: &ListedEdge| {
+                    edges.push((name.clone(), edge.source, edge.destination, edge.edge.clone()));
+                    true
+                };
+                view.each_edge(graph.edge_type(&name).expect("listed"), add).expect("listed");
+            }
+        }
+        edges.sort_by_key(|(name, source, destination, _)| (name.clone(), *source, *destination));
+        edges
+    };
+    let (store, report) = GraphStore::open(Shared(Arc::clone(&damaged)), &CONFIG).expect("an image opens");
+    let before = edges(&store);
+    for graph in store.graphs() {
+        let mut writer = graph.writer();
+        (0..report.nodes_lost as u64 + 5).for_each(|node| {
+            writer.set_object(1 << 40 | node, Some(b"new"), 1).expect("room");
+        });
+    }
+    assert_eq!(edges(&store), before, "a new node has the edges of a lost one");
+    let (store, _) = GraphStore::open(image(&damaged), &CONFIG).expect("an image opens");
+    assert_eq!(edges(&store), before, "a second restart has other edges");
+}
+
+/// Returns the position of the record of the node with an identifier.
+fn node_record(memory: &[AtomicU32], node: u32) -> usize {
+    let is_node =
+        |start: &usize| memory[start + 1].load(Relaxed) >> 22 & 15 == 3 && memory[start + 4].load(Relaxed) == node;
+    records(memory).into_iter().map(|(start, _)| start).find(is_node).expect("it has a record")
+}
+
+#[test]
+fn number_of_a_lost_node_is_given_to_no_other_node() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    for node in [1, 7, 30] {
+        let damaged = image(&memory);
+        // Only this record is lost: the record takes another kind that has no effect, with the right checksum.
+        let start = node_record(&damaged, node);
+        damaged[start + 4].store(0, Relaxed);
+        let length = (damaged[start + 1].load(Relaxed) & 0x3F_FFFF) as usize;
+        let covered: Vec<u32> = damaged[start + 1..start + length].iter().map(|word| word.load(Relaxed)).collect();
+        let sequence = damaged[start / SEGMENT_WORDS * SEGMENT_WORDS + 2].load(Relaxed);
+        damaged[start].store(memory_image::crc32c(sequence, covered.into_iter()), Relaxed);
+        let (store, report) = GraphStore::open(image(&damaged), &CONFIG).expect("an image opens");
+        assert_eq!(report.nodes_lost, 1, "node {node}");
+        let graph = store.graph("test").expect("there");
+        let mut reader = store.reader().expect("the only one");
+        let guard = reader.enter();
+        let view = guard.view(&graph);
+        assert_eq!(view.has_node(node.into()), Ok(false));
+        for name in graph.edge_types() {
+            let ty = graph.edge_type(&name).expect("listed");
+            for other in (1..=60).filter(|other| *other != u64::from(node)) {
+                let mut list = NeighbourList::default();
+                view.neighbours_into(other, ty, &mut list).expect("valid");
+                assert!(!list.nodes().contains(&0), "the lost node is a neighbour of {other}");
+            }
+        }
+        drop(guard);
+        restarts_agree(damaged);
+    }
+}
+
+#[test]
+fn wrong_header_of_a_segment_is_reported() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    let used = (0..12).find(|segment| memory[segment * SEGMENT_WORDS + USED].load(Relaxed) > 8).expect("one is used");
+    for word in 0..6 {
+        let damaged = image(&memory);
+        damaged[used * SEGMENT_WORDS + word].fetch_xor(1 << 30, Relaxed);
+        let check = check_memory(&damaged, SEGMENT_BYTES);
+        let kinds: Vec<_> = check.faults.iter().map(|fault| (fault.segment, fault.kind)).collect();
+        let wanted = if word == USED { MemoryFaultKind::Length } else { MemoryFaultKind::Header };
+        assert_eq!(kinds[0], (used as u32, wanted), "word {word}");
+    }
+}
+
+#[test]
+fn segment_that_a_killed_writer_was_opening_is_no_fault() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    let free = (0..12).find(|segment| memory[segment * SEGMENT_WORDS].load(Relaxed) == 0).expect("one is free");
+    let header = [0x0047_5247, SEGMENT_WORDS as u32, 99, 0];
+    for words in 1..=4 {
+        let killed = image(&memory);
+        (0..words).for_each(|word| killed[free * SEGMENT_WORDS + word].store(header[word], Relaxed));
+        assert_eq!(check_memory(&killed, SEGMENT_BYTES).faults_count, 0);
+        assert_eq!(list_faults(killed).0, 0);
+    }
+}
+
+/// Once compaction has dropped the edge records, the leaves alone have the edges. A lost leaf then leaves the other
+/// direction alone.
+#[test]
+fn edge_whose_other_direction_is_lost_is_reported() {
+    let memory = Arc::new(anonymous(12 * SEGMENT_BYTES));
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let config = EdgeTypeConfig { direction: Direction::Undirected, ..EdgeTypeConfig::default() };
+    let ty = graph.writer().declare_type("knows", &config).expect("room");
+    let mut batch = BulkBatch::new(ty, 1000);
+    (0..1000).for_each(|edge| batch.push(1 + edge % 40, 41 + edge % 51, edge, b"").expect("valid"));
+    let mut writer = graph.writer();
+    BulkWriter::new(&mut writer).begin(batch).expect("none other");
+    while BulkWriter::new(&mut writer).step(100).expect("room") == BulkStep::More {}
+    BulkWriter::new(&mut writer).finish().expect("complete");
+    writer.seal();
+    while writer.compact(100, 1 << 20).expect("room") != CompactionStep::Nothing {}
+    drop(writer);
+    let in_use: Vec<u32> = store.segments().map(|segment| segment.number).collect();
+    let kept = image(&memory);
+    for segment in (0..12).filter(|segment| !in_use.contains(segment)) {
+        kept[segment as usize * SEGMENT_WORDS + USED].store(0, Relaxed);
+    }
+    assert_eq!(list_faults(image(&kept)), (0, Vec::new()));
+    let leaves = records(&kept).into_iter().filter(|(start, _)| kept[start + 1].load(Relaxed) >> 22 & 15 == 5);
+    let mut reported = 0;
+    for (start, length) in leaves {
+        let damaged = image(&kept);
+        damaged[start + length - 1].fetch_xor(1, Relaxed);
+        let (count, faults) = list_faults(damaged);
+        reported += count;
+        assert!(faults.iter().all(|fault| matches!(fault, ListFault::OneDirection(..) | ListFault::UnknownNode(..))));
+    }
+    assert!(reported > 0, "no image lost one direction only");
+}
