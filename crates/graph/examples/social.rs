@@ -15,6 +15,8 @@ use gannet_graph::*;
 const TIME_MS: u64 = 1_700_000_000_000;
 /// The number of edges of a bulk batch.
 const BATCH_EDGES: usize = 1 << 20;
+/// The share of live words of a segment that is compacted, in percent, as in a server that has free segments.
+const LIVE_PERCENT_MAX: u32 = 25;
 /// The number of edges of a slice of work.
 const SLICE_EDGES: u32 = 1024;
 
@@ -134,7 +136,7 @@ fn add_singly(graph: &Graph, edge_type: TypeId, edges: &[(u32, u32)]) -> Result<
         let mut writer = graph.writer();
         writer.apply(&change)?;
         if number % 256 == 0 {
-            writer.compact(50, 50_000)?;
+            writer.compact(LIVE_PERCENT_MAX, 50_000)?;
         }
     }
     clock.pause();

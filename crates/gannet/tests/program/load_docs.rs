@@ -86,6 +86,7 @@ pub fn ends_soon(line: &str) -> &'static str {
         _ if line.contains("graphdb") && line.contains("--slo") => {
             " --start 200 --rate-max 400 --trial 150ms --warm-up 100ms --quiet --throughput-min 1%"
         }
+        _ if line.contains("--graph-writes") => " --graph-scale 8 --duration 300ms --warm-up 100ms --quiet",
         _ if line.contains("graphdb") => " --duration 300ms --warm-up 100ms --quiet",
         _ if line.contains("--slo") => {
             " --start 200 --rate-max 400 --trial 150ms --warm-up 100ms --keys 100 --quiet --throughput-min 1%"

@@ -78,7 +78,7 @@ fn open_loop_loses_its_writes_or_their_errors() {
     let text = "protocol = \"resp\"\n[graph]\nname = \"other\"\nscale = 4\n";
     let file = folder.written("other.toml", text);
     let (code, _, err) = run(&["load", "--workload", &file, "--target", &addr.to_string(), "--requests", "5"]);
-    assert!(code != 0 && err.contains("g.type") && err.contains("knows"), "{code}: {err}");
+    assert!(code == 1 && err.contains("g.type") && err.contains("it exists with another direction"), "{code}: {err}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::super::graph::{EdgeDraw, FILL_EDGES, GraphLoad, GraphQuery};
 use super::exchange::AnswerReader;
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
-/// What a request for a graph does.
+/// An action of a request for a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphRequest {
     /// A query or a write of the load.
