@@ -168,10 +168,7 @@ fn load(graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphE
             match BulkWriter::new(&mut writer).step(SLICE_EDGES) {
                 Ok(BulkStep::More) => {}
                 Ok(BulkStep::Done) => break,
-                Err(GraphError::NoSpace) => {
-                    writer.seal();
-                    writer.compact(100, 50_000)?;
-                }
+                Err(GraphError::NoSpace) => make_room(&mut writer)?,
                 Err(error) => return Err(error),
             }
             slices.push(start.elapsed().as_nanos() as u64);
@@ -186,6 +183,23 @@ fn load(graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphE
     let slices = slices.into_sorted_vec();
     let at = |permille: usize| slices[(slices.len() - 1) * permille / 1000] / 1000;
     println!("- bulk: slices of {SLICE_EDGES} edges: p50 {}, p99 {}, longest {} us", at(500), at(990), at(1000));
+    Ok(())
+}
+
+/// Empties all segments that are worth it, or one. A segment that was just sealed is nearly empty, so sealing before
+/// each slice of compaction would fill and empty the same segments for ever.
+fn make_room(writer: &mut Writer<'_>) -> Result<(), GraphError> {
+    writer.seal();
+    let mut emptied = 0;
+    for live_percent_max in [75, 100] {
+        while emptied == 0 || live_percent_max < 100 {
+            match writer.compact(live_percent_max, 1 << 20)? {
+                CompactionStep::More => {}
+                CompactionStep::Emptied => emptied += 1,
+                CompactionStep::Nothing => break,
+            }
+        }
+    }
     Ok(())
 }
 
