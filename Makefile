@@ -73,9 +73,9 @@ bench-grpc: ## CPU a gRPC call, beside a tonic server and a server of fixed fram
 	$(CARGO) build --release --manifest-path lab/grpc_peers/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/grpc-peers
 	python3 lab/grpc_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet $${CARGO_TARGET_DIR:-target}/grpc-peers/release
 
-bench-graph: ## graph queries over a socket, beside Redis sets with the same client
+bench-graph: ## graph queries beside other stores; PYTHON=a Python with numpy and the stores' packages; ARGS=--open-loop
 	$(CARGO) build --release --bin gannet
-	python3 lab/graph_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
+	$${PYTHON:-python3} lab/graph_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
 
 bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

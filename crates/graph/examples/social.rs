@@ -15,6 +15,8 @@ use gannet_graph::*;
 const TIME_MS: u64 = 1_700_000_000_000;
 /// The number of edges of a bulk batch.
 const BATCH_EDGES: usize = 1 << 20;
+/// The share of live words of a segment that is compacted, in percent, as in a server that has free segments.
+const LIVE_PERCENT_MAX: u32 = 25;
 /// The number of edges of a slice of work.
 const SLICE_EDGES: u32 = 1024;
 
@@ -134,7 +136,7 @@ fn add_singly(graph: &Graph, edge_type: TypeId, edges: &[(u32, u32)]) -> Result<
         let mut writer = graph.writer();
         writer.apply(&change)?;
         if number % 256 == 0 {
-            writer.compact(50, 50_000)?;
+            writer.compact(LIVE_PERCENT_MAX, 50_000)?;
         }
     }
     clock.pause();
@@ -166,10 +168,7 @@ fn load(graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphE
             match BulkWriter::new(&mut writer).step(SLICE_EDGES) {
                 Ok(BulkStep::More) => {}
                 Ok(BulkStep::Done) => break,
-                Err(GraphError::NoSpace) => {
-                    writer.seal();
-                    writer.compact(100, 50_000)?;
-                }
+                Err(GraphError::NoSpace) => make_room(&mut writer)?,
                 Err(error) => return Err(error),
             }
             slices.push(start.elapsed().as_nanos() as u64);
@@ -184,6 +183,23 @@ fn load(graph: &Graph, knows: TypeId, edges: &[(u32, u32)]) -> Result<(), GraphE
     let slices = slices.into_sorted_vec();
     let at = |permille: usize| slices[(slices.len() - 1) * permille / 1000] / 1000;
     println!("- bulk: slices of {SLICE_EDGES} edges: p50 {}, p99 {}, longest {} us", at(500), at(990), at(1000));
+    Ok(())
+}
+
+/// Empties all segments that are worth it, or one. A segment that was just sealed is nearly empty, so sealing before
+/// each slice of compaction would fill and empty the same segments for ever.
+fn make_room(writer: &mut Writer<'_>) -> Result<(), GraphError> {
+    writer.seal();
+    let mut emptied = 0;
+    for live_percent_max in [75, 100] {
+        while emptied == 0 || live_percent_max < 100 {
+            match writer.compact(live_percent_max, 1 << 20)? {
+                CompactionStep::More => {}
+                CompactionStep::Emptied => emptied += 1,
+                CompactionStep::Nothing => break,
+            }
+        }
+    }
     Ok(())
 }
 

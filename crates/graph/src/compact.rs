@@ -1,6 +1,8 @@
 //! Compaction: copies the live records out of the emptiest segment, in slices, so that the segment can be reused.
 //!
-//! A list to which a record belongs is merged if that frees more words than it writes. A segment may hold edges of
+//! A list to which a record belongs is merged if that frees more words than it writes. A leaf that is much longer than
+//! its recent changes is not written again for them: a hub would be rewritten for each edge that compaction meets.
+//! Its changes are copied, until there are enough of them. A segment may hold edges of
 //! thousands of lists, though, whose merges need more than the reserved segments. So merges end where the room would
 //! not suffice to copy the rest of the segment. From there on records are copied as they are, and the lists refer to
 //! the copies. Every segment that compaction begins is therefore emptied, even in a full store.
@@ -14,6 +16,9 @@ use crate::paged::PAGE;
 use crate::record::{LEAVES_WORDS, RECENT_ENTRY_WORDS, RECENT_LEAF, RECENT_WORDS, RecordKind, RecordRef};
 use crate::state::Compaction;
 use std::sync::atomic::Ordering::Release;
+
+/// The length of a leaf that is merged, for each word of its recent changes.
+const LEAF_WORDS_A_CHANGE_WORD: usize = 8;
 
 /// The result of a slice of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +185,8 @@ impl<'g> Writer<'g> {
     }
 
     /// Merges the part of a list that has the edge to `id`, if that frees more words than it writes, and if `rest`
-    /// words of a segment of this stream can still be copied after it. Returns true if it did.
+    /// words of a segment of this stream can still be copied after it. A leaf much longer than its changes is merged
+    /// only for itself. Returns true if it did.
     fn merge_if_shorter(
         &mut self,
         node: u32,
@@ -194,7 +200,12 @@ impl<'g> Writer<'g> {
         let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
         let edges = |recent| (0..recent_count(recent)).map(move |at| length(recent_change(recent, at).position));
         let edges = part.recent.map_or(0, |recent| edges(recent).sum()) / if has_reverse { 2 } else { 1 };
-        let freed = edges + part.recent.map_or(0, |recent| recent.len()) + length(part.leaf_position);
+        let (changes, leaf) = (edges + part.recent.map_or(0, |recent| recent.len()), length(part.leaf_position));
+        // A leaf that is copied anyway is merged.
+        if matches!(stream, Stream::Short) && leaf > LEAF_WORDS_A_CHANGE_WORD * changes {
+            return Ok(false);
+        }
+        let freed = changes + leaf;
         let written = self.merged_words(part, node, ty);
         // Without recent changes, only dropped tombstones make a leaf shorter.
         let gain_min = usize::from(part.recent.is_none());
@@ -290,5 +301,50 @@ impl<'g> Writer<'g> {
         record.copy_bytes(7, record.word(6) as usize, &mut bytes);
         let is_there = record.word(5) == 0;
         self.write_object(number, is_there.then_some(&bytes[..]), record.long(3))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::{RecordRef, recent_change, recent_count};
+    use crate::{
+        Direction, EdgeAction, EdgeChange, EdgeTypeConfig, GraphStore, GraphStoreConfig, TypeId, Writer, anonymous,
+    };
+
+    const NEIGHBOURS: u64 = 4000;
+
+    fn add(writer: &mut Writer<'_>, edge_type: TypeId, destination: u64) {
+        let action = EdgeAction::Add(b"");
+        writer.apply(&EdgeChange { source: 1, edge_type, destination, time_ms: 1, action }).expect("room");
+    }
+
+    /// Copies the hub's first recent change, as compaction of its segment does.
+    fn copy_first_change(writer: &mut Writer<'_>, hub: u32, ty: u8) {
+        let recent = writer.list(hub, ty).part(0).recent.expect("a recent change");
+        let position = recent_change(recent, 0).position;
+        writer.copy_edge(position, RecordRef::at(writer.store.pool.words(), position), 0).expect("room");
+    }
+
+    #[test]
+    fn compaction_writes_a_long_list_again_for_one_change() {
+        let store = GraphStore::new(anonymous(256 << 20), &GraphStoreConfig::default()).expect("enough");
+        let graph = store.create_graph("g").expect("room");
+        let mut writer = graph.writer();
+        let config = EdgeTypeConfig { direction: Direction::Undirected, ..Default::default() };
+        let edge_type = writer.declare_type("knows", &config).expect("valid");
+        (2..2 + NEIGHBOURS).for_each(|destination| add(&mut writer, edge_type, destination));
+        let (hub, ty) = (writer.graph.ids.find(1).expect("known"), edge_type.0);
+        writer.merge(hub, ty, 0).expect("room");
+        let leaf = writer.list(hub, ty).part(0).leaf_position;
+        add(&mut writer, edge_type, 10_000);
+        copy_first_change(&mut writer, hub, ty);
+        let part = writer.list(hub, ty).part(0);
+        assert_eq!((part.leaf_position, part.recent.map(recent_count)), (leaf, Some(1)));
+        // These are as many changes as a merge is worth.
+        (10_001..10_060).for_each(|destination| add(&mut writer, edge_type, destination));
+        assert_eq!(writer.list(hub, ty).part(0).leaf_position, leaf, "the list was merged before compaction");
+        copy_first_change(&mut writer, hub, ty);
+        let list = writer.list(hub, ty);
+        assert!(list.part(0).recent.is_none() && list.head.live == NEIGHBOURS as u32 + 60);
     }
 }

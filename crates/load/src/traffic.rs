@@ -43,6 +43,8 @@ pub enum ReplyOutcome {
     Hit,
     /// A read that did not find its key, or a write whose condition failed.
     Miss,
+    /// A query whose budget did not suffice for the whole answer.
+    Partial,
     /// The server answered with an error.
     Error,
     /// The value differs from the value expected for its key and version.

@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("grpc", &["base", "segment", "protocol", "record", "cluster", "server"]),
     ("link", &[]),
-    ("load", &["base", "page", "protocol", "io", "link"]),
+    ("load", &["base", "page", "protocol", "graph", "io", "link"]),
     // A replay implements the load engine's trait for a source of requests.
     ("trace", &["base", "protocol", "link", "load"]),
     ("migrate", &["base", "page", "protocol", "rdb", "link"]),

@@ -46,7 +46,7 @@ do not describe the server; 4 an assertion or \
 /// Adds the arguments of a run to `command`.
 pub fn add(command: Command) -> Command {
     let command = command.after_help(EXAMPLES);
-    files(view(agent::add(sampler(watching(requests(search(pace(target(command)))))))))
+    files(view(agent::add(sampler(watching(graph(requests(search(pace(target(command))))))))))
 }
 
 /// Adds the arguments for TLS, metrics and output to the subcommand that runs another tool's command line.
@@ -211,6 +211,18 @@ fn requests(command: Command) -> Command {
         .arg(flag("fill-on-miss", "Store a key after a read that missed"))
         .arg(flag("verify", "Check every value that is read"))
         .arg(value("seed", "N", "Seed of the random draws [default: 1]"))
+}
+
+fn graph(command: Command) -> Command {
+    command
+        .next_help_heading("Graph")
+        .arg(value("graph-scale", "N", "The graph is an R-MAT graph of 2^N nodes [default: the workload's]"))
+        .arg(
+            value("graph-edges", "FILE", "The graph is that of a file: source and destination on each line")
+                .conflicts_with("graph-scale"),
+        )
+        .arg(value("graph-endpoints", "KIND", "Nodes in requests: degree (by their edges) or uniform"))
+        .arg(value("graph-writes", "RATE", "Edges written per second beside the queries, on a thread of their own"))
 }
 
 fn watching(command: Command) -> Command {

@@ -10,13 +10,14 @@ use clap::ArgMatches;
 use link::Address;
 use link::tls::{Maker, TlsClient, TlsSettings as Tls};
 use load::engine::{Config, Load, Sampler, Wait};
-use load::result::{Arrivals, Machine, RunResult};
+use load::result::{Arrivals, EDGE_WRITES, Machine, RunResult};
 use load::schedule::SendPlan;
 use load::search::SearchSettings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode, Stepped};
 use load::workload::file::Password;
+use load::workload::graph::{EdgeFile, EdgeOrigin, Endpoints, GraphLoad};
 use load::workload::model::{self, Auth, KeyCommand, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Workload, WorkloadFault, presets};
 
@@ -222,7 +223,12 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     workload.prefill &= !flags.matches.get_flag("no-prefill");
     workload.fill_on_miss |= flags.matches.get_flag("fill-on-miss");
     workload.verify |= flags.matches.get_flag("verify");
-    keys(flags, &mut workload);
+    if workload.graph.is_some() {
+        no_keys(flags);
+    } else {
+        keys(flags, &mut workload);
+    }
+    graph(flags, &mut workload);
     if let Some(tls) = &mut workload.tls {
         tls.http2 = workload.protocol == Protocol::Grpc;
     }
@@ -307,7 +313,8 @@ pub fn tls_maker(matches: &ArgMatches, address: &str) -> Result<Option<Maker>, F
 /// a CPU of the list is reserved for it.
 fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     let text = |name: &str| flags.matches.try_get_one::<String>(name).ok().flatten();
-    let for_sampler = usize::from(text("sampler").is_some() && text("sampler-cpu").is_none());
+    let for_sampler =
+        usize::from((text("sampler").or(text("graph-writes"))).is_some() && text("sampler-cpu").is_none());
     let wanted = doctor::Wanted {
         purpose: doctor::plan::Purpose::Generator,
         workers: text("threads").and_then(|threads| threads.parse().ok()),
@@ -360,6 +367,46 @@ fn keys(flags: &mut Flags<'_>, workload: &mut Workload) {
             space.verbs = used.map(|(verb, weight)| KeyCommand::weighted(verb, weight)).collect();
         }
     }
+}
+
+/// Reports flags that describe keys.
+fn no_keys(flags: &mut Flags<'_>) {
+    for name in ["keys", "key-bytes", "value-bytes", "reads", "zipf"] {
+        if flags.text(name).is_some() {
+            flags.fault(name, "the workload is that of a graph, which has no keys; remove the flag");
+        }
+    }
+}
+
+/// Reads the flags that describe a graph.
+fn graph(flags: &mut Flags<'_>, workload: &mut Workload) {
+    let scale = flags.whole("graph-scale");
+    let file = flags.read("graph-edges", |path| EdgeFile::read(Path::new(path)));
+    let endpoints = flags.read("graph-endpoints", |text| {
+        let known = Endpoints::NAMES.iter().find(|(name, _)| *name == text).map(|(_, endpoints)| *endpoints);
+        known.ok_or_else(|| format!("{text:?} is not a kind of endpoints; write degree or uniform"))
+    });
+    let writes = flags.parsed::<Rate>("graph-writes");
+    let Some(load) = &mut workload.graph else {
+        for name in ["graph-scale", "graph-edges", "graph-endpoints", "graph-writes"] {
+            if flags.text(name).is_some() {
+                flags.fault(name, "the workload has no graph; pass --preset graphdb, or a file with [graph]");
+            }
+        }
+        return;
+    };
+    if let Some(new) = scale {
+        let edges_per_node = match load.origin {
+            EdgeOrigin::Rmat { edges_per_node, .. } => edges_per_node,
+            EdgeOrigin::File(_) => 16,
+        };
+        load.origin = EdgeOrigin::Rmat { scale: new, edges_per_node };
+    }
+    if let Some(file) = file {
+        load.origin = EdgeOrigin::File(file);
+    }
+    load.endpoints = endpoints.unwrap_or(load.endpoints);
+    load.writes_per_s = writes.map_or(load.writes_per_s, Rate::per_s);
 }
 
 fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) -> Mode {
@@ -444,7 +491,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         requests_max,
         connect_timeout_ns: flags.span("connect-timeout").map_or(usual.connect_timeout_ns, nanos),
         wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
-        sampler: sampler(flags, &usual),
+        sampler: sampler(flags, &usual, workload),
         ..usual
     }
 }
@@ -488,9 +535,18 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: SendPlan, duration_ns: 
     }
 }
 
-/// Reads the sampler's flags. By default, the sampler uses the CPU that follows the load threads' CPUs in the list.
-fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
-    let rate = flags.parsed::<Rate>("sampler")?;
+/// Reads the second stream: the sampler, or the writes of a graph. By default, it uses the CPU that follows the load
+/// threads' CPUs in the list.
+fn sampler(flags: &mut Flags<'_>, bulk: &Config, workload: &Workload) -> Option<Sampler> {
+    let writes_per_s = workload.graph.as_ref().map_or(0.0, GraphLoad::write_requests_per_s);
+    let rate = if writes_per_s > 0.0 {
+        if flags.text("sampler").is_some() {
+            flags.fault("sampler", "the second stream writes the graph's edges; remove it, or the writes");
+        }
+        Rate::new(writes_per_s)
+    } else {
+        flags.parsed::<Rate>("sampler")?
+    };
     let target = flags.parsed("sampler-target").or_else(|| bulk.targets.first().cloned())?;
     let cpu = flags.whole("sampler-cpu").or_else(|| bulk.cpus.get(bulk.threads).copied());
     Some(Sampler { target, connections: 1, rate_per_s: rate.per_s(), cpu })
@@ -533,6 +589,8 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
         ("seed", config.seed.to_string()),
         ("workload", workload.name.clone()),
     ];
-    known.configuration = settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let writes = workload.graph.iter().filter(|graph| graph.writes_per_s > 0.0);
+    let writes = writes.map(|graph| (EDGE_WRITES, graph.writes_per_s.to_string()));
+    known.configuration = settings.into_iter().chain(writes).map(|(name, value)| (name.to_owned(), value)).collect();
     known
 }

@@ -79,11 +79,10 @@ pub fn one(
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| {
         // The sampler's requests are drawn in the same way as those of the workload's first thread.
-        let thread = match place.stream {
-            LoadStream::Bulk => place.thread,
-            LoadStream::Sampler => 0,
-        };
-        source::RequestSource::new(&workload, thread as u32, now)
+        match place.stream {
+            LoadStream::Bulk => source::RequestSource::new(&workload, place.thread as u32, now),
+            LoadStream::Sampler => source::RequestSource::beside(&workload, 0, now),
+        }
     };
     let (mut spoken, mut counted);
     let view: &mut dyn View = match (intervals, job.config.requests_max) {
@@ -196,7 +195,7 @@ fn prefill(
     run_control: &RunControl,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let keys: u64 = workload.keys.iter().map(|space| space.count).sum();
+    let requests: u64 = workload.prefill_requests().iter().sum();
     let config = Config {
         load: Load::Closed,
         depth: 64,
@@ -211,11 +210,14 @@ fn prefill(
     };
     let now = UnixMillis::now();
     let make = |place: load::engine::TrafficThread| Prefill::new(workload, place.thread as u32, now);
-    stored(config, Some(keys), run_control, screen, |job, bar| match fleet {
+    stored(config, Some(requests), run_control, screen, |job, bar| match fleet {
         None => session::run(job, make, run_control, bar),
         Some(fleet) => session::run_by(job, &mut by(fleet, workload, AgentRequests::Prefill), run_control, bar),
     })?;
-    screen.line(&format!("prefill: stored {keys} keys"));
+    screen.line(&match &workload.graph {
+        Some(graph) => format!("prefill: sent {} edges", graph.origin.count()),
+        None => format!("prefill: stored {requests} keys"),
+    });
     Ok(())
 }
 

@@ -10,11 +10,14 @@ use crate::peers::{Folder, Peer, is_verdict};
 const ELSEWHERE: [&str; 8] = ["agent", "clients", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
 
 /// Texts in the pages' commands, each with its replacement here: shorter runs, and servers of this test.
-const SHORT: [(&str, &str); 15] = [
+const SHORT: [(&str, &str); 18] = [
     ("127.0.0.1:11311", "MEMCACHED"),
     ("gannet serve --memcached", "gannet serve --memory 64MiB --memcached"),
     ("127.0.0.1:11211", "MEMCACHED"),
     ("127.0.0.1:7000", "GRPC"),
+    ("127.0.0.1:6400", "GRAPH"),
+    ("--graph-scale 20", "--graph-scale 8"),
+    ("edges.txt", "FOLDER/edges.txt"),
     ("-p 11211", "-p MEMCACHED_PORT"),
     ("-p 6379", "-p REDIS_PORT"),
     ("127.0.0.1:11300", "127.0.0.1:FREE_PORT"),
@@ -80,6 +83,11 @@ pub fn ends_soon(line: &str) -> &'static str {
         "rpc-perf" | "mc-crusher" if line.contains("--duration") => " --quiet",
         "rpc-perf" | "mc-crusher" => " --duration 300ms --quiet",
         flag if !flag.starts_with("--") => panic!("nobody has said here how to run: {line}"),
+        _ if line.contains("graphdb") && line.contains("--slo") => {
+            " --start 200 --rate-max 400 --trial 150ms --warm-up 100ms --quiet --throughput-min 1%"
+        }
+        _ if line.contains("--graph-writes") => " --graph-scale 8 --duration 300ms --warm-up 100ms --quiet",
+        _ if line.contains("graphdb") => " --duration 300ms --warm-up 100ms --quiet",
         _ if line.contains("--slo") => {
             " --start 200 --rate-max 400 --trial 150ms --warm-up 100ms --keys 100 --quiet --throughput-min 1%"
         }
@@ -98,13 +106,15 @@ fn every_command_of_the_pages_runs() {
                  [[workload.keyspace]]\nklen = 16\nnkeys = 100\nvlen = 64\n\
                  commands = [{ verb = \"get\", weight = 8 }, { verb = \"set\", weight = 2 }]\n";
     let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
-    let mut serving = Serving::start(&[&args[..], &["--grpc", "127.0.0.1:0"]].concat());
+    let mut serving = Serving::start(&[&args[..], &["--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
+    let graph = serving.addr_behind("Redis clients connect to ");
     let grpc = serving.addr_behind("gRPC clients connect to ");
     let redis = Peer::redis(&[]).expect("redis-server is installed");
     folder.written("cache.toml", &cache.replace("MEMCACHED", &addr.to_string()));
     let paced = "send=ascii_get,conns=2,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n";
     folder.written("paced.conf", paced);
+    folder.written("edges.txt", "1 2\n2 3\n3 4\n");
     let beside = Path::new(env!("CARGO_BIN_EXE_gannet")).parent().unwrap().display().to_string();
     let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
     let mut seen = 0;
@@ -119,6 +129,7 @@ fn every_command_of_the_pages_runs() {
             .replace("MEMCACHED_PORT", &addr.port().to_string())
             .replace("MEMCACHED", &addr.to_string())
             .replace("GRPC", &grpc.to_string())
+            .replace("GRAPH", &graph.to_string())
             .replace("REDIS_PORT", &redis.port.to_string())
             .replace("FREE_PORT", &free_port().to_string())
             .replace("FOLDER", &folder.path().display().to_string());

@@ -19,6 +19,7 @@ mod load_counts;
 mod load_docs;
 mod load_faults;
 mod load_files;
+mod load_graph;
 mod load_grpc;
 mod load_tls;
 mod load_tools;

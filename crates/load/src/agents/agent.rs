@@ -316,7 +316,10 @@ fn carry(
         let together = Together { start: &mut start, slices };
         match prepare.kind {
             AgentRequests::Requests => {
-                let make = |place| RequestSource::new(&workload, thread(place), now);
+                let make = |place: TrafficThread| match place.stream {
+                    LoadStream::Bulk => RequestSource::new(&workload, thread(place), now),
+                    LoadStream::Sampler => RequestSource::beside(&workload, thread(place), now),
+                };
                 engine::run_together(&prepare.config, make, control, together)
             }
             AgentRequests::Prefill => {

@@ -558,11 +558,11 @@ impl<'a> Follower<'a> {
 
 /// Adds the counts of one thread or host in a slice, as far as slices contain them.
 pub(crate) fn add_totals(totals: &mut Totals, raw: &RawSlice) {
-    let [hits, misses, errors, wrong, lost, _] = raw.ended;
+    let [hits, misses, partial, errors, wrong, lost, _] = raw.ended;
     totals.due += raw.sent;
     totals.sent += raw.sent;
-    totals.answered += hits + misses + errors + wrong;
-    totals.hits += hits;
+    totals.answered += hits + misses + partial + errors + wrong;
+    totals.hits += hits + partial;
     totals.misses += misses;
     totals.errors += errors;
     totals.wrong += wrong;

@@ -11,6 +11,8 @@ pub enum Fate {
     Hit,
     /// A read that did not find its key, or a write whose condition did not hold.
     Miss,
+    /// A query whose budget did not suffice for the whole answer.
+    Partial,
     /// The server answered with an error.
     Error,
     /// The value in the reply differed from the value expected for its key and version.
@@ -23,13 +25,15 @@ pub enum Fate {
 
 impl Fate {
     /// All fates, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [Self::Hit, Self::Miss, Self::Error, Self::Wrong, Self::Lost, Self::Unsent];
+    pub const ALL: [Self; 7] =
+        [Self::Hit, Self::Miss, Self::Partial, Self::Error, Self::Wrong, Self::Lost, Self::Unsent];
 
     /// Returns the displayed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",
+            Self::Partial => "partial",
             Self::Error => "error",
             Self::Wrong => "wrong",
             Self::Lost => "lost",
@@ -48,7 +52,7 @@ impl Fate {
 
     /// Returns whether an objective on errors counts this fate.
     pub const fn is_failure(self) -> bool {
-        !matches!(self, Self::Hit | Self::Miss)
+        !matches!(self, Self::Hit | Self::Miss | Self::Partial)
     }
 }
 
@@ -57,6 +61,7 @@ impl From<ReplyOutcome> for Fate {
         match outcome {
             ReplyOutcome::Hit => Self::Hit,
             ReplyOutcome::Miss => Self::Miss,
+            ReplyOutcome::Partial => Self::Partial,
             ReplyOutcome::Error => Self::Error,
             ReplyOutcome::Wrong => Self::Wrong,
         }

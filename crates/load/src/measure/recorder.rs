@@ -142,7 +142,7 @@ impl Recorder {
         }
         let totals = &mut self.totals;
         let kind = match ended.fate {
-            Fate::Hit => &mut totals.hits,
+            Fate::Hit | Fate::Partial => &mut totals.hits,
             Fate::Miss => &mut totals.misses,
             Fate::Error => &mut totals.errors,
             Fate::Wrong => &mut totals.wrong,

@@ -51,7 +51,7 @@ pub fn figures(result: &RunResult) -> String {
     let mut rows =
         vec![row("all, response time", "", &figures.response), row("all, service time", "", &figures.service)];
     if let Some(sampler) = &figures.sampler {
-        rows.push(row("sampler, response time", "", sampler));
+        rows.push(row(&format!("{}, response time", result.second_stream()), "", sampler));
     }
     for group in figures.verbs.iter().chain(&figures.sizes) {
         rows.push(row(&group.name, &group.outcome, &group.response));

@@ -88,7 +88,7 @@ pub fn summary(result: &RunResult) -> String {
     times(&mut out, "response time", &figures.response);
     times(&mut out, "service time", &figures.service);
     if let Some(sampler) = &figures.sampler {
-        times(&mut out, "sampler", sampler);
+        times(&mut out, result.second_stream(), sampler);
     }
     if result.tls.is_some() {
         times(&mut out, "connecting", &figures.connections.time);
@@ -115,6 +115,15 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.wrong as f64),
         grouped(c.unanswered as f64),
     );
+    let partial = figures.partial_replies();
+    if !partial.is_empty() {
+        let share = |(name, replies, partial): &(&str, u64, u64)| {
+            let percent = *partial as f64 * 100.0 / *replies as f64;
+            format!("{name} {} of {} ({percent:.2} %)", grouped(*partial as f64), grouped(*replies as f64))
+        };
+        let shares: Vec<String> = partial.iter().map(share).collect();
+        let _ = writeln!(out, "partial replies: {}", shares.join(", "));
+    }
     if c.redirects > 0 {
         let _ = writeln!(out, "{} redirects to other nodes; response times include them", grouped(c.redirects as f64));
     }

@@ -7,7 +7,8 @@ use super::{
     ReplyCounts, RunResult, TlsSessions,
 };
 use crate::engine::{HostRun, Limit, Run};
-use crate::measure::{Cell, Histogram, Slice, Totals};
+use crate::measure::{Cell, Fate, Histogram, Slice, Totals};
+use crate::workload::graph::GraphQuery;
 use crate::workload::model::Verb;
 
 const NS_A_S: f64 = 1e9;
@@ -23,7 +24,7 @@ pub fn figures(run: &Run) -> Figures {
     let name_of = |verb: usize| bulk.verbs.get(verb).cloned().unwrap_or_default();
     let verbs = grouped(&bulk.cells, verb, |cell| {
         let name = name_of(cell.verb);
-        let outcome = cell.fate.name_for(is_read(&name)).to_owned();
+        let outcome = outcome(cell.fate, &name).to_owned();
         (name, outcome)
     });
     let size = |cell: &Cell| (cell.size as usize, 0);
@@ -35,7 +36,8 @@ pub fn figures(run: &Run) -> Figures {
         waiting_share: thread.preempted_share(),
         involuntary_switches: thread.involuntary_switches,
     });
-    let faults = bulk.faults.iter().take(FAULTS_MAX).map(|fault| FaultCount {
+    let beside = run.sampler.iter().flat_map(|sampler| &sampler.faults);
+    let faults = bulk.faults.iter().chain(beside).take(FAULTS_MAX).map(|fault| FaultCount {
         name: fault.name.clone(),
         count: fault.count,
         first: fault.first.clone(),
@@ -61,9 +63,18 @@ pub fn figures(run: &Run) -> Figures {
     }
 }
 
+/// Returns the outcome's displayed name for requests with the name `verb`.
+fn outcome(fate: Fate, verb: &str) -> &'static str {
+    match fate {
+        Fate::Hit if GraphQuery::named(verb).is_some_and(GraphQuery::has_budget) => "complete",
+        fate => fate.name_for(is_read(verb)),
+    }
+}
+
 /// Returns whether requests with this name read values.
 fn is_read(name: &str) -> bool {
-    Verb::NAMES.iter().any(|(known, verb)| *known == name && verb.reads() && !verb.modifies_hash())
+    GraphQuery::named(name).is_some_and(|query| query != GraphQuery::Add)
+        || Verb::NAMES.iter().any(|(known, verb)| *known == name && verb.reads() && !verb.modifies_hash())
 }
 
 fn agent(host: &HostRun) -> AgentFigures {

@@ -30,6 +30,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::workload::graph::GraphQuery;
+
 pub use connections::{Connections, Tls, TlsSessions};
 pub use latencies::Latencies;
 pub use searched::{SearchResult, StepResult};
@@ -100,6 +102,9 @@ pub struct RunResult {
     #[serde(default)]
     pub agents: Vec<AgentHost>,
 }
+
+/// Name of the setting of a graph's writes in [`RunResult::configuration`].
+pub const EDGE_WRITES: &str = "edges written per second";
 
 /// One of several hosts that ran the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -273,6 +278,20 @@ pub struct FaultCount {
 }
 
 impl Figures {
+    /// Returns for each kind of query with a budget: its name, its replies, and the partial ones among them.
+    pub fn partial_replies(&self) -> Vec<(&str, u64, u64)> {
+        let count = |name: &str, outcome: &str| {
+            let groups = self.verbs.iter().filter(|group| group.name == name && group.outcome == outcome);
+            groups.map(|group| group.response.count).sum::<u64>()
+        };
+        let kinds = GraphQuery::NAMES.into_iter().filter(|(_, query)| query.has_budget());
+        let counted = kinds.map(|(name, _)| {
+            let partial = count(name, "partial");
+            (name, count(name, "complete") + partial, partial)
+        });
+        counted.filter(|(_, replies, _)| *replies > 0).collect()
+    }
+
     /// Returns the number of requests with this outcome.
     pub fn with_outcome(&self, outcome: &str) -> u64 {
         self.verbs.iter().filter(|group| group.outcome == outcome).map(|group| group.response.count).sum()
@@ -343,7 +362,7 @@ impl ReplyCounts {
 pub struct Group {
     /// The verb or the size class of the group.
     pub name: String,
-    /// `hit`, `miss`, `error`, `wrong` or `lost`; empty for all outcomes.
+    /// `hit`, `miss`, `complete`, `partial`, `error`, `wrong` or `lost`; empty for all outcomes.
     pub outcome: String,
     /// Response times.
     pub response: Latencies,
@@ -468,6 +487,11 @@ impl RunResult {
     /// Returns whether a user stopped the run before its end.
     pub fn is_stopped(&self) -> bool {
         self.partial.as_ref().is_some_and(|why| STOPPED.iter().any(|stopped| why == stopped))
+    }
+
+    /// Returns the name of the stream beside the requests: the latency sampler, or the writes of a graph.
+    pub fn second_stream(&self) -> &'static str {
+        if self.configuration.contains_key(EDGE_WRITES) { "edge writes" } else { "sampler" }
     }
 
     /// Describes the arrival of the requests and the transport in words.

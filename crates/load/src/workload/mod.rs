@@ -12,6 +12,7 @@
 pub mod draw;
 pub mod fault;
 pub mod file;
+pub mod graph;
 pub mod key;
 pub mod model;
 pub mod place;

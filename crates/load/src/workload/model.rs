@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base::units::TimeSpan;
 
+use super::graph::GraphLoad;
 use super::units::Share;
 use link::tls;
 
@@ -77,7 +78,9 @@ pub struct Workload {
     pub pace: Pace,
     /// Key spaces of the requests; each request draws one of them by weight.
     pub keys: Vec<KeySpace>,
-    /// True if every key is stored once before the run.
+    /// A graph, whose requests replace those of the key spaces.
+    pub graph: Option<GraphLoad>,
+    /// True if every key is stored once before the run, or every edge of the graph.
     pub prefill: bool,
     /// True if a read that misses is followed by a store of its key (look-aside).
     pub fill_on_miss: bool,
@@ -111,6 +114,7 @@ impl Default for Workload {
             blind: false,
             pace: Pace::Closed,
             keys: vec![KeySpace::default()],
+            graph: None,
             prefill: false,
             fill_on_miss: false,
             verify: false,

@@ -20,6 +20,16 @@ pub struct Prefill {
     left: u64,
 }
 
+impl Workload {
+    /// Returns the number of stores of a prefill for each key space, or for the graph.
+    pub fn prefill_requests(&self) -> Vec<u64> {
+        match &self.graph {
+            Some(graph) => vec![graph.fill_requests()],
+            None => self.keys.iter().map(|space| space.count).collect(),
+        }
+    }
+}
+
 impl Prefill {
     /// Creates the prefill of thread `thread` of the workload's threads.
     ///
@@ -29,7 +39,8 @@ impl Prefill {
         let own = |count| {
             (u64::from(thread) < count).then(|| ThreadShare::new(count, thread.into(), workload.threads.into()))
         };
-        let parts: Vec<Option<ThreadShare>> = workload.keys.iter().map(|space| own(space.count)).collect();
+        let counts = workload.prefill_requests();
+        let parts: Vec<Option<ThreadShare>> = counts.into_iter().map(own).collect();
         let left = parts.iter().flatten().map(|part| part.count).sum();
         let parts = parts.into_iter().map(|part| part.unwrap_or(ThreadShare::EMPTY)).collect();
         Self { source: RequestSource::new(workload, thread, now), parts, space: 0, index: 0, left }

@@ -3,6 +3,7 @@
 use base::units::TimeSpan;
 
 use super::fault::{FAULTS_MAX, WorkloadFault};
+use super::graph::{self, EdgeOrigin, GraphLoad};
 use super::key;
 use super::model::{
     Arrivals, COMMANDS_MAX, CONNECTIONS_MAX, DEPTH_MAX, FIELDS_MAX, KEY_SPACES_MAX, KEYS_MAX, KeyCommand, KeySpace,
@@ -28,14 +29,16 @@ impl Workload {
         check.whole(self);
         check.targets(self);
         check.pace(&self.pace);
+        if let Some(graph) = &self.graph {
+            check.graph(self, graph);
+            return check.ended();
+        }
         check.count("keys", self.keys.len() as u64, 1, KEY_SPACES_MAX as u64, "key spaces");
         for (at, space) in self.keys.iter().enumerate() {
             check.space(&format!("keys[{at}]"), self, space);
         }
         check.together(self);
-        let mut faults = check.faults;
-        faults.truncate(FAULTS_MAX);
-        if faults.is_empty() { Ok(()) } else { Err(faults) }
+        check.ended()
     }
 }
 
@@ -44,6 +47,12 @@ struct Check {
 }
 
 impl Check {
+    fn ended(self) -> Result<(), Vec<WorkloadFault>> {
+        let mut faults = self.faults;
+        faults.truncate(FAULTS_MAX);
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
     fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         self.faults.push(WorkloadFault::new(name, what, remedy));
     }
@@ -253,6 +262,43 @@ impl Check {
         for (at, command) in space.verbs.iter().enumerate() {
             self.command(&format!("{path}.verbs[{at}]"), workload, space.key_bytes.bounds().1, command);
         }
+    }
+
+    fn graph(&mut self, workload: &Workload, load: &GraphLoad) {
+        let remedy = "use protocol resp or resp3";
+        self.holds(workload.protocol.is_resp(), "protocol", "a graph is reached by RESP", remedy);
+        let remedy = "pass one target";
+        self.holds(workload.targets.len() <= 1, "targets.addresses", "a graph is on one server", remedy);
+        let is_any = workload.placement == Placement::Any;
+        self.holds(is_any, "targets.placement", "a graph is on one server", "use placement = \"any\"");
+        let remedy = "remove the setting";
+        self.holds(!workload.blind, "connections.blind", "the replies of a graph are always read", remedy);
+        self.holds(!workload.fill_on_miss, "fill_on_miss", "no query of a graph is followed by a store", remedy);
+        for (field, name) in [("graph.name", &load.name), ("graph.type", &load.edge_type)] {
+            let plain = (1..=graph::NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+            self.holds(plain, field, "the name is not valid", "use 1 to 64 characters without spaces");
+        }
+        if let EdgeOrigin::Rmat { scale, edges_per_node } = load.origin {
+            self.count("graph.scale", scale.into(), 1, graph::SCALE_MAX.into(), "as the scale");
+            let most = graph::EDGES_PER_NODE_MAX.into();
+            self.count("graph.edges_per_node", edges_per_node.into(), 1, most, "edges for each node");
+        }
+        let (least, most) = load.targets;
+        self.count("graph.targets", least.into(), 1, graph::TARGETS_MAX.into(), "destinations");
+        self.count("graph.targets", most.into(), least.into(), graph::TARGETS_MAX.into(), "destinations");
+        self.count("graph.page", load.page.into(), 1, graph::PAGE_MAX.into(), "neighbours in a page");
+        self.count("graph.hops", load.hops.into(), 1, graph::HOPS_MAX.into(), "hops");
+        if let Some(budget) = load.budget {
+            self.count("graph.budget", budget.into(), 1, graph::BUDGET_MAX.into(), "edges");
+        }
+        self.number("graph.writes", load.writes_per_s, 0.0, graph::WRITES_PER_S_MAX);
+        self.count("graph.write_edges", load.write_edges.into(), 1, graph::WRITE_EDGES_MAX.into(), "edges in a write");
+        for (at, (_, weight)) in load.queries.iter().enumerate() {
+            self.weight(&format!("graph.queries[{at}].weight"), *weight);
+        }
+        self.count("graph.queries", load.queries.len() as u64, 1, COMMANDS_MAX as u64, "queries");
+        let sum: f64 = load.queries.iter().map(|(_, weight)| weight).sum();
+        self.holds(sum > 0.0, "graph.queries", "every query has the weight 0", "give at least one of them a weight");
     }
 
     fn key_text(&mut self, path: &str, workload: &Workload, space: &KeySpace) {

@@ -69,7 +69,7 @@ impl Intervals {
                     Fate::Error | Fate::Wrong => {
                         (kind.tps.errors, kind.answered) = (kind.tps.errors + count, kind.answered + count)
                     }
-                    Fate::Hit | Fate::Miss => kind.answered += count,
+                    Fate::Hit | Fate::Miss | Fate::Partial => kind.answered += count,
                 }
             }
             let mut since: BTreeMap<u64, u64> = now.response.classes().collect();

@@ -6,6 +6,8 @@
 //! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database, cache
 //! [connections]  count, threads, pin, depth, batch, reconnect, storm, blind, name
 //! [pace]         kind, and its parameters: rate, on, off, to, over, swing, period, file, speed
+//! [graph]        name, type, scale, edges_per_node, file, endpoints, queries, targets, page, hops, budget, writes,
+//!                write_edges; replaces the keys
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
 //!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
 //! ```
@@ -13,6 +15,7 @@
 //! Absent fields have their defaults. Sizes, durations, rates and shares must have a unit; a bare number is refused.
 
 pub(super) mod distribution;
+mod graph;
 pub(crate) mod reader;
 mod shapes;
 #[cfg(test)]
@@ -111,6 +114,13 @@ fn root<'t>(reader: &mut DocumentReader<'t>, table: &DeTable<'t>, workload: &mut
     }
     if let Some(section) = reader.table(&mut root, "pace") {
         put(&mut workload.pace, pace(reader, section));
+    }
+    if let Some(section) = reader.table(&mut root, "graph") {
+        if root.has("keys") {
+            let what = "a workload of a graph has no keys";
+            reader.located(vec![WorkloadFault::new("graph", what, "remove [graph], or [[keys]]")]);
+        }
+        workload.graph = Some(graph::graph(reader, section));
     }
     let spaces = reader.list(&mut root, "keys", "write [[keys]] above each key space");
     for (at, (path, value)) in spaces.iter().flatten().enumerate() {

@@ -267,3 +267,46 @@ fn a_fault_of_tls_has_the_line_of_its_field() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn settings_of_a_graph_are_lost_in_a_result() {
+    let folder = std::env::temp_dir().join(format!("gannet-workload-graph-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("edges.txt"), "1 2\n2 3\n").unwrap();
+    let read = |text: &str| Workload::read_text(&folder.join("w.toml"), &format!("protocol = \"resp\"\n{text}"));
+    let rest = "name = \"g\"\ntype = \"t\"\nendpoints = \"uniform\"\ntargets = [1, 7]\npage = 9\nhops = 2\nbudget = 77\n\
+                writes = \"1500/s\"\nwrite_edges = 3\nqueries = [{ query = \"path\", weight = 2.5 }, { query = \"g.add\" }]\n";
+    for origin in ["scale = 5\nedges_per_node = 3\n", "file = \"edges.txt\"\n"] {
+        let workload = read(&format!("[graph]\n{origin}{rest}")).unwrap();
+        let load = workload.graph.as_ref().unwrap();
+        let text = workload.to_toml(Password::Written);
+        assert_eq!(Workload::read_text(Path::new("again.toml"), &text).unwrap(), workload, "{text}");
+        assert_eq!(load.origin.count(), if origin.contains("scale") { 96 } else { 2 });
+        assert_eq!((load.targets, load.page, load.hops, load.budget), ((1, 7), 9, 2, Some(77)));
+        assert_eq!((load.writes_per_s, load.write_edges, load.queries.len()), (1500.0, 3, 2));
+    }
+    for (text, part) in [
+        ("[graph]\nscale = 32\n", "graph.scale: 32 as the scale; write a number from 1 to 31"),
+        ("[graph]\nscael = 3\n", "w.toml:3: graph.scael: unknown key; did you mean scale?"),
+        ("[graph]\nqueries = [{ query = \"dits\" }]\n", "unknown word 'dits'; did you mean \"dist\"?"),
+        ("[graph]\nqueries = [{ weight = 1 }]\n", "the query is missing; write { query = \"dist\", weight = 1 }"),
+        ("[graph]\nqueries = [{ query = \"dist\", weight = 0 }]\n", "every query has the weight 0; give at least"),
+        ("[graph]\ntargets = [5]\n", "graph.targets: these are not two whole numbers; write [10, 50]"),
+        ("[graph]\ntargets = [9, 5]\n", "graph.targets: 5 destinations; write a number from 9 to 4096"),
+        ("[graph]\nwrites = 7\n", "graph.writes: "),
+        ("[graph]\nfile = \"no.txt\"\n", "no.txt:1: cannot read the file of edges: "),
+        ("[graph]\nfile = \"edges.txt\"\nscale = 3\n", "a graph from a file has no scale; remove scale and"),
+        ("[graph]\n[[keys]]\ncount = 3\n", "graph: a workload of a graph has no keys; remove [graph], or [[keys]]"),
+        ("fill_on_miss = true\n[graph]\n", "no query of a graph is followed by a store; remove the setting"),
+        ("[targets]\naddresses = [\"h:1\", \"h:2\"]\n[graph]\n", "a graph is on one server; pass one target"),
+    ] {
+        let lines: Vec<String> = read(text).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(lines.iter().any(|fault| fault.contains(part)), "{part}: {lines:?}");
+    }
+    let memcached = Workload::read_text(Path::new("w.toml"), "[graph]\n").unwrap_err();
+    assert!(
+        memcached[0].to_string().contains("a graph is reached by RESP; use protocol resp or resp3"),
+        "{memcached:?}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -40,8 +40,9 @@ impl Workload {
         self.put_targets(password, &mut out);
         self.put_connections(&mut out);
         put_pace(&mut out, &self.pace);
-        for space in &self.keys {
-            put_space(&mut out, space);
+        match &self.graph {
+            Some(graph) => super::graph::put_graph(&mut out, graph),
+            None => self.keys.iter().for_each(|space| put_space(&mut out, space)),
         }
         out
     }
@@ -99,22 +100,22 @@ impl Workload {
     }
 }
 
-fn put(out: &mut String, key: &str, value: &str) {
+pub(super) fn put(out: &mut String, key: &str, value: &str) {
     let _ = writeln!(out, "{key} = {value}");
 }
 
 /// Returns a TOML basic string. JSON's escapes are valid in TOML, except for one control character that JSON does not
 /// escape.
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007f")
 }
 
 /// Formats a number with all digits that are needed to parse it back.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     format!("{value:?}")
 }
 
-fn rate(per_s: f64) -> String {
+pub(super) fn rate(per_s: f64) -> String {
     format!("\"{per_s:?}/s\"")
 }
 

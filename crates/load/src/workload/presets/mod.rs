@@ -24,7 +24,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 16] = files![
+const FILES: [(&str, &str); 17] = files![
     "pelikan-t2a",
     "memcached-pmem-uniform-100r",
     "memcached-pmem-uniform-99r",
@@ -41,6 +41,7 @@ const FILES: [(&str, &str); 16] = files![
     "momento-lambda",
     "momento-inregion-200",
     "momento-inregion-25",
+    "graphdb",
 ];
 
 /// Returns the names of all presets.

@@ -13,6 +13,7 @@
 
 mod call;
 mod exchange;
+mod graph;
 mod grpc;
 mod memcache;
 pub mod progress;
@@ -53,6 +54,8 @@ pub struct RequestSource {
     spaces: Vec<Space>,
     picks: Alias,
     greet: Vec<usize>,
+    /// The only route to draw, if there is one.
+    only: Option<usize>,
     follow: Follow,
     planned: Option<DrawnRequest>,
     ring: Ring,
@@ -85,6 +88,7 @@ impl RequestSource {
             picks: Alias::new(&routes.weights),
             spaces: space::all(workload, thread, now),
             greet: routes.greet,
+            only: None,
             follow: Follow {
                 queue,
                 fill: routes.fill,
@@ -104,6 +108,20 @@ impl RequestSource {
             key: Vec::with_capacity(longest),
             word: Vec::new(),
         }
+    }
+
+    /// Creates the requests of a second stream beside those of [`RequestSource::new`]: the writes of a graph, or
+    /// requests as those of thread `thread`.
+    ///
+    /// # Panics
+    /// As for [`RequestSource::new`].
+    pub fn beside(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
+        let mut source = Self::new(workload, thread, now);
+        if workload.graph.as_ref().is_some_and(|graph| graph.writes_per_s > 0.0) {
+            source.only = source.routes.iter().position(|route| route.is_write_beside());
+            source.prng = Prng::new(split_mix(!workload.seed).wrapping_add(u64::from(thread)));
+        }
+        source
     }
 
     /// Returns the counts of keys and values, which the figures of single requests do not contain.
@@ -126,9 +144,16 @@ impl RequestSource {
         if let Some(plan) = self.follow.queue.pop_front() {
             return plan;
         }
-        let at = if self.routes.len() == 1 { 0 } else { self.picks.pick(self.prng.next_u64()) };
+        let at = match self.only {
+            Some(route) => route,
+            None if self.routes.len() == 1 => 0,
+            None => self.picks.pick(self.prng.next_u64()),
+        };
         let route = &self.routes[at];
-        let key = self.spaces[route.space].draw(&mut self.prng, route);
+        let key = match &route.wire {
+            RequestForm::Graph(_) => self.prng.next_u64(),
+            _ => self.spaces[route.space].draw(&mut self.prng, route),
+        };
         DrawnRequest { route: at, key, token: 0 }
     }
 
@@ -178,6 +203,10 @@ impl RequestSource {
             }
             RequestForm::Authenticate | RequestForm::RespAuth | RequestForm::RespHello | RequestForm::RespName => {
                 greeting(&route.wire, self.auth.as_ref(), &self.client_name, out);
+                0
+            }
+            RequestForm::Graph(graph) => {
+                graph.put(plan.key, out);
                 0
             }
             RequestForm::Resp(verb) => resp::put(&mut draft, *verb, out),
@@ -260,6 +289,10 @@ impl Traffic for RequestSource {
         };
         let (used, progress) = match &route.wire {
             RequestForm::Ping => pong(bytes),
+            RequestForm::Graph(graph) => {
+                let (used, progress) = resp::answer(reading, None, bytes);
+                (used, graph.outcome(progress))
+            }
             RequestForm::Resp(verb) => resp::answer(reading, Some(*verb), bytes),
             RequestForm::RespWords(_)
             | RequestForm::RespAuth
@@ -286,6 +319,9 @@ impl Traffic for RequestSource {
             "WRONGPASS" | "NOPERM" => "; check the user, the password and the user's rights",
             "MOVED" | "ASK" if self.ring.is_slots() => "; that node is not a target: pass every node of the cluster",
             "MOVED" | "ASK" => "; the server is part of a cluster: pass every node as a target, with placement slots",
+            "ERR" if is_unknown_command(&said) => {
+                "; pass the address of a gannet server: --resp HOST:PORT opens its port"
+            }
             "NOPROTO" => "; the server does not support RESP3: use protocol resp",
             _ if said.ends_with("unauthenticated") => "; pass a user: --user and --password-env, or [auth]",
             _ if said.ends_with("authentication failure") => "; check the user and the password",
@@ -342,6 +378,12 @@ impl Traffic for RequestSource {
         self.greet = greet;
         said
     }
+}
+
+/// Returns whether the server does not know a command of the graph store.
+fn is_unknown_command(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    said.contains("unknown command") && said.contains("g.")
 }
 
 fn pong(bytes: &[u8]) -> (usize, ReplyProgress) {

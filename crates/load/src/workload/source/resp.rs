@@ -216,6 +216,9 @@ impl AnswerReader<'_> {
         match step.event {
             Event::Head(Head::Error(words)) => self.failed(words),
             Event::Head(Head::BulkError(_)) => self.failed(b"the server sent an error of several lines"),
+            Event::Head(head) if let RequestForm::Graph(route) = &self.route.wire => {
+                super::graph::part(self, route, head, step.last)?;
+            }
             Event::Head(head) => match verb {
                 None if is_first && head == Head::Null => self.state.missed(),
                 None => {}
@@ -235,7 +238,8 @@ impl AnswerReader<'_> {
         Ok(())
     }
 
-    fn next_part(&mut self) {
+    /// Counts a part of the reply.
+    pub fn next_part(&mut self) {
         self.state.index = self.state.index.saturating_add(1).min(super::progress::INDEX_MAX);
     }
 

@@ -3,8 +3,10 @@
 use protocol::memcache::client::Expect;
 use protocol::memcache::request::StoreMode;
 
+use super::super::graph::GraphQuery;
 use super::super::model::{KeyCommand, KeySpace, Protocol, Verb, Workload};
 use super::call::GrpcCall;
+use super::graph::{GraphRequest, GraphRoute};
 use super::template::Template;
 
 /// One kind of request, prepared for drawing.
@@ -97,9 +99,16 @@ pub enum RequestForm {
     Ping,
     /// A gRPC call.
     Grpc(GrpcCall),
+    /// A command of the graph store.
+    Graph(Box<GraphRoute>),
 }
 
 impl Route {
+    /// Returns whether the route adds edges beside the queries of a graph.
+    pub fn is_write_beside(&self) -> bool {
+        matches!(&self.wire, RequestForm::Graph(graph) if graph.is_write())
+    }
+
     /// Returns whether the reply of a gRPC call is a stream of one message for each key.
     pub const fn is_stream(&self) -> bool {
         self.keys > 1
@@ -173,7 +182,20 @@ impl Routes {
     pub fn new(workload: &Workload) -> Self {
         let mut names = AnswerNames::default();
         let (mut all, mut weights) = (Vec::new(), Vec::new());
-        for (at, space) in workload.keys.iter().enumerate() {
+        let graph = |request| {
+            let load = workload.graph.as_ref().expect("only a graph has such requests");
+            Box::new(GraphRoute::new(request, load, workload.seed))
+        };
+        let graph_route = |request, names: &mut AnswerNames| {
+            let graph = graph(request);
+            plain(0, RequestForm::Graph(graph.clone()), Expect::Ok, names.number(graph.name()))
+        };
+        for (query, weight) in workload.graph.iter().flat_map(|graph| &graph.queries) {
+            all.push(graph_route(GraphRequest::Query(*query), &mut names));
+            weights.push(*weight);
+        }
+        let spaces = if workload.graph.is_some() { &[][..] } else { &workload.keys[..] };
+        for (at, space) in spaces.iter().enumerate() {
             let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
             for command in &space.verbs {
                 all.push(route(workload, at, command, &mut names));
@@ -185,7 +207,11 @@ impl Routes {
             all.len() - 1
         };
         let (mut fill, mut swaps, mut greet) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, space) in workload.keys.iter().enumerate() {
+        if workload.graph.is_some() {
+            fill.push(extra(graph_route(GraphRequest::Fill, &mut names)));
+            extra(graph_route(GraphRequest::Query(GraphQuery::Add), &mut names));
+        }
+        for (at, space) in spaces.iter().enumerate() {
             fill.push(extra(fill_route(workload, at, space, &mut names)));
             for (number, command) in space.verbs.iter().enumerate().filter(|(_, command)| command.verb.is_two()) {
                 swaps.push((at, number, extra(swap_route(workload, at, command, &mut names))));
@@ -207,6 +233,9 @@ impl Routes {
         }
         if workload.database != 0 {
             greeting(RequestForm::RespSelect, "select", &mut names);
+        }
+        if workload.graph.is_some() {
+            greet.push(extra(graph_route(GraphRequest::Declare, &mut names)));
         }
         for (space, number, swap) in swaps {
             let before: usize = workload.keys[..space].iter().map(|space| space.verbs.len()).sum();

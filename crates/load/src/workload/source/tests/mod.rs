@@ -1,3 +1,4 @@
+mod graph;
 mod model;
 
 use std::collections::{BTreeMap, HashSet};
