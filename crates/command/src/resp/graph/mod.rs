@@ -15,6 +15,7 @@
 mod change;
 mod compound;
 mod fault;
+mod load;
 mod node;
 mod operate;
 mod query;
@@ -23,6 +24,7 @@ mod words;
 
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
+pub(super) use load::load;
 pub(super) use node::node;
 pub(super) use operate::{compact, segments, stats};
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
