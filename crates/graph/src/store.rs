@@ -190,6 +190,12 @@ impl Graph {
         &self.state().name
     }
 
+    /// Returns the graph's number in its store, below [`crate::limits::GRAPHS_MAX`]. It never changes.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// Returns the graph's writer. Waits until no other writer of the graph exists.
     #[must_use]
     pub fn writer(&self) -> Writer<'_> {

@@ -1,4 +1,5 @@
-//! The thread that compacts graphs: it copies live records out of the emptiest segments, so that they can be reused.
+//! The thread that compacts graphs: it copies live records out of the emptiest segments, so that they can be reused. It
+//! also completes bulk loads whose clients have left.
 //!
 //! ```text
 //!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle
@@ -10,7 +11,7 @@
 
 use crate::shared::Shared;
 use command::keyspace::graphs::Graphs;
-use graph::{CompactionStep, GraphStore, SweepPosition};
+use graph::{BulkStep, BulkWriter, CompactionStep, Graph, GraphError, GraphStore, SweepPosition};
 use std::time::{Duration, Instant};
 
 /// The sleep between two checks for work.
@@ -24,6 +25,8 @@ const SWEEP_PERIOD_MIN: Duration = Duration::from_secs(1);
 const SWEEP_PERIOD_MAX: Duration = Duration::from_secs(600);
 /// The words of a slice.
 const SLICE_WORDS: usize = 16 << 10;
+/// The edges of a slice of a bulk load.
+const SLICE_EDGES: u32 = 512;
 /// The pause between two slices.
 const PAUSE: Duration = Duration::from_micros(200);
 /// The pause after which compaction that found nothing tries again, while segments are short.
@@ -48,6 +51,9 @@ pub(crate) fn run(shared: &Shared) {
             continue;
         }
         sweeps.advance(shared, store);
+        for graph in store.graphs() {
+            complete_left_batch(shared, graphs, &graph);
+        }
         let wishes = graphs.wishes();
         let is_asked = wishes != served;
         let stats = store.stats();
@@ -117,6 +123,36 @@ impl Sweeps {
         }
         let period = Duration::from_secs(u64::from(self.age_s) / 4);
         self.next = Instant::now() + period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX);
+    }
+}
+
+/// Loads the rest of a batch whose client has left, as far as there is room.
+fn complete_left_batch(shared: &Shared, graphs: &Graphs, graph: &Graph) {
+    let Some(mut permit) = graphs.take_left_batch(graph.number()) else { return };
+    while !shared.threads.stop.workers_ended() {
+        let Some(mut writer) = graph.try_writer() else {
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        let mut bulk = BulkWriter::new(&mut writer);
+        match bulk.step(SLICE_EDGES) {
+            Ok(BulkStep::More) => {}
+            Ok(BulkStep::Done) => {
+                permit.has_batch = false;
+                drop(bulk.finish());
+                return;
+            }
+            Err(error) => {
+                // Compaction may make room before the next attempt.
+                permit.has_batch = bulk.cancel().is_none();
+                if error == GraphError::NoSpace {
+                    graphs.ask_for_compaction();
+                }
+                return;
+            }
+        }
+        drop(writer);
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -9,13 +9,17 @@
 //! Invariants:
 //! - A worker never waits for a graph's writer: if another thread has it, the request parks.
 //! - A change that finds no free segment parks while compaction may still free one, and is refused after that.
+//! - One bulk load of a graph is in progress at a time. A batch whose client has left is loaded completely by the thread
+//!   `graph` or by the next load, because a half of it may show some edges in one direction only.
 //! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once. Further queries of that kind park.
 
 use super::graph_commits::{GraphCommits, GraphSync};
+use crate::memory::budget::Grant;
 use crate::metrics::counters::Counter;
+use graph::limits::GRAPHS_MAX;
 use graph::{GraphReader, GraphStore, Scratch, SecondDegreeCache};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of queries of one worker that hold scratch memory between two visits.
 const SCRATCHES_MAX: usize = 4;
@@ -39,8 +43,53 @@ pub struct Graphs {
     is_exhausted: AtomicBool,
     /// The commits of the store to a disk.
     pub commits: GraphCommits,
+    /// The state of each graph's bulk loads.
+    loads: Arc<LoadSlots>,
     /// The counters of compaction.
     pub compaction: CompactionCounters,
+}
+
+/// The states of the bulk loads, by the numbers of the graphs.
+#[derive(Debug)]
+struct LoadSlots([LoadSlot; GRAPHS_MAX]);
+
+impl Default for LoadSlots {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| LoadSlot::default()))
+    }
+}
+
+/// The bulk loads of one graph: none, one in progress, or a batch whose client has left.
+#[derive(Debug, Default)]
+struct LoadSlot {
+    state: AtomicU8,
+    /// The client memory of the batch that was left.
+    left: Mutex<Option<Grant>>,
+}
+
+/// The values of [`LoadSlot::state`].
+const LOAD_NONE: u8 = 0;
+const LOAD_IN_PROGRESS: u8 = 1;
+const LOAD_LEFT: u8 = 2;
+
+/// The right to load edges into a graph in bulk. It ends when this value is dropped.
+#[derive(Debug)]
+pub struct LoadPermit {
+    slots: Arc<LoadSlots>,
+    number: usize,
+    /// True while the graph's writer has a batch that is not loaded completely.
+    pub has_batch: bool,
+    /// The client memory of the batch.
+    pub(crate) grant: Option<Grant>,
+}
+
+impl Drop for LoadPermit {
+    fn drop(&mut self) {
+        let slot = &self.slots.0[self.number];
+        let grant = self.grant.take().filter(|_| self.has_batch);
+        *slot.left.lock().unwrap_or_else(PoisonError::into_inner) = grant;
+        slot.state.store(if self.has_batch { LOAD_LEFT } else { LOAD_NONE }, std::sync::atomic::Ordering::Release);
+    }
 }
 
 /// Counters of the thread that compacts graphs, which only that thread writes.
@@ -147,6 +196,26 @@ impl Graphs {
         self.memory_bytes
     }
 
+    /// Begins a bulk load of the graph with this number. Returns `None` while another one is in progress. If an earlier
+    /// load left a batch, the caller must load the rest of it first.
+    pub(crate) fn begin_load(&self, number: usize) -> Option<LoadPermit> {
+        self.permit(number, LOAD_NONE).or_else(|| self.permit(number, LOAD_LEFT))
+    }
+
+    /// Returns the permit of a batch that its client has left, which the caller loads completely. Returns `None` if the
+    /// graph with this number has no such batch.
+    pub fn take_left_batch(&self, number: usize) -> Option<LoadPermit> {
+        self.permit(number, LOAD_LEFT)
+    }
+
+    fn permit(&self, number: usize, state: u8) -> Option<LoadPermit> {
+        let slot = &self.loads.0[number];
+        slot.state.compare_exchange(state, LOAD_IN_PROGRESS, AcqRel, Acquire).ok()?;
+        let grant = slot.left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let has_batch = state == LOAD_LEFT;
+        Some(LoadPermit { slots: Arc::clone(&self.loads), number, has_batch, grant })
+    }
+
     /// Returns true if a later process can open the memory.
     pub fn is_durable(&self) -> bool {
         self.is_durable
@@ -242,6 +311,22 @@ mod tests {
         assert!(scratches.lend().is_none());
         scratches.give_back(scratch, permit);
         assert!(scratches.lend().is_some());
+    }
+
+    #[test]
+    fn batch_of_a_load_whose_client_left_is_taken_once() {
+        let graphs = Graphs::default();
+        let mut permit = graphs.begin_load(3).expect("no load is in progress");
+        assert!(graphs.begin_load(3).is_none() && graphs.take_left_batch(3).is_none());
+        assert!(graphs.begin_load(4).is_some(), "other graphs are independent");
+        permit.has_batch = true;
+        drop(permit);
+        let mut left = graphs.take_left_batch(3).expect("the batch was left");
+        assert!(left.has_batch && graphs.take_left_batch(3).is_none() && graphs.begin_load(3).is_none());
+        left.has_batch = false;
+        drop(left);
+        assert!(graphs.take_left_batch(3).is_none());
+        assert!(!graphs.begin_load(3).expect("the load has ended").has_batch);
     }
 
     #[test]

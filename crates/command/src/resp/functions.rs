@@ -83,6 +83,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("g.dist", graph::dist),
     ("g.get", graph::get),
     ("g.inter", graph::inter),
+    ("g.load", graph::load),
     ("g.mutual", graph::mutual),
     ("g.node", graph::node),
     ("g.path", graph::path),

@@ -97,8 +97,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "cas.set" | "lease.set" | "psetex" | "restore" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
-        | "g.add" | "g.archive" | "g.del" | "g.restore" | "g.type" | "lease.get" | "move" | "rec.operate"
-        | "setbit" | "zincrby" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
+        | "g.add" | "g.archive" | "g.del" | "g.load" | "g.restore" | "g.type" | "lease.get" | "move"
+        | "rec.operate" | "setbit" | "zincrby" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },

@@ -142,6 +142,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("g.dist", "not in Redis; see `docs/graph/README.md`"),
     ("g.get", "not in Redis; see `docs/graph/README.md`"),
     ("g.inter", "not in Redis; see `docs/graph/README.md`"),
+    ("g.load", "not in Redis; see `docs/graph/README.md`"),
     ("g.mutual", "not in Redis; see `docs/graph/README.md`"),
     ("g.node", "not in Redis; see `docs/graph/README.md`"),
     ("g.path", "not in Redis; see `docs/graph/README.md`"),

@@ -80,25 +80,30 @@ pub struct EdgeLineError {
     pub cause: EdgeLineCause,
 }
 
-impl fmt::Display for EdgeLineError {
+impl fmt::Display for EdgeLineCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read line {}: ", self.line)?;
-        match &self.cause {
-            EdgeLineCause::NoDestination => f.write_str("it has no destination; write source and destination"),
-            EdgeLineCause::NotANumber(name, text) => write!(f, "the {name} '{text}' is not a number; correct it"),
-            EdgeLineCause::ReservedNode(id) => {
+        match self {
+            Self::NoDestination => f.write_str("it has no destination; write source and destination"),
+            Self::NotANumber(name, text) => write!(f, "the {name} '{text}' is not a number; correct it"),
+            Self::ReservedNode(id) => {
                 write!(f, "node identifier {id} is reserved; use identifiers from 1 to 2^64 - 2")
             }
-            EdgeLineCause::SelfEdge(id) => write!(f, "it leads from node {id} to itself; remove the line"),
-            EdgeLineCause::TimeOutOfRange(ms) => {
+            Self::SelfEdge(id) => write!(f, "it leads from node {id} to itself; remove the line"),
+            Self::TimeOutOfRange(ms) => {
                 write!(f, "time {ms} is too late; use milliseconds since the epoch up to {TIME_MS_MAX}")
             }
-            EdgeLineCause::TooManyFields => {
+            Self::TooManyFields => {
                 f.write_str("an edge list has at most source, destination and time; remove the other fields")
             }
-            EdgeLineCause::BadQuote => f.write_str("a quoted field does not end at a comma; close the quote"),
-            EdgeLineCause::TooLong => write!(f, "it is longer than {LINE_BYTES_MAX} bytes; shorten it"),
+            Self::BadQuote => f.write_str("a quoted field does not end at a comma; close the quote"),
+            Self::TooLong => write!(f, "it is longer than {LINE_BYTES_MAX} bytes; shorten it"),
         }
+    }
+}
+
+impl fmt::Display for EdgeLineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read line {}: {}", self.line, self.cause)
     }
 }
 

@@ -75,6 +75,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("g.dist", &["g @n knows @n { @n } [ MAX @n ] [ BUDGET @n ]"]),
     ("g.get", &["g @n knows @n { @n }"]),
     ("g.inter", &["g @n knows { @n knows } [ CURSOR @u ] [ LIMIT @n ]"]),
+    ("g.load", &["g knows CSV|EDGES [ TS @n ] [ LINE @n ] @v"]),
     ("g.mutual", &["g @n @n knows [ LIMIT @n ] [ COUNT ] [ BUDGET @n ]"]),
     ("g.node", &["SET g @n @w { @b @v } [ TS @n ]", "GET|DEL g @n", "ARCHIVE|RESTORE g @n [ TS @n ]"]),
     ("g.path", &["g @n @n knows [ MAX @n ] [ K @n ] [ BUDGET @n ]"]),

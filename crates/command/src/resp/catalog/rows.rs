@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 280;
+pub(in crate::resp) const COMMAND_COUNT: usize = 281;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -208,6 +208,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("g.inter" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of edges of all lists" GraphPage,
            "Returns neighbours that are in all lists"),
+    entry!("g.load" -5 [Write DenyOom NoScript] (1 1 1) ["write" "graph" "slow"]
+           "" "graph" "O(N) where N is the number of edges" GraphChange,
+           "Adds the edges of a text to a graph in bulk"),
     entry!("g.mutual" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of edges of the shorter list" GraphPage,
            "Returns the common neighbours of two nodes"),

@@ -276,7 +276,7 @@ pub(super) fn wait(call: &Call<'_, '_>) -> Interrupt {
     if call.session.done > 0 { SessionWait::Yield.into() } else { SessionWait::Parked.into() }
 }
 
-fn counters<'x>(call: &'x Call<'_, '_>) -> &'x GraphCounters {
+pub(super) fn counters<'x>(call: &'x Call<'_, '_>) -> &'x GraphCounters {
     &call.ctx.shared.workers[call.ctx.worker].graph
 }
 

@@ -40,6 +40,10 @@ pub(super) enum GraphFault {
     PartCount(usize),
     /// The word is not the name of a query.
     NotQuery(Vec<u8>),
+    /// The word is not the name of a form of text.
+    NotFormat(Vec<u8>),
+    /// The length of a text that is longer than an item may be, and the maximum.
+    TextTooLong(usize, usize),
     /// An error of a common kind.
     Common(ErrorReply),
 }
@@ -99,6 +103,13 @@ impl GraphFault {
                 let known = "' is no query: use GET, COUNT, RANGE, MUTUAL, INTER, UNION, DIFF, DIST, PATH, DEG2 or \
                              SUGGEST";
                 about(&mut line, "ERR '", word, known);
+            }
+            Self::NotFormat(word) => about(&mut line, "ERR '", word, "' is no form of text: use CSV or EDGES"),
+            Self::TextTooLong(bytes, most) => {
+                let remedy = "send smaller parts, or raise `store.item_max`";
+                line.put(
+                    format!("ERR cannot load {bytes} bytes at once: at most {most} are allowed; {remedy}").as_bytes(),
+                );
             }
             Self::Common(_) => line.put(b"ERR"),
         }

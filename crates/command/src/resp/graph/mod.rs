@@ -15,6 +15,7 @@
 mod change;
 mod compound;
 mod fault;
+mod load;
 mod node;
 mod operate;
 mod query;
@@ -23,6 +24,7 @@ mod words;
 
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
+pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;
 pub(super) use operate::{compact, segments, snapshot, stats};

@@ -1,8 +1,10 @@
 //! The state of a command on graphs that takes several visits.
 
-use crate::keyspace::graphs::ScratchPermit;
+use crate::keyspace::graphs::{LoadPermit, ScratchPermit};
 use crate::memory::budget::Grant;
-use graph::{Cursor, DistanceQuery, Graph, PageQuery, PathQuery, SecondDegreeQuery, SetQuery, TypeId};
+use graph::{
+    BulkBatch, Cursor, DistanceQuery, EdgeReader, Graph, PageQuery, PathQuery, SecondDegreeQuery, SetQuery, TypeId,
+};
 
 /// The form of the answer of a set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,4 +54,31 @@ pub(in crate::resp) struct GraphWork {
     pub(in crate::resp) replies: (Vec<u8>, usize),
     /// The share of client memory.
     pub(in crate::resp) grant: Option<Grant>,
+}
+
+/// The state of a bulk load between two visits.
+pub(in crate::resp) struct LoadWork {
+    pub(in crate::resp) graph: Graph,
+    pub(in crate::resp) edge_type: TypeId,
+    /// The time of edges whose lines have none, in milliseconds since the epoch.
+    pub(in crate::resp) time_ms: u64,
+    pub(in crate::resp) reader: EdgeReader,
+    /// The number of bytes of the text that are read.
+    pub(in crate::resp) at: usize,
+    /// True if the last line is read.
+    pub(in crate::resp) is_read: bool,
+    /// The batch that is being filled; `None` while the graph's writer has it.
+    pub(in crate::resp) batch: Option<BulkBatch>,
+    /// The maximum number of edges of a batch.
+    pub(in crate::resp) batch_edges: usize,
+    /// True if the writer's batch is of an earlier load.
+    pub(in crate::resp) is_left: bool,
+    pub(in crate::resp) permit: LoadPermit,
+    /// The attributes of the line that is read.
+    pub(in crate::resp) attributes: Vec<u8>,
+    pub(in crate::resp) edges: u64,
+    pub(in crate::resp) changed: u64,
+    pub(in crate::resp) refused: u64,
+    /// The first refusals.
+    pub(in crate::resp) refusals: Vec<String>,
 }

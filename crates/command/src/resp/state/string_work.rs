@@ -4,7 +4,7 @@
 use crate::memory::budget::Grant;
 use crate::resp::state::claim_work::ClaimWork;
 use crate::resp::state::dump_work::{DumpWork, RestoreWork};
-use crate::resp::state::graph_work::GraphWork;
+use crate::resp::state::graph_work::{GraphWork, LoadWork};
 use record::hyperloglog::Registers;
 use segment::LargeWriter;
 use xxhash_rust::xxh3::Xxh3;
@@ -22,6 +22,7 @@ pub(in crate::resp) enum StringWork {
     /// The digest of the bytes that were read.
     Digest(Box<Xxh3>),
     Graph(Box<GraphWork>),
+    Load(Box<LoadWork>),
 }
 
 /// The handling of a number that does not fit into its field.
