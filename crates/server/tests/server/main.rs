@@ -36,6 +36,7 @@ mod flash_walks;
 mod graph;
 mod grpc;
 mod grpc_client;
+mod grpc_graphs;
 mod grpc_tokens;
 mod grpc_topics;
 mod handover;

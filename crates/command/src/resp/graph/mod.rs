@@ -23,6 +23,9 @@ mod words;
 
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
+pub(crate) use fault::PARTS_MAX;
 pub(super) use node::node;
 pub(super) use operate::{compact, segments, stats};
+pub(crate) use query::LIMIT_MAX;
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
+pub(crate) use words::is_reserved_attribute;
