@@ -314,6 +314,12 @@ impl SessionState {
         }
     }
 
+    /// Returns true if the session executes a request that its client may cancel by further bytes.
+    #[inline]
+    pub fn may_be_cancelled(&self) -> bool {
+        matches!(self, Self::Grpc(state) if state.may_be_cancelled())
+    }
+
     /// Returns the instant since which a reply is held outside the store for the client, and the reply's length in
     /// bytes. Returns `None` if no reply is held.
     pub fn reply_held(&self) -> Option<(Ticks, u64)> {

@@ -10,9 +10,15 @@ export const Result = { RESULT_UNSPECIFIED: 0, RESULT_OK: 1, RESULT_HIT: 2, RESU
 
 export const Order = { ASCENDING: 0, DESCENDING: 1 } as const;
 
+export const EdgeState = { EDGE_ABSENT: 0, EDGE_LIVE: 1, EDGE_NEGATIVE: 2, EDGE_ARCHIVED: 3, EDGE_REMOVED: 4 } as const;
+
 export const LeaseState = { LEASE_STATE_UNSPECIFIED: 0, LEASE_HIT: 1, LEASE_WON: 2, LEASE_WAIT: 3 } as const;
 
 export const ItemTypeReplyItemType = { VALUE: 0, DICTIONARY: 1, SET: 2, LIST: 3, SORTED_SET: 4 } as const;
+
+export const GraphChangeRequestAction = { ADD: 0, REMOVE: 1, ARCHIVE: 2, RESTORE: 3 } as const;
+
+export const CombineRequestOperation = { INTERSECTION: 0, UNION: 1, DIFFERENCE: 2 } as const;
 
 export const RecordChangeRequestWhen = { ALWAYS: 0, CREATE: 1, UPDATE: 2, REPLACE: 3 } as const;
 
@@ -1099,6 +1105,737 @@ function sizeOfListCachesRequest(_message: ListCachesRequest): number {
 }
 
 function writeListCachesRequest(_message: ListCachesRequest, _out: Writer): void {}
+
+export interface DeclareTypeRequest {
+  graph: string;
+  type: string;
+  undirected: boolean;
+  inverseOf: string;
+  sortByTime: boolean;
+  cap: number;
+  attributes: readonly string[];
+}
+
+function sizeOfDeclareTypeRequest(message: DeclareTypeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + 1;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.inverseOf));
+  size += 1 + 1;
+  size += 1 + w.sizeOfVarint(message.cap);
+  for (const each of message.attributes) size += 1 + w.sizeOfBlock(w.byteLength(each));
+  return size;
+}
+
+function writeDeclareTypeRequest(message: DeclareTypeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(18);
+  out.bytes(message.type);
+  out.varint(24);
+  out.varint(message.undirected ? 1 : 0);
+  out.varint(34);
+  out.bytes(message.inverseOf);
+  out.varint(40);
+  out.varint(message.sortByTime ? 1 : 0);
+  out.varint(48);
+  out.varint(message.cap);
+  for (const each of message.attributes) {
+    out.varint(58);
+    out.bytes(each);
+  }
+}
+
+export interface GraphAttribute {
+  name: string;
+  value: Bytes;
+}
+
+function sizeOfGraphAttribute(message: GraphAttribute): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.name));
+  size += 1 + w.sizeOfBlock(w.byteLength(message.value));
+  return size;
+}
+
+function writeGraphAttribute(message: GraphAttribute, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.name);
+  out.varint(18);
+  out.bytes(message.value);
+}
+
+export interface EdgeChange {
+  source: Integer;
+  type: string;
+  destination: Integer;
+  timeMs?: Integer | undefined;
+  negative: boolean;
+  attributes: readonly GraphAttribute[];
+}
+
+function sizeOfEdgeChange(message: EdgeChange): number {
+  let size = 0;
+  size += 1 + w.sizeOfInteger(message.source);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + w.sizeOfInteger(message.destination);
+  if (message.timeMs !== undefined) size += 1 + w.sizeOfInteger(message.timeMs);
+  size += 1 + 1;
+  for (const each of message.attributes) size += 1 + w.sizeOfBlock(sizeOfGraphAttribute(each));
+  return size;
+}
+
+function writeEdgeChange(message: EdgeChange, out: Writer): void {
+  out.varint(8);
+  out.integer(message.source);
+  out.varint(18);
+  out.bytes(message.type);
+  out.varint(24);
+  out.integer(message.destination);
+  if (message.timeMs !== undefined) {
+    out.varint(32);
+    out.integer(message.timeMs);
+  }
+  out.varint(40);
+  out.varint(message.negative ? 1 : 0);
+  for (const each of message.attributes) {
+    out.varint(50);
+    out.varint(sizeOfGraphAttribute(each));
+    writeGraphAttribute(each, out);
+  }
+}
+
+export interface GraphChangeRequest {
+  graph: string;
+  action: number;
+  type: string;
+  edges: readonly EdgeChange[];
+}
+
+function sizeOfGraphChangeRequest(message: GraphChangeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfVarint(message.action);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  for (const each of message.edges) size += 1 + w.sizeOfBlock(sizeOfEdgeChange(each));
+  return size;
+}
+
+function writeGraphChangeRequest(message: GraphChangeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.varint(message.action);
+  out.varint(26);
+  out.bytes(message.type);
+  for (const each of message.edges) {
+    out.varint(34);
+    out.varint(sizeOfEdgeChange(each));
+    writeEdgeChange(each, out);
+  }
+}
+
+export interface GetEdgesRequest {
+  graph: string;
+  source: Integer;
+  type: string;
+  destinations: readonly Integer[];
+}
+
+function sizeOfGetEdgesRequest(message: GetEdgesRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.source);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  for (const each of message.destinations) size += 1 + w.sizeOfInteger(each);
+  return size;
+}
+
+function writeGetEdgesRequest(message: GetEdgesRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.source);
+  out.varint(26);
+  out.bytes(message.type);
+  for (const each of message.destinations) {
+    out.varint(32);
+    out.integer(each);
+  }
+}
+
+export interface GraphCountRequest {
+  graph: string;
+  node: Integer;
+  type: string;
+}
+
+function sizeOfGraphCountRequest(message: GraphCountRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  return size;
+}
+
+function writeGraphCountRequest(message: GraphCountRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  out.varint(26);
+  out.bytes(message.type);
+}
+
+export interface TimeRange {
+  firstMs: Integer;
+  lastMs: Integer;
+}
+
+function sizeOfTimeRange(message: TimeRange): number {
+  let size = 0;
+  size += 1 + w.sizeOfInteger(message.firstMs);
+  size += 1 + w.sizeOfInteger(message.lastMs);
+  return size;
+}
+
+function writeTimeRange(message: TimeRange, out: Writer): void {
+  out.varint(8);
+  out.integer(message.firstMs);
+  out.varint(16);
+  out.integer(message.lastMs);
+}
+
+export interface GraphRangeRequest {
+  graph: string;
+  node: Integer;
+  type: string;
+  cursor: string;
+  limit: number;
+  times?: TimeRange | undefined;
+  reverse: boolean;
+  withAttributes: boolean;
+  state: number;
+}
+
+function sizeOfGraphRangeRequest(message: GraphRangeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + w.sizeOfBlock(w.byteLength(message.cursor));
+  size += 1 + w.sizeOfVarint(message.limit);
+  if (message.times !== undefined) size += 1 + w.sizeOfBlock(sizeOfTimeRange(message.times));
+  size += 1 + 1;
+  size += 1 + 1;
+  size += 1 + w.sizeOfVarint(message.state);
+  return size;
+}
+
+function writeGraphRangeRequest(message: GraphRangeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  out.varint(26);
+  out.bytes(message.type);
+  out.varint(34);
+  out.bytes(message.cursor);
+  out.varint(40);
+  out.varint(message.limit);
+  if (message.times !== undefined) {
+    out.varint(50);
+    out.varint(sizeOfTimeRange(message.times));
+    writeTimeRange(message.times, out);
+  }
+  out.varint(56);
+  out.varint(message.reverse ? 1 : 0);
+  out.varint(64);
+  out.varint(message.withAttributes ? 1 : 0);
+  out.varint(72);
+  out.varint(message.state);
+}
+
+export interface MutualRequest {
+  graph: string;
+  first: Integer;
+  second: Integer;
+  type: string;
+  limit: number;
+  countOnly: boolean;
+  budget: number;
+}
+
+function sizeOfMutualRequest(message: MutualRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.first);
+  size += 1 + w.sizeOfInteger(message.second);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + w.sizeOfVarint(message.limit);
+  size += 1 + 1;
+  size += 1 + w.sizeOfVarint(message.budget);
+  return size;
+}
+
+function writeMutualRequest(message: MutualRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.first);
+  out.varint(24);
+  out.integer(message.second);
+  out.varint(34);
+  out.bytes(message.type);
+  out.varint(40);
+  out.varint(message.limit);
+  out.varint(48);
+  out.varint(message.countOnly ? 1 : 0);
+  out.varint(56);
+  out.varint(message.budget);
+}
+
+export interface NodeList {
+  node: Integer;
+  type: string;
+}
+
+function sizeOfNodeList(message: NodeList): number {
+  let size = 0;
+  size += 1 + w.sizeOfInteger(message.node);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  return size;
+}
+
+function writeNodeList(message: NodeList, out: Writer): void {
+  out.varint(8);
+  out.integer(message.node);
+  out.varint(18);
+  out.bytes(message.type);
+}
+
+export interface CombineRequest {
+  graph: string;
+  operation: number;
+  lists: readonly NodeList[];
+  cursor: string;
+  limit: number;
+}
+
+function sizeOfCombineRequest(message: CombineRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfVarint(message.operation);
+  for (const each of message.lists) size += 1 + w.sizeOfBlock(sizeOfNodeList(each));
+  size += 1 + w.sizeOfBlock(w.byteLength(message.cursor));
+  size += 1 + w.sizeOfVarint(message.limit);
+  return size;
+}
+
+function writeCombineRequest(message: CombineRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.varint(message.operation);
+  for (const each of message.lists) {
+    out.varint(26);
+    out.varint(sizeOfNodeList(each));
+    writeNodeList(each, out);
+  }
+  out.varint(34);
+  out.bytes(message.cursor);
+  out.varint(40);
+  out.varint(message.limit);
+}
+
+export interface DistanceRequest {
+  graph: string;
+  source: Integer;
+  type: string;
+  destinations: readonly Integer[];
+  max: number;
+  budget: number;
+}
+
+function sizeOfDistanceRequest(message: DistanceRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.source);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  for (const each of message.destinations) size += 1 + w.sizeOfInteger(each);
+  size += 1 + w.sizeOfVarint(message.max);
+  size += 1 + w.sizeOfVarint(message.budget);
+  return size;
+}
+
+function writeDistanceRequest(message: DistanceRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.source);
+  out.varint(26);
+  out.bytes(message.type);
+  for (const each of message.destinations) {
+    out.varint(32);
+    out.integer(each);
+  }
+  out.varint(40);
+  out.varint(message.max);
+  out.varint(48);
+  out.varint(message.budget);
+}
+
+export interface PathRequest {
+  graph: string;
+  source: Integer;
+  destination: Integer;
+  type: string;
+  max: number;
+  k: number;
+  budget: number;
+}
+
+function sizeOfPathRequest(message: PathRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.source);
+  size += 1 + w.sizeOfInteger(message.destination);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + w.sizeOfVarint(message.max);
+  size += 1 + w.sizeOfVarint(message.k);
+  size += 1 + w.sizeOfVarint(message.budget);
+  return size;
+}
+
+function writePathRequest(message: PathRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.source);
+  out.varint(24);
+  out.integer(message.destination);
+  out.varint(34);
+  out.bytes(message.type);
+  out.varint(40);
+  out.varint(message.max);
+  out.varint(48);
+  out.varint(message.k);
+  out.varint(56);
+  out.varint(message.budget);
+}
+
+export interface SecondDegreeRequest {
+  graph: string;
+  node: Integer;
+  type: string;
+  countOnly: boolean;
+  cursor: string;
+  limit: number;
+  budget: number;
+  stale: Integer;
+}
+
+function sizeOfSecondDegreeRequest(message: SecondDegreeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + 1;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.cursor));
+  size += 1 + w.sizeOfVarint(message.limit);
+  size += 1 + w.sizeOfVarint(message.budget);
+  size += 1 + w.sizeOfInteger(message.stale);
+  return size;
+}
+
+function writeSecondDegreeRequest(message: SecondDegreeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  out.varint(26);
+  out.bytes(message.type);
+  out.varint(32);
+  out.varint(message.countOnly ? 1 : 0);
+  out.varint(42);
+  out.bytes(message.cursor);
+  out.varint(48);
+  out.varint(message.limit);
+  out.varint(56);
+  out.varint(message.budget);
+  out.varint(64);
+  out.integer(message.stale);
+}
+
+export interface SuggestRequest {
+  graph: string;
+  node: Integer;
+  type: string;
+  k: number;
+  budget: number;
+}
+
+function sizeOfSuggestRequest(message: SuggestRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  size += 1 + w.sizeOfVarint(message.k);
+  size += 1 + w.sizeOfVarint(message.budget);
+  return size;
+}
+
+function writeSuggestRequest(message: SuggestRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  out.varint(26);
+  out.bytes(message.type);
+  out.varint(32);
+  out.varint(message.k);
+  out.varint(40);
+  out.varint(message.budget);
+}
+
+export interface NodeRequest {
+  graph: string;
+  node: Integer;
+  timeMs?: Integer | undefined;
+}
+
+function sizeOfNodeRequest(message: NodeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  if (message.timeMs !== undefined) size += 1 + w.sizeOfInteger(message.timeMs);
+  return size;
+}
+
+function writeNodeRequest(message: NodeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  if (message.timeMs !== undefined) {
+    out.varint(24);
+    out.integer(message.timeMs);
+  }
+}
+
+export interface NodeBin {
+  name: Bytes;
+  value: Bytes;
+}
+
+function sizeOfNodeBin(message: NodeBin): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.name));
+  size += 1 + w.sizeOfBlock(w.byteLength(message.value));
+  return size;
+}
+
+function writeNodeBin(message: NodeBin, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.name);
+  out.varint(18);
+  out.bytes(message.value);
+}
+
+export interface GraphNode {
+  type: Bytes;
+  bins: readonly NodeBin[];
+}
+
+function sizeOfGraphNode(message: GraphNode): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.type));
+  for (const each of message.bins) size += 1 + w.sizeOfBlock(sizeOfNodeBin(each));
+  return size;
+}
+
+function writeGraphNode(message: GraphNode, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.type);
+  for (const each of message.bins) {
+    out.varint(18);
+    out.varint(sizeOfNodeBin(each));
+    writeNodeBin(each, out);
+  }
+}
+
+export interface SetNodeRequest {
+  graph: string;
+  node: Integer;
+  timeMs?: Integer | undefined;
+  value?: GraphNode | undefined;
+}
+
+function sizeOfSetNodeRequest(message: SetNodeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  if (message.timeMs !== undefined) size += 1 + w.sizeOfInteger(message.timeMs);
+  if (message.value !== undefined) size += 1 + w.sizeOfBlock(sizeOfGraphNode(message.value));
+  return size;
+}
+
+function writeSetNodeRequest(message: SetNodeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  if (message.timeMs !== undefined) {
+    out.varint(24);
+    out.integer(message.timeMs);
+  }
+  if (message.value !== undefined) {
+    out.varint(34);
+    out.varint(sizeOfGraphNode(message.value));
+    writeGraphNode(message.value, out);
+  }
+}
+
+export interface MarkNodeRequest {
+  graph: string;
+  node: Integer;
+  timeMs?: Integer | undefined;
+  archived: boolean;
+}
+
+function sizeOfMarkNodeRequest(message: MarkNodeRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  size += 1 + w.sizeOfInteger(message.node);
+  if (message.timeMs !== undefined) size += 1 + w.sizeOfInteger(message.timeMs);
+  size += 1 + 1;
+  return size;
+}
+
+function writeMarkNodeRequest(message: MarkNodeRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  out.varint(16);
+  out.integer(message.node);
+  if (message.timeMs !== undefined) {
+    out.varint(24);
+    out.integer(message.timeMs);
+  }
+  out.varint(32);
+  out.varint(message.archived ? 1 : 0);
+}
+
+export interface GraphQuery {
+  getEdges?: GetEdgesRequest | undefined;
+  count?: GraphCountRequest | undefined;
+  range?: GraphRangeRequest | undefined;
+  mutual?: MutualRequest | undefined;
+  combine?: CombineRequest | undefined;
+  distance?: DistanceRequest | undefined;
+  path?: PathRequest | undefined;
+  secondDegree?: SecondDegreeRequest | undefined;
+  suggest?: SuggestRequest | undefined;
+}
+
+function sizeOfGraphQuery(message: GraphQuery): number {
+  let size = 0;
+  if (message.getEdges !== undefined) size += 1 + w.sizeOfBlock(sizeOfGetEdgesRequest(message.getEdges));
+  if (message.count !== undefined) size += 1 + w.sizeOfBlock(sizeOfGraphCountRequest(message.count));
+  if (message.range !== undefined) size += 1 + w.sizeOfBlock(sizeOfGraphRangeRequest(message.range));
+  if (message.mutual !== undefined) size += 1 + w.sizeOfBlock(sizeOfMutualRequest(message.mutual));
+  if (message.combine !== undefined) size += 1 + w.sizeOfBlock(sizeOfCombineRequest(message.combine));
+  if (message.distance !== undefined) size += 1 + w.sizeOfBlock(sizeOfDistanceRequest(message.distance));
+  if (message.path !== undefined) size += 1 + w.sizeOfBlock(sizeOfPathRequest(message.path));
+  if (message.secondDegree !== undefined) size += 1 + w.sizeOfBlock(sizeOfSecondDegreeRequest(message.secondDegree));
+  if (message.suggest !== undefined) size += 1 + w.sizeOfBlock(sizeOfSuggestRequest(message.suggest));
+  return size;
+}
+
+function writeGraphQuery(message: GraphQuery, out: Writer): void {
+  if (message.getEdges !== undefined) {
+    out.varint(10);
+    out.varint(sizeOfGetEdgesRequest(message.getEdges));
+    writeGetEdgesRequest(message.getEdges, out);
+  }
+  if (message.count !== undefined) {
+    out.varint(18);
+    out.varint(sizeOfGraphCountRequest(message.count));
+    writeGraphCountRequest(message.count, out);
+  }
+  if (message.range !== undefined) {
+    out.varint(26);
+    out.varint(sizeOfGraphRangeRequest(message.range));
+    writeGraphRangeRequest(message.range, out);
+  }
+  if (message.mutual !== undefined) {
+    out.varint(34);
+    out.varint(sizeOfMutualRequest(message.mutual));
+    writeMutualRequest(message.mutual, out);
+  }
+  if (message.combine !== undefined) {
+    out.varint(42);
+    out.varint(sizeOfCombineRequest(message.combine));
+    writeCombineRequest(message.combine, out);
+  }
+  if (message.distance !== undefined) {
+    out.varint(50);
+    out.varint(sizeOfDistanceRequest(message.distance));
+    writeDistanceRequest(message.distance, out);
+  }
+  if (message.path !== undefined) {
+    out.varint(58);
+    out.varint(sizeOfPathRequest(message.path));
+    writePathRequest(message.path, out);
+  }
+  if (message.secondDegree !== undefined) {
+    out.varint(66);
+    out.varint(sizeOfSecondDegreeRequest(message.secondDegree));
+    writeSecondDegreeRequest(message.secondDegree, out);
+  }
+  if (message.suggest !== undefined) {
+    out.varint(74);
+    out.varint(sizeOfSuggestRequest(message.suggest));
+    writeSuggestRequest(message.suggest, out);
+  }
+}
+
+export interface GraphQueryRequest {
+  graph: string;
+  queries: readonly GraphQuery[];
+}
+
+function sizeOfGraphQueryRequest(message: GraphQueryRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  for (const each of message.queries) size += 1 + w.sizeOfBlock(sizeOfGraphQuery(each));
+  return size;
+}
+
+function writeGraphQueryRequest(message: GraphQueryRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+  for (const each of message.queries) {
+    out.varint(18);
+    out.varint(sizeOfGraphQuery(each));
+    writeGraphQuery(each, out);
+  }
+}
+
+export interface GraphStatsRequest {
+  graph: string;
+}
+
+function sizeOfGraphStatsRequest(message: GraphStatsRequest): number {
+  let size = 0;
+  size += 1 + w.sizeOfBlock(w.byteLength(message.graph));
+  return size;
+}
+
+function writeGraphStatsRequest(message: GraphStatsRequest, out: Writer): void {
+  out.varint(10);
+  out.bytes(message.graph);
+}
 
 export interface WatchKeysRequest {
   prefixes: readonly Bytes[];
@@ -2797,6 +3534,439 @@ function readListCachesReply(input: Reader, end: number): ListCachesReplyRead {
   return message;
 }
 
+export interface GraphChangeReplyRead {
+  changed: bigint;
+}
+
+function readGraphChangeReply(input: Reader, end: number): GraphChangeReplyRead {
+  const message: GraphChangeReplyRead = { changed: 0n };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.changed = input.unsigned();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphAttributeRead {
+  name: string;
+  value: Buffer;
+}
+
+function readGraphAttribute(input: Reader, end: number): GraphAttributeRead {
+  const message: GraphAttributeRead = { name: "", value: EMPTY };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.name = input.text();
+    else if (tag === 18) message.value = input.bytes();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphEdgeRead {
+  state: number;
+  timeMs: bigint;
+  attributes: GraphAttributeRead[];
+}
+
+function readGraphEdge(input: Reader, end: number): GraphEdgeRead {
+  const message: GraphEdgeRead = { state: 0, timeMs: 0n, attributes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.state = input.varint();
+    else if (tag === 16) message.timeMs = input.unsigned();
+    else if (tag === 26) message.attributes.push(readGraphAttribute(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GetEdgesReplyRead {
+  edges: GraphEdgeRead[];
+}
+
+function readGetEdgesReply(input: Reader, end: number): GetEdgesReplyRead {
+  const message: GetEdgesReplyRead = { edges: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.edges.push(readGraphEdge(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphCountReplyRead {
+  count: bigint;
+}
+
+function readGraphCountReply(input: Reader, end: number): GraphCountReplyRead {
+  const message: GraphCountReplyRead = { count: 0n };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.count = input.unsigned();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface NeighbourRead {
+  node: bigint;
+  timeMs: bigint;
+  attributes: GraphAttributeRead[];
+}
+
+function readNeighbour(input: Reader, end: number): NeighbourRead {
+  const message: NeighbourRead = { node: 0n, timeMs: 0n, attributes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.node = input.unsigned();
+    else if (tag === 16) message.timeMs = input.unsigned();
+    else if (tag === 26) message.attributes.push(readGraphAttribute(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface NeighbourPageRead {
+  cursor: string;
+  nodes: bigint[];
+  neighbours: NeighbourRead[];
+}
+
+function readNeighbourPage(input: Reader, end: number): NeighbourPageRead {
+  const message: NeighbourPageRead = { cursor: "", nodes: [], neighbours: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.cursor = input.text();
+    else if (tag === 16) message.nodes.push(input.unsigned());
+    else if (tag === 18) for (const at = input.block(); input.at < at; ) message.nodes.push(input.unsigned());
+    else if (tag === 26) message.neighbours.push(readNeighbour(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface MutualReplyRead {
+  partial: boolean;
+  count: bigint;
+  nodes: bigint[];
+}
+
+function readMutualReply(input: Reader, end: number): MutualReplyRead {
+  const message: MutualReplyRead = { partial: false, count: 0n, nodes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.partial = input.bool();
+    else if (tag === 16) message.count = input.unsigned();
+    else if (tag === 24) message.nodes.push(input.unsigned());
+    else if (tag === 26) for (const at = input.block(); input.at < at; ) message.nodes.push(input.unsigned());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface NodePageRead {
+  cursor: string;
+  nodes: bigint[];
+}
+
+function readNodePage(input: Reader, end: number): NodePageRead {
+  const message: NodePageRead = { cursor: "", nodes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.cursor = input.text();
+    else if (tag === 16) message.nodes.push(input.unsigned());
+    else if (tag === 18) for (const at = input.block(); input.at < at; ) message.nodes.push(input.unsigned());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface DistanceReplyRead {
+  partial: boolean;
+  distances: number[];
+}
+
+function readDistanceReply(input: Reader, end: number): DistanceReplyRead {
+  const message: DistanceReplyRead = { partial: false, distances: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.partial = input.bool();
+    else if (tag === 16) message.distances.push(input.varint());
+    else if (tag === 18) for (const at = input.block(); input.at < at; ) message.distances.push(input.varint());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphPathRead {
+  nodes: bigint[];
+}
+
+function readGraphPath(input: Reader, end: number): GraphPathRead {
+  const message: GraphPathRead = { nodes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.nodes.push(input.unsigned());
+    else if (tag === 10) for (const at = input.block(); input.at < at; ) message.nodes.push(input.unsigned());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface PathReplyRead {
+  partial: boolean;
+  paths: GraphPathRead[];
+}
+
+function readPathReply(input: Reader, end: number): PathReplyRead {
+  const message: PathReplyRead = { partial: false, paths: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.partial = input.bool();
+    else if (tag === 18) message.paths.push(readGraphPath(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface SecondDegreeReplyRead {
+  partial: boolean;
+  count: bigint;
+  cursor: string;
+  nodes: bigint[];
+}
+
+function readSecondDegreeReply(input: Reader, end: number): SecondDegreeReplyRead {
+  const message: SecondDegreeReplyRead = { partial: false, count: 0n, cursor: "", nodes: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.partial = input.bool();
+    else if (tag === 16) message.count = input.unsigned();
+    else if (tag === 26) message.cursor = input.text();
+    else if (tag === 32) message.nodes.push(input.unsigned());
+    else if (tag === 34) for (const at = input.block(); input.at < at; ) message.nodes.push(input.unsigned());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface SuggestionRead {
+  node: bigint;
+  common: number;
+}
+
+function readSuggestion(input: Reader, end: number): SuggestionRead {
+  const message: SuggestionRead = { node: 0n, common: 0 };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.node = input.unsigned();
+    else if (tag === 16) message.common = input.varint();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface SuggestReplyRead {
+  partial: boolean;
+  suggestions: SuggestionRead[];
+}
+
+function readSuggestReply(input: Reader, end: number): SuggestReplyRead {
+  const message: SuggestReplyRead = { partial: false, suggestions: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.partial = input.bool();
+    else if (tag === 18) message.suggestions.push(readSuggestion(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface NodeBinRead {
+  name: Buffer;
+  value: Buffer;
+}
+
+function readNodeBin(input: Reader, end: number): NodeBinRead {
+  const message: NodeBinRead = { name: EMPTY, value: EMPTY };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.name = input.bytes();
+    else if (tag === 18) message.value = input.bytes();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphNodeRead {
+  type: Buffer;
+  bins: NodeBinRead[];
+}
+
+function readGraphNode(input: Reader, end: number): GraphNodeRead {
+  const message: GraphNodeRead = { type: EMPTY, bins: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.type = input.bytes();
+    else if (tag === 18) message.bins.push(readNodeBin(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GetNodeReplyRead {
+  found: GraphNodeRead | undefined;
+  missing: MissingRead | undefined;
+}
+
+function readGetNodeReply(input: Reader, end: number): GetNodeReplyRead {
+  const message: GetNodeReplyRead = { found: undefined, missing: undefined };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.found = readGraphNode(input, input.block());
+    else if (tag === 18) message.missing = readMissing(input, input.block());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface NodeChangeReplyRead {
+  changed: boolean;
+}
+
+function readNodeChangeReply(input: Reader, end: number): NodeChangeReplyRead {
+  const message: NodeChangeReplyRead = { changed: false };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.changed = input.bool();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphQueryErrorRead {
+  code: number;
+  message: string;
+}
+
+function readGraphQueryError(input: Reader, end: number): GraphQueryErrorRead {
+  const message: GraphQueryErrorRead = { code: 0, message: "" };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 8) message.code = input.varint();
+    else if (tag === 18) message.message = input.text();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphQueryResultRead {
+  getEdges: GetEdgesReplyRead | undefined;
+  count: GraphCountReplyRead | undefined;
+  range: NeighbourPageRead | undefined;
+  mutual: MutualReplyRead | undefined;
+  combine: NodePageRead | undefined;
+  distance: DistanceReplyRead | undefined;
+  path: PathReplyRead | undefined;
+  secondDegree: SecondDegreeReplyRead | undefined;
+  suggest: SuggestReplyRead | undefined;
+  error: GraphQueryErrorRead | undefined;
+}
+
+function readGraphQueryResult(input: Reader, end: number): GraphQueryResultRead {
+  const message: GraphQueryResultRead = { getEdges: undefined, count: undefined, range: undefined, mutual: undefined,
+    combine: undefined, distance: undefined, path: undefined, secondDegree: undefined, suggest: undefined, error: undefined };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.getEdges = readGetEdgesReply(input, input.block());
+    else if (tag === 18) message.count = readGraphCountReply(input, input.block());
+    else if (tag === 26) message.range = readNeighbourPage(input, input.block());
+    else if (tag === 34) message.mutual = readMutualReply(input, input.block());
+    else if (tag === 42) message.combine = readNodePage(input, input.block());
+    else if (tag === 50) message.distance = readDistanceReply(input, input.block());
+    else if (tag === 58) message.path = readPathReply(input, input.block());
+    else if (tag === 66) message.secondDegree = readSecondDegreeReply(input, input.block());
+    else if (tag === 74) message.suggest = readSuggestReply(input, input.block());
+    else if (tag === 82) message.error = readGraphQueryError(input, input.block());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphQueryReplyRead {
+  results: GraphQueryResultRead[];
+}
+
+function readGraphQueryReply(input: Reader, end: number): GraphQueryReplyRead {
+  const message: GraphQueryReplyRead = { results: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.results.push(readGraphQueryResult(input, input.block()));
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphFigureRead {
+  name: string;
+  value: bigint;
+}
+
+function readGraphFigure(input: Reader, end: number): GraphFigureRead {
+  const message: GraphFigureRead = { name: "", value: 0n };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.name = input.text();
+    else if (tag === 16) message.value = input.unsigned();
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
+export interface GraphStatsReplyRead {
+  figures: GraphFigureRead[];
+  graphs: string[];
+  types: string[];
+}
+
+function readGraphStatsReply(input: Reader, end: number): GraphStatsReplyRead {
+  const message: GraphStatsReplyRead = { figures: [], graphs: [], types: [] };
+  while (input.at < end) {
+    const tag = input.varint();
+    if (tag === 10) message.figures.push(readGraphFigure(input, input.block()));
+    else if (tag === 18) message.graphs.push(input.text());
+    else if (tag === 26) message.types.push(input.text());
+    else input.skip(tag);
+  }
+  if (input.at !== end) throw new BadReply("a field is longer than its message");
+  return message;
+}
+
 export interface ChangedKeysRead {
   keys: Buffer[];
 }
@@ -3443,6 +4613,102 @@ export function encodeListCachesRequest(message: ListCachesRequest): Buffer {
   return out.buffer;
 }
 
+export function encodeDeclareTypeRequest(message: DeclareTypeRequest): Buffer {
+  const out = new Writer(sizeOfDeclareTypeRequest(message));
+  writeDeclareTypeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGraphChangeRequest(message: GraphChangeRequest): Buffer {
+  const out = new Writer(sizeOfGraphChangeRequest(message));
+  writeGraphChangeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGetEdgesRequest(message: GetEdgesRequest): Buffer {
+  const out = new Writer(sizeOfGetEdgesRequest(message));
+  writeGetEdgesRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGraphCountRequest(message: GraphCountRequest): Buffer {
+  const out = new Writer(sizeOfGraphCountRequest(message));
+  writeGraphCountRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGraphRangeRequest(message: GraphRangeRequest): Buffer {
+  const out = new Writer(sizeOfGraphRangeRequest(message));
+  writeGraphRangeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeMutualRequest(message: MutualRequest): Buffer {
+  const out = new Writer(sizeOfMutualRequest(message));
+  writeMutualRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeCombineRequest(message: CombineRequest): Buffer {
+  const out = new Writer(sizeOfCombineRequest(message));
+  writeCombineRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeDistanceRequest(message: DistanceRequest): Buffer {
+  const out = new Writer(sizeOfDistanceRequest(message));
+  writeDistanceRequest(message, out);
+  return out.buffer;
+}
+
+export function encodePathRequest(message: PathRequest): Buffer {
+  const out = new Writer(sizeOfPathRequest(message));
+  writePathRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeSecondDegreeRequest(message: SecondDegreeRequest): Buffer {
+  const out = new Writer(sizeOfSecondDegreeRequest(message));
+  writeSecondDegreeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeSuggestRequest(message: SuggestRequest): Buffer {
+  const out = new Writer(sizeOfSuggestRequest(message));
+  writeSuggestRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeNodeRequest(message: NodeRequest): Buffer {
+  const out = new Writer(sizeOfNodeRequest(message));
+  writeNodeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeSetNodeRequest(message: SetNodeRequest): Buffer {
+  const out = new Writer(sizeOfSetNodeRequest(message));
+  writeSetNodeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeMarkNodeRequest(message: MarkNodeRequest): Buffer {
+  const out = new Writer(sizeOfMarkNodeRequest(message));
+  writeMarkNodeRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGraphQueryRequest(message: GraphQueryRequest): Buffer {
+  const out = new Writer(sizeOfGraphQueryRequest(message));
+  writeGraphQueryRequest(message, out);
+  return out.buffer;
+}
+
+export function encodeGraphStatsRequest(message: GraphStatsRequest): Buffer {
+  const out = new Writer(sizeOfGraphStatsRequest(message));
+  writeGraphStatsRequest(message, out);
+  return out.buffer;
+}
+
 export function encodeWatchKeysRequest(message: WatchKeysRequest): Buffer {
   const out = new Writer(sizeOfWatchKeysRequest(message));
   writeWatchKeysRequest(message, out);
@@ -3659,6 +4925,62 @@ export function decodeListCachesReply(buffer: Buffer): ListCachesReplyRead {
   return readListCachesReply(new Reader(buffer), buffer.length);
 }
 
+export function decodeGraphChangeReply(buffer: Buffer): GraphChangeReplyRead {
+  return readGraphChangeReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeGetEdgesReply(buffer: Buffer): GetEdgesReplyRead {
+  return readGetEdgesReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeGraphCountReply(buffer: Buffer): GraphCountReplyRead {
+  return readGraphCountReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeNeighbourPage(buffer: Buffer): NeighbourPageRead {
+  return readNeighbourPage(new Reader(buffer), buffer.length);
+}
+
+export function decodeMutualReply(buffer: Buffer): MutualReplyRead {
+  return readMutualReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeNodePage(buffer: Buffer): NodePageRead {
+  return readNodePage(new Reader(buffer), buffer.length);
+}
+
+export function decodeDistanceReply(buffer: Buffer): DistanceReplyRead {
+  return readDistanceReply(new Reader(buffer), buffer.length);
+}
+
+export function decodePathReply(buffer: Buffer): PathReplyRead {
+  return readPathReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeSecondDegreeReply(buffer: Buffer): SecondDegreeReplyRead {
+  return readSecondDegreeReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeSuggestReply(buffer: Buffer): SuggestReplyRead {
+  return readSuggestReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeGetNodeReply(buffer: Buffer): GetNodeReplyRead {
+  return readGetNodeReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeNodeChangeReply(buffer: Buffer): NodeChangeReplyRead {
+  return readNodeChangeReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeGraphQueryReply(buffer: Buffer): GraphQueryReplyRead {
+  return readGraphQueryReply(new Reader(buffer), buffer.length);
+}
+
+export function decodeGraphStatsReply(buffer: Buffer): GraphStatsReplyRead {
+  return readGraphStatsReply(new Reader(buffer), buffer.length);
+}
+
 export function decodeWatchKeysEvent(buffer: Buffer): WatchKeysEventRead {
   return readWatchKeysEvent(new Reader(buffer), buffer.length);
 }
@@ -3765,6 +5087,25 @@ export const CALLS = {
     DeleteCache: { path: "/gannet.v1.Caches/DeleteCache", streams: false, decode: decodeDone },
     ListCaches: { path: "/gannet.v1.Caches/ListCaches", streams: false, decode: decodeListCachesReply },
     FlushCache: { path: "/gannet.v1.Caches/FlushCache", streams: false, decode: decodeDone },
+  },
+  Graph: {
+    DeclareType: { path: "/gannet.v1.Graph/DeclareType", streams: false, decode: decodeDone },
+    Change: { path: "/gannet.v1.Graph/Change", streams: false, decode: decodeGraphChangeReply },
+    GetEdges: { path: "/gannet.v1.Graph/GetEdges", streams: false, decode: decodeGetEdgesReply },
+    Count: { path: "/gannet.v1.Graph/Count", streams: false, decode: decodeGraphCountReply },
+    Range: { path: "/gannet.v1.Graph/Range", streams: false, decode: decodeNeighbourPage },
+    Mutual: { path: "/gannet.v1.Graph/Mutual", streams: false, decode: decodeMutualReply },
+    Combine: { path: "/gannet.v1.Graph/Combine", streams: false, decode: decodeNodePage },
+    Distance: { path: "/gannet.v1.Graph/Distance", streams: false, decode: decodeDistanceReply },
+    Path: { path: "/gannet.v1.Graph/Path", streams: false, decode: decodePathReply },
+    SecondDegree: { path: "/gannet.v1.Graph/SecondDegree", streams: false, decode: decodeSecondDegreeReply },
+    Suggest: { path: "/gannet.v1.Graph/Suggest", streams: false, decode: decodeSuggestReply },
+    GetNode: { path: "/gannet.v1.Graph/GetNode", streams: false, decode: decodeGetNodeReply },
+    SetNode: { path: "/gannet.v1.Graph/SetNode", streams: false, decode: decodeNodeChangeReply },
+    RemoveNode: { path: "/gannet.v1.Graph/RemoveNode", streams: false, decode: decodeNodeChangeReply },
+    MarkNode: { path: "/gannet.v1.Graph/MarkNode", streams: false, decode: decodeNodeChangeReply },
+    Query: { path: "/gannet.v1.Graph/Query", streams: false, decode: decodeGraphQueryReply },
+    Stats: { path: "/gannet.v1.Graph/Stats", streams: false, decode: decodeGraphStatsReply },
   },
   Invalidations: {
     WatchKeys: { path: "/gannet.v1.Invalidations/WatchKeys", streams: true, decode: decodeWatchKeysEvent },

@@ -7,6 +7,7 @@
 //!
 //! The user of a signed token exists for one connection, and has the rights that the token grants in one cache.
 
+use super::calls::{Decode, Method};
 use super::plan::{Access, CallError, Caller};
 use crate::clients::access::{READ, WRITE};
 use crate::clients::tokens::{Claims, PREFIX, TokenKind};
@@ -23,9 +24,9 @@ pub(super) struct SignedToken {
     pub(super) claims: Arc<Claims>,
     /// The number of changes of users at which the issuer existed.
     checked_at: u64,
-    /// The user with the rights in a namespace, for calls that need some bits of access, at a number of changes of
-    /// namespaces.
-    user: Option<((Namespace, u8, u64), Arc<TokenUser>)>,
+    /// The user with the rights in a namespace, for calls that need some bits of access, on graphs or not, at a number
+    /// of changes of namespaces.
+    user: Option<((Namespace, u8, bool, u64), Arc<TokenUser>)>,
     /// True if the session has that user. A call that was refused leaves the session with an earlier one.
     has_entered: bool,
 }
@@ -111,7 +112,7 @@ impl SignedToken {
         let is_valid = *self.token == *token
             && !self.claims.is_expired(now_secs(ctx))
             && self.checked_at == ctx.shared.users.changes();
-        let key = (namespace, needed(access), ctx.shared.namespaces.changes());
+        let key = (namespace, needed(access), false, ctx.shared.namespaces.changes());
         is_valid && self.has_entered && matches!(&self.user, Some((of, _)) if *of == key)
     }
 
@@ -126,16 +127,18 @@ impl SignedToken {
     /// If the token does not grant the kind of access that the method needs.
     pub(super) fn user(
         &mut self,
-        (method, access): (&str, Access),
+        method: &Method,
         namespace: Namespace,
         ctx: &WorkerContext,
     ) -> Result<Arc<TokenUser>, CallError> {
-        let key = (namespace, needed(access), ctx.shared.namespaces.changes());
+        let (access, is_on_graphs) = (method.access, matches!(method.decode, Decode::Graphs(_)));
+        let key = (namespace, needed(access), is_on_graphs, ctx.shared.namespaces.changes());
         self.has_entered = false;
         let user = match &self.user {
             Some((of, user)) if *of == key => Arc::clone(user),
             _ => {
-                let cache = ctx.shared.namespaces.name(namespace);
+                // Graphs are in no cache: only permissions for all caches cover them.
+                let cache = if is_on_graphs { "".into() } else { ctx.shared.namespaces.name(namespace) };
                 let user = Arc::new(TokenUser::of(&self.claims, (namespace, cache.as_bytes()), key.1));
                 self.user = Some((key, Arc::clone(&user)));
                 user
@@ -151,7 +154,8 @@ impl SignedToken {
             Access::Control => user.is_superuser(),
         };
         if !is_permitted {
-            let text = format!("the token does not permit {method} on this cache");
+            let what = if is_on_graphs { "graphs; get one with a permission for all caches" } else { "this cache" };
+            let text = format!("the token does not permit {} on {what}", method.name);
             return Err(CallError::new(Status::PermissionDenied, text));
         }
         Ok(user)

@@ -221,7 +221,9 @@ impl Execution {
         let (mut values, mut rest) = (Vec::with_capacity(self.plan.commands.count), &self.replies[..]);
         while !rest.is_empty() {
             let ParsedValue::Value { value, consumed } = value(rest) else { return Err(CallError::unexpected()) };
-            check(&value)?;
+            if self.preamble.is_some() || !self.plan.takes_errors {
+                check(&value)?;
+            }
             values.push(value);
             rest = &rest[consumed..];
         }

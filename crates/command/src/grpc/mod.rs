@@ -21,6 +21,7 @@ mod calls;
 mod compression;
 mod credentials;
 mod execution;
+mod graph_errors;
 mod key_watch;
 mod plain;
 mod plan;
@@ -36,6 +37,7 @@ use crate::clients::faults::{self, FAULT_TEXT};
 use crate::context::WorkerContext;
 use crate::context::grpc_buffers::GrpcBuffers;
 use crate::memory::budget::Grant;
+use crate::resp;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{Progress, SessionWait};
 use plan::CallError;
@@ -82,7 +84,12 @@ pub fn serve(
         if ctx.is_slice_over() {
             break SessionWait::Yield;
         }
-        let may_receive = session.running.is_none() && session.waiting.is_empty() && session.plain.may_grow();
+        // A client may cancel a query in execution. Later calls wait.
+        let may_read_on = match &session.running {
+            None => session.waiting.is_empty(),
+            Some(running) => running.may_end_early() && session.waiting.len() < receiving::MESSAGES_MAX,
+        };
+        let may_receive = may_read_on && session.plain.may_grow();
         if may_receive && let Some(consumed) = receiving::receive(&buf[at..], out, session, &mut buffers, ctx) {
             at += consumed;
             continue;
@@ -128,6 +135,12 @@ fn execute(
         return Ok(false);
     }
     let Some(mut running) = session.running.take() else { return Ok(true) };
+    if running.may_end_early() && running.is_late(ctx) && resp::abandon_query(&mut session.redis) {
+        let error = CallError::new(Status::DeadlineExceeded, "the deadline was past before the query was complete");
+        let reply = Reply::error(running.stream, error);
+        session.wire.replies.push_back(running.timed(reply, ctx));
+        return Ok(true);
+    }
     let (stream, execution) = (running.stream, &mut running.execution);
     match execution.advance(guard, &mut session.redis, buffers, ctx) {
         Ok(Ok((messages, grant))) => {

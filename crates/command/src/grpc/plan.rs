@@ -12,6 +12,7 @@
 //! be interrupted executes its commands in a transaction ([`CallPlan::transaction`]). A call that decides by what it
 //! reads watches the key, and starts over if another client changes it meanwhile ([`CallPlan::watched`]).
 
+use super::graph_errors::graph_error;
 use crate::push::topics::TopicPosition;
 use protocol::grpc::protobuf::{Encoder, MalformedMessage};
 use protocol::grpc::{MessageError, Status, message_prefix};
@@ -111,6 +112,17 @@ impl Commands {
         self.count += 1;
     }
 
+    /// Adds a command with the words that `write` adds.
+    pub(super) fn add_written<E>(&mut self, write: impl FnOnce(&mut CommandWriter) -> Result<(), E>) -> Result<(), E> {
+        let mut writer = CommandWriter::default();
+        write(&mut writer)?;
+        self.request.reserve_exact(writer.words.len() + WORD_BYTES);
+        add_number(&mut self.request, b'*', writer.count);
+        self.request.extend_from_slice(&writer.words);
+        self.count += 1;
+        Ok(())
+    }
+
     /// Adds all commands of `other`.
     pub(super) fn append(&mut self, other: &Self) {
         self.request.extend_from_slice(&other.request);
@@ -121,10 +133,38 @@ impl Commands {
 /// Appends a command of `count` words.
 pub(super) fn add_command<'w>(request: &mut Vec<u8>, count: usize, words: impl Iterator<Item = &'w [u8]>) {
     add_number(request, b'*', count);
-    for word in words {
-        add_number(request, b'$', word.len());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
+    words.for_each(|word| add_word(request, word));
+}
+
+fn add_word(request: &mut Vec<u8>, word: &[u8]) {
+    add_number(request, b'$', word.len());
+    request.extend_from_slice(word);
+    request.extend_from_slice(b"\r\n");
+}
+
+/// The words of a command whose number is not known before. It stores them in one piece.
+#[derive(Debug, Default)]
+pub(super) struct CommandWriter {
+    words: Vec<u8>,
+    count: usize,
+}
+
+impl CommandWriter {
+    /// Adds a word.
+    pub(super) fn word(&mut self, word: &[u8]) -> &mut Self {
+        add_word(&mut self.words, word);
+        self.count += 1;
+        self
+    }
+
+    /// Adds a number.
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        self.word(Decimal::new(number).as_slice())
+    }
+
+    /// Adds an option and its value, unless that is 0.
+    pub(super) fn option(&mut self, name: &str, number: u64) -> &mut Self {
+        if number == 0 { self } else { self.word(name.as_bytes()).number(number) }
     }
 }
 
@@ -236,6 +276,8 @@ pub(super) struct CallPlan {
     pub(super) stays_open: bool,
     /// True if the replies must tell the types of values: the commands are executed in version 3 of the protocol.
     pub(super) has_types: bool,
+    /// True if `next` gets error replies too. Otherwise the first of them is the error of the call.
+    pub(super) takes_errors: bool,
     /// The message that the commands publish, if they publish one.
     pub(super) publication: Option<Publication>,
 }
@@ -251,6 +293,7 @@ impl CallPlan {
             watches: false,
             stays_open: false,
             has_types: false,
+            takes_errors: false,
             publication: None,
         }
     }
@@ -263,6 +306,11 @@ impl CallPlan {
     /// Returns the plan of a call whose replies tell the types of values.
     pub(super) fn with_types(self) -> Self {
         Self { has_types: true, ..self }
+    }
+
+    /// Returns the plan of a call that replies although some of its commands fail.
+    pub(super) fn taking_errors(self) -> Self {
+        Self { takes_errors: true, ..self }
     }
 
     /// Returns the plan of a call that publishes a message.
@@ -428,6 +476,9 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
     let code = reply.split(|byte| *byte == b' ').next().unwrap_or_default();
     if let Some((_, limit, text)) = LIMITS.iter().find(|(start, ..)| reply.starts_with(start)) {
         return CallError::new(Status::ResourceExhausted, *text).beyond(limit);
+    }
+    if let Some(error) = graph_error(reply) {
+        return error;
     }
     let status = match code {
         b"WRONGTYPE" | b"RECORDSET" | b"FILTERED" | b"BINTYPE" | b"NOINDEX" => Status::FailedPrecondition,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// The maximum number of messages and replies of a connection that wait, if requests with several messages are among
 /// them. A request with one message has a stream of its own, so that the limit of streams bounds those.
-const MESSAGES_MAX: usize = 256;
+pub(super) const MESSAGES_MAX: usize = 256;
 
 /// Handles the next frame. Returns the number of consumed bytes; `None` if the frame is incomplete.
 pub(super) fn receive(

@@ -40,6 +40,16 @@ pub(super) struct RunningCall {
 }
 
 impl RunningCall {
+    /// Returns true if the deadline of the call is past.
+    pub(super) fn is_late(&self, ctx: &WorkerContext) -> bool {
+        self.ends.deadline.is_some_and(|at| at.0 <= ctx.now.0)
+    }
+
+    /// Returns true if the call need not be completed.
+    pub(super) fn may_end_early(&self) -> bool {
+        self.method.is_ok_and(|method| method.may_end_early) && self.execution.is_authenticated()
+    }
+
     /// Returns the reply to the call, which has just ended, with its times.
     pub(super) fn timed(&self, reply: Reply, ctx: &WorkerContext) -> Reply {
         let times = Some([self.ready, self.begun, ctx.clock.ticks()]);
@@ -148,6 +158,11 @@ impl GrpcSession {
         is_user
     }
 
+    /// Returns true if a call is in execution that ends when its client cancels it.
+    pub(crate) fn may_be_cancelled(&self) -> bool {
+        self.running.as_ref().is_some_and(RunningCall::may_end_early)
+    }
+
     /// Returns true if a call is in execution, or its request or reply is incomplete.
     pub(crate) fn is_serving(&self) -> bool {
         self.has_work() || !self.receiving.is_empty() || !self.delayed.is_empty()
@@ -218,7 +233,9 @@ impl GrpcSession {
         let Ok(method) = request.method else { return Err(CallError::unexpected()) };
         let plan = method.decode.plan(&request.message, &ctx.shared, &request.authority)?;
         let namespace = match (plan.namespace, method.decode) {
-            (None, Decode::Items(_) | Decode::Topics(_)) => self.namespace(request.cache.clone(), ctx)?,
+            (None, Decode::Items(_) | Decode::Topics(_) | Decode::Graphs(_)) => {
+                self.namespace(request.cache.clone(), ctx)?
+            }
             (namespace, _) => namespace,
         };
         let token = own_token(&request, method)?;
@@ -291,7 +308,7 @@ impl GrpcSession {
         let signed = SignedToken::of(self.signed.take(), token, ctx)?;
         let signed = self.signed.insert(signed);
         let namespace = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
-        signed.user((method.name, method.access), namespace, ctx).map(Some)
+        signed.user(method, namespace, ctx).map(Some)
     }
 
     /// Forgets a request with several messages, one of which has failed.
@@ -422,8 +439,13 @@ impl GrpcSession {
         self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.any())
     }
 
-    /// Forgets a stream that was reset. A call in execution is completed, because it may have changed items.
+    /// Forgets a stream that was reset. A call in execution is completed if it may have changed items.
     pub(super) fn cancel(&mut self, stream: u32, ctx: &WorkerContext) {
+        if self.running.as_ref().is_some_and(|running| running.stream == stream && running.may_end_early())
+            && resp::abandon_query(&mut self.redis)
+        {
+            self.running = None;
+        }
         if let Some(subscriptions) = &mut self.subscriptions {
             subscriptions.end(stream, ctx);
         }

@@ -113,6 +113,16 @@ pub(crate) fn home_namespace(session: &SessionState, ctx: &WorkerContext) -> Nam
     ctx.shared.namespaces.databases().namespace(session.numbers.home())
 }
 
+/// Abandons the session's unfinished request, which only reads, so that it can execute others. Returns false if its
+/// words are still being collected, or it is a part of a transaction; it must be completed then.
+pub(crate) fn abandon_query(session: &mut SessionState) -> bool {
+    let is_free = session.long.is_none() && !session.is_under_way();
+    if is_free {
+        session.abandon_request();
+    }
+    is_free
+}
+
 /// Sets the properties of the message that the session's next command, `PUBLISH`, publishes.
 pub(crate) fn prepare_publication(session: &mut SessionState, is_text: bool) {
     let publisher = match &session.user {

@@ -108,17 +108,21 @@ impl<'b> Message<'b> {
         self.try_uint(number).unwrap_or(0)
     }
 
-    /// Returns all unsigned numbers of a repeated field, packed or not.
+    /// Returns all unsigned numbers of a repeated field, packed or not. If there are more than `count_max`, returns the
+    /// first `count_max` + 1.
     ///
     /// # Errors
     /// If a packed number is malformed.
-    pub fn uints(self, number: u32) -> Result<Vec<u64>, MalformedMessage> {
+    pub fn uints(self, number: u32, count_max: usize) -> Result<Vec<u64>, MalformedMessage> {
         let mut all = Vec::new();
         for value in self.fields(number) {
+            if all.len() > count_max {
+                break;
+            }
             match value {
                 Wire::Varint(varint) => all.push(varint),
                 Wire::Bytes(mut packed) => {
-                    while !packed.is_empty() {
+                    while !packed.is_empty() && all.len() <= count_max {
                         let at = packed.as_ptr().addr() - self.0.as_ptr().addr();
                         let (value, rest) = varint(packed).ok_or(MalformedMessage { at })?;
                         all.push(value);
@@ -266,6 +270,13 @@ impl Encoder {
     pub fn packed_bools(&mut self, number: u32, values: impl Iterator<Item = bool>) -> &mut Self {
         let values: Vec<u8> = values.map(u8::from).collect();
         self.bytes(number, &values)
+    }
+
+    /// Adds a repeated field of type uint64 or uint32, packed.
+    pub fn packed_uints(&mut self, number: u32, values: impl Iterator<Item = u64>) -> &mut Self {
+        let mut packed = Vec::new();
+        values.for_each(|value| put_varint(&mut packed, value));
+        self.bytes(number, &packed)
     }
 
     /// Adds all fields of another message.

@@ -104,7 +104,9 @@ fn prepare<B: Backend>(core: &mut Core<B>, index: u32) -> usize {
         return 0;
     }
     let mut received = 0;
-    if !session.servable && session.readable {
+    // A session that executes a request receives nothing more, unless its client may cancel that request.
+    let may_receive = !session.servable || session.input.is_none() && session.state.may_be_cancelled();
+    if may_receive && session.readable {
         match receive_into(core, index) {
             Some(bytes) => received = bytes,
             None => return 0,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 const SECRET: &[u8] = b"a secret key of at least 32 bytes.";
 
 /// Starts a server whose key is known.
-fn with_key(config: ServerConfig) -> (Running, TokenKey) {
+pub(crate) fn with_key(config: ServerConfig) -> (Running, TokenKey) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("gannet-token-key-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
     let path = std::env::temp_dir().join(name);
@@ -23,12 +23,12 @@ fn with_key(config: ServerConfig) -> (Running, TokenKey) {
     (running, TokenKey::new(SECRET).expect("it is long enough"))
 }
 
-fn grant(role: TokenRole, cache: Option<&str>, prefix: Option<&str>) -> Option<Grant> {
+pub(crate) fn grant(role: TokenRole, cache: Option<&str>, prefix: Option<&str>) -> Option<Grant> {
     Some(Grant { role, cache: cache.map(Into::into), prefix: prefix.map(Into::into) })
 }
 
 /// Returns a token that is valid for an hour.
-fn token(key: &TokenKey, permissions: Vec<u8>) -> String {
+pub(crate) fn token(key: &TokenKey, permissions: Vec<u8>) -> String {
     token_of(key, permissions, b"", 3_600)
 }
 

@@ -37,6 +37,7 @@ mod graph;
 mod graph_load;
 mod grpc;
 mod grpc_client;
+mod grpc_graphs;
 mod grpc_tokens;
 mod grpc_topics;
 mod handover;

@@ -29,6 +29,30 @@ namespace Gannet.V1
         Descending = 1,
     }
 
+    internal enum EdgeState
+    {
+        EdgeAbsent = 0,
+        EdgeLive = 1,
+        EdgeNegative = 2,
+        EdgeArchived = 3,
+        EdgeRemoved = 4,
+    }
+
+    internal enum GraphChangeRequestAction
+    {
+        Add = 0,
+        Remove = 1,
+        Archive = 2,
+        Restore = 3,
+    }
+
+    internal enum CombineRequestOperation
+    {
+        Intersection = 0,
+        Union = 1,
+        Difference = 2,
+    }
+
     internal enum RecordChangeRequestWhen
     {
         Always = 0,
@@ -201,6 +225,57 @@ namespace Gannet.V1
         public static readonly Method CachesFlushCache =
             new Method("gannet.v1.Caches", "FlushCache", false);
 
+        public static readonly Method GraphDeclareType =
+            new Method("gannet.v1.Graph", "DeclareType", false);
+
+        public static readonly Method GraphChange =
+            new Method("gannet.v1.Graph", "Change", false);
+
+        public static readonly Method GraphGetEdges =
+            new Method("gannet.v1.Graph", "GetEdges", false);
+
+        public static readonly Method GraphCount =
+            new Method("gannet.v1.Graph", "Count", false);
+
+        public static readonly Method GraphRange =
+            new Method("gannet.v1.Graph", "Range", false);
+
+        public static readonly Method GraphMutual =
+            new Method("gannet.v1.Graph", "Mutual", false);
+
+        public static readonly Method GraphCombine =
+            new Method("gannet.v1.Graph", "Combine", false);
+
+        public static readonly Method GraphDistance =
+            new Method("gannet.v1.Graph", "Distance", false);
+
+        public static readonly Method GraphPath =
+            new Method("gannet.v1.Graph", "Path", false);
+
+        public static readonly Method GraphSecondDegree =
+            new Method("gannet.v1.Graph", "SecondDegree", false);
+
+        public static readonly Method GraphSuggest =
+            new Method("gannet.v1.Graph", "Suggest", false);
+
+        public static readonly Method GraphGetNode =
+            new Method("gannet.v1.Graph", "GetNode", false);
+
+        public static readonly Method GraphSetNode =
+            new Method("gannet.v1.Graph", "SetNode", false);
+
+        public static readonly Method GraphRemoveNode =
+            new Method("gannet.v1.Graph", "RemoveNode", false);
+
+        public static readonly Method GraphMarkNode =
+            new Method("gannet.v1.Graph", "MarkNode", false);
+
+        public static readonly Method GraphQuery =
+            new Method("gannet.v1.Graph", "Query", false);
+
+        public static readonly Method GraphStats =
+            new Method("gannet.v1.Graph", "Stats", false);
+
         public static readonly Method InvalidationsWatchKeys =
             new Method("gannet.v1.Invalidations", "WatchKeys", true);
 
@@ -325,6 +400,23 @@ namespace Gannet.V1
             CachesDeleteCache,
             CachesListCaches,
             CachesFlushCache,
+            GraphDeclareType,
+            GraphChange,
+            GraphGetEdges,
+            GraphCount,
+            GraphRange,
+            GraphMutual,
+            GraphCombine,
+            GraphDistance,
+            GraphPath,
+            GraphSecondDegree,
+            GraphSuggest,
+            GraphGetNode,
+            GraphSetNode,
+            GraphRemoveNode,
+            GraphMarkNode,
+            GraphQuery,
+            GraphStats,
             InvalidationsWatchKeys,
             LeaderboardsUpsertElements,
             LeaderboardsRemoveElements,

@@ -1222,6 +1222,807 @@ namespace Gannet.V1.Replies
         }
     }
 
+    internal sealed class GraphChangeReply
+    {
+        public ulong Changed { get; set; }
+
+        public static GraphChangeReply Read(ref Reader input, int end)
+        {
+            var message = new GraphChangeReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Changed = input.Varint();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphAttribute
+    {
+        public string Name { get; set; } = string.Empty;
+
+        public ReadOnlyMemory<byte> Value { get; set; }
+
+        public static GraphAttribute Read(ref Reader input, int end)
+        {
+            var message = new GraphAttribute();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Name = input.Text();
+                        break;
+                    case 18:
+                        message.Value = input.Block();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphEdge
+    {
+        public EdgeState State { get; set; }
+
+        public ulong TimeMs { get; set; }
+
+        public List<GraphAttribute> Attributes { get; } = new List<GraphAttribute>();
+
+        public static GraphEdge Read(ref Reader input, int end)
+        {
+            var message = new GraphEdge();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.State = (EdgeState)input.Varint();
+                        break;
+                    case 16:
+                        message.TimeMs = input.Varint();
+                        break;
+                    case 26:
+                        message.Attributes.Add(GraphAttribute.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GetEdgesReply
+    {
+        public List<GraphEdge> Edges { get; } = new List<GraphEdge>();
+
+        public static GetEdgesReply Read(ref Reader input, int end)
+        {
+            var message = new GetEdgesReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Edges.Add(GraphEdge.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphCountReply
+    {
+        public ulong Count { get; set; }
+
+        public static GraphCountReply Read(ref Reader input, int end)
+        {
+            var message = new GraphCountReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Count = input.Varint();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class Neighbour
+    {
+        public ulong Node { get; set; }
+
+        public ulong TimeMs { get; set; }
+
+        public List<GraphAttribute> Attributes { get; } = new List<GraphAttribute>();
+
+        public static Neighbour Read(ref Reader input, int end)
+        {
+            var message = new Neighbour();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Node = input.Varint();
+                        break;
+                    case 16:
+                        message.TimeMs = input.Varint();
+                        break;
+                    case 26:
+                        message.Attributes.Add(GraphAttribute.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class NeighbourPage
+    {
+        public string Cursor { get; set; } = string.Empty;
+
+        public List<ulong> Nodes { get; } = new List<ulong>();
+
+        public List<Neighbour> Neighbours { get; } = new List<Neighbour>();
+
+        public static NeighbourPage Read(ref Reader input, int end)
+        {
+            var message = new NeighbourPage();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Cursor = input.Text();
+                        break;
+                    case 16:
+                        message.Nodes.Add(input.Varint());
+                        break;
+                    case 18:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Nodes.Add(input.Varint());
+                        }
+                        break;
+                    case 26:
+                        message.Neighbours.Add(Neighbour.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class MutualReply
+    {
+        public bool Partial { get; set; }
+
+        public ulong Count { get; set; }
+
+        public List<ulong> Nodes { get; } = new List<ulong>();
+
+        public static MutualReply Read(ref Reader input, int end)
+        {
+            var message = new MutualReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Partial = input.Bool();
+                        break;
+                    case 16:
+                        message.Count = input.Varint();
+                        break;
+                    case 24:
+                        message.Nodes.Add(input.Varint());
+                        break;
+                    case 26:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Nodes.Add(input.Varint());
+                        }
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class NodePage
+    {
+        public string Cursor { get; set; } = string.Empty;
+
+        public List<ulong> Nodes { get; } = new List<ulong>();
+
+        public static NodePage Read(ref Reader input, int end)
+        {
+            var message = new NodePage();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Cursor = input.Text();
+                        break;
+                    case 16:
+                        message.Nodes.Add(input.Varint());
+                        break;
+                    case 18:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Nodes.Add(input.Varint());
+                        }
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class DistanceReply
+    {
+        public bool Partial { get; set; }
+
+        public List<uint> Distances { get; } = new List<uint>();
+
+        public static DistanceReply Read(ref Reader input, int end)
+        {
+            var message = new DistanceReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Partial = input.Bool();
+                        break;
+                    case 16:
+                        message.Distances.Add(input.UInt32());
+                        break;
+                    case 18:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Distances.Add(input.UInt32());
+                        }
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphPath
+    {
+        public List<ulong> Nodes { get; } = new List<ulong>();
+
+        public static GraphPath Read(ref Reader input, int end)
+        {
+            var message = new GraphPath();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Nodes.Add(input.Varint());
+                        break;
+                    case 10:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Nodes.Add(input.Varint());
+                        }
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class PathReply
+    {
+        public bool Partial { get; set; }
+
+        public List<GraphPath> Paths { get; } = new List<GraphPath>();
+
+        public static PathReply Read(ref Reader input, int end)
+        {
+            var message = new PathReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Partial = input.Bool();
+                        break;
+                    case 18:
+                        message.Paths.Add(GraphPath.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class SecondDegreeReply
+    {
+        public bool Partial { get; set; }
+
+        public ulong Count { get; set; }
+
+        public string Cursor { get; set; } = string.Empty;
+
+        public List<ulong> Nodes { get; } = new List<ulong>();
+
+        public static SecondDegreeReply Read(ref Reader input, int end)
+        {
+            var message = new SecondDegreeReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Partial = input.Bool();
+                        break;
+                    case 16:
+                        message.Count = input.Varint();
+                        break;
+                    case 26:
+                        message.Cursor = input.Text();
+                        break;
+                    case 32:
+                        message.Nodes.Add(input.Varint());
+                        break;
+                    case 34:
+                        for (var blockEnd = input.BlockEnd(); input.At < blockEnd;)
+                        {
+                            message.Nodes.Add(input.Varint());
+                        }
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class Suggestion
+    {
+        public ulong Node { get; set; }
+
+        public uint Common { get; set; }
+
+        public static Suggestion Read(ref Reader input, int end)
+        {
+            var message = new Suggestion();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Node = input.Varint();
+                        break;
+                    case 16:
+                        message.Common = input.UInt32();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class SuggestReply
+    {
+        public bool Partial { get; set; }
+
+        public List<Suggestion> Suggestions { get; } = new List<Suggestion>();
+
+        public static SuggestReply Read(ref Reader input, int end)
+        {
+            var message = new SuggestReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Partial = input.Bool();
+                        break;
+                    case 18:
+                        message.Suggestions.Add(Suggestion.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class NodeBin
+    {
+        public ReadOnlyMemory<byte> Name { get; set; }
+
+        public ReadOnlyMemory<byte> Value { get; set; }
+
+        public static NodeBin Read(ref Reader input, int end)
+        {
+            var message = new NodeBin();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Name = input.Block();
+                        break;
+                    case 18:
+                        message.Value = input.Block();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphNode
+    {
+        public ReadOnlyMemory<byte> Type { get; set; }
+
+        public List<NodeBin> Bins { get; } = new List<NodeBin>();
+
+        public static GraphNode Read(ref Reader input, int end)
+        {
+            var message = new GraphNode();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Type = input.Block();
+                        break;
+                    case 18:
+                        message.Bins.Add(NodeBin.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GetNodeReply
+    {
+        public GraphNode? Found { get; set; }
+
+        public Missing? Missing { get; set; }
+
+        public static GetNodeReply Read(ref Reader input, int end)
+        {
+            var message = new GetNodeReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Found = GraphNode.Read(ref input, input.BlockEnd());
+                        break;
+                    case 18:
+                        message.Missing = Missing.Read(ref input, input.BlockEnd());
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class NodeChangeReply
+    {
+        public bool Changed { get; set; }
+
+        public static NodeChangeReply Read(ref Reader input, int end)
+        {
+            var message = new NodeChangeReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Changed = input.Bool();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphQueryError
+    {
+        public uint Code { get; set; }
+
+        public string Message { get; set; } = string.Empty;
+
+        public static GraphQueryError Read(ref Reader input, int end)
+        {
+            var message = new GraphQueryError();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Code = input.UInt32();
+                        break;
+                    case 18:
+                        message.Message = input.Text();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphQueryResult
+    {
+        public GetEdgesReply? GetEdges { get; set; }
+
+        public GraphCountReply? Count { get; set; }
+
+        public NeighbourPage? Range { get; set; }
+
+        public MutualReply? Mutual { get; set; }
+
+        public NodePage? Combine { get; set; }
+
+        public DistanceReply? Distance { get; set; }
+
+        public PathReply? Path { get; set; }
+
+        public SecondDegreeReply? SecondDegree { get; set; }
+
+        public SuggestReply? Suggest { get; set; }
+
+        public GraphQueryError? Error { get; set; }
+
+        public static GraphQueryResult Read(ref Reader input, int end)
+        {
+            var message = new GraphQueryResult();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.GetEdges = GetEdgesReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 18:
+                        message.Count = GraphCountReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 26:
+                        message.Range = NeighbourPage.Read(ref input, input.BlockEnd());
+                        break;
+                    case 34:
+                        message.Mutual = MutualReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 42:
+                        message.Combine = NodePage.Read(ref input, input.BlockEnd());
+                        break;
+                    case 50:
+                        message.Distance = DistanceReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 58:
+                        message.Path = PathReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 66:
+                        message.SecondDegree = SecondDegreeReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 74:
+                        message.Suggest = SuggestReply.Read(ref input, input.BlockEnd());
+                        break;
+                    case 82:
+                        message.Error = GraphQueryError.Read(ref input, input.BlockEnd());
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphQueryReply
+    {
+        public List<GraphQueryResult> Results { get; } = new List<GraphQueryResult>();
+
+        public static GraphQueryReply Read(ref Reader input, int end)
+        {
+            var message = new GraphQueryReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Results.Add(GraphQueryResult.Read(ref input, input.BlockEnd()));
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphFigure
+    {
+        public string Name { get; set; } = string.Empty;
+
+        public ulong Value { get; set; }
+
+        public static GraphFigure Read(ref Reader input, int end)
+        {
+            var message = new GraphFigure();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Name = input.Text();
+                        break;
+                    case 16:
+                        message.Value = input.Varint();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
+    internal sealed class GraphStatsReply
+    {
+        public List<GraphFigure> Figures { get; } = new List<GraphFigure>();
+
+        public List<string> Graphs { get; } = new List<string>();
+
+        public List<string> Types { get; } = new List<string>();
+
+        public static GraphStatsReply Read(ref Reader input, int end)
+        {
+            var message = new GraphStatsReply();
+            while (input.At < end)
+            {
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 10:
+                        message.Figures.Add(GraphFigure.Read(ref input, input.BlockEnd()));
+                        break;
+                    case 18:
+                        message.Graphs.Add(input.Text());
+                        break;
+                    case 26:
+                        message.Types.Add(input.Text());
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
+            }
+            input.RequireEnd(end);
+            return message;
+        }
+    }
+
     internal sealed class ChangedKeys
     {
         public List<ReadOnlyMemory<byte>> Keys { get; } = new List<ReadOnlyMemory<byte>>();

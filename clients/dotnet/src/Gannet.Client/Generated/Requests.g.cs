@@ -1461,6 +1461,963 @@ namespace Gannet.V1.Requests
         }
     }
 
+    internal sealed class DeclareTypeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public bool Undirected { get; set; }
+
+        public Bytes InverseOf { get; set; }
+
+        public bool SortByTime { get; set; }
+
+        public uint Cap { get; set; }
+
+        public IReadOnlyList<Bytes> Attributes { get; set; } = new Bytes[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + 1;
+            size += 1 + Wire.SizeOfBlock(InverseOf.Length);
+            size += 1 + 1;
+            size += 1 + Wire.SizeOfVarint(Cap);
+            foreach (var each in Attributes)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Length);
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(18);
+            output.Block(Type);
+            output.Tag(24);
+            output.Bool(Undirected);
+            output.Tag(34);
+            output.Block(InverseOf);
+            output.Tag(40);
+            output.Bool(SortByTime);
+            output.Tag(48);
+            output.Varint(Cap);
+            foreach (var each in Attributes)
+            {
+                output.Tag(58);
+                output.Block(each);
+            }
+        }
+    }
+
+    internal sealed class GraphAttribute : IRequest
+    {
+        public Bytes Name { get; set; }
+
+        public Bytes Value { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Name.Length);
+            size += 1 + Wire.SizeOfBlock(Value.Length);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Name);
+            output.Tag(18);
+            output.Block(Value);
+        }
+    }
+
+    internal sealed class EdgeChange : IRequest
+    {
+        public ulong Source { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public ulong Destination { get; set; }
+
+        public ulong? TimeMs { get; set; }
+
+        public bool Negative { get; set; }
+
+        public IReadOnlyList<GraphAttribute> Attributes { get; set; } = new GraphAttribute[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfVarint(Source);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + Wire.SizeOfVarint(Destination);
+            if (TimeMs != null)
+            {
+                size += 1 + Wire.SizeOfVarint(TimeMs.Value);
+            }
+            size += 1 + 1;
+            foreach (var each in Attributes)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(8);
+            output.Varint(Source);
+            output.Tag(18);
+            output.Block(Type);
+            output.Tag(24);
+            output.Varint(Destination);
+            if (TimeMs != null)
+            {
+                output.Tag(32);
+                output.Varint(TimeMs.Value);
+            }
+            output.Tag(40);
+            output.Bool(Negative);
+            foreach (var each in Attributes)
+            {
+                output.Tag(50);
+                output.Message(each);
+            }
+        }
+    }
+
+    internal sealed class GraphChangeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public GraphChangeRequestAction Action { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public IReadOnlyList<EdgeChange> Edges { get; set; } = new EdgeChange[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint((ulong)Action);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            foreach (var each in Edges)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint((ulong)Action);
+            output.Tag(26);
+            output.Block(Type);
+            foreach (var each in Edges)
+            {
+                output.Tag(34);
+                output.Message(each);
+            }
+        }
+    }
+
+    internal sealed class GetEdgesRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Source { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public IReadOnlyList<ulong> Destinations { get; set; } = new ulong[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Source);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            foreach (var each in Destinations)
+            {
+                size += 1 + Wire.SizeOfVarint(each);
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Source);
+            output.Tag(26);
+            output.Block(Type);
+            foreach (var each in Destinations)
+            {
+                output.Tag(32);
+                output.Varint(each);
+            }
+        }
+    }
+
+    internal sealed class GraphCountRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            output.Tag(26);
+            output.Block(Type);
+        }
+    }
+
+    internal sealed class TimeRange : IRequest
+    {
+        public ulong FirstMs { get; set; }
+
+        public ulong LastMs { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfVarint(FirstMs);
+            size += 1 + Wire.SizeOfVarint(LastMs);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(8);
+            output.Varint(FirstMs);
+            output.Tag(16);
+            output.Varint(LastMs);
+        }
+    }
+
+    internal sealed class GraphRangeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public Bytes Cursor { get; set; }
+
+        public uint Limit { get; set; }
+
+        public TimeRange? Times { get; set; }
+
+        public bool Reverse { get; set; }
+
+        public bool WithAttributes { get; set; }
+
+        public EdgeState State { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + Wire.SizeOfBlock(Cursor.Length);
+            size += 1 + Wire.SizeOfVarint(Limit);
+            if (Times != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Times.Size());
+            }
+            size += 1 + 1;
+            size += 1 + 1;
+            size += 1 + Wire.SizeOfVarint((ulong)State);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            output.Tag(26);
+            output.Block(Type);
+            output.Tag(34);
+            output.Block(Cursor);
+            output.Tag(40);
+            output.Varint(Limit);
+            if (Times != null)
+            {
+                output.Tag(50);
+                output.Message(Times);
+            }
+            output.Tag(56);
+            output.Bool(Reverse);
+            output.Tag(64);
+            output.Bool(WithAttributes);
+            output.Tag(72);
+            output.Varint((ulong)State);
+        }
+    }
+
+    internal sealed class MutualRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong First { get; set; }
+
+        public ulong Second { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public uint Limit { get; set; }
+
+        public bool CountOnly { get; set; }
+
+        public uint Budget { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(First);
+            size += 1 + Wire.SizeOfVarint(Second);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + Wire.SizeOfVarint(Limit);
+            size += 1 + 1;
+            size += 1 + Wire.SizeOfVarint(Budget);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(First);
+            output.Tag(24);
+            output.Varint(Second);
+            output.Tag(34);
+            output.Block(Type);
+            output.Tag(40);
+            output.Varint(Limit);
+            output.Tag(48);
+            output.Bool(CountOnly);
+            output.Tag(56);
+            output.Varint(Budget);
+        }
+    }
+
+    internal sealed class NodeList : IRequest
+    {
+        public ulong Node { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfVarint(Node);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(8);
+            output.Varint(Node);
+            output.Tag(18);
+            output.Block(Type);
+        }
+    }
+
+    internal sealed class CombineRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public CombineRequestOperation Operation { get; set; }
+
+        public IReadOnlyList<NodeList> Lists { get; set; } = new NodeList[0];
+
+        public Bytes Cursor { get; set; }
+
+        public uint Limit { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint((ulong)Operation);
+            foreach (var each in Lists)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Size());
+            }
+            size += 1 + Wire.SizeOfBlock(Cursor.Length);
+            size += 1 + Wire.SizeOfVarint(Limit);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint((ulong)Operation);
+            foreach (var each in Lists)
+            {
+                output.Tag(26);
+                output.Message(each);
+            }
+            output.Tag(34);
+            output.Block(Cursor);
+            output.Tag(40);
+            output.Varint(Limit);
+        }
+    }
+
+    internal sealed class DistanceRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Source { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public IReadOnlyList<ulong> Destinations { get; set; } = new ulong[0];
+
+        public uint Max { get; set; }
+
+        public uint Budget { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Source);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            foreach (var each in Destinations)
+            {
+                size += 1 + Wire.SizeOfVarint(each);
+            }
+            size += 1 + Wire.SizeOfVarint(Max);
+            size += 1 + Wire.SizeOfVarint(Budget);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Source);
+            output.Tag(26);
+            output.Block(Type);
+            foreach (var each in Destinations)
+            {
+                output.Tag(32);
+                output.Varint(each);
+            }
+            output.Tag(40);
+            output.Varint(Max);
+            output.Tag(48);
+            output.Varint(Budget);
+        }
+    }
+
+    internal sealed class PathRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Source { get; set; }
+
+        public ulong Destination { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public uint Max { get; set; }
+
+        public uint K { get; set; }
+
+        public uint Budget { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Source);
+            size += 1 + Wire.SizeOfVarint(Destination);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + Wire.SizeOfVarint(Max);
+            size += 1 + Wire.SizeOfVarint(K);
+            size += 1 + Wire.SizeOfVarint(Budget);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Source);
+            output.Tag(24);
+            output.Varint(Destination);
+            output.Tag(34);
+            output.Block(Type);
+            output.Tag(40);
+            output.Varint(Max);
+            output.Tag(48);
+            output.Varint(K);
+            output.Tag(56);
+            output.Varint(Budget);
+        }
+    }
+
+    internal sealed class SecondDegreeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public bool CountOnly { get; set; }
+
+        public Bytes Cursor { get; set; }
+
+        public uint Limit { get; set; }
+
+        public uint Budget { get; set; }
+
+        public ulong Stale { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + 1;
+            size += 1 + Wire.SizeOfBlock(Cursor.Length);
+            size += 1 + Wire.SizeOfVarint(Limit);
+            size += 1 + Wire.SizeOfVarint(Budget);
+            size += 1 + Wire.SizeOfVarint(Stale);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            output.Tag(26);
+            output.Block(Type);
+            output.Tag(32);
+            output.Bool(CountOnly);
+            output.Tag(42);
+            output.Block(Cursor);
+            output.Tag(48);
+            output.Varint(Limit);
+            output.Tag(56);
+            output.Varint(Budget);
+            output.Tag(64);
+            output.Varint(Stale);
+        }
+    }
+
+    internal sealed class SuggestRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public Bytes Type { get; set; }
+
+        public uint K { get; set; }
+
+        public uint Budget { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            size += 1 + Wire.SizeOfVarint(K);
+            size += 1 + Wire.SizeOfVarint(Budget);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            output.Tag(26);
+            output.Block(Type);
+            output.Tag(32);
+            output.Varint(K);
+            output.Tag(40);
+            output.Varint(Budget);
+        }
+    }
+
+    internal sealed class NodeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public ulong? TimeMs { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            if (TimeMs != null)
+            {
+                size += 1 + Wire.SizeOfVarint(TimeMs.Value);
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            if (TimeMs != null)
+            {
+                output.Tag(24);
+                output.Varint(TimeMs.Value);
+            }
+        }
+    }
+
+    internal sealed class NodeBin : IRequest
+    {
+        public Bytes Name { get; set; }
+
+        public Bytes Value { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Name.Length);
+            size += 1 + Wire.SizeOfBlock(Value.Length);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Name);
+            output.Tag(18);
+            output.Block(Value);
+        }
+    }
+
+    internal sealed class GraphNode : IRequest
+    {
+        public Bytes Type { get; set; }
+
+        public IReadOnlyList<NodeBin> Bins { get; set; } = new NodeBin[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Type.Length);
+            foreach (var each in Bins)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Type);
+            foreach (var each in Bins)
+            {
+                output.Tag(18);
+                output.Message(each);
+            }
+        }
+    }
+
+    internal sealed class SetNodeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public ulong? TimeMs { get; set; }
+
+        public GraphNode? Value { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            if (TimeMs != null)
+            {
+                size += 1 + Wire.SizeOfVarint(TimeMs.Value);
+            }
+            if (Value != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Value.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            if (TimeMs != null)
+            {
+                output.Tag(24);
+                output.Varint(TimeMs.Value);
+            }
+            if (Value != null)
+            {
+                output.Tag(34);
+                output.Message(Value);
+            }
+        }
+    }
+
+    internal sealed class MarkNodeRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public ulong Node { get; set; }
+
+        public ulong? TimeMs { get; set; }
+
+        public bool Archived { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            size += 1 + Wire.SizeOfVarint(Node);
+            if (TimeMs != null)
+            {
+                size += 1 + Wire.SizeOfVarint(TimeMs.Value);
+            }
+            size += 1 + 1;
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            output.Tag(16);
+            output.Varint(Node);
+            if (TimeMs != null)
+            {
+                output.Tag(24);
+                output.Varint(TimeMs.Value);
+            }
+            output.Tag(32);
+            output.Bool(Archived);
+        }
+    }
+
+    internal sealed class GraphQuery : IRequest
+    {
+        public GetEdgesRequest? GetEdges { get; set; }
+
+        public GraphCountRequest? Count { get; set; }
+
+        public GraphRangeRequest? Range { get; set; }
+
+        public MutualRequest? Mutual { get; set; }
+
+        public CombineRequest? Combine { get; set; }
+
+        public DistanceRequest? Distance { get; set; }
+
+        public PathRequest? Path { get; set; }
+
+        public SecondDegreeRequest? SecondDegree { get; set; }
+
+        public SuggestRequest? Suggest { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            if (GetEdges != null)
+            {
+                size += 1 + Wire.SizeOfBlock(GetEdges.Size());
+            }
+            if (Count != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Count.Size());
+            }
+            if (Range != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Range.Size());
+            }
+            if (Mutual != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Mutual.Size());
+            }
+            if (Combine != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Combine.Size());
+            }
+            if (Distance != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Distance.Size());
+            }
+            if (Path != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Path.Size());
+            }
+            if (SecondDegree != null)
+            {
+                size += 1 + Wire.SizeOfBlock(SecondDegree.Size());
+            }
+            if (Suggest != null)
+            {
+                size += 1 + Wire.SizeOfBlock(Suggest.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            if (GetEdges != null)
+            {
+                output.Tag(10);
+                output.Message(GetEdges);
+            }
+            if (Count != null)
+            {
+                output.Tag(18);
+                output.Message(Count);
+            }
+            if (Range != null)
+            {
+                output.Tag(26);
+                output.Message(Range);
+            }
+            if (Mutual != null)
+            {
+                output.Tag(34);
+                output.Message(Mutual);
+            }
+            if (Combine != null)
+            {
+                output.Tag(42);
+                output.Message(Combine);
+            }
+            if (Distance != null)
+            {
+                output.Tag(50);
+                output.Message(Distance);
+            }
+            if (Path != null)
+            {
+                output.Tag(58);
+                output.Message(Path);
+            }
+            if (SecondDegree != null)
+            {
+                output.Tag(66);
+                output.Message(SecondDegree);
+            }
+            if (Suggest != null)
+            {
+                output.Tag(74);
+                output.Message(Suggest);
+            }
+        }
+    }
+
+    internal sealed class GraphQueryRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public IReadOnlyList<GraphQuery> Queries { get; set; } = new GraphQuery[0];
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            foreach (var each in Queries)
+            {
+                size += 1 + Wire.SizeOfBlock(each.Size());
+            }
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+            foreach (var each in Queries)
+            {
+                output.Tag(18);
+                output.Message(each);
+            }
+        }
+    }
+
+    internal sealed class GraphStatsRequest : IRequest
+    {
+        public Bytes Graph { get; set; }
+
+        public int Size()
+        {
+            var size = 0;
+            size += 1 + Wire.SizeOfBlock(Graph.Length);
+            return size;
+        }
+
+        public void Write(ref Writer output)
+        {
+            output.Tag(10);
+            output.Block(Graph);
+        }
+    }
+
     internal sealed class WatchKeysRequest : IRequest
     {
         public IReadOnlyList<Bytes> Prefixes { get; set; } = new Bytes[0];

@@ -27,13 +27,13 @@ fn check_count(count: usize) -> Result<(), CallError> {
     match count {
         0 => Err(CallError::invalid("the request has no elements; give at least one")),
         1..=ELEMENTS_MAX => Ok(()),
-        _ => Err(CallError::invalid(format!("the request has {count} elements; give at most {ELEMENTS_MAX}"))),
+        _ => Err(CallError::invalid(format!("the request has more than {ELEMENTS_MAX} elements; send less at once"))),
     }
 }
 
 /// Returns the ids in a field, as texts.
 fn ids(message: Message<'_>, number: u32) -> Result<Vec<String>, CallError> {
-    let ids = message.uints(number)?;
+    let ids = message.uints(number, ELEMENTS_MAX)?;
     check_count(ids.len())?;
     if let Some(id) = ids.iter().find(|id| **id > u64::from(u32::MAX)) {
         return Err(CallError::invalid(format!("the id {id} has more than 32 bits")));

@@ -7,6 +7,7 @@
 pub(super) mod common;
 mod control;
 mod dictionaries;
+mod graphs;
 mod items;
 mod leaderboards;
 mod leases;
@@ -34,13 +35,15 @@ pub(super) enum Decode {
     Items(for<'b> fn(Message<'b>) -> Result<CallPlan, CallError>),
     /// A call that reads or changes the namespaces of the server.
     Caches(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
+    /// A call on graphs, which are in no cache. Its header names the cache whose limits count it.
+    Graphs(for<'b> fn(Message<'b>) -> Result<CallPlan, CallError>),
     /// A call on a topic of the cache that its message or its header names.
     Topics(for<'b> fn(Message<'b>, &Arc<Shared>) -> Result<CallPlan, CallError>),
     /// A call that issues a token for the address under which the client knows the server, and the number of the field
     /// with the caller's token; 0 if the call needs none.
     Tokens(IssueToken, u32),
 }
-use Decode::{Caches, Items, Tokens, Topics};
+use Decode::{Caches, Graphs, Items, Tokens, Topics};
 pub(super) use items::plain_item;
 pub(super) use topics::add_heartbeat;
 
@@ -50,7 +53,7 @@ impl Decode {
         let message = Message::parse(bytes)?;
         match self {
             Tokens(decode, _) => decode(message, shared, authority),
-            Items(decode) => decode(message),
+            Items(decode) | Graphs(decode) => decode(message),
             Caches(decode) | Topics(decode) => decode(message, shared),
         }
     }
@@ -75,14 +78,20 @@ pub(super) struct Method {
     pub(super) plain: Option<PlainCall>,
     /// True if a request has any number of messages, each of which is executed when it is complete.
     pub(super) is_streaming: bool,
+    /// True if a call that has begun ends when its client cancels it, and at its deadline. It changes nothing.
+    pub(super) may_end_early: bool,
 }
 
 const fn call(name: &'static str, access: Access, decode: Decode) -> Method {
-    Method { name, access, decode, plain: None, is_streaming: false }
+    Method { name, access, decode, plain: None, is_streaming: false, may_end_early: false }
 }
 
 const fn read(name: &'static str, decode: Decode) -> Method {
     call(name, Access::Read, decode)
+}
+
+const fn graph_query(name: &'static str, decode: for<'b> fn(Message<'b>) -> Result<CallPlan, CallError>) -> Method {
+    Method { may_end_early: true, ..read(name, Graphs(decode)) }
 }
 
 const fn write(name: &'static str, decode: Decode) -> Method {
@@ -130,6 +139,7 @@ static SERVICES: &[Service] = &[
     Service { name: "gannet.v1.Cache", methods: &[&ITEMS] },
     Service { name: "gannet.v1.Leases", methods: &[&LEASES] },
     Service { name: "gannet.v1.Records", methods: &[&RECORDS] },
+    Service { name: "gannet.v1.Graph", methods: &[&GRAPHS] },
     Service { name: "gannet.v1.Caches", methods: &[&CACHES] },
     Service { name: "gannet.v1.Topics", methods: &[&TOPICS] },
     Service { name: "gannet.v1.Invalidations", methods: &[&INVALIDATIONS] },
@@ -221,6 +231,27 @@ static RECORDS: &[Method] = &[
     read("RecordQuery", Items(records::query)),
 ];
 
+/// Calls on graphs.
+static GRAPHS: &[Method] = &[
+    change("DeclareType", Graphs(graphs::declare_type)),
+    change("Change", Graphs(graphs::change)),
+    graph_query("GetEdges", graphs::get_edges),
+    graph_query("Count", graphs::count),
+    graph_query("Range", graphs::range),
+    graph_query("Mutual", graphs::mutual),
+    graph_query("Combine", graphs::combine),
+    graph_query("Distance", graphs::distance),
+    graph_query("Path", graphs::path),
+    graph_query("SecondDegree", graphs::second_degree),
+    graph_query("Suggest", graphs::suggest),
+    read("GetNode", Graphs(graphs::get_node)),
+    change("SetNode", Graphs(graphs::set_node)),
+    change("RemoveNode", Graphs(graphs::remove_node)),
+    change("MarkNode", Graphs(graphs::mark_node)),
+    graph_query("Query", graphs::query),
+    read("Stats", Graphs(graphs::stats)),
+];
+
 /// Calls on caches.
 static CACHES: &[Method] = &[
     control("CreateCache", Caches(control::create_cache)),
@@ -267,11 +298,12 @@ static HEALTH: &[Method] = &[free("Check", Items(check_health)), free("Watch", I
 static REFLECTION: &[Method] = &[free("ServerReflectionInfo", Items(reflection::reflect)).streaming()];
 
 /// All methods. A method's number is its place among them.
-static METHODS: [&&[Method]; 12] = [
+static METHODS: [&&[Method]; 13] = [
     &ITEMS,
     &ITEMS_OF_MOMENTO,
     &LEASES,
     &RECORDS,
+    &GRAPHS,
     &CACHES,
     &TOPICS,
     &INVALIDATIONS,

@@ -8,7 +8,7 @@
 
 use super::fault::GraphFault;
 use super::run::graph_named;
-use super::words::RequestWords;
+use super::words::{RequestWords, is_reserved_attribute};
 use crate::keyspace::graph_commits::GraphSync;
 use crate::keyspace::graphs::GraphCounters;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -329,7 +329,11 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         } else if words.skip(b"schema") {
             let is_option = |word: &[u8]| matches!(&lower(word)[..], b"undirected" | b"inverse" | b"sort" | b"cap");
             while words.peek().is_some_and(|word| !is_option(word)) {
-                config.schema.push(text(words.next("a name")?)?);
+                let name = words.next("a name")?;
+                if is_reserved_attribute(name) {
+                    return Err(GraphFault::ReservedAttribute(name.to_vec()));
+                }
+                config.schema.push(text(name)?);
             }
             if config.schema.is_empty() {
                 return Err(GraphFault::Missing("the names of attributes"));

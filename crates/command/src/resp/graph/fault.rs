@@ -7,7 +7,7 @@ use protocol::resp::reply;
 use protocol::sink::Sink;
 
 /// The maximum number of queries in one request.
-pub(super) const PARTS_MAX: usize = 64;
+pub(crate) const PARTS_MAX: usize = 64;
 /// The maximum number of bytes of a word that an error reply quotes.
 const SHOWN_MAX: usize = 96;
 
@@ -36,6 +36,8 @@ pub(super) enum GraphFault {
     Missing(&'static str),
     /// The word is not in the schema of the edge type.
     NotInSchema(Vec<u8>),
+    /// The name of an attribute is a number or an option.
+    ReservedAttribute(Vec<u8>),
     /// A compound query has no or too many parts.
     PartCount(usize),
     /// The word is not the name of a query.
@@ -94,6 +96,10 @@ impl GraphFault {
             Self::Missing(what) => line.put(format!("ERR the request ends before {what}; see COMMAND DOCS").as_bytes()),
             Self::NotInSchema(word) => {
                 about(&mut line, "ERR '", word, "' is not in the schema of the edge type: declare a type with SCHEMA");
+            }
+            Self::ReservedAttribute(word) => {
+                let why = "': it is a number or an option of a command; use another name";
+                about(&mut line, "ERR cannot name an attribute '", word, why);
             }
             Self::PartCount(parts) => {
                 let most = PARTS_MAX;

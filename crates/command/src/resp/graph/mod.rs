@@ -24,9 +24,12 @@ mod words;
 
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
+pub(crate) use fault::PARTS_MAX;
 pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;
 pub(super) use operate::{compact, segments, snapshot, stats};
+pub(crate) use query::LIMIT_MAX;
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
 pub use words::attributes_of;
+pub(crate) use words::is_reserved_attribute;

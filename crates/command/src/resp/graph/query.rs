@@ -14,7 +14,7 @@ use protocol::resp::{Version, reply};
 /// The default of `LIMIT`.
 const LIMIT: u64 = 100;
 /// The maximum of `LIMIT`, of `K` and of the destinations of one request.
-const LIMIT_MAX: u64 = 4096;
+pub(crate) const LIMIT_MAX: u64 = 4096;
 /// The maximum of `BUDGET`, in edges. It bounds the memory of a query.
 const BUDGET_MAX: u64 = 1 << 20;
 /// The number of edges that the look-up of one edge counts as: it takes up to some us in a long list.

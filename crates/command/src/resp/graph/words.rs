@@ -76,6 +76,14 @@ impl<'a, W: Iterator<Item = &'a [u8]> + Clone> RequestWords<W> {
     }
 }
 
+/// The words that follow an attribute in a request. No attribute has one of these names.
+const OPTIONS: [&[u8]; 7] = [b"ts", b"negative", b"attr", b"undirected", b"inverse", b"sort", b"cap"];
+
+/// Returns true if an attribute cannot have this name, because a request could mean an option or the next edge by it.
+pub(crate) fn is_reserved_attribute(name: &[u8]) -> bool {
+    parse_u64(name).is_some() || OPTIONS.contains(&&lower(name)[..])
+}
+
 /// Returns the stored attributes: the number of each name in the schema, and the value.
 pub fn attributes_of(mut bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::from_fn(move || {
