@@ -12,6 +12,7 @@ use super::change::{counters, wait, wall_ms};
 use super::fault::GraphFault;
 use super::run::graph_named;
 use super::words::RequestWords;
+use crate::keyspace::graph_commits::GraphSync;
 use crate::memory::budget::{Grant, MemoryUse};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
@@ -57,7 +58,12 @@ pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
             Err(fault) => return fault.reply(call, 0),
         },
     };
-    match advance(call, &mut work, text) {
+    let visit = if work.commit.is_some() { Ok(LoadVisit::Done) } else { advance(call, &mut work, text) };
+    let committed = match visit {
+        Ok(LoadVisit::Done) => commit(call, &mut work),
+        visit => visit,
+    };
+    match committed {
         Ok(LoadVisit::Done) => {
             counters(call).changed.add(work.changed);
             let LoadWork { edges, changed, refused, refusals, .. } = *work;
@@ -80,6 +86,20 @@ pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
             counters(call).refused.add(u64::from(is_full));
             fault.reply(call, work.changed as i64)
         }
+    }
+}
+
+/// Waits for the commit of a text that is loaded, if the configuration asks for one.
+fn commit(call: &Call<'_, '_>, work: &mut LoadWork) -> Result<LoadVisit, GraphFault> {
+    let commits = &call.ctx.shared.graphs.commits;
+    if commits.sync() != GraphSync::Always {
+        return Ok(LoadVisit::Done);
+    }
+    let number = *work.commit.get_or_insert_with(|| commits.ask());
+    match (commits.has_failed(), commits.has_ended(number)) {
+        (true, _) => Err(GraphFault::Disk),
+        (false, true) => Ok(LoadVisit::Done),
+        (false, false) => Ok(LoadVisit::Unfinished),
     }
 }
 
@@ -134,6 +154,7 @@ fn begin<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, text: &[u8]) -> Result
         batch_edges,
         is_left,
         permit,
+        commit: None,
         attributes: Vec::new(),
         edges: 0,
         changed: 0,

@@ -74,6 +74,8 @@ pub(in crate::resp) struct LoadWork {
     /// True if the writer's batch is of an earlier load.
     pub(in crate::resp) is_left: bool,
     pub(in crate::resp) permit: LoadPermit,
+    /// The number of the commit that the reply waits for.
+    pub(in crate::resp) commit: Option<u64>,
     /// The attributes of the line that is read.
     pub(in crate::resp) attributes: Vec<u8>,
     pub(in crate::resp) edges: u64,
