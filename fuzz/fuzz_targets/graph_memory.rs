@@ -2,6 +2,7 @@
 //! and a second restart has the same edges.
 #![no_main]
 
+#[allow(dead_code)]
 #[path = "../../crates/graph/tests/memory_image/mod.rs"]
 mod memory_image;
 

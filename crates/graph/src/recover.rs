@@ -54,6 +54,8 @@ pub struct RestartReport {
     /// The number of nodes whose own record is missing although others name them. Their edges are hidden, and their
     /// numbers stay taken: otherwise the edges would become those of later nodes.
     pub nodes_lost: usize,
+    /// The number of edge types whose own record is missing although others name them. They are named `lost:NUMBER`.
+    pub types_lost: usize,
 }
 
 /// The records of one graph, by their positions.
@@ -228,7 +230,7 @@ impl Writer<'_> {
         let (position, _) = scan.name.take().expect("the caller found it");
         self.state.name_position = position;
         self.adopt(position);
-        self.restore_types(std::mem::take(&mut scan.types));
+        report.types_lost += self.restore_types(&mut scan)?;
         let lost = self.restore_nodes(&scan)?;
         report.nodes += self.graph.ids.len() as usize;
         report.nodes_lost += lost.len();
@@ -286,14 +288,31 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn restore_types(&mut self, mut types: Vec<(u32, u8, EdgeType)>) {
+    /// Restores the types. A type that records name and that has no record gets a name of its own, because another type
+    /// would get its edges with its number otherwise. Returns the number of such types.
+    fn restore_types(&mut self, scan: &mut GraphScan) -> Result<usize, GraphError> {
+        let mut types = std::mem::take(&mut scan.types);
         // A type has an older record without a reverse if its inverse was declared later.
         types.sort_by_key(|(position, ty, found)| (*ty, std::cmp::Reverse(found.reverse().is_some()), *position));
-        for (position, ty, found) in types {
-            if usize::from(ty) == self.state.type_positions.len() && usize::from(ty) < TYPES_MAX {
-                self.state.type_positions.push(position);
-                self.graph.add_type(ty, found);
-                self.adopt(position);
+        types.dedup_by_key(|(_, ty, _)| *ty);
+        let words = self.store.pool.words();
+        let edges = scan.edges.iter().map(|(_, position)| RecordRef::at(words, *position).edge_properties().0);
+        let named = types.iter().flat_map(|(_, ty, found)| [*ty, found.reverse().unwrap_or(*ty)]);
+        let end = named.chain(scan.leaves.iter().map(|(ty, ..)| *ty)).chain(edges).max().map_or(0, |last| last + 1);
+        let (mut lost, mut types) = (0, types.into_iter().peekable());
+        for ty in 0..end {
+            match types.next_if(|(_, found, _)| *found == ty) {
+                Some((position, _, found)) => {
+                    self.graph.add_type(ty, found);
+                    self.state.type_positions.push(position);
+                    self.adopt(position);
+                }
+                None => {
+                    lost += 1;
+                    self.graph.add_type(ty, EdgeType::lost(ty));
+                    self.state.type_positions.push(0);
+                    self.write_type(ty)?;
+                }
             }
         }
         // The inverse may have been declared without the second record of the other type.
@@ -304,6 +323,7 @@ impl Writer<'_> {
                 other.reverse_plus_one.store(u32::from(ty) + 1, std::sync::atomic::Ordering::Release);
             }
         }
+        Ok(lost)
     }
 
     /// Restores the nodes, and returns those that are lost.

@@ -65,6 +65,12 @@ pub(crate) fn check_name(name: &str) -> Result<(), GraphError> {
 }
 
 impl EdgeType {
+    /// Returns a type in place of one whose record is lost.
+    pub(crate) fn lost(number: u8) -> Self {
+        let (order, schema, reverse_plus_one) = (ListOrder::Id, Vec::new(), AtomicU32::new(0));
+        Self { name: format!("lost:{number}"), order, cap: 0, schema, is_inverse: false, reverse_plus_one }
+    }
+
     pub(crate) fn check_schema(names: &[String]) -> Result<(), GraphError> {
         names.iter().try_for_each(|name| check_name(name))?;
         let is_twice = |(at, name): (usize, &String)| names[..at].contains(name);

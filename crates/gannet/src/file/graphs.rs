@@ -86,7 +86,7 @@ pub fn stats(path: &Path, is_json: bool) -> Result<(), Failure> {
 
 fn faults_count(file: &GraphFile, checks: &[TypeCheck]) -> u64 {
     let lists: u64 = checks.iter().map(|one| one.check.faults_count).sum();
-    let restart = (file.restart.records_orphaned + file.restart.nodes_lost) as u64;
+    let restart = (file.restart.records_orphaned + file.restart.nodes_lost + file.restart.types_lost) as u64;
     u64::from(file.stated_bytes.is_some()) + file.memory.faults_count + restart + lists
 }
 
@@ -133,6 +133,10 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if file.restart.nodes_lost > 0 {
         let lost = file.restart.nodes_lost;
         faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
+    }
+    if file.restart.types_lost > 0 {
+        let lost = file.restart.types_lost;
+        faults.push(format!("{lost} edge types have no record although others name them; they are named lost:NUMBER"));
     }
     for TypeCheck { graph, name, check, .. } in &checks {
         faults.extend(check.faults.iter().map(|fault| format!("{graph} {name}: {}", list_fault(*fault))));

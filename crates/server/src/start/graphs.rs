@@ -167,11 +167,12 @@ fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
         let (graphs, nodes, lists) = (report.graphs, report.nodes, report.lists);
         tracing::info!("opened {graphs} graphs with {nodes} nodes and {lists} lists");
     }
-    if report.segments_torn > 0 || report.records_orphaned > 0 || report.nodes_lost > 0 {
-        let (torn, orphaned, lost) = (report.segments_torn, report.records_orphaned, report.nodes_lost);
+    let lost = report.nodes_lost + report.types_lost;
+    if report.segments_torn > 0 || report.records_orphaned > 0 || lost > 0 {
+        let (torn, orphaned) = (report.segments_torn, report.records_orphaned);
         tracing::warn!(
             "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, {orphaned} records \
-             belong to none, and {lost} nodes are lost; everything else is in use; restore a copy of the file if you \
+             belong to none, and {lost} nodes or edge types are lost; everything else is in use; restore a copy of the file if you \
              have one",
             file.map_or(Path::new("memory"), MapFile::path).display()
         );

@@ -33,6 +33,7 @@ fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
         RecordKind::Edge => {
             has(EDGE_WORDS)
                 && is_type(record.edge_properties().0.into())
+                && record.word(2) != record.word(3)
                 && record.long(6) <= TIME_MS_MAX
                 && record.long(4) < LSN_END
                 && has_text(EDGE_WORDS, record.edge_properties().2 as u32, usize::from(u16::MAX))
