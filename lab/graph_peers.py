@@ -334,8 +334,9 @@ class Ladybug(Cypher):
         self.prepared = {}
 
     def __exit__(self, *_):
-        self.connection.close()
-        self.folder.cleanup()
+        if hasattr(self, "connection"):
+            self.connection.close()
+            self.folder.cleanup()
 
     def cpu_seconds(self):
         return time.process_time()
@@ -383,7 +384,8 @@ class Falkordb(Cypher):
         return self.grown
 
     def __exit__(self, *_):
-        self.database.close()
+        if hasattr(self, "database"):
+            self.database.close()
 
     def rows(self, query, **parameters):
         return self.graph.query(query.replace("]-(", "]->("), parameters).result_set

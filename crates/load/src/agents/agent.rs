@@ -316,10 +316,7 @@ fn carry(
         let together = Together { start: &mut start, slices };
         match prepare.kind {
             AgentRequests::Requests => {
-                let make = |place: TrafficThread| match place.stream {
-                    LoadStream::Bulk => RequestSource::new(&workload, thread(place), now),
-                    LoadStream::Sampler => RequestSource::beside(&workload, thread(place), now),
-                };
+                let make = |place: TrafficThread| requests(&workload, place.stream, thread(place), now);
                 engine::run_together(&prepare.config, make, control, together)
             }
             AgentRequests::Prefill => {
@@ -340,4 +337,12 @@ fn carry(
         sampler.timeline = Vec::new();
     }
     Ok((run, achieved_per_s))
+}
+
+/// Creates the requests of a thread of a stream.
+fn requests(workload: &Workload, stream: LoadStream, thread: u32, now: UnixMillis) -> RequestSource {
+    match stream {
+        LoadStream::Bulk => RequestSource::new(workload, thread, now),
+        LoadStream::Sampler => RequestSource::beside(workload, thread, now),
+    }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::measure::VerbCounts;
-use crate::result::{Latencies, RunResult, StepResult};
+use crate::result::{Figures, Latencies, RunResult, StepResult};
 use page::words::{duration, grouped};
 
 /// The state of a run in progress.
@@ -115,15 +115,7 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.wrong as f64),
         grouped(c.unanswered as f64),
     );
-    let partial = figures.partial_replies();
-    if !partial.is_empty() {
-        let share = |(name, replies, partial): &(&str, u64, u64)| {
-            let percent = *partial as f64 * 100.0 / *replies as f64;
-            format!("{name} {} of {} ({percent:.2} %)", grouped(*partial as f64), grouped(*replies as f64))
-        };
-        let shares: Vec<String> = partial.iter().map(share).collect();
-        let _ = writeln!(out, "partial replies: {}", shares.join(", "));
-    }
+    out.push_str(&partial_replies(figures));
     if c.redirects > 0 {
         let _ = writeln!(out, "{} redirects to other nodes; response times include them", grouped(c.redirects as f64));
     }
@@ -144,6 +136,20 @@ pub fn summary(result: &RunResult) -> String {
         let _ = writeln!(out, "assertion {word}: {}; actual value {}", assertion.condition, assertion.value);
     }
     out
+}
+
+/// Formats the share of partial replies of each kind of query with a budget; empty if there are none.
+fn partial_replies(figures: &Figures) -> String {
+    let partial = figures.partial_replies();
+    if partial.is_empty() {
+        return String::new();
+    }
+    let share = |(name, replies, partial): &(&str, u64, u64)| {
+        let percent = *partial as f64 * 100.0 / *replies as f64;
+        format!("{name} {} of {} ({percent:.2} %)", grouped(*partial as f64), grouped(*replies as f64))
+    };
+    let shares: Vec<String> = partial.iter().map(share).collect();
+    format!("partial replies: {}\n", shares.join(", "))
 }
 
 /// Writes the bottleneck and the notes.

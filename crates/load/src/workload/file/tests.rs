@@ -274,8 +274,9 @@ fn settings_of_a_graph_are_lost_in_a_result() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("edges.txt"), "1 2\n2 3\n").unwrap();
     let read = |text: &str| Workload::read_text(&folder.join("w.toml"), &format!("protocol = \"resp\"\n{text}"));
-    let rest = "name = \"g\"\ntype = \"t\"\nendpoints = \"uniform\"\ntargets = [1, 7]\npage = 9\nhops = 2\nbudget = 77\n\
-                writes = \"1500/s\"\nwrite_edges = 3\nqueries = [{ query = \"path\", weight = 2.5 }, { query = \"g.add\" }]\n";
+    let rest = "name = \"g\"\ntype = \"t\"\nendpoints = \"uniform\"\ntargets = [1, 7]\npage = 9\nhops = 2\n\
+                budget = 77\nwrites = \"1500/s\"\nwrite_edges = 3\n\
+                queries = [{ query = \"path\", weight = 2.5 }, { query = \"g.add\" }]\n";
     for origin in ["scale = 5\nedges_per_node = 3\n", "file = \"edges.txt\"\n"] {
         let workload = read(&format!("[graph]\n{origin}{rest}")).unwrap();
         let load = workload.graph.as_ref().unwrap();

@@ -1,14 +1,13 @@
-//! Requests for a graph, as RESP commands, and the checks of their replies.
+//! Requests for a graph, as RESP commands.
 //!
 //! All parts of a request follow from the drawn number that the engine stores with it, so that a reply can be compared
 //! with its request, and a request can be sent again.
 
 use base::prng::Prng;
 use protocol::number::Decimal;
-use protocol::resp::client::{CommandLine, Head};
+use protocol::resp::client::CommandLine;
 
 use super::super::graph::{EdgeDraw, FILL_EDGES, GraphLoad, GraphQuery};
-use super::exchange::AnswerReader;
 use crate::traffic::{ReplyOutcome, ReplyProgress};
 
 /// An action of a request for a graph.
@@ -25,15 +24,19 @@ pub enum GraphRequest {
 /// One kind of request for a graph, prepared for drawing.
 #[derive(Clone, Debug)]
 pub struct GraphRoute {
-    request: GraphRequest,
-    load: GraphLoad,
+    /// The action.
+    pub request: GraphRequest,
+    /// The graph and the bounds of queries.
+    pub load: GraphLoad,
     draw: EdgeDraw,
 }
 
 /// A drawn distance query.
-struct Distances {
-    source: u64,
-    targets: u32,
+pub struct Distances {
+    /// The node from which distances are counted.
+    pub source: u64,
+    /// Number of destinations.
+    pub targets: u32,
     /// Draws the destinations.
     prng: Prng,
 }
@@ -58,26 +61,29 @@ impl GraphRoute {
         self.request == GraphRequest::Query(GraphQuery::Add)
     }
 
-    fn distances(&self, key: u64) -> Distances {
+    /// Returns the distance query with the drawn number `key`.
+    pub fn distances(&self, key: u64) -> Distances {
         let mut prng = Prng::new(key);
         let (least, most) = self.load.targets;
         let targets = least + prng.below(u64::from(most - least) + 1) as u32;
         Distances { source: self.draw.node(&mut prng), targets, prng }
     }
 
-    fn pair(&self, key: u64) -> (u64, u64) {
+    /// Returns the two nodes of the request with the drawn number `key`.
+    pub fn pair(&self, key: u64) -> (u64, u64) {
         self.draw.pair(&mut Prng::new(key))
     }
 
     /// Returns the pair of an edge query, and whether it is an edge of the graph.
-    fn edge(&self, key: u64) -> (u64, u64, bool) {
+    pub fn edge(&self, key: u64) -> (u64, u64, bool) {
         let mut prng = Prng::new(key);
         let is_of_graph = prng.next_u64() >> 63 == 0;
         let (a, b) = if is_of_graph { self.draw.any_edge(&mut prng) } else { self.draw.pair(&mut prng) };
         (a, b, is_of_graph)
     }
 
-    fn node(&self, key: u64) -> u64 {
+    /// Returns the only node of the request with the drawn number `key`.
+    pub fn node(&self, key: u64) -> u64 {
         self.draw.node(&mut Prng::new(key))
     }
 
@@ -173,75 +179,4 @@ fn put_edge<'s>(
 
 fn put_node(line: CommandLine<'_, Vec<u8>>, node: u64) -> CommandLine<'_, Vec<u8>> {
     line.arg(Decimal::new(node).as_slice())
-}
-
-/// Handles the next part of a reply; `is_last` if no other follows. Parts are numbered from 0, those of nested arrays
-/// included.
-pub fn part(
-    reading: &mut AnswerReader<'_>,
-    route: &GraphRoute,
-    head: Head<'_>,
-    is_last: bool,
-) -> Result<(), &'static str> {
-    let (index, key, load) = (reading.state.index, reading.pending.key, &route.load);
-    let verify = reading.verify;
-    let is_node = matches!(head, Head::Int(1..) | Head::Bulk(_) | Head::BigNumber(_));
-    // A node that has no 63 bits is not compared: it arrives as a text.
-    let differs = |node: u64| matches!(head, Head::Int(found) if found as u64 != node);
-    let mut check = |is_right: bool| {
-        if !is_right {
-            reading.state.wrong();
-        }
-    };
-    match (route.request, index, head) {
-        (GraphRequest::Declare, 0, Head::Simple(_)) => {}
-        (GraphRequest::Fill, 0, Head::Int(changed)) => check((0..=FILL_EDGES as i64).contains(&changed)),
-        (GraphRequest::Query(GraphQuery::Add), 0, Head::Int(changed)) => {
-            check((0..=i64::from(load.write_edges)).contains(&changed));
-            if changed == 0 {
-                reading.state.missed();
-            }
-        }
-        (GraphRequest::Query(GraphQuery::Page), 0, Head::Array(2)) => {}
-        (GraphRequest::Query(GraphQuery::Page), 1, Head::Bulk(_)) => {}
-        (GraphRequest::Query(GraphQuery::Page), 2, Head::Array(nodes)) => {
-            check(nodes <= load.page);
-            if nodes == 0 {
-                reading.state.missed();
-            }
-        }
-        (GraphRequest::Query(GraphQuery::Page), 3.., _) => {
-            // No node is its own neighbour.
-            check(is_node && (!verify || head != Head::Int(route.node(key) as i64)));
-        }
-        (GraphRequest::Query(GraphQuery::Edge), 0, Head::Array(1)) => {}
-        (GraphRequest::Query(GraphQuery::Edge), 1, Head::Null) => {
-            check(!(verify && route.edge(key).2));
-            reading.state.missed();
-        }
-        (GraphRequest::Query(GraphQuery::Edge), 1, Head::Array(3)) => {}
-        (GraphRequest::Query(GraphQuery::Edge), 2.., _) => {}
-        (GraphRequest::Query(_), 0, Head::Array(2)) => {}
-        (GraphRequest::Query(_), 1, Head::Int(0)) => {}
-        (GraphRequest::Query(_), 1, Head::Int(1)) => reading.state.missed(),
-        (GraphRequest::Query(GraphQuery::Distance), 2, Head::Array(distances)) => {
-            check(distances == route.distances(key).targets);
-        }
-        (GraphRequest::Query(GraphQuery::Distance), 3.., Head::Null) => {}
-        (GraphRequest::Query(GraphQuery::Distance), 3.., Head::Int(edges)) => {
-            check((0..=i64::from(load.hops)).contains(&edges));
-        }
-        (GraphRequest::Query(GraphQuery::Mutual | GraphQuery::SecondDegree), 2, Head::Int(count)) => check(count >= 0),
-        (GraphRequest::Query(GraphQuery::Path), 2, Head::Array(paths)) => check(paths <= 1),
-        (GraphRequest::Query(GraphQuery::Path), 3, Head::Array(nodes)) => check((2..=load.hops + 1).contains(&nodes)),
-        (GraphRequest::Query(GraphQuery::Path), 4.., _) => {
-            let (from, to) = if verify && (index == 4 || is_last) { route.pair(key) } else { (0, 0) };
-            check(is_node && !(verify && (index == 4 && differs(from) || is_last && differs(to))));
-        }
-        _ => return Err("the reply of the graph store has another form than expected"),
-    }
-    if head.bytes().is_none() {
-        reading.next_part();
-    }
-    Ok(())
 }

@@ -14,6 +14,7 @@
 mod call;
 mod exchange;
 mod graph;
+mod graph_reply;
 mod grpc;
 mod memcache;
 pub mod progress;

@@ -217,7 +217,7 @@ impl AnswerReader<'_> {
             Event::Head(Head::Error(words)) => self.failed(words),
             Event::Head(Head::BulkError(_)) => self.failed(b"the server sent an error of several lines"),
             Event::Head(head) if let RequestForm::Graph(route) = &self.route.wire => {
-                super::graph::part(self, route, head, step.last)?;
+                super::graph_reply::part(self, route, head, step.last)?;
             }
             Event::Head(head) => match verb {
                 None if is_first && head == Head::Null => self.state.missed(),
