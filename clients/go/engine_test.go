@@ -375,4 +375,5 @@ func TestItemAboveTheMaximumNamesItsSizeAndTheOption(t *testing.T) {
 	client, ctx := sharedClient(t), testContext(t)
 	failure := wantCode(t, client.Set(ctx, "default", "k", make([]byte, 2_000_000)), gannet.CodeLimitExceeded)
 	wantMessage(t, failure, "item size limit exceeded", "the request has 20000", "by --item-max of the server")
+	equal(t, failure.Retryable, false)
 }

@@ -97,7 +97,7 @@ func newError(code Code, action, cause, remedy string, wrapped error) *Error {
 
 func isRetryable(code Code) bool {
 	switch code {
-	case CodeUnavailable, CodeInternal, CodeTimeout, CodeClientQueueTimeout, CodeClientQueueFull, CodeLimitExceeded:
+	case CodeUnavailable, CodeInternal, CodeTimeout, CodeClientQueueTimeout, CodeClientQueueFull:
 		return true
 	}
 	return false

@@ -6,7 +6,7 @@
 //!
 //! The claims are a message of Protocol Buffers: 1 id, 2 issuer, 3 issued at, 4 expires at (seconds since 1970; 0:
 //! never), 5 kind ([`TokenKind`]), 6 permissions (message `Permissions` of `proto/gannet/v1/cache.proto`), 7 the time
-//! for which it is valid, in seconds.
+//! for which it is valid, in seconds, 8 random bytes, so that two tokens of one second differ.
 //!
 //! Invariants:
 //! - Rights come only from claims whose MAC was verified, in constant time.
@@ -153,12 +153,14 @@ impl TokenKey {
         mac
     }
 
-    /// Returns the token with these claims. Returns `None` if it would be too long.
+    /// Returns a token with these claims, which differs from all others. Returns `None` if it would be too long.
     pub fn sign(&self, claims: &Claims) -> Option<String> {
         let mut out = Encoder::new();
         out.bytes(1, claims.id.as_bytes()).bytes(2, &claims.issuer).uint(3, claims.issued_secs);
         out.uint(4, claims.expires_secs).uint(5, u64::from(claims.kind == TokenKind::Refresh));
-        out.bytes(6, &claims.permissions).uint(7, claims.valid_secs);
+        let mut unique = [0; 8];
+        super::argon2id::fill_with_random(&mut unique);
+        out.bytes(6, &claims.permissions).uint(7, claims.valid_secs).bytes(8, &unique);
         let mut token = String::from_utf8_lossy(PREFIX).into_owned();
         token.push_str(&URL_SAFE_NO_PAD.encode(out.as_slice()));
         let mac = self.mac(token.as_bytes()).finalize().into_bytes();
@@ -412,6 +414,14 @@ mod tests {
         assert_eq!(key.verify(token.as_bytes(), 2_000), Err(TokenError::Expired));
         assert_eq!(other.verify(token.as_bytes(), 1_999), Err(TokenError::Signature));
         assert!(!token.contains(':'), "a token is not a user with a password");
+    }
+
+    #[test]
+    fn pair_that_is_replaced_twice_in_one_second_differs_each_time() {
+        let (key, claims) = (TokenKey::random(), claims(permission(1, "", None)));
+        let [first, second] = [0; 2].map(|_| key.sign(&claims).expect("it is short"));
+        assert_ne!(first, second);
+        assert_eq!(key.verify(first.as_bytes(), 1_500), key.verify(second.as_bytes(), 1_500));
     }
 
     #[test]

@@ -477,8 +477,8 @@ pub(super) fn error_of(reply: &[u8]) -> CallError {
     if let Some((_, limit, text)) = LIMITS.iter().find(|(start, ..)| reply.starts_with(start)) {
         return CallError::new(Status::ResourceExhausted, *text).beyond(limit);
     }
-    if let Some(error) = graph_error(reply) {
-        return error;
+    if let Some((status, text)) = graph_error(reply) {
+        return CallError::new(status, text);
     }
     let status = match code {
         b"WRONGTYPE" | b"RECORDSET" | b"FILTERED" | b"BINTYPE" | b"NOINDEX" => Status::FailedPrecondition,

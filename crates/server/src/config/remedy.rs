@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use base::units::ByteSize;
+use command::clients::endpoint::Protocol;
 use io::listen::ListenAddr;
 
 use crate::start::StartError;
@@ -11,7 +12,9 @@ use crate::start::StartError;
 /// Formats `error` as one line: the error, the address or file that it concerns, and the remedy.
 pub fn start_error(error: &StartError) -> String {
     match error {
-        StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
+        StartError::Bind { protocol, addr, error } => {
+            listen(&addr.to_string(), unix_path(addr), option_of(*protocol), error)
+        }
         StartError::Store(error) => format!("cannot create the store: {}", store(error)),
         StartError::File { path, error } => file(path, error),
         StartError::NamespaceMoved { kept, .. } => {
@@ -47,6 +50,15 @@ pub fn start_error(error: &StartError) -> String {
 /// Formats the error of an admin port at `addr` as one line.
 pub fn admin_error(addr: std::net::SocketAddr, error: &std::io::Error) -> String {
     listen(&addr.to_string(), None, "--admin", error)
+}
+
+/// Returns the option that names the addresses of a protocol.
+fn option_of(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Memcache => "--memcached",
+        Protocol::Resp => "--resp",
+        Protocol::Grpc => "--grpc",
+    }
 }
 
 fn unix_path(addr: &ListenAddr) -> Option<&Path> {
@@ -164,7 +176,7 @@ mod tests {
 
     fn unix(kind: ErrorKind, path: &str) -> String {
         let addr = ListenAddr::Unix { path: path.into(), mode: 0o700 };
-        start_error(&StartError::Bind { addr, error: kind.into() })
+        start_error(&StartError::Bind { protocol: Protocol::Memcache, addr, error: kind.into() })
     }
 
     #[test]
@@ -176,8 +188,13 @@ mod tests {
             (ErrorKind::AddrNotAvailable, "ip addr"),
             (ErrorKind::OutOfMemory, "choose another address"),
         ] {
-            let text = start_error(&StartError::Bind { addr: addr.clone(), error: kind.into() });
-            assert!(text.contains("127.0.0.1:80: ") && text.contains(what) && text.contains("--memcached"), "{text}");
+            for (protocol, option) in
+                [(Protocol::Memcache, "--memcached"), (Protocol::Resp, "--resp"), (Protocol::Grpc, "--grpc")]
+            {
+                let text = start_error(&StartError::Bind { protocol, addr: addr.clone(), error: kind.into() });
+                let is_whole = text.contains("127.0.0.1:80: ") && text.contains(what);
+                assert!(is_whole && text.contains(option), "{text}");
+            }
         }
         assert!(unix(ErrorKind::NotFound, "/no/such/x.sock").contains("no folder /no/such"));
         assert!(unix(ErrorKind::PermissionDenied, "x.sock").contains("may not write to ."));

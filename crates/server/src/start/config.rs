@@ -251,6 +251,8 @@ pub enum StartError {
     Config(&'static str),
     /// An address could not be bound.
     Bind {
+        /// The protocol that the address is for.
+        protocol: Protocol,
         /// The address that could not be bound.
         addr: ListenAddr,
         /// The kernel's reason.
@@ -333,7 +335,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(fault) => f.write_str(fault),
-            Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
+            Self::Bind { addr, error, .. } => write!(f, "cannot listen on {addr}: {error}"),
             Self::TokenKey { path, error } => {
                 write!(f, "cannot load the key of tokens in {} (--token-key): {error}", path.display())
             }

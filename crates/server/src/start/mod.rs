@@ -85,7 +85,8 @@ impl Server {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
         };
-        let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
+        let endpoints = endpoints(&config);
+        let mut listeners = endpoints.iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let (backlog, keepalive) = (config.backlog, config.tcp_keepalive);
         let (shared, background) = assemble_in(
             config,
@@ -98,12 +99,10 @@ impl Server {
         }
         // Listening must not begin earlier: if the memory file were refused afterwards, connected clients would be
         // reset.
-        for listener in &mut listeners {
-            listener
-                .keep_alive(keepalive)
-                .map_err(|error| StartError::Bind { addr: listener.addr().clone(), error })?;
-            let addr = listener.addr().clone();
-            bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
+        for (listener, (endpoint, _)) in listeners.iter_mut().zip(&endpoints) {
+            let (protocol, addr) = (endpoint.protocol, listener.addr().clone());
+            let listening = listener.keep_alive(keepalive).and_then(|()| bind_patiently(|| listener.listen(backlog)));
+            listening.map_err(|error| StartError::Bind { protocol, addr, error })?;
         }
         Running::prepare(shared, background, Endpoints { listeners, left, connections })
     }
@@ -121,8 +120,11 @@ pub fn bind_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -
 }
 
 fn bind(config: &ServerConfig, addr: &ListenAddr) -> Result<Listener, StartError> {
-    bind_patiently(|| Listener::bind(addr, config.ipv6_only))
-        .map_err(|error| StartError::Bind { addr: addr.clone(), error })
+    bind_patiently(|| Listener::bind(addr, config.ipv6_only)).map_err(|error| {
+        let endpoint = endpoints(config).into_iter().find(|(_, of)| of == addr);
+        let protocol = endpoint.map_or(Protocol::Memcache, |(endpoint, _)| endpoint.protocol);
+        StartError::Bind { protocol, addr: addr.clone(), error }
+    })
 }
 
 fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {

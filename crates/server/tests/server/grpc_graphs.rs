@@ -157,8 +157,14 @@ fn calls_and_commands_read_and_change_the_same_graph() {
     running.stop();
 }
 
-#[test]
-fn refused_calls_name_their_cause_and_change_nothing() {
+/// Calls a method, and compares the status and a part of the text of its error.
+fn refuse(graphs: &mut Graphs, (method, status, text): (&str, &str, &str), write: impl Fn(&mut Encoder)) {
+    let answer = graphs.ask(method, write);
+    assert_eq!((answer.status.as_str(), answer.text.contains(text)), (status, true), "{method} {text}: {answer:?}");
+}
+
+/// Starts a server with a graph of one edge, and a type with a cap of 1 and an attribute.
+fn with_an_edge() -> (Running, Graphs) {
     let running = start(with_graphs());
     let mut graphs = Graphs::connect(&running);
     declare(&mut graphs);
@@ -166,116 +172,243 @@ fn refused_calls_name_their_cause_and_change_nothing() {
         out.bytes(1, b"g").bytes(2, b"rated").uint(6, 1).item(7, b"stars");
     });
     graphs.add(&[(1, 2)]);
-    let mut refuse = |method: &str, status: &str, text: &str, write: &dyn Fn(&mut Encoder)| {
-        let answer = graphs.ask(method, write);
-        assert_eq!((answer.status.as_str(), answer.text.contains(text)), (status, true), "{method} {text}: {answer:?}");
-    };
-    let attribute = |name: &'static [u8]| {
-        move |out: &mut Encoder| {
-            out.bytes(1, b"g").bytes(3, b"rated").message(4, |edge| {
-                edge.uint(1, 5).uint(3, 6);
-                for name in [b"stars", name] {
-                    edge.message(6, |attribute| {
-                        attribute.bytes(1, name).bytes(2, b"6");
-                    });
-                }
+    (running, graphs)
+}
+
+/// Adds an edge with two attributes, the second of which has this name.
+fn add_rated(out: &mut Encoder, second: &[u8]) {
+    out.bytes(1, b"g").bytes(3, b"rated").message(4, |edge| {
+        edge.uint(1, 5).uint(3, 6);
+        for name in [b"stars", second] {
+            edge.message(6, |attribute| {
+                attribute.bytes(1, name).bytes(2, b"6");
             });
         }
+    });
+}
+
+/// Returns nodes in the form of a reply to a command.
+fn shown_nodes(nodes: &[u64]) -> String {
+    nodes.iter().fold(format!("*{}", nodes.len()), |text, node| format!("{text} :{node}"))
+}
+
+/// Returns a page, whose cursor is in one field and whose nodes are in another, in the form of a reply to a command.
+fn shown_page(message: &[u8], cursor: u32, nodes: u32) -> String {
+    let cursor = Message::parse(message).expect("a message").bytes(cursor).to_vec();
+    let cursor = if cursor.is_empty() { "0".to_owned() } else { String::from_utf8(cursor).expect("text") };
+    format!("*2 ${} {cursor} {}", cursor.len(), shown_nodes(&numbers(message, nodes)))
+}
+
+/// Returns a result with the flag of its message in the form of a reply to a command.
+fn shown_partial(message: &[u8], result: &str) -> String {
+    format!("*2 :{} {result}", Message::parse(message).expect("a message").uint(1))
+}
+
+/// Returns the parts of a message in a field, each in the form that `show` gives it.
+fn shown_parts(message: &[u8], field: u32, show: impl Fn(&[u8]) -> String) -> String {
+    let parts: Vec<String> = Message::parse(message).expect("a message").all(field).map(show).collect();
+    parts.iter().fold(format!("*{}", parts.len()), |text, part| format!("{text} {part}"))
+}
+
+/// Compares each query from `a`, and from it to `b`, with its command.
+fn compare_queries(graphs: &mut Graphs, redis: &mut Replies, (a, b): (u64, u64), budget: u64) {
+    let mut same = |command: String, reply: String| assert_eq!(redis.text(&command), reply, "{command}");
+    let count = graphs.reply("Count", |out| {
+        of(out, a);
+    });
+    same(format!("G.COUNT g {a} knows"), format!(":{}", Message::parse(&count).expect("a message").uint(1)));
+    let page = graphs.reply("Range", |out| {
+        of(out, a).uint(5, 5).uint(7, 1);
+    });
+    same(format!("G.RANGE g {a} knows LIMIT 5 REV"), shown_page(&page, 1, 2));
+    let mutual = |out: &mut Encoder, count_only| {
+        out.bytes(1, b"g").uint(2, a).uint(3, b).bytes(4, b"knows").uint(6, count_only).uint(7, budget);
     };
+    let (nodes, count) = (graphs.reply("Mutual", |out| mutual(out, 0)), graphs.reply("Mutual", |out| mutual(out, 1)));
+    let command = format!("G.MUTUAL g {a} {b} knows BUDGET {budget}");
+    same(command.clone(), shown_partial(&nodes, &shown_nodes(&numbers(&nodes, 3))));
+    let number = Message::parse(&count).expect("a message").uint(2);
+    same(format!("{command} COUNT"), shown_partial(&count, &format!(":{number}")));
+    for (operation, command) in ["G.INTER", "G.UNION", "G.DIFF"].into_iter().enumerate() {
+        let page = graphs.reply("Combine", |out| {
+            out.bytes(1, b"g").uint(2, operation as u64).uint(5, 6);
+            for node in [a, b] {
+                out.message(3, |list| {
+                    list.uint(1, node).bytes(2, b"knows");
+                });
+            }
+        });
+        same(format!("{command} g {a} knows {b} knows LIMIT 6"), shown_page(&page, 1, 2));
+    }
+    compare_walks(graphs, &mut same, (a, b), budget);
+}
+
+/// Compares the queries that walk more than one edge.
+fn compare_walks(graphs: &mut Graphs, same: &mut impl FnMut(String, String), (a, b): (u64, u64), budget: u64) {
+    let found = graphs.reply("Distance", |out| {
+        of(out, a).packed_uints(4, [b, a, 1, 9_999].into_iter()).uint(5, 2).uint(6, budget);
+    });
+    let shown = numbers(&found, 2).iter().fold("*4".to_owned(), |text, distance| match distance {
+        255 => format!("{text} $-1"),
+        distance => format!("{text} :{distance}"),
+    });
+    same(format!("G.DIST g {a} knows {b} {a} 1 9999 MAX 2 BUDGET {budget}"), shown_partial(&found, &shown));
+    let found = graphs.reply("Path", |out| {
+        out.bytes(1, b"g").uint(2, a).uint(3, b).bytes(4, b"knows").uint(6, 4).uint(7, budget);
+    });
+    let shown = shown_parts(&found, 2, |path| shown_nodes(&numbers(path, 1)));
+    same(format!("G.PATH g {a} {b} knows K 4 BUDGET {budget}"), shown_partial(&found, &shown));
+    let page = graphs.reply("SecondDegree", |out| {
+        of(out, a).uint(6, 8).uint(7, budget);
+    });
+    let shown = shown_partial(&page, &shown_page(&page, 3, 4));
+    same(format!("G.DEG2 g {a} knows LIMIT 8 BUDGET {budget}"), shown);
+    let found = graphs.reply("Suggest", |out| {
+        of(out, a).uint(4, 3).uint(5, budget);
+    });
+    let shown = shown_parts(&found, 2, |one| format!("*2 :{} :{}", numbers(one, 1)[0], numbers(one, 2)[0]));
+    same(format!("G.SUGGEST g {a} knows K 3 BUDGET {budget}"), shown_partial(&found, &shown));
+}
+
+#[test]
+fn each_query_has_the_result_of_its_command_with_and_without_enough_budget() {
+    const NODES: u64 = 200;
+    let running = start(with_graphs());
+    let (mut graphs, mut redis) = (Graphs::connect(&running), resp(&running));
+    declare(&mut graphs);
+    let mut state = 7u64;
+    let mut node = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        1 + (state >> 33) % NODES
+    };
+    let mut pair = || loop {
+        let (a, b) = (node(), node());
+        if a != b {
+            break (a, b);
+        }
+    };
+    let edges: Vec<(u64, u64)> = (0..900).map(|_| pair()).collect();
+    assert!(graphs.add(&edges) > 800);
+    for round in 0..60 {
+        compare_queries(&mut graphs, &mut redis, pair(), if round % 3 == 0 { 20 } else { 1 << 20 });
+    }
+    running.stop();
+}
+
+#[test]
+fn refused_queries_name_their_cause() {
+    let (running, mut graphs) = with_an_edge();
     let many = |out: &mut Encoder| {
         of(out, 1).packed_uints(4, 1..5_000);
     };
-    refuse("Count", NOT_FOUND, "cannot find the graph", &|out| {
+    refuse(&mut graphs, ("Count", NOT_FOUND, "cannot find the graph"), |out| {
         out.bytes(1, b"none").uint(2, 1).bytes(3, b"knows");
     });
-    refuse("Count", NOT_FOUND, "cannot find the edge type", &|out| {
+    refuse(&mut graphs, ("Count", NOT_FOUND, "cannot find the edge type"), |out| {
         out.bytes(1, b"g").uint(2, 1).bytes(3, b"none");
     });
-    refuse("Count", INVALID_ARGUMENT, "cannot use node 0", &|out| {
+    refuse(&mut graphs, ("Count", INVALID_ARGUMENT, "cannot use node 0"), |out| {
         of(out, 0);
     });
-    refuse("GetEdges", INVALID_ARGUMENT, "no destinations", &|out| {
+    refuse(&mut graphs, ("GetEdges", INVALID_ARGUMENT, "no destinations"), |out| {
         of(out, 1);
     });
-    refuse("GetEdges", INVALID_ARGUMENT, "more than 4096 destinations", &many);
-    refuse("Distance", INVALID_ARGUMENT, "more than 4096 destinations", &many);
-    refuse("Distance", INVALID_ARGUMENT, "MAX '4' is no number from 1 to 3", &|out| {
+    refuse(&mut graphs, ("GetEdges", INVALID_ARGUMENT, "more than 4096 destinations"), many);
+    refuse(&mut graphs, ("Distance", INVALID_ARGUMENT, "more than 4096 destinations"), many);
+    refuse(&mut graphs, ("Distance", INVALID_ARGUMENT, "MAX '4' is no number from 1 to 3"), |out| {
         of(out, 1).uint(4, 2).uint(5, 4);
     });
-    refuse("Range", INVALID_ARGUMENT, "LIMIT '5000' is no number from 1 to 4096", &|out| {
+    refuse(&mut graphs, ("Range", INVALID_ARGUMENT, "LIMIT '5000' is no number from 1 to 4096"), |out| {
         of(out, 1).uint(5, 5_000);
     });
-    refuse("Range", INVALID_ARGUMENT, "cannot use the cursor", &|out| {
+    refuse(&mut graphs, ("Range", INVALID_ARGUMENT, "cannot use the cursor"), |out| {
         of(out, 1).bytes(4, b"BYTIME");
     });
-    refuse("Range", INVALID_ARGUMENT, "the state 9 is unknown", &|out| {
+    refuse(&mut graphs, ("Range", INVALID_ARGUMENT, "the state 9 is unknown"), |out| {
         of(out, 1).uint(9, 9);
     });
-    refuse("Range", FAILED_PRECONDITION, "cannot page by time", &|out| {
+    refuse(&mut graphs, ("Range", FAILED_PRECONDITION, "cannot page by time"), |out| {
         of(out, 1).message(6, |times| {
             times.uint(2, 9);
         });
     });
-    refuse("Combine", INVALID_ARGUMENT, "give 1 to 16", &|out| {
+    refuse(&mut graphs, ("Combine", INVALID_ARGUMENT, "give 1 to 16"), |out| {
         out.bytes(1, b"g");
     });
-    refuse("Combine", INVALID_ARGUMENT, "the operation 3 is unknown", &|out| {
+    refuse(&mut graphs, ("Combine", INVALID_ARGUMENT, "the operation 3 is unknown"), |out| {
         out.bytes(1, b"g").uint(2, 3);
     });
-    refuse("Query", INVALID_ARGUMENT, "give 1 to 64", &|out| {
+    refuse(&mut graphs, ("Query", INVALID_ARGUMENT, "give 1 to 64"), |out| {
         out.bytes(1, b"g");
     });
-    refuse("Query", INVALID_ARGUMENT, "query 1 is empty or unknown", &|out| {
+    refuse(&mut graphs, ("Query", INVALID_ARGUMENT, "query 1 is empty or unknown"), |out| {
         out.bytes(1, b"g").item(2, b"");
     });
-    refuse("DeclareType", FAILED_PRECONDITION, "it exists with another direction", &|out| {
+    running.stop();
+    let without = start(config());
+    let answer = Graphs::connect(&without).ask("Count", |out| {
+        of(out, 1);
+    });
+    assert_eq!((answer.status.as_str(), answer.text.contains("--graph-memory")), (FAILED_PRECONDITION, true));
+    without.stop();
+}
+
+#[test]
+fn refused_declarations_name_their_cause() {
+    let (running, mut graphs) = with_an_edge();
+    refuse(&mut graphs, ("DeclareType", FAILED_PRECONDITION, "it exists with another direction"), |out| {
         out.bytes(1, b"g").bytes(2, b"knows");
     });
-    refuse("DeclareType", INVALID_ARGUMENT, "give one of both", &|out| {
+    refuse(&mut graphs, ("DeclareType", INVALID_ARGUMENT, "give one of both"), |out| {
         out.bytes(1, b"g").bytes(2, b"x").uint(3, 1).bytes(4, b"knows");
     });
     for name in [&b"7"[..], b"ts", b"CAP"] {
-        refuse("DeclareType", INVALID_ARGUMENT, "cannot name an attribute", &|out| {
+        refuse(&mut graphs, ("DeclareType", INVALID_ARGUMENT, "cannot name an attribute"), |out| {
             out.bytes(1, b"g").bytes(2, b"x").item(7, b"a").item(7, name);
         });
     }
+    running.stop();
+}
+
+#[test]
+fn refused_changes_name_their_cause_and_change_nothing() {
+    let (running, mut graphs) = with_an_edge();
     // As words of a command, these attributes would be the start of another edge, and the time of this one.
-    refuse("Change", INVALID_ARGUMENT, "cannot name an attribute '7'", &attribute(b"7"));
-    refuse("Change", INVALID_ARGUMENT, "cannot name an attribute 'TS'", &attribute(b"TS"));
-    refuse("Change", INVALID_ARGUMENT, "syntax error at 'moons'", &attribute(b"moons"));
-    refuse("Change", FAILED_PRECONDITION, "the edge type has no schema", &|out| {
+    refuse(&mut graphs, ("Change", INVALID_ARGUMENT, "cannot name an attribute '7'"), |out| add_rated(out, b"7"));
+    refuse(&mut graphs, ("Change", INVALID_ARGUMENT, "cannot name an attribute 'TS'"), |out| add_rated(out, b"TS"));
+    refuse(&mut graphs, ("Change", INVALID_ARGUMENT, "syntax error at 'moons'"), |out| add_rated(out, b"moons"));
+    refuse(&mut graphs, ("Change", FAILED_PRECONDITION, "the edge type has no schema"), |out| {
         out.bytes(1, b"g").bytes(3, b"knows").message(4, |edge| {
             edge.uint(1, 5).uint(3, 6).message(6, |attribute| {
                 attribute.bytes(1, b"stars").bytes(2, b"6");
             });
         });
     });
-    refuse("Change", INVALID_ARGUMENT, "only added edges", &|out| {
+    refuse(&mut graphs, ("Change", INVALID_ARGUMENT, "only added edges"), |out| {
         out.bytes(1, b"g").uint(2, 1).bytes(3, b"knows").message(4, |edge| {
             edge.uint(1, 1).uint(3, 2).uint(5, 1);
         });
     });
-    refuse("Change", INVALID_ARGUMENT, "give 1 to 4096", &|out| {
+    refuse(&mut graphs, ("Change", INVALID_ARGUMENT, "give 1 to 4096"), |out| {
         out.bytes(1, b"g").bytes(3, b"knows");
         (0..4_097).for_each(|_| add_edge(out, (7, 8)));
     });
     refuse(
-        "Change",
-        FAILED_PRECONDITION,
-        "the cap of the type; remove one first (1 edges were changed before)",
-        &|out| {
+        &mut graphs,
+        ("Change", FAILED_PRECONDITION, "the cap of the type; remove one first (1 edges were changed before)"),
+        |out| {
             out.bytes(1, b"g").bytes(3, b"rated");
             [(20, 21), (20, 22)].into_iter().for_each(|edge| add_edge(out, edge));
         },
     );
-    refuse("SetNode", INVALID_ARGUMENT, "cannot name a bin TS", &|out| {
+    refuse(&mut graphs, ("SetNode", INVALID_ARGUMENT, "cannot name a bin TS"), |out| {
         out.bytes(1, b"g").uint(2, 5).message(4, |node| {
             node.bytes(1, b"person").message(2, |bin| {
                 bin.bytes(1, b"ts").bytes(2, b"1");
             });
         });
     });
-    refuse("SetNode", INVALID_ARGUMENT, "the request has no value", &|out| {
+    refuse(&mut graphs, ("SetNode", INVALID_ARGUMENT, "the request has no value"), |out| {
         out.bytes(1, b"g").uint(2, 5);
     });
     let mut redis = resp(&running);
@@ -289,12 +422,6 @@ fn refused_calls_name_their_cause_and_change_nothing() {
         assert_eq!(redis.text(request), reply, "{request}");
     }
     running.stop();
-    let without = start(config());
-    let answer = Graphs::connect(&without).ask("Count", |out| {
-        of(out, 1);
-    });
-    assert_eq!((answer.status.as_str(), answer.text.contains("--graph-memory")), (FAILED_PRECONDITION, true));
-    without.stop();
 }
 
 #[test]

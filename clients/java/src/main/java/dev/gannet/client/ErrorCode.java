@@ -40,7 +40,7 @@ public enum ErrorCode {
     /** Returns true if the same call may succeed later. A call that is not idempotent may have been executed. */
     public boolean isRetryable() {
         return switch (this) {
-            case UNAVAILABLE, INTERNAL, TIMEOUT, CLIENT_QUEUE_TIMEOUT, CLIENT_QUEUE_FULL, LIMIT_EXCEEDED -> true;
+            case UNAVAILABLE, INTERNAL, TIMEOUT, CLIENT_QUEUE_TIMEOUT, CLIENT_QUEUE_FULL -> true;
             default -> false;
         };
     }

@@ -68,7 +68,9 @@ class RetriesTest {
                 "aborted", ErrorCode.ABORTED, "data-loss", ErrorCode.INTERNAL));
         codes.forEach((status, code) -> {
             try (CacheClient client = failing(status, "get", 1, laptop())) {
-                error(code, client.get(CACHE, "retries none"));
+                CacheError error = error(code, client.get(CACHE, "retries none"));
+                boolean retryable = code == ErrorCode.TIMEOUT || code == ErrorCode.INTERNAL;
+                assertEquals(retryable, error.isRetryable(), status);
                 assertEquals(0, client.metrics().retries(), status);
                 assertEquals(Map.of(code, 1L), client.metrics().methods().get("Get").errors());
             }
