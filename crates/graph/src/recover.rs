@@ -24,7 +24,7 @@ use crate::commit::Watermark;
 use crate::error::GraphError;
 use crate::ids::{LOST, check_node};
 use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafPlace, WHOLE};
-use crate::limits::{GRAPHS_MAX, TIME_MS_MAX, TYPES_MAX};
+use crate::limits::{GRAPHS_MAX, TIME_MS_MAX};
 use crate::memory::Backing;
 use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
@@ -442,9 +442,9 @@ impl Writer<'_> {
     /// Adopts the latest leaves of all lists. Returns a sequence number that is higher than those of all leaves.
     fn restore_lists(&mut self, leaves: Vec<(u8, u32, u32)>, report: &mut RestartReport) -> Result<u64, GraphError> {
         let words = self.store.pool.words();
-        let mut versions: Vec<Version> = leaves
+        let mut versions: Vec<LeafVersion> = leaves
             .into_iter()
-            .map(|(ty, node, position)| Version {
+            .map(|(ty, node, position)| LeafVersion {
                 ty,
                 node,
                 order: Reverse(Leaf::of(RecordRef::at(words, position)).lsn()),
@@ -568,7 +568,7 @@ impl Writer<'_> {
 
 /// A version of a leaf. Versions of a list are in the order of their age, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
+struct LeafVersion {
     ty: u8,
     node: u32,
     order: Reverse<u64>,

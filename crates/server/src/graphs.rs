@@ -1,4 +1,4 @@
-//! The thread that compacts graphs: it copies live records out of the emptiest segments, so that they can be reused. It
+//! The threads of the graph store. One commits it to its disk. The other compacts graphs: it copies live records out of the emptiest segments, so that they can be reused. It
 //! also completes bulk loads whose clients have left.
 //!
 //! ```text
@@ -10,12 +10,16 @@
 //! at most [`SLICE_WORDS`] in [`PAUSE`], about 300 MB/s.
 
 use crate::shared::Shared;
+use base::units::TimeSpan;
+use command::keyspace::graph_commits::{GraphCommits, GraphSync};
 use command::keyspace::graphs::Graphs;
 use graph::{BulkStep, BulkWriter, CompactionStep, Graph, GraphError, GraphStore, SweepPosition};
 use std::time::{Duration, Instant};
 
 /// The sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(10);
+/// The sleep between two looks at requests for commits.
+const LOOK_COMMIT: Duration = Duration::from_millis(50);
 /// The sleep between two checks while there is no graph.
 const IDLE: Duration = Duration::from_millis(100);
 /// The lists, or the merged edges divided by 16, that a slice of a sweep visits.
@@ -186,4 +190,50 @@ fn compact(shared: &Shared, graphs: &Graphs, store: &GraphStore, live_max: u32, 
         }
     }
     free() > before
+}
+
+/// Commits the store to its disk until all workers have ended, and once more then. This is the body of a thread of its
+/// own, because the disk may take long.
+pub(crate) fn commit(shared: &Shared) {
+    let graphs = &shared.graphs;
+    let commits = &graphs.commits;
+    let log = shared.graph_commit_log.lock().expect("no holder of the lock panics").take();
+    let (Some(mut log), Some(store)) = (log, graphs.store()) else { return };
+    commits.set_thread(std::thread::current());
+    let mut last = Instant::now();
+    loop {
+        let ends = shared.threads.stop.workers_ended();
+        let is_due = match commits.sync() {
+            GraphSync::Every(interval) => last.elapsed() >= Duration::from_nanos(interval.0),
+            GraphSync::Never | GraphSync::Always => false,
+        };
+        if ends || is_due || commits.is_asked() {
+            last = Instant::now();
+            commits.begin();
+            if let Err(error) = log.commit(store) {
+                commits.fail();
+                tracing::error!(
+                    "the disk refused a commit of the graphs in {}: {error}; no change of graphs is accepted until a \
+                     restart; check the disk and its free space",
+                    log.path().display()
+                );
+                return;
+            }
+            commits.end();
+        }
+        if ends {
+            return;
+        }
+        if !commits.is_asked() {
+            std::thread::park_timeout(commit_pause(commits, last));
+        }
+    }
+}
+
+/// Returns the time until the next look.
+fn commit_pause(commits: &GraphCommits, last: Instant) -> Duration {
+    match commits.sync() {
+        GraphSync::Every(TimeSpan(ns)) => Duration::from_nanos(ns).saturating_sub(last.elapsed()).min(LOOK_COMMIT),
+        GraphSync::Never | GraphSync::Always => LOOK_COMMIT,
+    }
 }

@@ -19,7 +19,6 @@ pub mod background;
 pub mod buffers;
 mod checkpoint;
 pub mod config;
-mod graph_commits;
 mod graphs;
 pub mod handover;
 mod listener;

@@ -117,7 +117,7 @@ impl Running {
         running.survey = Some(running.spawn_helper("survey", survey::run)?);
         running.graphs = Some(running.spawn_helper("graphs", crate::graphs::run)?);
         if running.shared.config.graph_sync != GraphSync::Never {
-            running.graph_commits = Some(running.spawn_helper("graph commits", crate::graph_commits::run)?);
+            running.graph_commits = Some(running.spawn_helper("graph commits", crate::graphs::commit)?);
         }
         running.passwords = Some(running.spawn_helper("passwords", |shared| hash_passwords(&shared.threads))?);
         let go = running.spawn_workers(listeners, connections)?;

@@ -24,7 +24,7 @@ pub struct Shared {
     /// The file with the memory of the graph store, if it is in one.
     pub(crate) graph_file: Option<Arc<arena::MapFile>>,
     /// The commits of the graph store, until the thread that commits takes them.
-    pub(crate) graph_commit_log: std::sync::Mutex<Option<crate::graph_commits::CommitLog>>,
+    pub(crate) graph_commit_log: std::sync::Mutex<Option<crate::start::graph_log::CommitLog>>,
     /// The devices of the second tier, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }

@@ -9,7 +9,7 @@
 //! Invariants:
 //! - A worker never waits for a graph's writer: if another thread has it, the request parks.
 //! - A change that finds no free segment parks while compaction may still free one, and is refused after that.
-//! - One bulk load of a graph is in progress at a time. A batch whose client has left is loaded completely by the thread
+//! - One bulk load of a graph is in progress at a time. A batch whose client has left is loaded completely by thread
 //!   `graph` or by the next load, because a half of it may show some edges in one direction only.
 //! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once. Further queries of that kind park.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   byte 0   magic, version      8  bytes of the file, or 0 if unknown      16  identity of the boot, 16 bytes
-//!   32       commits: see `graph_commits`
+//!   32       commits: see `graph_log`
 //!   4096     segments
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! boot are therefore those of the last commit, or discarded if there were no commits.
 
 use super::config::{ServerConfig, StartError};
-use crate::graph_commits::{CommitLog, SYNCED_WORD, last_commit};
+use super::graph_log::{CommitLog, SYNCED_WORD, last_commit};
 use arena::{MapFile, Medium, Words};
 use base::units::ByteSize;
 use command::keyspace::graph_commits::GraphSync;
@@ -72,16 +72,7 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
         return Ok(OpenGraphs::default());
     }
     let is_handed_over = left.is_some();
-    let file = match (left, &config.graph_file) {
-        (Some(file), _) => Some(file),
-        (None, Some(path)) => {
-            let refused = |error| StartError::Graphs { path: path.clone(), what: format!("{error}; see --graph-file") };
-            let opened = MapFile::open(path).map_err(refused)?;
-            Some(Arc::new(opened))
-        }
-        (None, None) if config.file.is_some() || config.upgradable => Some(Arc::new(MapFile::in_memory()?)),
-        (None, None) => None,
-    };
+    let file = file_of(config, left)?;
     let fault = |what: String| {
         let path = config.graph_file.clone().unwrap_or_else(|| Path::new("shared memory").to_owned());
         StartError::Graphs { path, what }
@@ -139,6 +130,19 @@ pub(crate) fn open(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<
     let kept = (config.graph_file.is_some(), config.graph_sync);
     let graphs = Graphs::new(store, (bytes - HEADER_BYTES) as u64, kept, config.workers);
     Ok(OpenGraphs { graphs, file, commits })
+}
+
+/// Returns the file of the store's memory, if it is in one.
+fn file_of(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<Arc<MapFile>>, StartError> {
+    Ok(match (left, &config.graph_file) {
+        (Some(file), _) => Some(file),
+        (None, Some(path)) => {
+            let refused = |error| StartError::Graphs { path: path.clone(), what: format!("{error}; see --graph-file") };
+            Some(Arc::new(MapFile::open(path).map_err(refused)?))
+        }
+        (None, None) if config.file.is_some() || config.upgradable => Some(Arc::new(MapFile::in_memory()?)),
+        (None, None) => None,
+    })
 }
 
 /// Marks a file as one that this boot writes, with commits or without them.

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod encryption;
+pub(crate) mod graph_log;
 pub mod graphs;
 pub(crate) mod opened;
 pub mod sandbox;
@@ -307,8 +308,7 @@ pub(crate) fn assemble_in(
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let (begun, known) = (std::time::Instant::now(), left.known.take());
-    let (OpenGraphs { graphs, file: graph_file, commits }, (store, background, tiered)) =
-        (open_graphs(&config, &mut left)?, open_store(&config, left, started)?);
+    let (opened, (store, background, tiered)) = (open_graphs(&config, &mut left)?, open_store(&config, left, started)?);
     let (wall, started) = (started, store.reopened().map_or(started, |reopened| reopened.at));
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let (opened_in, kept) = (begun.elapsed(), PersistedMetadata::read(&store));
@@ -347,7 +347,7 @@ pub(crate) fn assemble_in(
         faults: config.test_faults.then(FaultCounts::default),
         waiters: Waiters::new(&watch),
         tracking: Arc::new(Tracking::new(&watch, &channels)),
-        graphs,
+        graphs: opened.graphs,
         watch,
         channels,
         budget,
@@ -367,8 +367,8 @@ pub(crate) fn assemble_in(
         opened_in,
         checkpoint_ns: AtomicU64::new(0),
         flash_files: flash_files.unwrap_or_default(),
-        graph_file,
-        graph_commit_log: Mutex::new(commits),
+        graph_file: opened.file,
+        graph_commit_log: Mutex::new(opened.commits),
     };
     Ok((Arc::new(shared), background))
 }

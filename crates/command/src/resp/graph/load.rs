@@ -5,7 +5,7 @@
 //!             ^──────────────────────── the text has more lines ───────────────────────┘
 //! ```
 //!
-//! A bad line is refused, and the lines after it are read. A batch that the writer has begun is always completed: if its
+//! A bad line is refused, and the lines after it are read. A batch that the writer has begun is always completed: if a
 //! client leaves, the thread `graph` loads the rest.
 
 use super::change::{counters, wait, wall_ms};
@@ -134,7 +134,7 @@ fn begin<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, text: &[u8]) -> Result
     }
     let Some(mut permit) = call.ctx.shared.graphs.begin_load(graph.number()) else { return Ok(None) };
     let batch_edges = (text.len() / LINE_BYTES_MIN + 1).min(BATCH_EDGES_MAX);
-    // Each attribute is stored with two bytes more than its text, and a buffer is at most twice as long as its contents.
+    // Each attribute is stored with two bytes more than its text, and a buffer is at most twice as long as needed.
     let has_attributes = !graph.schema(edge_type)?.is_empty();
     let text_bytes = if has_attributes { text.len() as u64 * 4 } else { 0 };
     let bytes = batch_edges as u64 * EDGE_BYTES + text_bytes;

@@ -1,25 +1,23 @@
-//! The thread that commits the graph store to its disk (`graph.sync`).
+//! The commits in the header of a file of graphs (`graph.sync`).
 //!
 //! ```text
-//!   byte 32 of the file's header   1 if commits protect the contents
-//!   byte 512, byte 2048            slots for the watermarks, of the last commit and the one before it:
-//!                                  [CRC-32C] [0] [number of the commit 8]  [LSN 8] [nodes 4] [types + 1, 4] for each graph
+//!   byte 32 of the header   1 if commits protect the contents
+//!   byte 512, byte 2048     slots for the watermarks, of the last commit and the one before it:
+//!                           [CRC-32C] [0] [number of the commit 8]
+//!                           [LSN 8] [nodes 4] [types + 1, 4] for each graph
 //! ```
 //!
 //! A commit flushes the segments, writes the watermarks to the older slot and flushes that. Invariants: a slot whose
-//! checksum is right names segments that were flushed before it; the thread writes to the disk only if the store has
-//! changed, and holds no lock while the disk works.
+//! checksum is right names segments that were flushed before it; the disk is written only if the store has changed; no
+//! lock is held while the disk works.
 
-use crate::shared::Shared;
 use arena::{MapFile, Words};
-use base::units::TimeSpan;
-use command::keyspace::graph_commits::{GraphCommits, GraphSync};
 use graph::limits::GRAPHS_MAX;
 use graph::{AtomicU32, GraphStore, Watermark};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 /// The word of the header that is 1 if commits protect the contents.
 pub(crate) const SYNCED_WORD: usize = 8;
@@ -28,9 +26,6 @@ const SLOTS: [usize; 2] = [128, 512];
 /// The words of a slot before the watermarks, and of a watermark.
 const SLOT_HEADER_WORDS: usize = 4;
 const WATERMARK_WORDS: usize = 4;
-/// The sleep between two looks at the stop flag and at requests.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// The commits in the header of a file.
 #[derive(Debug)]
 pub(crate) struct CommitLog {
@@ -103,6 +98,11 @@ impl CommitLog {
         Ok(())
     }
 
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     fn write(&self, watermarks: &[Watermark]) {
         let slot = slot(self.header.as_slice(), SLOTS[(self.number % 2) as usize]);
         let put = |at: usize, value: u64| {
@@ -116,50 +116,5 @@ impl CommitLog {
             put(at + 2, u64::from(watermark.nodes) | u64::from(watermark.types_plus_one) << 32);
         }
         slot[0].store(checksum(slot), Relaxed);
-    }
-}
-
-/// Commits until all workers have ended, and once more then.
-pub(crate) fn run(shared: &Shared) {
-    let graphs = &shared.graphs;
-    let commits = &graphs.commits;
-    let log = shared.graph_commit_log.lock().expect("no holder of the lock panics").take();
-    let (Some(mut log), Some(store)) = (log, graphs.store()) else { return };
-    commits.set_thread(std::thread::current());
-    let mut last = Instant::now();
-    loop {
-        let ends = shared.threads.stop.workers_ended();
-        let is_due = match commits.sync() {
-            GraphSync::Every(interval) => last.elapsed() >= Duration::from_nanos(interval.0),
-            GraphSync::Never | GraphSync::Always => false,
-        };
-        if ends || is_due || commits.is_asked() {
-            last = Instant::now();
-            commits.begin();
-            if let Err(error) = log.commit(store) {
-                commits.fail();
-                tracing::error!(
-                    "the disk refused a commit of the graphs in {}: {error}; no change of graphs is accepted until a \
-                     restart; check the disk and its free space",
-                    log.file.path().display()
-                );
-                return;
-            }
-            commits.end();
-        }
-        if ends {
-            return;
-        }
-        if !commits.is_asked() {
-            std::thread::park_timeout(pause(commits, last));
-        }
-    }
-}
-
-/// Returns the time until the next look.
-fn pause(commits: &GraphCommits, last: Instant) -> Duration {
-    match commits.sync() {
-        GraphSync::Every(TimeSpan(ns)) => Duration::from_nanos(ns).saturating_sub(last.elapsed()).min(LOOK),
-        GraphSync::Never | GraphSync::Always => LOOK,
     }
 }
