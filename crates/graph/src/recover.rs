@@ -24,7 +24,7 @@ use crate::commit::Watermark;
 use crate::error::GraphError;
 use crate::ids::{LOST, check_node};
 use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafPlace, WHOLE};
-use crate::limits::{GRAPHS_MAX, TIME_MS_MAX, TYPES_MAX};
+use crate::limits::{GRAPHS_MAX, TIME_MS_MAX};
 use crate::memory::Backing;
 use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
