@@ -2,9 +2,7 @@
 
 use toml::de::DeValue;
 
-use super::put;
-use super::reader::{DocumentReader, Section};
-use super::write::{number, put as put_line, rate, text};
+use super::reader::{DocumentReader, Section, put};
 use crate::workload::fault::WorkloadFault;
 use crate::workload::graph::{EdgeFile, EdgeOrigin, Endpoints, GraphLoad, GraphQuery};
 
@@ -84,37 +82,4 @@ fn query<'t>(reader: &mut DocumentReader<'t>, mut section: Section<'_, 't>) -> O
     }
     reader.end(section);
     query.map(|query| (query, weight))
-}
-
-/// Writes the section.
-pub fn put_graph(out: &mut String, load: &GraphLoad) {
-    out.push_str("\n[graph]\n");
-    put_line(out, "name", &text(&load.name));
-    put_line(out, "type", &text(&load.edge_type));
-    match &load.origin {
-        EdgeOrigin::Rmat { scale, edges_per_node } => {
-            put_line(out, "scale", &scale.to_string());
-            put_line(out, "edges_per_node", &edges_per_node.to_string());
-        }
-        EdgeOrigin::File(file) => {
-            let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
-            put_line(out, "file", &text(&path.to_string_lossy()));
-        }
-    }
-    put_line(out, "endpoints", &text(load.endpoints.name()));
-    put_line(out, "targets", &format!("[{}, {}]", load.targets.0, load.targets.1));
-    put_line(out, "page", &load.page.to_string());
-    put_line(out, "hops", &load.hops.to_string());
-    if let Some(budget) = load.budget {
-        put_line(out, "budget", &budget.to_string());
-    }
-    if load.writes_per_s > 0.0 {
-        put_line(out, "writes", &rate(load.writes_per_s));
-    }
-    put_line(out, "write_edges", &load.write_edges.to_string());
-    let query = |(query, weight): &(GraphQuery, f64)| {
-        format!("{{ query = {}, weight = {} }}", text(query.name()), number(*weight))
-    };
-    let queries: Vec<String> = load.queries.iter().map(query).collect();
-    put_line(out, "queries", &format!("[{}]", queries.join(", ")));
 }

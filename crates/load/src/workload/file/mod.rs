@@ -32,7 +32,7 @@ use toml::de::{DeTable, DeValue};
 use super::fault::{FaultPlace, WorkloadFault};
 use super::model::{Arrivals, Auth, KeyCommand, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
 use link::tls;
-use reader::{DocumentReader, Section};
+use reader::{DocumentReader, Section, put};
 
 /// Largest size of a workload file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -85,13 +85,6 @@ pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'
         return Err((format!("the file is larger than {} MiB", bytes_max >> 20), "name a smaller file"));
     }
     String::from_utf8(bytes).map_err(|_| ("the file is not UTF-8 text".to_owned(), "name a text file"))
-}
-
-/// Stores `read` in `place`, if there is a value.
-fn put<T>(place: &mut T, read: Option<T>) {
-    if let Some(value) = read {
-        *place = value;
-    }
 }
 
 fn root<'t>(reader: &mut DocumentReader<'t>, table: &DeTable<'t>, workload: &mut Workload) {

@@ -369,6 +369,13 @@ impl<'t> DocumentReader<'t> {
     }
 }
 
+/// Stores `read` in `place`, if there is a value.
+pub fn put<T>(place: &mut T, read: Option<T>) {
+    if let Some(value) = read {
+        *place = value;
+    }
+}
+
 /// Returns the name of a value's kind for a message.
 fn shown(value: &DeValue<'_>) -> String {
     match value {

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::workload::graph::{EdgeOrigin, GraphLoad, GraphQuery};
 use crate::workload::model::{
     Arrivals, KeyCommand, KeySpace, LengthStep, Order, Pace, Placement, Sizes, TIMEOUT_DEFAULT, Verb, Workload,
 };
@@ -41,7 +42,7 @@ impl Workload {
         self.put_connections(&mut out);
         put_pace(&mut out, &self.pace);
         match &self.graph {
-            Some(graph) => super::graph::put_graph(&mut out, graph),
+            Some(graph) => put_graph(&mut out, graph),
             None => self.keys.iter().for_each(|space| put_space(&mut out, space)),
         }
         out
@@ -100,22 +101,22 @@ impl Workload {
     }
 }
 
-pub(super) fn put(out: &mut String, key: &str, value: &str) {
+fn put(out: &mut String, key: &str, value: &str) {
     let _ = writeln!(out, "{key} = {value}");
 }
 
 /// Returns a TOML basic string. JSON's escapes are valid in TOML, except for one control character that JSON does not
 /// escape.
-pub(super) fn text(text: &str) -> String {
+fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007f")
 }
 
 /// Formats a number with all digits that are needed to parse it back.
-pub(super) fn number(value: f64) -> String {
+fn number(value: f64) -> String {
     format!("{value:?}")
 }
 
-pub(super) fn rate(per_s: f64) -> String {
+fn rate(per_s: f64) -> String {
     format!("\"{per_s:?}/s\"")
 }
 
@@ -136,6 +137,39 @@ fn share(share: Share) -> String {
     let percent = percent.trim_end_matches('.').trim_start_matches('0');
     let zero = if percent.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
     format!("\"{zero}{percent}%\"")
+}
+
+/// Writes the section `graph`.
+fn put_graph(out: &mut String, load: &GraphLoad) {
+    out.push_str("\n[graph]\n");
+    put(out, "name", &text(&load.name));
+    put(out, "type", &text(&load.edge_type));
+    match &load.origin {
+        EdgeOrigin::Rmat { scale, edges_per_node } => {
+            put(out, "scale", &scale.to_string());
+            put(out, "edges_per_node", &edges_per_node.to_string());
+        }
+        EdgeOrigin::File(file) => {
+            let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
+            put(out, "file", &text(&path.to_string_lossy()));
+        }
+    }
+    put(out, "endpoints", &text(load.endpoints.name()));
+    put(out, "targets", &format!("[{}, {}]", load.targets.0, load.targets.1));
+    put(out, "page", &load.page.to_string());
+    put(out, "hops", &load.hops.to_string());
+    if let Some(budget) = load.budget {
+        put(out, "budget", &budget.to_string());
+    }
+    if load.writes_per_s > 0.0 {
+        put(out, "writes", &rate(load.writes_per_s));
+    }
+    put(out, "write_edges", &load.write_edges.to_string());
+    let query = |(query, weight): &(GraphQuery, f64)| {
+        format!("{{ query = {}, weight = {} }}", text(query.name()), number(*weight))
+    };
+    let queries: Vec<String> = load.queries.iter().map(query).collect();
+    put(out, "queries", &format!("[{}]", queries.join(", ")));
 }
 
 fn put_pace(out: &mut String, pace: &Pace) {
