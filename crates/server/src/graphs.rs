@@ -1,5 +1,6 @@
-//! The threads of the graph store. One commits it to its disk. The other compacts graphs: it copies live records out of the emptiest segments, so that they can be reused. It
-//! also completes bulk loads whose clients have left.
+//! The threads of the graph store. One commits it to its disk. The other compacts graphs: it copies live records out of
+//! the emptiest segments, so that they can be reused. It also completes bulk loads whose clients have left, and sweeps
+//! over lists with tombstones.
 //!
 //! ```text
 //!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle

@@ -56,7 +56,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 
 /// The floors of `command`, the lowest first. A protocol's table of functions is above the commands, because it names
 /// their functions and no command uses the table.
-const COMMAND: [&[&str]; 18] = [
+const COMMAND: [&[&str]; 19] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
     &["memory", "visit", "host", "config", "clients"],
     &[
@@ -81,6 +81,7 @@ const COMMAND: [&[&str]; 18] = [
     &["context", "lookup"],
     &["resp::state::long", "memcache::state"],
     &["memcache", "resp"],
+    &["grpc::graph_errors"],
     &["grpc::plan"],
     &["grpc::compression", "grpc::credentials"],
     &["grpc::calls"],

@@ -7,7 +7,6 @@
 //!
 //! The user of a signed token exists for one connection, and has the rights that the token grants in one cache.
 
-use super::calls::{Decode, Method};
 use super::plan::{Access, CallError, Caller};
 use crate::clients::access::{READ, WRITE};
 use crate::clients::tokens::{Claims, PREFIX, TokenKind};
@@ -18,6 +17,10 @@ use protocol::grpc::Status;
 use segment::Namespace;
 use std::sync::Arc;
 
+/// The conditions under which a token's user is used again: the namespace, the needed access, whether the call is on
+/// graphs, and the number of changes of namespaces.
+type UserKey = (Namespace, u8, bool, u64);
+
 /// The signed token of a connection's last call with one.
 pub(super) struct SignedToken {
     token: Arc<[u8]>,
@@ -26,7 +29,7 @@ pub(super) struct SignedToken {
     checked_at: u64,
     /// The user with the rights in a namespace, for calls that need some bits of access, on graphs or not, at a number
     /// of changes of namespaces.
-    user: Option<((Namespace, u8, bool, u64), Arc<TokenUser>)>,
+    user: Option<(UserKey, Arc<TokenUser>)>,
     /// True if the session has that user. A call that was refused leaves the session with an earlier one.
     has_entered: bool,
 }
@@ -121,17 +124,17 @@ impl SignedToken {
         self.has_entered = enters;
     }
 
-    /// Returns the user with the rights that the token grants to a method in a namespace.
+    /// Returns the user with the rights that the token grants to a call in a namespace: its name, the access that it
+    /// needs, and true if it is on graphs.
     ///
     /// # Errors
     /// If the token does not grant the kind of access that the method needs.
     pub(super) fn user(
         &mut self,
-        method: &Method,
+        (name, access, is_on_graphs): (&str, Access, bool),
         namespace: Namespace,
         ctx: &WorkerContext,
     ) -> Result<Arc<TokenUser>, CallError> {
-        let (access, is_on_graphs) = (method.access, matches!(method.decode, Decode::Graphs(_)));
         let key = (namespace, needed(access), is_on_graphs, ctx.shared.namespaces.changes());
         self.has_entered = false;
         let user = match &self.user {
@@ -155,7 +158,7 @@ impl SignedToken {
         };
         if !is_permitted {
             let what = if is_on_graphs { "graphs; get one with a permission for all caches" } else { "this cache" };
-            let text = format!("the token does not permit {} on {what}", method.name);
+            let text = format!("the token does not permit {name} on {what}");
             return Err(CallError::new(Status::PermissionDenied, text));
         }
         Ok(user)

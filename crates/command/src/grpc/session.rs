@@ -308,7 +308,8 @@ impl GrpcSession {
         let signed = SignedToken::of(self.signed.take(), token, ctx)?;
         let signed = self.signed.insert(signed);
         let namespace = namespace.unwrap_or_else(|| resp::home_namespace(&self.redis, ctx));
-        signed.user(method, namespace, ctx).map(Some)
+        let is_on_graphs = matches!(method.decode, Decode::Graphs(_));
+        signed.user((method.name, method.access, is_on_graphs), namespace, ctx).map(Some)
     }
 
     /// Forgets a request with several messages, one of which has failed.

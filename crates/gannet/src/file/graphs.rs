@@ -5,7 +5,7 @@ use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::Path;
 
 use graph::{Direction, EdgeState, FAULTS_MAX, ListCheck, ListFault, MemoryFault, MemoryFaultKind, TypeId};
-use server::offline::graphs::{GraphFile, csv_line, put_field, state_name, types_of};
+use server::offline::graphs::{FileBoot, GraphFile, csv_line, put_field, state_name, types_of};
 
 use super::{FileFigures, print_figures};
 use crate::{Failure, print};
@@ -60,7 +60,7 @@ pub fn stats(path: &Path, is_json: bool) -> Result<(), Failure> {
     let (store, mut figures) = (file.store.stats(), FileFigures::default());
     figures.text("kind", "graphs");
     figures.number("file_bytes", file.bytes);
-    figures.text("boot", if file.is_of_this_boot { "this" } else { "earlier: a server discards the graphs" });
+    figures.text("boot", &boot_text(file.boot));
     figures.number("graphs", file.restart.graphs as u64);
     figures.number("edge_types", checks.len() as u64);
     figures.number("nodes", file.restart.nodes as u64);
@@ -84,6 +84,14 @@ pub fn stats(path: &Path, is_json: bool) -> Result<(), Failure> {
     print_figures(&figures, is_json)
 }
 
+fn boot_text(boot: FileBoot) -> String {
+    match boot {
+        FileBoot::Current => "this".to_owned(),
+        FileBoot::Committed(number) => format!("earlier: these are the graphs of commit {number}"),
+        FileBoot::Discarded => "earlier: a server discards the graphs".to_owned(),
+    }
+}
+
 fn faults_count(file: &GraphFile, checks: &[TypeCheck]) -> u64 {
     let lists: u64 = checks.iter().map(|one| one.check.faults_count).sum();
     let restart = (file.restart.records_orphaned + file.restart.nodes_lost + file.restart.types_lost) as u64;
@@ -95,8 +103,15 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     let file = open(path)?;
     let checks = check_types(&file);
     let mut text = String::new();
-    if !file.is_of_this_boot {
-        text.push_str("written before the last boot: a server discards these graphs; `gannet file dump` saves them\n");
+    match file.boot {
+        FileBoot::Current => {}
+        FileBoot::Committed(number) => {
+            let _ = writeln!(text, "written before the last boot: these are the graphs of commit {number}");
+        }
+        FileBoot::Discarded => {
+            let what = "a server discards these graphs; `gannet file dump` saves them";
+            let _ = writeln!(text, "written before the last boot: {what}");
+        }
     }
     let memory = &file.memory;
     let _ = writeln!(

@@ -103,7 +103,7 @@ fn damage_of_a_graph_file_is_named_with_its_byte() {
     let path = killed_file(&folder);
     let contents = std::fs::read(&path).expect("there");
     let word = |at: u64| u32::from_le_bytes(contents[at as usize..][..4].try_into().expect("four bytes"));
-    let segment = (0..9).map(|segment| HEADER + (segment * 10 << 20)).find(|at| word(*at) & 0xFF_FFFF == 0x47_5247);
+    let segment = (0..9).map(|segment| HEADER + segment * (10 << 20)).find(|at| word(*at) & 0xFF_FFFF == 0x47_5247);
     let (segment, number) = segment.map(|at| (at, (at - HEADER) >> 20)).map(|(at, mib)| (at, mib / 10)).expect("used");
     let (first, used) = (segment + 32, u64::from(word(segment + 16)) * 4);
     let middle = first + u64::from(word(first + 4) & 0x3F_FFFF) * 4;

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - The reported edges are those that a server would serve if it opened the file now.
-//! - A file of another boot is read too, although a server discards its contents.
+//! - A file of another boot is read too: as of its last commit, or if it has none, as it is, although a server discards
+//!   its contents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,15 +18,27 @@ use command::resp::graph::{attributes_of, texts_of};
 use graph::limits::SEGMENT_BYTES;
 use graph::{
     Direction, EdgeState, Graph, GraphError, GraphStore, GraphStoreConfig, ListOrder, ListedEdge, MemoryCheck,
-    NodeObject, RestartReport, TypeId, check_memory,
+    NodeObject, RestartReport, TypeId, Watermark, check_memory,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::json::bytes;
+use crate::start::graph_log::{SYNCED_WORD, last_commit};
 use crate::start::graphs::{GRAPH_BYTES_MAX, GRAPH_BYTES_MIN, GraphHeader, GraphMemory, HEADER_BYTES, TRUNCATED};
 
 /// The version of the dump's format.
 const VERSION: u32 = 1;
+
+/// The boot that wrote a file of graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileBoot {
+    /// This one: a server opens all graphs.
+    Current,
+    /// An earlier one: a server opens the graphs as of the commit with this number.
+    Committed(u64),
+    /// An earlier one, without commits: a server discards the graphs.
+    Discarded,
+}
 
 /// A file of graphs that is being read.
 #[derive(Debug)]
@@ -40,8 +53,8 @@ pub struct GraphFile {
     pub bytes: u64,
     /// The length that the header states, if the file is shorter. The edges at its end are lost.
     pub stated_bytes: Option<u64>,
-    /// True if this boot wrote the file. A server discards the graphs of another boot.
-    pub is_of_this_boot: bool,
+    /// The boot that wrote the file, and what a server does with the graphs.
+    pub boot: FileBoot,
 }
 
 /// Returns true if a file begins as a file of graphs does. Returns false if it cannot be read.
@@ -74,11 +87,20 @@ impl GraphFile {
             GraphHeader::Zero => (0, 0),
         };
         let map = || Words::of_file(&file, bytes as usize, false).map_err(unread);
-        let memory = check_memory(&map()?.as_slice()[HEADER_BYTES / 4..], SEGMENT_BYTES);
-        let (store, restart) = open_store(bytes, &map)?;
+        let commit = last_commit(header.as_slice()).filter(|_| header.as_slice()[SYNCED_WORD].load(Relaxed) == 1);
+        let (boot, watermarks) = match commit {
+            _ if Some(boot) == arena::boot_id() => (FileBoot::Current, None),
+            Some((number, watermarks)) => (FileBoot::Committed(number), Some(watermarks)),
+            None => (FileBoot::Discarded, None),
+        };
+        let mut memory = check_memory(&map()?.as_slice()[HEADER_BYTES / 4..], SEGMENT_BYTES);
+        if watermarks.is_some() {
+            // Records that a power loss tore are above the watermarks.
+            (memory.faults, memory.faults_count) = (Vec::new(), 0);
+        }
+        let (store, restart) = open_store(bytes, &map, watermarks.as_deref())?;
         let stated_bytes = (stated > bytes || bytes < GRAPH_BYTES_MIN).then_some(stated.max(GRAPH_BYTES_MIN));
-        let is_of_this_boot = Some(boot) == arena::boot_id();
-        Ok(Self { store, memory, restart, bytes, stated_bytes, is_of_this_boot })
+        Ok(Self { store, memory, restart, bytes, stated_bytes, boot })
     }
 
     /// Calls `f` with each edge of a type in every state. Stops if `f` fails.
@@ -160,7 +182,11 @@ pub fn types_of(graph: &Graph) -> impl Iterator<Item = (String, TypeId)> {
 
 /// Opens a store in a private map of a file of `bytes` bytes. If the file is too short for a store, or lists that a
 /// restart writes again have no room, the store is opened in a larger copy.
-fn open_store(bytes: u64, map: &dyn Fn() -> Result<Words, String>) -> Result<(GraphStore, RestartReport), String> {
+fn open_store(
+    bytes: u64,
+    map: &dyn Fn() -> Result<Words, String>,
+    watermarks: Option<&[Watermark]>,
+) -> Result<(GraphStore, RestartReport), String> {
     let config = GraphStoreConfig { readers_max: 2, ..GraphStoreConfig::default() };
     let larger_copy = |bytes: usize| -> Result<Words, String> {
         let no_memory = |error| format!("there is no memory for a copy of it: {error}; free {bytes} bytes");
@@ -172,7 +198,11 @@ fn open_store(bytes: u64, map: &dyn Fn() -> Result<Words, String>) -> Result<(Gr
     let mut words = if (bytes as usize) < least { larger_copy(least)? } else { map()? };
     loop {
         let bytes = words.as_slice().len() * 4;
-        match GraphStore::open(GraphMemory(words), &config) {
+        let opened = match watermarks {
+            Some(watermarks) => GraphStore::open_committed(GraphMemory(words), &config, watermarks),
+            None => GraphStore::open(GraphMemory(words), &config),
+        };
+        match opened {
             Ok(opened) => return Ok(opened),
             Err(GraphError::NoSpace) if (bytes as u64) < GRAPH_BYTES_MAX => {
                 words = larger_copy(bytes + (bytes / 4).next_multiple_of(SEGMENT_BYTES))?;

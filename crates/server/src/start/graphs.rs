@@ -176,9 +176,8 @@ fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
         let (torn, orphaned) = (report.segments_torn, report.records_orphaned);
         tracing::warn!(
             "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, {orphaned} records \
-             belong to none, and {lost} nodes or edge types are lost; \
-             everything else is in use; restore a copy of the file if you \
-             have one",
+             belong to none, and {lost} nodes or edge types are lost; everything else is in use; restore a copy of the \
+             file if you have one",
             file.map_or(Path::new("memory"), MapFile::path).display()
         );
     }

@@ -28,7 +28,7 @@ struct Query {
     write: fn(Value<'_>, &mut Encoder) -> Result<(), CallError>,
 }
 
-static GET_EDGES: Query = Query { number: 1, command: get_edges_command, write: write_edges };
+static GET_EDGES: Query = Query { number: 1, command: edges_command, write: write_edges };
 static COUNT: Query = Query { number: 2, command: count_command, write: write_count };
 static RANGE: Query = Query { number: 3, command: range_command, write: write_neighbours };
 static MUTUAL: Query = Query { number: 4, command: mutual_command, write: write_mutual };
@@ -88,7 +88,7 @@ fn add_cursor(out: &mut CommandWriter, cursor: &[u8]) {
 }
 
 /// Decodes 2 source, 3 type, 4 destinations.
-fn get_edges_command(message: Message<'_>, graph: &[u8], out: &mut CommandWriter) -> Result<(), CallError> {
+fn edges_command(message: Message<'_>, graph: &[u8], out: &mut CommandWriter) -> Result<(), CallError> {
     begin(out, b"G.GET", (graph, message), 3);
     destinations(message)?.into_iter().for_each(|node| {
         out.number(node);
@@ -337,8 +337,8 @@ fn write_suggestions(value: Value<'_>, out: &mut Encoder) -> Result<(), CallErro
     Ok(())
 }
 
-/// See [`get_edges_command`] and [`write_edges`].
-pub(super) fn get_edges(message: Message<'_>) -> Result<CallPlan, CallError> {
+/// See [`edges_command`] and [`write_edges`].
+pub(super) fn edges(message: Message<'_>) -> Result<CallPlan, CallError> {
     GET_EDGES.alone(message)
 }
 
@@ -530,7 +530,7 @@ pub(super) fn change(message: Message<'_>) -> Result<CallPlan, CallError> {
 }
 
 /// Decodes 1 graph, 2 node. Replies 1 found (1 type, 2 bins: 1 name, 2 value) or 2 missing.
-pub(super) fn get_node(message: Message<'_>) -> Result<CallPlan, CallError> {
+pub(super) fn node_object(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut commands = Commands::default();
     commands.add_written(|out| {
         out.word(b"G.NODE").word(b"GET").word(message.bytes(1)).number(message.uint(2));
@@ -613,7 +613,7 @@ pub(super) fn mark_node(message: Message<'_>) -> Result<CallPlan, CallError> {
 pub(super) fn stats(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut words: Vec<&[u8]> = vec![b"G.STATS"];
     words.extend(message.try_bytes(1).filter(|graph| !graph.is_empty()));
-    Ok(CallPlan::one(&words, |value| stats_reply(value)))
+    Ok(CallPlan::one(&words, stats_reply))
 }
 
 fn stats_reply(value: Value<'_>) -> Next {

@@ -235,7 +235,7 @@ static RECORDS: &[Method] = &[
 static GRAPHS: &[Method] = &[
     change("DeclareType", Graphs(graphs::declare_type)),
     change("Change", Graphs(graphs::change)),
-    graph_query("GetEdges", graphs::get_edges),
+    graph_query("GetEdges", graphs::edges),
     graph_query("Count", graphs::count),
     graph_query("Range", graphs::range),
     graph_query("Mutual", graphs::mutual),
@@ -244,7 +244,7 @@ static GRAPHS: &[Method] = &[
     graph_query("Path", graphs::path),
     graph_query("SecondDegree", graphs::second_degree),
     graph_query("Suggest", graphs::suggest),
-    read("GetNode", Graphs(graphs::get_node)),
+    read("GetNode", Graphs(graphs::node_object)),
     change("SetNode", Graphs(graphs::set_node)),
     change("RemoveNode", Graphs(graphs::remove_node)),
     change("MarkNode", Graphs(graphs::mark_node)),

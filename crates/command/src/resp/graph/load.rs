@@ -49,7 +49,7 @@ enum LoadVisit {
 /// Executes `G.LOAD graph type CSV|EDGES [TS ms] [LINE n] text`. The reply has the numbers of edges that were read, of
 /// edges that changed and of refused lines, and the first refusals.
 pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let text = args.clone().last().unwrap_or_default();
+    let text = args.last().unwrap_or_default();
     let mut work = match slices::take_work(call) {
         Some(StringWork::Load(work)) => work,
         _ => match begin(call, args, text) {
