@@ -13,7 +13,7 @@ struct Case {
 }
 
 const CASES: [Case; 14] = [
-    Case { text: "colour = \"red\"\n", says: &[":2: colour: unknown key", "pace, keys\n"] },
+    Case { text: "colour = \"red\"\n", says: &[":2: colour: unknown key", "pace, graph, keys\n"] },
     Case {
         text: "[[keys]]\ncount = 10\nvlen = \"30B\"\nverbs = [{ verb = \"get\" }]\n",
         says: &[":4: keys[0].vlen: "],
