@@ -32,6 +32,9 @@ pub struct Writer<'g> {
     pub(crate) state: MutexGuard<'g, WriterState>,
     /// True if the writer may take the segments that are reserved for compaction.
     pub(crate) may_take_reserve: bool,
+    /// True during a restart. Records are counted as live one after another, so a segment whose count is 0 may hold
+    /// records that are not counted yet: it is not retired.
+    pub(crate) is_restoring: bool,
 }
 
 impl Writer<'_> {
@@ -95,6 +98,7 @@ impl Writer<'_> {
         let (pool, epochs) = (&self.store.pool, &self.store.epochs);
         let segment = pool.open(self.graph.number, self.may_take_reserve, epochs)?;
         if let Some(full) = self.state.open[stream as usize].take()
+            && !self.is_restoring
             && pool.live_words(full.segment) == 0
         {
             pool.retire(full.segment, epochs);
@@ -125,7 +129,7 @@ impl Writer<'_> {
     pub(crate) fn release_words(&mut self, position: u32, words: u32) {
         let segment = self.store.pool.segment_of(position);
         let is_empty = self.store.pool.sub_live(segment, words);
-        if is_empty && !self.state.open.iter().flatten().any(|open| open.segment == segment) {
+        if is_empty && !self.is_restoring && !self.state.open.iter().flatten().any(|open| open.segment == segment) {
             self.store.pool.retire(segment, &self.store.epochs);
         }
     }

@@ -68,6 +68,12 @@ impl GraphStore {
         self.state.pool.require_commits();
     }
 
+    /// Lets retired segments be reused without a commit. Call this after the disk has recorded that no commit protects
+    /// the memory.
+    pub fn waive_commits(&self) {
+        self.state.pool.waive_commits();
+    }
+
     /// Begins a commit. The caller flushes the memory to the disk, then stores the watermarks there too, and then calls
     /// [`GraphStore::end_commit`]. Waits for the writers of all graphs, one at a time.
     #[must_use]

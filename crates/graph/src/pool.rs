@@ -20,7 +20,7 @@ use crate::epoch::Epochs;
 use crate::error::GraphError;
 use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::{AtomicU32, Backing, crc32c};
-use crate::record::checksum;
+use crate::record::{HEADER_WORDS, RecordRef, checksum};
 use crate::sync::{Mutex, MutexGuard};
 
 const MAGIC: u32 = 0x0047_5247;
@@ -212,6 +212,21 @@ impl Pool {
     pub(crate) fn end_commit(&self, number: u64) {
         let mut lists = self.lists();
         lists.commit_ended = lists.commit_ended.max(number);
+    }
+
+    /// Lets retired segments be reused without a commit.
+    pub(crate) fn waive_commits(&self) {
+        self.lists().needs_commit = false;
+    }
+
+    /// Fills a segment from a word on with a record without effect.
+    pub(crate) fn close(&self, segment: u32, at: usize, sequence: u32) {
+        let words = self.segment(segment);
+        let rest = &words[at..];
+        if rest.len() >= HEADER_WORDS {
+            RecordRef::fill_void(rest, sequence);
+            words[USED].store(self.segment_words as u32, Release);
+        }
     }
 
     /// Makes a segment unknown to [`Pool::info`].

@@ -148,6 +148,12 @@ impl<'a> RecordRef<'a> {
         self.words[0].store(crc32c(sequence, [header].into_iter()), Relaxed);
     }
 
+    /// Makes all words one void record.
+    pub(crate) fn fill_void(words: &'a [AtomicU32], sequence: u32) {
+        words[1].store(words.len() as u32, Relaxed);
+        Self { words }.make_void(sequence);
+    }
+
     #[inline]
     pub(crate) fn kind(self) -> Option<RecordKind> {
         RecordKind::of(self.words[1].load(Relaxed) >> 22 & 15)

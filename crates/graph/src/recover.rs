@@ -135,17 +135,21 @@ impl GraphStore {
             return Err(GraphError::OtherSegmentSize(bytes));
         }
         let store = Self::new(memory, config)?;
+        if watermarks.is_some() {
+            // Until the next commit, a power loss leads back to the records that this restart replaces.
+            store.require_commits();
+        }
         let mut report = RestartReport::default();
         let scans = store.scan(watermarks, &mut report);
         for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| scan.name.is_some()) {
             let (_, name) = scan.name.as_ref().expect("filtered");
             let graph = store.place_graph(number, name);
             let mut writer = graph.writer();
-            writer.may_take_reserve = true;
+            (writer.may_take_reserve, writer.is_restoring) = (true, true);
             writer.reopen(&scan.whole);
             writer.state.lsn = watermarks.and_then(|all| all.get(number)).map_or(0, |watermark| watermark.lsn);
             writer.restore(scan, &mut report)?;
-            writer.may_take_reserve = false;
+            (writer.may_take_reserve, writer.is_restoring) = (false, false);
             report.graphs += 1;
         }
         let pool = &store.state.pool;
@@ -188,7 +192,8 @@ impl GraphStore {
             let scan = &mut scans[usize::from(info.graph)];
             while word < info.used {
                 let Some((record, kind)) = whole_record(&words[word..], info.sequence as u32) else {
-                    report.segments_torn += 1;
+                    // A power loss tears records after the commit, which is no damage.
+                    report.segments_torn += usize::from(watermark.is_none());
                     break;
                 };
                 word += record.len();
@@ -200,13 +205,18 @@ impl GraphStore {
             }
             if word > SEGMENT_HEADER_WORDS {
                 used.push(segment);
-                // After a power loss, records of later writes may lie behind the used words.
-                if word == info.used && watermarks.is_none() {
+                if watermarks.is_some() {
+                    // Records of lost writes may lie behind. No restart must reach them.
+                    pool.close(segment, word, info.sequence as u32);
+                } else if word == info.used {
                     scan.whole.push(OpenSegment { segment, used: word });
                 }
             }
         }
-        pool.adopt(&used, sequence);
+        // The headers of segments that were opened after the commit may be lost, and their records not. At most all
+        // segments were opened since.
+        let lost = if watermarks.is_some() { pool.segments() as u64 } else { 0 };
+        pool.adopt(&used, sequence + lost);
         scans
     }
 }

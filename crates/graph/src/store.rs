@@ -200,14 +200,14 @@ impl Graph {
     #[must_use]
     pub fn writer(&self) -> Writer<'_> {
         let state = self.state().writer.lock().expect("no holder of the lock panics");
-        Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false }
+        Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false, is_restoring: false }
     }
 
     /// Returns the graph's writer, or `None` if another writer of the graph exists.
     #[must_use]
     pub fn try_writer(&self) -> Option<Writer<'_>> {
         let state = self.state().writer.try_lock().ok()?;
-        Some(Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false })
+        Some(Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false, is_restoring: false })
     }
 
     /// Checks a change, apart from caps and room. Takes no lock.

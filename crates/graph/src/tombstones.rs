@@ -37,10 +37,13 @@ impl TombstoneClock {
     }
 }
 
-/// Returns true if tombstones that were marked at this time may be dropped. A time in the future is that of a clock
-/// that was wrong: waiting for it could take years.
+/// Returns true if tombstones that were marked at this time may be dropped. A time that is further ahead than the age
+/// is that of a clock that was wrong: waiting for it could take years.
 pub(crate) fn is_over(marked_at: u32, (now_s, age_s): (u32, u32)) -> bool {
-    now_s.checked_sub(marked_at).is_none_or(|passed| passed >= age_s)
+    match now_s.checked_sub(marked_at) {
+        Some(passed) => passed >= age_s,
+        None => marked_at - now_s > age_s,
+    }
 }
 
 impl LeafEntries {

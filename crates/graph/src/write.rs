@@ -375,7 +375,9 @@ impl<'g> Writer<'g> {
         for (index, part) in parts.iter().enumerate() {
             let first = if index == 0 { start } else { entries.list[part.start].id };
             let next = parts.get(index + 1).map_or(end, |next| entries.list[next.start].id);
-            let place = LeafPlace { source, ty, range: (first, next), lsn: self.next_lsn() };
+            // A restart replays records one by one. All leaves that one of them causes include the same records.
+            let lsn = if self.is_restoring { self.state.lsn } else { self.next_lsn() };
+            let place = LeafPlace { source, ty, range: (first, next), lsn };
             entries.encode(part.clone(), &place, &mut self.state.record);
             leaves.push((first, self.append_buffer(Stream::Long)?));
         }

@@ -225,3 +225,34 @@ fn memory_of_another_segment_size_is_refused() {
     let refused = GraphStore::open(image(&memory), &config).map(|_| ());
     assert_eq!(refused, Err(GraphError::OtherSegmentSize(SEGMENT_BYTES)));
 }
+
+/// A mark that a later one replaced is read first. Its segment must not become free, because the leaves in it are not
+/// counted yet.
+#[test]
+fn segment_of_a_replaced_mark_keeps_its_leaves_after_a_restart() {
+    let memory = memory(30);
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let (types, mut model) = declare(&graph);
+    let mut prng = Prng::new(seed());
+    let mut add = |graph: &Graph, model: &mut Reference, changes: usize| {
+        for _ in 0..changes {
+            let change = draw(&mut prng, &types, 300);
+            while graph.writer().apply(&change.view()) == Err(GraphError::NoSpace) {
+                graph.writer().compact(95, 1 << 20).expect("the reserve suffices");
+            }
+            model.apply(&change);
+        }
+    };
+    for mark in 0..6 {
+        add(&graph, &mut model, 6000);
+        graph.writer().mark_node(7, mark % 2 == 0, 10 + mark).expect("room");
+    }
+    let image = image(&memory);
+    let (store, _) = check_image(image, &model, &types, 300);
+    let graph = store.graph("test").expect("named");
+    add(&graph, &mut model, 20_000);
+    let mut reader = store.reader().expect("one of four");
+    let guard = reader.enter();
+    check_edges(&guard.view(&graph), &model, &types, 300);
+}

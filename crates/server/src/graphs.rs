@@ -25,6 +25,8 @@ const LOOK_COMMIT: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_millis(100);
 /// The lists, or the merged edges divided by 16, that a slice of a sweep visits.
 const SWEEP_STEPS: usize = 512;
+/// The slices of a sweep between two looks at other work.
+const SWEEP_SLICES: usize = 16;
 /// The minimum and the maximum of the time between two sweeps.
 const SWEEP_PERIOD_MIN: Duration = Duration::from_secs(1);
 const SWEEP_PERIOD_MAX: Duration = Duration::from_secs(600);
@@ -97,37 +99,37 @@ pub(crate) fn run(shared: &Shared) {
 struct Sweeps {
     age_s: u32,
     next: Instant,
+    /// The sweep in progress: the number of graphs that are done, and the position in the next one.
+    at: Option<(usize, SweepPosition)>,
 }
 
 impl Sweeps {
     fn new(age_s: u32) -> Self {
-        Self { age_s, next: Instant::now() }
+        Self { age_s, next: Instant::now(), at: None }
     }
 
-    /// Sets the store's clock, and sweeps if it is time.
+    /// Sets the store's clock, and runs some slices of a sweep if it is time.
     fn advance(&mut self, shared: &Shared, store: &GraphStore) {
         let now_s = (shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) / 1000) as u32;
         store.set_tombstone_age(now_s, self.age_s);
-        if Instant::now() < self.next {
-            return;
+        if self.at.is_none() && Instant::now() >= self.next {
+            self.at = Some((0, SweepPosition::default()));
+            let period = Duration::from_secs(u64::from(self.age_s) / 4);
+            self.next = Instant::now() + period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX);
         }
-        for graph in store.graphs() {
-            let mut position = Some(SweepPosition::default());
-            while let Some(at) = position
-                && !shared.threads.stop.workers_ended()
-            {
-                let Some(mut writer) = graph.try_writer() else {
-                    std::thread::sleep(PAUSE);
-                    continue;
-                };
-                // A full store sweeps again after compaction.
-                position = writer.sweep(at, SWEEP_STEPS).unwrap_or(None);
-                drop(writer);
-                std::thread::sleep(PAUSE);
+        for _ in 0..SWEEP_SLICES {
+            let Some((done, position)) = self.at else { return };
+            let Some(graph) = store.graphs().nth(done) else {
+                self.at = None;
+                return;
+            };
+            if let Some(mut writer) = graph.try_writer() {
+                // A list that found no room is swept the next time, after compaction.
+                let next = writer.sweep(position, SWEEP_STEPS).unwrap_or(None);
+                self.at = Some(next.map_or((done + 1, SweepPosition::default()), |next| (done, next)));
             }
+            std::thread::sleep(PAUSE);
         }
-        let period = Duration::from_secs(u64::from(self.age_s) / 4);
-        self.next = Instant::now() + period.clamp(SWEEP_PERIOD_MIN, SWEEP_PERIOD_MAX);
     }
 }
 
@@ -213,6 +215,7 @@ pub(crate) fn commit(shared: &Shared) {
             commits.begin();
             if let Err(error) = log.commit(store) {
                 commits.fail();
+                log.record_failure();
                 tracing::error!(
                     "the disk refused a commit of the graphs in {}: {error}; no change of graphs is accepted until a \
                      restart; check the disk and its free space",

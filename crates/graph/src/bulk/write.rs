@@ -7,7 +7,7 @@ use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
 use crate::leaf::{EdgeState, LeafEntry, LeafPlace, encode_plain};
 use crate::limits::{LEAF_ENTRIES_MAX, LEAVES_MAX, SEGMENTS_RESERVED};
-use crate::list::{ListPart, recent_count};
+use crate::list::{ListPart, recent_change, recent_count};
 use crate::record::{OF_BATCH, RecordRef};
 use crate::schema::TypeId;
 use crate::state::Head;
@@ -390,7 +390,14 @@ impl<'g> LoadSlice<'_, 'g> {
             let index = list.part_of(entry.id);
             let part = list.part(index);
             let log_lsn = RecordRef::at(self.writer.store.pool.words(), self.bulk.batch.log[entry.edge()]).long(4);
-            if value != own || old != before || part.leaf.is_some_and(|leaf| leaf.lsn() > log_lsn) {
+            // A restart would replay the batch's record before a change that arrived during the load.
+            let is_changed_since =
+                |recent| (0..recent_count(recent)).any(|at| recent_change(recent, at).id == entry.id);
+            if value != own
+                || old != before
+                || part.recent.is_some_and(is_changed_since)
+                || part.leaf.is_some_and(|leaf| leaf.lsn() > log_lsn)
+            {
                 // The record does not have the value that results, or a restart would not let it take effect.
                 let one = EntryRun { node: run.node, ty: run.ty, index, entries: at..at + 1 };
                 self.merge(&one, Some(part))?;

@@ -87,7 +87,7 @@ impl GraphFile {
             GraphHeader::Zero => (0, 0),
         };
         let map = || Words::of_file(&file, bytes as usize, false).map_err(unread);
-        let commit = last_commit(header.as_slice()).filter(|_| header.as_slice()[SYNCED_WORD].load(Relaxed) == 1);
+        let commit = last_commit(header.as_slice()).filter(|_| header.as_slice()[SYNCED_WORD].load(Relaxed) != 0);
         let (boot, watermarks) = match commit {
             _ if Some(boot) == arena::boot_id() => (FileBoot::Current, None),
             Some((number, watermarks)) => (FileBoot::Committed(number), Some(watermarks)),

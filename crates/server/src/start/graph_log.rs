@@ -1,7 +1,7 @@
 //! The commits in the header of a file of graphs (`graph.sync`).
 //!
 //! ```text
-//!   byte 32 of the header   1 if commits protect the contents
+//!   byte 32 of the header   1 if commits protect the contents; 2 if they do, and the disk refused a flush
 //!   byte 512, byte 2048     slots for the watermarks, of the last commit and the one before it:
 //!                           [CRC-32C] [0] [number of the commit 8]
 //!                           [LSN 8] [nodes 4] [types + 1, 4] for each graph
@@ -19,8 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The word of the header that is 1 if commits protect the contents.
+/// The word of the header that is not 0 if commits protect the contents.
 pub(crate) const SYNCED_WORD: usize = 8;
+/// The value of that word after the disk refused a flush.
+const FLUSH_FAILED: u32 = 2;
+const PAGE_WORDS: usize = 1024;
 /// The words at which the slots begin.
 const SLOTS: [usize; 2] = [128, 512];
 /// The words of a slot before the watermarks, and of a watermark.
@@ -75,6 +78,13 @@ impl CommitLog {
         let number = last_commit(header.as_slice()).map_or(0, |(number, _)| number);
         let mut log = Self { header, file: Arc::clone(file), number, last: Vec::new() };
         store.require_commits();
+        if log.header.as_slice()[SYNCED_WORD].load(Relaxed) == FLUSH_FAILED {
+            // The kernel takes pages whose write failed for clean ones. A write to each makes it write them again.
+            let all = Words::of_file(file, file.bytes()? as usize, false)?;
+            all.as_slice().iter().step_by(PAGE_WORDS).for_each(|word| {
+                word.fetch_or(0, Relaxed);
+            });
+        }
         log.commit(store)?;
         log.header.as_slice()[SYNCED_WORD].store(1, Relaxed);
         log.file.sync_data()?;
@@ -96,6 +106,11 @@ impl CommitLog {
         }
         store.end_commit(&commit);
         Ok(())
+    }
+
+    /// Records that the disk refused a flush, for the next restart.
+    pub(crate) fn record_failure(&self) {
+        self.header.as_slice()[SYNCED_WORD].store(FLUSH_FAILED, Relaxed);
     }
 
     /// Returns the path of the file.

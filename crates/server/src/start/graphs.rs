@@ -149,12 +149,17 @@ fn file_of(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<A
 fn own_file(file: &Arc<MapFile>, sync: GraphSync, store: &GraphStore) -> std::io::Result<Option<CommitLog>> {
     let header = Words::of_file(file, HEADER_BYTES, false)?;
     let words = header.as_slice();
-    if sync == GraphSync::Never && words[SYNCED_WORD].swap(0, Relaxed) != 0 {
-        // From now on no commit protects the contents.
+    if sync == GraphSync::Never && words[SYNCED_WORD].load(Relaxed) != 0 {
+        // From now on no commit protects the contents. A kill in between finds them whole, in this boot.
+        write_header(words, file.bytes()?);
+        words[SYNCED_WORD].store(0, Relaxed);
         file.sync_data()?;
     }
     let commits = match sync {
-        GraphSync::Never => None,
+        GraphSync::Never => {
+            store.waive_commits();
+            None
+        }
         GraphSync::Always | GraphSync::Every(_) => Some(CommitLog::open(file, HEADER_BYTES, store)?),
     };
     if sync != GraphSync::Never && file.medium() != Medium::Disk {
@@ -253,7 +258,7 @@ fn check_header(words: &Words, file: &MapFile) -> Result<Contents, String> {
         && boot != arena::boot_id().unwrap_or(0)
     {
         let path = file.path().display();
-        let commit = last_commit(words).filter(|_| words[SYNCED_WORD].load(Relaxed) == 1);
+        let commit = last_commit(words).filter(|_| words[SYNCED_WORD].load(Relaxed) != 0);
         if let Some((number, watermarks)) = commit {
             tracing::info!("{path} was written before the last boot; its graphs are those of commit {number}");
             return Ok(Contents::Committed(watermarks));
@@ -262,7 +267,9 @@ fn check_header(words: &Words, file: &MapFile) -> Result<Contents, String> {
             "{path} was written before the last boot; its graphs are discarded, because a power loss may have damaged \
              them; --graph-sync retains them on a disk"
         );
-        words.iter().for_each(|word| word.store(0, Relaxed));
+        // The header is cleared last, so that a restart that is interrupted clears the file once more.
+        let (header, segments) = words.split_at(HEADER_BYTES / 4);
+        segments.iter().chain(header).for_each(|word| word.store(0, Relaxed));
     }
     write_header(words, words.len() as u64 * 4);
     Ok(Contents::Current)

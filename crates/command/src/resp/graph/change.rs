@@ -346,6 +346,9 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         Some(graph) => graph,
         None => store.create_graph(&graph)?,
     };
+    if call.ctx.shared.graphs.commits.has_failed() {
+        return Err(GraphFault::Disk);
+    }
     let Some(mut writer) = graph.try_writer() else { return Ok(false) };
     writer.declare_type(&name, &config)?;
     Ok(true)

@@ -105,6 +105,9 @@ fn commit(call: &Call<'_, '_>, work: &mut LoadWork) -> Result<LoadVisit, GraphFa
 
 /// Parses the request. Returns `None` while another load of the graph is in progress.
 fn begin<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, text: &[u8]) -> Result<Option<LoadWork>, GraphFault> {
+    if call.ctx.shared.graphs.commits.has_failed() {
+        return Err(GraphFault::Disk);
+    }
     let graph = graph_named(call, args.next().unwrap_or_default())?;
     let mut words = RequestWords(args);
     let edge_type = words.edge_type(&graph)?;

@@ -42,7 +42,7 @@ fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
         RecordKind::Void => true,
         RecordKind::Recent => has(RECENT_WORDS + RECENT_ENTRY_WORDS) && is_type(record.word(3)),
         RecordKind::Leaves => has(LEAVES_WORDS) && is_type(record.word(3)),
-        RecordKind::Batch => has(5) && record.long(2) < LSN_END,
+        RecordKind::Batch => has(7) && record.long(2).max(record.long(5)) < LSN_END,
         RecordKind::Mark => has(6) && record.long(3) <= TIME_MS_MAX,
         RecordKind::Object => has(7) && record.long(3) <= TIME_MS_MAX && has_text(7, record.word(6), OBJECT_BYTES_MAX),
     }
