@@ -544,7 +544,8 @@ func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 
 // schemas are the generated descriptions of all files of proto/gannet/v1.
 var schemas = map[string]protoreflect.FileDescriptor{
-	"cache.proto": pb.File_gannet_v1_cache_proto, "invalidations.proto": pb.File_gannet_v1_invalidations_proto,
+	"cache.proto": pb.File_gannet_v1_cache_proto, "graph.proto": pb.File_gannet_v1_graph_proto,
+	"invalidations.proto": pb.File_gannet_v1_invalidations_proto,
 	"leaderboards.proto": pb.File_gannet_v1_leaderboards_proto, "records.proto": pb.File_gannet_v1_records_proto,
 	"tokens.proto": pb.File_gannet_v1_tokens_proto, "topics.proto": pb.File_gannet_v1_topics_proto,
 }

@@ -27,7 +27,10 @@ namespace Gannet.Client.Tests
         {
             // Streams are no calls with a result.
             var streams = new[] { Methods.TopicsSubscribe, Methods.InvalidationsWatchKeys };
-            var paths = Methods.All.Except(streams).Select(method => method.Path).OrderBy(path => path);
+            // The library has no methods for graphs: its users reach them by a generated client, or by any Redis client.
+            var graphs = Methods.All.Where(method => method.Path.StartsWith("/gannet.v1.Graph/")).ToArray();
+            Assert.True(graphs.Length > 10, "the schema has calls on graphs");
+            var paths = Methods.All.Except(streams).Except(graphs).Select(method => method.Path).OrderBy(path => path);
             Assert.Equal(paths, Calls.All.Select(call => call.Method.Path).Distinct().OrderBy(path => path));
             Assert.Equal(streams[0], new TopicSource("t", null).Method);
             Assert.True(Methods.All.Count > 70, "the schema has more calls");
