@@ -77,6 +77,22 @@ fn clock_that_was_ahead_does_not_retain_tombstones() {
 }
 
 #[test]
+fn clock_that_steps_back_by_a_second_drops_no_tombstone() {
+    let store = new_store(12);
+    let graph = store.create_graph("test").expect("room");
+    let (types, _) = declare(&graph);
+    store.set_tombstone_age(5000, AGE_S);
+    for is_added in [true, false] {
+        let time = 10 + u64::from(!is_added);
+        assert_eq!(graph.writer().apply(&change(1, types[0], 2, time, is_added).view()), Ok(true));
+    }
+    sweep(&graph);
+    store.set_tombstone_age(4999, AGE_S);
+    sweep(&graph);
+    assert_eq!(graph.writer().apply(&change(1, types[0], 2, 5, true).view()), Ok(false), "the tombstone remains");
+}
+
+#[test]
 fn store_whose_edges_come_and_go_does_not_fill_up() {
     let store = new_store(12);
     let graph = store.create_graph("test").expect("room");
