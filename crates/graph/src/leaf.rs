@@ -2,18 +2,22 @@
 //!
 //! ```text
 //!   word 0  CRC-32C          1  length, kind, flags      2  source
-//!   word 3  type, bits 0-7 | number of entries, bits 8-20 | marked, bit 21
+//!   word 3  type, bits 0-7 | number of entries, bits 8-20 | marked, bit 21 | width of numbers, bits 22-26 | of times
 //!   word 4  earliest time, 48 bits | sequence number, high 16 bits
 //!   word 6  sequence number, low 32 bits
 //!           [first node number of the range, end of the range]             if the leaf is one of several
 //!           [time at which tombstones were marked, in seconds]             if bit 21 of word 3 is set
-//!           wide:   node numbers, ascending, one word each
-//!           narrow: the first node number, then the differences from it, 16 bits each
-//!           [times: differences from the earliest, 1 or 2 words each]     if not all times are equal
+//!           width 0: node numbers, ascending, one word each
+//!           others:  the first node number, then the differences from it, packed with this width in bits
+//!           [times: differences from the earliest, packed]                if not all times are equal
 //!           [states: one byte each; 4 is a marked tombstone]               if not all edges are live
 //!           [attributes: ends, one word each, then the bytes]              if an edge has some
-//!   flags   bits 0-1 words of a time | 2 states | 3 attributes | 4 one leaf of several | 5 narrow
+//!   flags   bit 2 states | 3 attributes | 4 one leaf of several
 //! ```
+//!
+//! Packed numbers follow each other without gaps, the lowest bit first; the last word is filled with zeros. Node
+//! numbers have 16 bits if that is enough, because two of them in a word are faster to read. Times have an even width
+//! of at most 32 bits, or 64.
 //!
 //! A leaf holds the latest values of all edges in its range when it was written: those of leaves and edge records with
 //! lower sequence numbers. A restart can therefore ignore these records.
@@ -53,11 +57,20 @@ impl EdgeState {
 const STATES: u32 = 1 << 2;
 const ATTRIBUTES: u32 = 1 << 3;
 const PART: u32 = 1 << 4;
-const NARROW: u32 = 1 << 5;
 /// The words before the range, the time of marks and the node numbers.
 const HEADER: usize = 7;
 /// The bit of word 3 of a leaf with the time at which its tombstones were marked.
 const MARKED: u32 = 1 << 21;
+/// The first bits of word 3 that hold the width of node numbers, and half of the width of times or [`LONG_TIMES`].
+const NUMBER_WIDTH: u32 = 22;
+const TIME_WIDTH: u32 = 27;
+const WIDTH_MASK: u32 = 0x1F;
+/// The mark of times of 64 bits.
+const LONG_TIMES: u32 = 17;
+/// The width of node numbers of which two are in a word.
+const HALF_WORD: u32 = 16;
+/// The greatest width of packed node numbers. Wider ones would save less than an eighth.
+const NUMBER_WIDTH_MAX: u32 = 28;
 /// The number of a marked tombstone's state.
 const MARKED_STATE: u8 = 4;
 const TIME_BITS: u32 = 48;
@@ -140,27 +153,15 @@ impl LeafEntries {
         let list = &self.list[entries];
         let earliest = list.iter().map(|entry| entry.time).min().unwrap_or(0);
         let span = list.iter().map(|entry| entry.time).max().unwrap_or(0) - earliest;
-        let time_words = if span == 0 { 0 } else { 1 + u32::from(span > u64::from(u32::MAX)) };
         let (first, last) = (list.first().map_or(0, |entry| entry.id), list.last().map_or(0, |entry| entry.id));
+        let widths = Widths { numbers: number_width(list.len(), first, last), times: time_width(span) };
         let has = |flag: u32, is: bool| if is { flag } else { 0 };
-        let flags = time_words
-            | has(STATES, list.iter().any(|entry| entry.state != EdgeState::Live))
-            | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0))
-            | has(NARROW, last - first < 1 << 16 && list.len() > 2);
+        let flags = has(STATES, list.iter().any(|entry| entry.state != EdgeState::Live))
+            | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0));
         let marked_at = self.marked_at.filter(|_| list.iter().any(|entry| entry.is_marked));
-        begin_leaf(out, flags, place, list.len(), earliest, marked_at);
-        if flags & NARROW == 0 {
-            out.extend(list.iter().map(|entry| entry.id));
-        } else {
-            out.push(first);
-            let half = |entry: Option<&LeafEntry>| entry.map_or(0, |entry| entry.id - first);
-            out.extend(list.chunks(2).map(|pair| half(pair.first()) | half(pair.get(1)) << 16));
-        }
-        match time_words {
-            0 => {}
-            1 => out.extend(list.iter().map(|entry| (entry.time - earliest) as u32)),
-            _ => list.iter().for_each(|entry| record::push_u64(out, entry.time - earliest)),
-        }
+        begin_leaf(out, flags, place, list.len(), widths, earliest, marked_at);
+        push_numbers(out, widths.numbers, first, list.iter().map(|entry| entry.id));
+        pack(out, widths.times, list.iter().map(|entry| entry.time - earliest));
         if flags & STATES != 0 {
             let states: Vec<u8> = list.iter().map(LeafEntry::state_number).collect();
             record::push_bytes(out, &states);
@@ -177,19 +178,110 @@ impl LeafEntries {
     }
 }
 
+/// The widths in bits of a leaf's node numbers, 0 if each is a word, and of its times, 0 if they are equal.
+#[derive(Clone, Copy, Debug)]
+struct Widths {
+    numbers: u32,
+    times: u32,
+}
+
+impl Widths {
+    /// Reads the widths from word 3. A leaf that this program did not write may have times of another width.
+    fn of(properties: u32) -> Self {
+        let times = match properties >> TIME_WIDTH & WIDTH_MASK {
+            LONG_TIMES => u64::BITS,
+            half => half * 2,
+        };
+        Self { numbers: properties >> NUMBER_WIDTH & WIDTH_MASK, times }
+    }
+
+    fn bits(self) -> u32 {
+        let times = if self.times == u64::BITS { LONG_TIMES } else { self.times / 2 };
+        self.numbers << NUMBER_WIDTH | times << TIME_WIDTH
+    }
+
+    /// Returns the number of words of all node numbers, and of all times.
+    fn words(self, count: usize) -> (usize, usize) {
+        let numbers = if self.numbers == 0 { count } else { 1 + packed_words(count, self.numbers) };
+        (numbers, packed_words(count, self.times))
+    }
+}
+
+/// Returns the width that stores `count` node numbers from `first` to `last`.
+fn number_width(count: usize, first: u32, last: u32) -> u32 {
+    let width = (u32::BITS - (last - first).leading_zeros()).max(HALF_WORD);
+    let is_shorter = 1 + packed_words(count, width) < count.max(4);
+    if width <= NUMBER_WIDTH_MAX && count > 2 && is_shorter { width } else { 0 }
+}
+
+/// Returns the width of times that are up to `span` later than the earliest.
+fn time_width(span: u64) -> u32 {
+    match u64::BITS - span.leading_zeros() {
+        width @ 0..=32 => width.next_multiple_of(2),
+        _ => u64::BITS,
+    }
+}
+
+fn packed_words(count: usize, width: u32) -> usize {
+    (count * width as usize).div_ceil(32)
+}
+
+/// Appends packed numbers of at most 32 bits, or of 64.
+fn pack(out: &mut Vec<u32>, width: u32, numbers: impl Iterator<Item = u64>) {
+    if width == 0 {
+        return;
+    }
+    if width == u64::BITS {
+        return numbers.for_each(|number| record::push_u64(out, number));
+    }
+    let (mut pending, mut bits) = (0, 0);
+    for number in numbers {
+        pending |= number << bits;
+        bits += width;
+        if bits >= u32::BITS {
+            out.push(pending as u32);
+            pending >>= u32::BITS;
+            bits -= u32::BITS;
+        }
+    }
+    if bits > 0 {
+        out.push(pending as u32);
+    }
+}
+
+/// Returns a packed number. `words` begins with the first one, and `width` is 1 to 32 or 64.
+#[inline(always)]
+fn packed(words: &[AtomicU32], width: u32, index: usize) -> u64 {
+    let bit = index * width as usize;
+    let (word, shift) = (bit / 32, bit % 32);
+    // The number is in this word and the next. If it is in the last word alone, that is read twice.
+    let low = words[word].load(Relaxed);
+    let high = words[(word + 1).min(words.len() - 1)].load(Relaxed);
+    (u64::from(low) | u64::from(high) << 32) >> shift & (u64::MAX >> (u64::BITS - width))
+}
+
+fn push_numbers(out: &mut Vec<u32>, width: u32, first: u32, ids: impl Iterator<Item = u32>) {
+    if width == 0 {
+        return out.extend(ids);
+    }
+    out.push(first);
+    pack(out, width, ids.map(|id| u64::from(id - first)));
+}
+
 /// Starts a leaf in `out`.
 fn begin_leaf(
     out: &mut Vec<u32>,
     flags: u32,
     place: &LeafPlace,
     entries: usize,
+    widths: Widths,
     earliest: u64,
     marked_at: Option<u32>,
 ) {
     let is_part = place.range != WHOLE;
     record::begin(out, RecordKind::Leaf, flags | if is_part { PART } else { 0 });
     let marked = if marked_at.is_some() { MARKED } else { 0 };
-    out.extend([place.source, u32::from(place.ty) | (entries as u32) << 8 | marked]);
+    out.extend([place.source, u32::from(place.ty) | (entries as u32) << 8 | marked | widths.bits()]);
     record::push_u64(out, earliest | place.lsn >> 32 << TIME_BITS);
     out.push(place.lsn as u32);
     if is_part {
@@ -201,40 +293,41 @@ fn begin_leaf(
 /// Encodes live edges without attributes, of one time, as a leaf.
 pub(crate) fn encode_plain(ids: &[u32], time: u64, place: &LeafPlace, out: &mut Vec<u32>) {
     let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
-    let is_narrow = last - first < 1 << 16 && ids.len() > 2;
-    begin_leaf(out, if is_narrow { NARROW } else { 0 }, place, ids.len(), time, None);
-    if is_narrow {
-        out.push(first);
-        let (pairs, rest) = ids.as_chunks::<2>();
-        out.extend(pairs.iter().map(|[low, high]| (low - first) | (high - first) << 16));
-        out.extend(rest.iter().map(|id| id - first));
-    } else {
-        out.extend_from_slice(ids);
-    }
+    let widths = Widths { numbers: number_width(ids.len(), first, last), times: 0 };
+    begin_leaf(out, 0, place, ids.len(), widths, time, None);
+    push_numbers(out, widths.numbers, first, ids.iter().copied());
     record::seal(out);
 }
 
 /// The node numbers of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbers<'a> {
-    Wide(&'a [AtomicU32]),
-    Narrow(u32, &'a [AtomicU32]),
+    /// One word each.
+    Words(&'a [AtomicU32]),
+    /// The first number, and the differences from it, two in a word.
+    Halves(u32, &'a [AtomicU32]),
+    /// The first number, and the differences from it with this width in bits.
+    Packed(u32, u32, &'a [AtomicU32]),
 }
 
 impl Numbers<'_> {
     #[inline(always)]
     pub(crate) fn at(self, index: usize) -> u32 {
         match self {
-            Self::Wide(words) => words[index].load(Relaxed),
-            Self::Narrow(first, words) => first + (words[index / 2].load(Relaxed) >> (index % 2 * 16) & 0xFFFF),
+            Self::Words(words) => words[index].load(Relaxed),
+            Self::Halves(first, words) => first + (words[index / 2].load(Relaxed) >> (index % 2 * 16) & 0xFFFF),
+            Self::Packed(first, width, words) => first + packed(words, width, index) as u32,
         }
     }
 
     /// Appends the numbers of a range of entries to `out`.
     pub(crate) fn copy(self, range: std::ops::Range<usize>, out: &mut Vec<u32>) {
         match self {
-            Self::Wide(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
-            Self::Narrow(first, words) => {
+            Self::Words(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
+            Self::Packed(first, width, words) => {
+                out.extend(range.map(|index| first + packed(words, width, index) as u32));
+            }
+            Self::Halves(first, words) => {
                 // Whole words are read, and the halves outside the range are dropped.
                 let (low, high) = (range.start / 2, range.end.div_ceil(2));
                 let start = out.len();
@@ -259,28 +352,30 @@ pub(crate) fn is_well_formed(record: RecordRef<'_>) -> bool {
         return false;
     }
     let (flags, properties) = (record.flags(), record.word(3));
-    let count = (properties >> 8 & 0x1FFF) as usize;
-    let (is_part, is_narrow, time_words) = (flags & PART != 0, flags & NARROW != 0, (flags & 3) as usize);
+    let (count, widths) = ((properties >> 8 & 0x1FFF) as usize, Widths::of(properties));
+    let is_part = flags & PART != 0;
     let start = HEADER + usize::from(is_part) * 2 + usize::from(properties & MARKED != 0);
-    let times = start + if is_narrow { 1 + count.div_ceil(2) } else { count };
-    let states = times + time_words * count;
+    let (number_words, time_words) = widths.words(count);
+    let times = start + number_words;
+    let states = times + time_words;
     let ends = states + if flags & STATES == 0 { 0 } else { count.div_ceil(4) };
     let text = ends + if flags & ATTRIBUTES == 0 { 0 } else { count };
-    if count > LEAF_ENTRIES_MAX || time_words > 2 || text > record.len() {
+    if count > LEAF_ENTRIES_MAX || !matches!(widths.times, 0..=32 | 64) || text > record.len() {
         return false;
     }
     let range = if is_part { (record.word(HEADER), record.word(HEADER + 1)) } else { WHOLE };
-    // Of narrow numbers only the differences are read until the greatest sum is known not to overflow.
-    let (first, words) = if is_narrow { (record.word(start), start + 1) } else { (0, start) };
-    let number = |at: usize| match is_narrow {
-        true => record.word(words + at / 2) >> (at % 2 * 16) & 0xFFFF,
-        false => record.word(words + at),
+    // Of packed numbers only the differences are read until the greatest sum is known not to overflow.
+    let is_packed = widths.numbers != 0;
+    let (first, words) = if is_packed { (record.word(start), start + 1) } else { (0, start) };
+    let words = &record.words()[words..times];
+    let number = |at: usize| match is_packed {
+        true => packed(words, widths.numbers, at) as u32,
+        false => words[at].load(Relaxed),
     };
     let earliest = record.long(4) & ((1 << TIME_BITS) - 1);
-    let time = |at: usize| match time_words {
+    let time = |at: usize| match widths.times {
         0 => Some(earliest),
-        1 => earliest.checked_add(record.word(times + at).into()),
-        _ => earliest.checked_add(record.long(times + at * 2)),
+        width => earliest.checked_add(packed(&record.words()[times..states], width, at)),
     };
     let end = |at: usize| at.checked_sub(1).map_or(0, |at| record.word(ends + at) as usize);
     let is_text = |at: usize| end(at + 1).checked_sub(end(at)).is_some_and(|bytes| bytes <= usize::from(u16::MAX));
@@ -301,6 +396,7 @@ pub(crate) struct Leaf<'a> {
     pub(crate) numbers: Numbers<'a>,
     count: usize,
     flags: u32,
+    widths: Widths,
     /// The word at which the node numbers begin.
     start: usize,
 }
@@ -311,12 +407,14 @@ impl<'a> Leaf<'a> {
         let (flags, properties) = (record.flags(), record.word(3));
         let count = (properties >> 8 & 0x1FFF) as usize;
         let start = HEADER + usize::from(flags & PART != 0) * 2 + usize::from(properties & MARKED != 0);
-        let numbers = if flags & NARROW == 0 {
-            Numbers::Wide(&record.words()[start..start + count])
-        } else {
-            Numbers::Narrow(record.word(start), &record.words()[start + 1..][..count.div_ceil(2)])
+        let widths = Widths::of(properties);
+        let words = &record.words()[start..][..widths.words(count).0];
+        let numbers = match widths.numbers {
+            0 => Numbers::Words(words),
+            HALF_WORD => Numbers::Halves(words[0].load(Relaxed), &words[1..]),
+            width => Numbers::Packed(words[0].load(Relaxed), width, &words[1..]),
         };
-        Self { record, numbers, count, flags, start }
+        Self { record, numbers, count, flags, widths, start }
     }
 
     pub(crate) fn source(self) -> u32 {
@@ -339,7 +437,7 @@ impl<'a> Leaf<'a> {
 
     /// Returns true if all edges are live, without attributes and of this time.
     pub(crate) fn is_plain(self, time: u64) -> bool {
-        self.flags & !(PART | NARROW) == 0 && self.earliest() == time
+        self.flags & !PART == 0 && self.widths.times == 0 && self.earliest() == time
     }
 
     fn earliest(self) -> u64 {
@@ -389,21 +487,18 @@ impl<'a> Leaf<'a> {
         (index < self.count && self.numbers.at(index) == id).then_some(index)
     }
 
-    fn after_numbers(self) -> usize {
-        self.start + if self.flags & NARROW == 0 { self.count } else { 1 + self.count.div_ceil(2) }
-    }
-
-    fn time_words(self) -> usize {
-        (self.flags & 3) as usize
+    /// Returns the words at which the times and the states begin.
+    fn columns(self) -> (usize, usize) {
+        let (numbers, times) = self.widths.words(self.count);
+        (self.start + numbers, self.start + numbers + times)
     }
 
     pub(crate) fn time(self, index: usize) -> u64 {
-        let (earliest, start) = (self.earliest(), self.after_numbers());
-        match self.time_words() {
-            0 => earliest,
-            1 => earliest + u64::from(self.record.word(start + index)),
-            _ => earliest + self.record.long(start + index * 2),
+        if self.widths.times == 0 {
+            return self.earliest();
         }
+        let (start, end) = self.columns();
+        self.earliest() + packed(&self.record.words()[start..end], self.widths.times, index)
     }
 
     #[inline]
@@ -417,8 +512,7 @@ impl<'a> Leaf<'a> {
     }
 
     fn state_number(self, index: usize) -> u8 {
-        let start = self.after_numbers() + self.time_words() * self.count;
-        (self.record.word(start + index / 4) >> (index % 4 * 8)) as u8
+        (self.record.word(self.columns().1 + index / 4) >> (index % 4 * 8)) as u8
     }
 
     /// Appends the attributes of an entry to `out`.
@@ -427,7 +521,7 @@ impl<'a> Leaf<'a> {
             return;
         }
         let states = if self.all_live() { 0 } else { self.count.div_ceil(4) };
-        let ends = self.after_numbers() + self.time_words() * self.count + states;
+        let ends = self.columns().1 + states;
         let end = self.record.word(ends + index) as usize;
         let start = if index == 0 { 0 } else { self.record.word(ends + index - 1) as usize };
         let text = ends + self.count;
@@ -497,5 +591,39 @@ mod tests {
         round_trip(&[(1, Live, 5, b""), (2, Removed, 6, b"abcde"), (1 << 20, Archived, 7, b"")]);
         round_trip(&[(1, Negative, 0, b"x"), (9, Live, 1 << 47, b"abc"), (11, Live, 1, b"longer text")]);
         round_trip(&[(4_000_000_000, Live, 1, b"")]);
+    }
+
+    #[test]
+    fn packed_numbers_and_times_of_every_width_read_as_written() {
+        let widths = (10..=32).flat_map(|number| (0..=48).step_by(3).map(move |time| (number, time)));
+        for (number_bits, time_bits) in widths {
+            let span = (u64::MAX >> (64 - number_bits)) as u32;
+            let latest = if time_bits == 0 { 0 } else { u64::MAX >> (64 - time_bits) };
+            let first = (u32::MAX - 1).saturating_sub(span).min(77);
+            let mut list: Vec<(u32, EdgeState, u64, &[u8])> = (0..40)
+                .map(|at| (first + span / 41 * at, EdgeState::Live, latest / 41 * u64::from(at), &b"ab"[..]))
+                .collect();
+            list.push(((first + span).min(u32::MAX - 2), EdgeState::Archived, latest, b""));
+            round_trip(&list);
+            round_trip(&list[..3]);
+        }
+    }
+
+    #[test]
+    fn node_numbers_take_a_word_half_of_one_or_the_bits_of_the_greatest() {
+        let words = |count: u32, step: u32| {
+            let ids: Vec<u32> = (0..count).map(|at| 5 + at * step).collect();
+            let mut out = Vec::new();
+            encode_plain(&ids, 1, &LeafPlace { source: 1, ty: 0, range: WHOLE, lsn: 1 }, &mut out);
+            (out[1] as usize & 0x3F_FFFF, HEADER + ids.len())
+        };
+        let even = |words: usize| words.next_multiple_of(2);
+        assert_eq!(words(100, 600).0, even(HEADER + 1 + 50));
+        assert_eq!(words(100, 10_000).0, even(HEADER + 1 + 63), "20 bits each");
+        assert_eq!(words(100, 2_700_000).0, even(HEADER + 1 + 88), "28 bits each");
+        let (stored, plain) = words(100, 5_000_000);
+        assert_eq!(stored, even(plain), "a word each");
+        let (stored, plain) = words(2, 9);
+        assert_eq!(stored, even(plain), "two numbers are stored as they are");
     }
 }

@@ -176,8 +176,9 @@ impl<'a> ListPart<'a> {
             Some(leaf) if self.recent.is_none() && leaf.all_live() => {
                 let indexes = (if from == 0 { 0 } else { leaf.lower_bound(from) })..leaf.count();
                 match leaf.numbers {
-                    Numbers::Wide(_) => indexes.into_iter().all(|index| f(leaf.numbers.at(index))),
-                    numbers @ Numbers::Narrow(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
+                    Numbers::Words(_) => indexes.into_iter().all(|index| f(leaf.numbers.at(index))),
+                    numbers @ Numbers::Halves(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
+                    numbers @ Numbers::Packed(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
                 }
             }
             _ => self.walk(from, &mut |edge| edge.state != EdgeState::Live || f(edge.id)),

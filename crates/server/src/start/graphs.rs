@@ -29,7 +29,7 @@ pub const GRAPH_BYTES_MAX: u64 = 32 << 30;
 /// The bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"GGRF");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The word at which the length of the file begins, in bytes.
 const BYTES_WORD: usize = 2;
 /// The word at which the identity of the boot begins.
