@@ -30,6 +30,14 @@ impl Words {
         Ok(Self { map: Map::of_file(file, 0, bytes, huge_pages)?, count: bytes / size_of::<AtomicU32>() })
     }
 
+    /// Returns the number of bytes that are resident in memory now.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.map.resident_bytes()
+    }
+
     /// Returns the words.
     #[must_use]
     pub fn as_slice(&self) -> &[AtomicU32] {

@@ -30,7 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // A replay implements the load engine's trait for a source of requests.
     ("trace", &["base", "protocol", "link", "load"]),
     ("migrate", &["base", "page", "protocol", "rdb", "link"]),
-    ("doctor", &["base", "arena", "page", "io"]),
+    ("doctor", &["base", "arena", "graph", "page", "io"]),
     (
         "gannet",
         &[

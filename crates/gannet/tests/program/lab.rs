@@ -114,9 +114,9 @@ fn packets_are_received_where_they_are_steered() {
 }
 
 #[test]
-fn created_files_reach_the_cgroup_limit_and_the_arena_stays_resident() {
+fn created_files_reach_the_cgroup_limit_and_the_graph_store_stays_resident() {
     let Some(outcome) = lab("reclaim", &folder("reclaim")) else { return };
-    let settings = [(0, "arena"), (1, "pool"), (2, "files")];
+    let settings = [(0, "graph"), (1, "pool"), (2, "files")];
     for (at, name) in settings {
         assert_eq!(outcome["settings"][at as usize], name);
         assert!(mean(&outcome, at, "count") > 100.0 && mean(&outcome, at, "written_mib") > 1.0, "{name}: {outcome}");

@@ -3,7 +3,7 @@
 //! ```text
 //!   files   replace: write and map a new file, unmap and delete the old file       needs new pages of the page cache
 //!   pool    replace: rewrite an existing mapped file                               uses the same pages again
-//!   arena   replace: rewrite memory that was allocated at the start                uses no files
+//!   graph   replace: write lists of Gannet's graph store, which compacts           uses no files: see `graph`
 //! ```
 //!
 //! Invariants: a reader holds a reference to the segment that it reads. A replaced segment is reused or deleted only
@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arena::{Cells, Order, Pages};
+use arena::{Cells, Order};
 use serde::{Deserialize, Serialize};
+
+use super::graph::GraphSegments;
 
 /// Size of one write, in bytes.
 const PIECE_BYTES: usize = 1 << 18;
@@ -28,13 +30,13 @@ pub enum Engine {
     Files,
     /// Files that are reused.
     Pool,
-    /// Anonymous memory, without files.
-    Arena,
+    /// Gannet's graph store in anonymous memory, without files.
+    Graph,
 }
 
 impl Engine {
     /// All engines, each with its name. The other engines are compared with the first one.
-    pub const ALL: [(&'static str, Self); 3] = [("arena", Self::Arena), ("pool", Self::Pool), ("files", Self::Files)];
+    pub const ALL: [(&'static str, Self); 3] = [("graph", Self::Graph), ("pool", Self::Pool), ("files", Self::Files)];
 
     /// Returns the engine's name.
     pub fn name(self) -> &'static str {
@@ -46,24 +48,28 @@ impl Engine {
 #[derive(Debug)]
 struct Segment {
     cells: Cells,
-    /// The mapped file and its path; `None` for the arena.
-    file: Option<(File, PathBuf)>,
-    /// True if the file is deleted with the segment.
-    is_deleted_with_it: bool,
+    file: File,
+    path: PathBuf,
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        if let (Some((_, path)), true) = (&self.file, self.is_deleted_with_it) {
-            // An error does not matter, because the whole folder is removed at the end.
-            let _ = fs::remove_file(path);
-        }
+        // An error does not matter, because the whole folder is removed at the end.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The segments in use, by place, and the spare segments.
-pub struct SegmentStore {
-    engine: Engine,
+/// The segments in use, by place.
+pub enum SegmentStore {
+    /// Mapped files.
+    Files(FileSegments),
+    /// Lists of a graph store.
+    Graph(Box<GraphSegments>),
+}
+
+/// Mapped files by place, and the spare ones.
+pub struct FileSegments {
+    are_reused: bool,
     folder: PathBuf,
     segment_bytes: usize,
     places: Vec<Mutex<Arc<Segment>>>,
@@ -72,7 +78,8 @@ pub struct SegmentStore {
     piece: Vec<u8>,
 }
 
-fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+/// Locks data that is consistent after every statement.
+pub(super) fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -89,8 +96,47 @@ impl SegmentStore {
         places: usize,
         spare: usize,
     ) -> Result<Self, String> {
+        let spare_files = match engine {
+            Engine::Graph => return Ok(Self::Graph(Box::new(GraphSegments::make(segment_bytes, places, spare)?))),
+            Engine::Pool => Some(spare),
+            Engine::Files => None,
+        };
+        FileSegments::make(folder, segment_bytes, places, spare_files).map(Self::Files)
+    }
+
+    /// Reads the pages of a place that contain the `bytes` bytes at `offset`.
+    pub fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
+        match self {
+            Self::Files(files) => files.read(place, offset, bytes),
+            Self::Graph(graph) => graph.read(place, offset, bytes),
+        }
+    }
+
+    /// Puts new data at a place. Returns `false` if readers hold all spare segments.
+    ///
+    /// # Errors
+    /// If the file system returns an error, or the graph store is full.
+    pub fn replace(&self, place: usize, word: u64) -> Result<bool, String> {
+        match self {
+            Self::Files(files) => files.replace(place),
+            Self::Graph(graph) => graph.replace(place, word).map(|()| true),
+        }
+    }
+
+    /// Returns the percentage of the segments' pages that are in memory.
+    pub fn resident_percent(&self) -> f64 {
+        match self {
+            Self::Files(files) => files.resident_percent(),
+            Self::Graph(graph) => graph.resident_percent(),
+        }
+    }
+}
+
+impl FileSegments {
+    /// Creates `places` segments, and `spare` segments if files are reused.
+    fn make(folder: &Path, segment_bytes: usize, places: usize, spare: Option<usize>) -> Result<Self, String> {
         let mut store = Self {
-            engine,
+            are_reused: spare.is_some(),
             folder: folder.to_owned(),
             segment_bytes,
             places: Vec::new(),
@@ -102,11 +148,9 @@ impl SegmentStore {
             let segment = store.fresh()?;
             store.places.push(Mutex::new(segment));
         }
-        if engine != Engine::Files {
-            for _ in 0..spare {
-                let segment = store.fresh()?;
-                held(&store.spare).push(segment);
-            }
+        for _ in 0..spare.unwrap_or(0) {
+            let segment = store.fresh()?;
+            held(&store.spare).push(segment);
         }
         Ok(store)
     }
@@ -114,16 +158,11 @@ impl SegmentStore {
     /// Returns a new segment, written completely.
     fn fresh(&self) -> Result<Arc<Segment>, String> {
         let wrong = |error: std::io::Error| format!("a segment: {error}");
-        if self.engine == Engine::Arena {
-            let cells = Cells::anonymous(self.segment_bytes, Pages::Small).map_err(wrong)?;
-            cells.populate(0, self.segment_bytes).map_err(wrong)?;
-            return Ok(Arc::new(Segment { cells, file: None, is_deleted_with_it: false }));
-        }
         let path = self.folder.join(format!("segment-{}", self.made.fetch_add(1, Ordering::Relaxed)));
         let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(wrong)?;
         self.write(&file).map_err(wrong)?;
         let cells = Cells::of_file(&file, self.segment_bytes, Order::Usual).map_err(wrong)?;
-        Ok(Arc::new(Segment { cells, file: Some((file, path)), is_deleted_with_it: true }))
+        Ok(Arc::new(Segment { cells, file, path }))
     }
 
     fn write(&self, file: &File) -> std::io::Result<()> {
@@ -134,40 +173,22 @@ impl SegmentStore {
         Ok(())
     }
 
-    /// Returns the number of places.
-    pub fn places(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Returns the size of a segment in bytes.
-    pub fn segment_bytes(&self) -> usize {
-        self.segment_bytes
-    }
-
-    /// Reads the pages of a place that contain the `bytes` bytes at `offset`.
-    pub fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
+    fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
         let segment = Arc::clone(&held(&self.places[place]));
         let end = (offset + bytes).min(self.segment_bytes);
         (offset..end).step_by(arena::PAGE_BYTES).map(|at| u64::from(segment.cells.load(at))).sum()
     }
 
-    /// Puts new data at a place. Returns `false` if readers hold all spare segments.
-    ///
-    /// # Errors
-    /// If the file system returns an error.
-    pub fn replace(&self, place: usize, word: u64) -> Result<bool, String> {
-        let segment = if self.engine == Engine::Files {
-            self.fresh()?
-        } else {
+    fn replace(&self, place: usize) -> Result<bool, String> {
+        let segment = if self.are_reused {
             let Some(segment) = self.take_spare() else { return Ok(false) };
-            match &segment.file {
-                Some((file, _)) => self.write(file).map_err(|error| format!("a segment: {error}"))?,
-                None => (0..self.segment_bytes).step_by(8).for_each(|offset| segment.cells.store(offset, word)),
-            }
+            self.write(&segment.file).map_err(|error| format!("a segment: {error}"))?;
             segment
+        } else {
+            self.fresh()?
         };
         let old = std::mem::replace(&mut *held(&self.places[place]), segment);
-        if self.engine != Engine::Files {
+        if self.are_reused {
             held(&self.spare).push(old);
         }
         Ok(true)
@@ -180,8 +201,7 @@ impl SegmentStore {
         Some(spare.remove(at))
     }
 
-    /// Returns the percentage of the segments' pages that are in memory.
-    pub fn resident_percent(&self) -> f64 {
+    fn resident_percent(&self) -> f64 {
         let bytes = |place: &Mutex<Arc<Segment>>| held(place).cells.resident_bytes().unwrap_or(0) as f64;
         let all = (self.places.len() * self.segment_bytes) as f64;
         self.places.iter().map(bytes).sum::<f64>() / all * 100.0
@@ -201,20 +221,22 @@ mod tests {
 
     #[test]
     fn engines_create_and_remove_the_expected_number_of_segment_files() {
-        for (name, engine) in Engine::ALL {
+        for ((name, engine), (kept, made)) in Engine::ALL.into_iter().zip([(0, 0), (6, 6), (4, 24)]) {
             let folder = folder(name);
             let store = SegmentStore::make(engine, &folder, 64 << 10, 4, 2).unwrap();
             let files = || fs::read_dir(&folder).unwrap().count();
-            let kept = [0, 6, 4][Engine::ALL.iter().position(|(_, known)| *known == engine).unwrap()];
             assert_eq!(files(), kept, "{name}");
             for n in 0..20 {
                 assert_eq!(store.replace(n % 4, n as u64), Ok(true), "{name}");
             }
             assert_eq!(files(), kept, "{name}");
-            let first = if engine == Engine::Arena { 0 } else { 0xa5 };
-            assert_eq!(store.read(3, 0, 2 * arena::PAGE_BYTES), 2 * if engine == Engine::Arena { 19 } else { first });
-            let made = store.made.load(Ordering::Relaxed);
-            assert_eq!(made, [0, 6, 24][Engine::ALL.iter().position(|(_, known)| *known == engine).unwrap()], "{name}");
+            let sum = store.read(3, 0, 2 * arena::PAGE_BYTES);
+            match &store {
+                SegmentStore::Files(files) => {
+                    assert_eq!((sum, files.made.load(Ordering::Relaxed)), (2 * 0xa5, made), "{name}");
+                }
+                SegmentStore::Graph(_) => assert_eq!(sum, 64 * 19, "the first bytes of a list's edges"),
+            }
             drop(store);
             assert_eq!(files(), 0, "{name}");
             let _ = fs::remove_dir_all(folder);
@@ -224,13 +246,12 @@ mod tests {
     #[test]
     fn a_segment_that_is_read_is_not_written_into() {
         let folder = folder("read");
-        let store = SegmentStore::make(Engine::Arena, &folder, 64 << 10, 1, 1).unwrap();
+        let store = FileSegments::make(&folder, 64 << 10, 1, Some(1)).unwrap();
         let reader = Arc::clone(&held(&store.places[0]));
-        assert_eq!(store.replace(0, 1), Ok(true));
-        assert_eq!(store.replace(0, 2), Ok(false));
-        assert_eq!(reader.cells.load(0), 0);
+        assert_eq!(store.replace(0), Ok(true));
+        assert_eq!(store.replace(0), Ok(false));
         drop(reader);
-        assert_eq!((store.replace(0, 3), store.read(0, 0, 1)), (Ok(true), 3));
+        assert_eq!(store.replace(0), Ok(true));
         let _ = fs::remove_dir_all(folder);
     }
 }

@@ -14,6 +14,7 @@
 
 mod cause;
 mod engine;
+mod graph;
 pub(super) mod options;
 mod watch;
 pub(super) mod work;
@@ -132,17 +133,17 @@ fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     Ok(())
 }
 
-/// Checks that an arena fits into the group's memory. Its pages cannot be dropped as those of files can, so the kernel
-/// would kill the part otherwise.
-fn check_arena(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
+/// Checks that the graph store fits into the group's memory. Its pages cannot be dropped as those of files can, so the
+/// kernel would kill the part otherwise.
+fn check_graph(shape: &ReclaimOptions, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
     let spare = work::SPARE + shape.writers as usize;
-    let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
-    if needed <= memory || settings.iter().all(|setting| setting.engine != Engine::Arena) {
+    let needed = graph::memory_bytes(shape.segment_bytes as usize, active + spare) as u64 + PROGRAM_BYTES;
+    if needed <= memory || settings.iter().all(|setting| setting.engine != Engine::Graph) {
         return Ok(());
     }
     let (needed, memory) = (needed >> 20, memory >> 20);
     let why = format!(
-        "an arena of that size needs {needed} MiB, but the memory is {memory} MiB; lower --active or --segment"
+        "a graph store of that size needs {needed} MiB, but the memory is {memory} MiB; lower --active or --segment"
     );
     Err(Unable::Host(why))
 }
@@ -186,7 +187,7 @@ impl Bench {
         let memory = memory(&shape)?;
         let count = |part: f64| ((memory as f64 * part) as u64 / shape.segment_bytes).max(1) as usize;
         let (garbage, active) = (count(shape.garbage), count(shape.active));
-        check_arena(&shape, settings, memory, active)?;
+        check_graph(&shape, settings, memory, active)?;
         check_room(scene, (garbage + active) as f64 * shape.segment_bytes as f64)?;
         let file = shape.values.as_ref().map(|(name, _)| file_of(name)).transpose()?;
         if let Some(path) = &file {
@@ -283,7 +284,7 @@ fn conclude(outcome: &mut LabOutcome, bench: &Bench) {
     outcome.headline = match clear.first() {
         Some(first) => format!("Shown: {first}."),
         None if is_engines => {
-            "Not shown: with files that are created and deleted, reads are not clearly slower than with the arena."
+            "Not shown: with files that are created and deleted, reads are not clearly slower than with the graphs."
                 .to_owned()
         }
         None => "Not shown: no figure differs clearly. Use longer phases or more rounds.".to_owned(),
@@ -317,7 +318,7 @@ mod tests {
     fn the_engines_are_compared_unless_a_setting_is() {
         let names =
             |shape: &ReclaimOptions| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
-        assert_eq!(names(&ReclaimOptions::default()), ["arena", "pool", "files"]);
+        assert_eq!(names(&ReclaimOptions::default()), ["graph", "pool", "files"]);
         let one = ReclaimOptions { engine: Some(Engine::Pool), ..ReclaimOptions::default() };
         assert_eq!(names(&one), ["pool"]);
         let values = Some(("vm.zone_reclaim_mode".to_owned(), vec!["0".to_owned(), "1".to_owned()]));
@@ -327,10 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_that_the_group_has_no_room_for_is_refused() {
+    fn a_graph_store_that_the_group_has_no_room_for_is_refused() {
         let check = |active, engine| {
             let shape = ReclaimOptions { engine, ..ReclaimOptions::default() };
-            check_arena(&shape, &settings(&shape), 512 << 20, active)
+            check_graph(&shape, &settings(&shape), 512 << 20, active)
         };
         assert!(check(102, None).is_ok() && check(120, None).is_err() && check(120, Some(Engine::Files)).is_ok());
     }

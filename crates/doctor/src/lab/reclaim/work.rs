@@ -189,8 +189,8 @@ fn read(work: &Work, store: &SegmentStore, begun: Instant, reader: u64) -> Resul
         if due >= work.time {
             break;
         }
-        let place = prng.below(store.places() as u64) as usize;
-        let offset = prng.below((store.segment_bytes() / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
+        let place = prng.below(work.active as u64) as usize;
+        let offset = prng.below((work.segment_bytes / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
         let now = begun.elapsed();
         if now >= work.time {
             // The time of this read is at least its wait so far, so the wait is recorded. The phase ends even if the
@@ -228,7 +228,7 @@ fn write(work: &Work, store: &SegmentStore, begun: Instant, writer: u32, written
     let each = work.segment_bytes as f64 * f64::from(work.writers) / work.write_bytes_per_s.max(1) as f64;
     let mut due = Duration::ZERO;
     while begun.elapsed() < work.time {
-        let place = prng.below(store.places() as u64) as usize;
+        let place = prng.below(work.active as u64) as usize;
         if store.replace(place, prng.next_u64())? {
             written.fetch_add(work.segment_bytes as u64, Ordering::Relaxed);
         }
@@ -303,11 +303,11 @@ mod tests {
     fn late_reader_stops_with_the_phase_and_its_overdue_reads_are_counted() {
         let folder = std::env::temp_dir().join(format!("gannet-work-late-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let store = SegmentStore::make(Engine::Arena, &folder, 64 << 10, 1, 0).unwrap();
+        let store = SegmentStore::make(Engine::Pool, &folder, 64 << 10, 1, 0).unwrap();
         let time = Duration::from_secs(5);
         let work = Work {
             folder: folder.clone(),
-            engine: Engine::Arena,
+            engine: Engine::Pool,
             segment_bytes: 64 << 10,
             garbage: 0,
             active: 1,
