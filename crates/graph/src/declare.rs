@@ -7,25 +7,33 @@ use crate::append::{Stream, Writer};
 use crate::error::GraphError;
 use crate::limits::TYPES_MAX;
 use crate::record::{self, RecordKind};
-use crate::schema::{Direction, EdgeType, EdgeTypeConfig, TypeId, check_name};
+use crate::schema::{Direction, EdgeType, EdgeTypeConfig, TypeId};
 
 impl Writer<'_> {
     /// Declares an edge type, or does nothing if it is declared with the same properties.
     ///
     /// # Errors
-    /// If a name or the schema is not valid, the type exists with other properties, the inverse type is unknown or has
-    /// edges already, the graph has its maximum of types or no segment is free.
+    /// If a name or the schema is not valid, the type exists with other properties, the inverse type is unknown, has
+    /// another schema, an inverse or edges already, the graph has its maximum of types or no segment is free.
     pub fn declare_type(&mut self, name: &str, config: &EdgeTypeConfig) -> Result<TypeId, GraphError> {
-        check_name(name)?;
-        EdgeType::check_schema(&config.schema)?;
+        config.check(name)?;
         let named = |name: &str| self.graph.types().find(|(_, found)| found.name == name).map(|(ty, _)| ty);
         let inverse = match &config.direction {
             Direction::InverseOf(other) => Some(named(other).ok_or(GraphError::UnknownType)?),
             _ => None,
         };
+        let mut config = config.clone();
+        if let Some(other) = inverse.and_then(|other| self.graph.edge_type(other)) {
+            // Both lists of an edge hold its attributes.
+            if config.schema.is_empty() {
+                config.schema.clone_from(&other.schema);
+            } else if config.schema != other.schema {
+                return Err(GraphError::InverseSchema);
+            }
+        }
         if let Some(ty) = named(name) {
             let found = self.graph.edge_type(ty).expect("named");
-            let difference = found.difference(config, ty, inverse);
+            let difference = found.difference(&config, ty, inverse);
             return difference.map_or(Ok(TypeId(ty)), |what| Err(GraphError::TypeDiffers(what)));
         }
         let number = self.graph.types().count();
@@ -42,13 +50,13 @@ impl Writer<'_> {
         if let Some(other) = inverse.and_then(|other| self.graph.edge_type(other))
             && (other.reverse().is_some() || inverse.is_some_and(|other| self.graph.changes(other) > 0))
         {
-            return Err(GraphError::TypeDiffers("direction, or has edges already"));
+            return Err(GraphError::NoInverse);
         }
         let edge_type = EdgeType {
             name: name.to_owned(),
             order: config.order,
             cap: config.cap,
-            schema: config.schema.clone(),
+            schema: config.schema,
             is_inverse: inverse.is_some(),
             reverse_plus_one: ReverseNumber::new(reverse.map_or(0, |reverse| u32::from(reverse) + 1)),
         };

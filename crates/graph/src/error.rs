@@ -14,7 +14,11 @@ pub enum GraphError {
     UnknownType,
     /// The type was declared before with other properties, which the text names.
     TypeDiffers(&'static str),
-    /// A name is empty or longer than [`limits::NAME_BYTES_MAX`].
+    /// The type that the declaration names as its inverse has edges or another inverse.
+    NoInverse,
+    /// The declaration has another schema than the type of which it is the inverse.
+    InverseSchema,
+    /// A name is empty, longer than [`limits::NAME_BYTES_MAX`] or has control characters.
     BadName,
     /// The schema has too many names, or one name twice.
     BadSchema,
@@ -84,9 +88,20 @@ impl fmt::Display for GraphError {
             Self::TypeDiffers(what) => {
                 write!(f, "cannot declare the edge type: it exists with another {what}; use another name")
             }
-            Self::BadName => write!(f, "cannot use the name: it must have 1 to {} bytes", limits::NAME_BYTES_MAX),
+            Self::NoInverse => f.write_str(
+                "cannot declare the inverse: the other type has edges or an inverse already; declare both types before \
+                 the first edge",
+            ),
+            Self::InverseSchema => f.write_str(
+                "cannot declare the inverse with another schema than the other type's; omit SCHEMA to use that",
+            ),
+            Self::BadName => {
+                let most = limits::NAME_BYTES_MAX;
+                write!(f, "cannot use the name: it must have 1 to {most} bytes, and no control characters")
+            }
             Self::BadSchema => {
-                write!(f, "cannot use the schema: at most {} different names are allowed", limits::SCHEMA_NAMES_MAX)
+                let most = limits::SCHEMA_NAMES_MAX;
+                write!(f, "cannot use the schema: each name must occur once, and at most {most} are allowed")
             }
             Self::TooManyGraphs => write!(f, "cannot create the graph: {} graphs exist", limits::GRAPHS_MAX),
             Self::NoRoomForGraph => f.write_str(
@@ -96,7 +111,7 @@ impl fmt::Display for GraphError {
             Self::TooManyTypes => write!(f, "cannot declare the edge type: {} types exist", limits::TYPES_MAX),
             Self::TooManyNodes => f.write_str("cannot add the node: the graph has its maximum of nodes"),
             Self::ReservedNode(id) => write!(f, "cannot use node {id}: identifiers 0 and 2^64 - 1 are reserved"),
-            Self::SelfEdge(id) => write!(f, "cannot add an edge from node {id} to itself; use two different nodes"),
+            Self::SelfEdge(id) => write!(f, "cannot connect node {id} with itself; use two different nodes"),
             Self::AttributesTooLong(bytes) => {
                 write!(f, "cannot store {bytes} bytes of attributes: at most {} fit", limits::ATTRIBUTE_BYTES_MAX)
             }

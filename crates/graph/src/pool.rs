@@ -42,13 +42,19 @@ pub(crate) struct SegmentInfo {
 }
 
 impl SegmentInfo {
-    /// Returns the header in the words of a segment if a store wrote it completely.
+    /// Returns the header in the words of a segment if a store wrote it completely, and the segment is not free.
     pub(crate) fn of(words: &[AtomicU32]) -> Option<Self> {
+        Self::of_any(words).filter(|info| info.used >= SEGMENT_HEADER_WORDS)
+    }
+
+    /// Returns the header in the words of a segment if a store wrote it. A free segment has less than its header's used
+    /// words.
+    fn of_any(words: &[AtomicU32]) -> Option<Self> {
         let word = |at: usize| words[at].load(Acquire);
         let is_right = word(0) & 0xFF_FFFF == MAGIC && word(5) == crc32c(0, (0..4).map(word));
         let used = (word(USED) as usize).min(words.len());
         let sequence = u64::from(word(2)) | u64::from(word(3)) << 32;
-        let is_whole = is_right && word(1) as usize == words.len() && used >= SEGMENT_HEADER_WORDS;
+        let is_whole = is_right && word(1) as usize == words.len();
         is_whole.then_some(Self { graph: (word(0) >> 24) as u8, sequence, used })
     }
 }
@@ -176,6 +182,8 @@ impl Pool {
             && (!lists.needs_commit || lists.commit_ended >= retired.commit)
         {
             lists.retired.pop_front();
+            // A restart must not take the segment for one in use. Its sequence stays, because the next one is higher.
+            self.segment(retired.segment)[USED].store(0, Release);
             lists.free.push(retired.segment);
             lists.recycled += 1;
         }
@@ -262,6 +270,11 @@ impl Pool {
     /// Returns the header of a segment if an earlier store wrote it.
     pub(crate) fn info(&self, segment: u32) -> Option<SegmentInfo> {
         SegmentInfo::of(self.segment(segment))
+    }
+
+    /// Returns the sequence of the last use of a segment, which may be free now.
+    pub(crate) fn last_sequence(&self, segment: u32) -> u64 {
+        SegmentInfo::of_any(self.segment(segment)).map_or(0, |info| info.sequence)
     }
 
     /// Returns the segment size that an earlier store used, in bytes, if its first segment shows another one.

@@ -180,8 +180,8 @@ impl GraphStore {
         let mut scans: Vec<GraphScan> = (0..GRAPHS_MAX).map(|_| GraphScan::default()).collect();
         let (mut used, mut sequence) = (Vec::new(), 0);
         for segment in 0..pool.segments() as u32 {
+            sequence = sequence.max(pool.last_sequence(segment));
             let Some(info) = pool.info(segment).filter(|info| usize::from(info.graph) < GRAPHS_MAX) else { continue };
-            sequence = sequence.max(info.sequence);
             let watermark = watermarks.map(|all| all.get(usize::from(info.graph)).copied().unwrap_or_default());
             if watermark == Some(Watermark::default()) {
                 // The graph was created after the commit.

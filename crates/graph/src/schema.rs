@@ -41,8 +41,20 @@ pub struct EdgeTypeConfig {
     pub order: ListOrder,
     /// The maximum number of live edges in one list, or 0 for no cap.
     pub cap: u32,
-    /// The names of attributes, in the order of their bytes. A type without names stores no attributes.
+    /// The names of attributes, in the order of their bytes. A type without names stores no attributes. A type that is
+    /// the inverse of another one has the same schema, which its declaration may omit.
     pub schema: Vec<String>,
+}
+
+impl EdgeTypeConfig {
+    /// Checks the parts of the declaration of a type `name` that do not depend on a graph.
+    ///
+    /// # Errors
+    /// If a name or the schema is not valid.
+    pub fn check(&self, name: &str) -> Result<(), GraphError> {
+        check_name(name)?;
+        EdgeType::check_schema(&self.schema)
+    }
 }
 
 /// A declared edge type.
@@ -61,7 +73,9 @@ pub(crate) struct EdgeType {
 
 /// Returns an error if a name of a graph or a type is not valid.
 pub(crate) fn check_name(name: &str) -> Result<(), GraphError> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(GraphError::BadName) } else { Ok(()) }
+    // Names are stored with zero bytes between them, and are printed.
+    let is_valid = (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+    if is_valid { Ok(()) } else { Err(GraphError::BadName) }
 }
 
 impl EdgeType {

@@ -54,6 +54,8 @@ pub(crate) struct GraphState {
     /// One bit for each archived node.
     archived: Paged<AtomicU32>,
     archived_nodes: AtomicU64,
+    /// The number of times that a node was archived or restored.
+    mark_changes: AtomicU64,
     /// The position of each node's object.
     pub(crate) objects: Paged<AtomicU32>,
     pub(crate) writer: Mutex<WriterState>,
@@ -132,6 +134,7 @@ impl GraphState {
             changes: std::array::from_fn(|_| AtomicU64::new(0)),
             archived: Paged::new(),
             archived_nodes: AtomicU64::new(0),
+            mark_changes: AtomicU64::new(0),
             objects: Paged::new(),
             writer: Mutex::new(writer),
         }
@@ -163,8 +166,14 @@ impl GraphState {
         heads.create(node).store(u64::from(head.position) << 32 | u64::from(head.live), Release);
     }
 
+    /// Returns the number of changes of edges of a type.
     pub(crate) fn changes(&self, ty: u8) -> u64 {
         self.changes[usize::from(ty)].load(Acquire)
+    }
+
+    /// Returns the number of changes that queries of a type may notice: those of edges and of archived nodes.
+    pub(crate) fn visible_changes(&self, ty: u8) -> u64 {
+        self.changes(ty) + self.mark_changes.load(Acquire)
     }
 
     pub(crate) fn count_changes(&self, ty: u8, changes: u64) {
@@ -194,8 +203,10 @@ impl GraphState {
                 word.fetch_and(!bit, Release);
                 self.archived_nodes.fetch_sub(1, Release);
             }
-            _ => {}
+            _ => return,
         }
+        // It counts after the mark has changed: a query that reads the new number sees the new mark.
+        self.mark_changes.fetch_add(1, Release);
     }
 
     /// Returns the bytes of the index: the map of nodes, heads, marks and positions of objects.

@@ -125,7 +125,7 @@ impl<'a> View<'a> {
     /// Returns the number of changes of a type that were accepted since the store was opened.
     #[must_use]
     pub fn changes(&self, ty: TypeId) -> u64 {
-        self.graph.edge_type(ty.0).map_or(0, |_| self.graph.changes(ty.0))
+        self.graph.edge_type(ty.0).map_or(0, |_| self.graph.visible_changes(ty.0))
     }
 
     /// Returns the names of a type's attributes.

@@ -524,7 +524,8 @@ impl<'g> Writer<'g> {
     }
 
     /// Stores a node's object (type and bins as bytes that the store does not interpret), or removes it. Returns false
-    /// if a newer change was stored before.
+    /// if a newer change was stored before, or there was nothing to remove. A removal is stored even then, because an
+    /// older object may arrive later.
     ///
     /// # Errors
     /// If the identifier is reserved, the time is out of range, the object too long or no segment is free.
@@ -542,7 +543,7 @@ impl<'g> Writer<'g> {
             return Ok(false);
         }
         self.write_object(number, object, time_ms)?;
-        Ok(true)
+        Ok(object.is_some() || old.is_some_and(|(_, is_there, _)| is_there))
     }
 
     /// Stores or removes an object as [`Writer::set_object`] does, now: after the object's last change.

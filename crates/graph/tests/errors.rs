@@ -63,7 +63,40 @@ fn bad_declaration_is_refused_with_its_reason() {
     assert_eq!(writer.declare_type("likes", &EdgeTypeConfig { cap: 5, ..likes }), Err(GraphError::TypeDiffers("cap")));
     writer.apply(&add(types[3], 1, 2, b"")).expect("room");
     let late = EdgeTypeConfig { direction: Direction::InverseOf("likes".into()), ..plain };
-    assert!(matches!(writer.declare_type("liked", &late), Err(GraphError::TypeDiffers(_))));
+    assert_eq!(writer.declare_type("liked", &late), Err(GraphError::NoInverse));
+    for control in ["a\0b", "line\nend", "\u{7f}"] {
+        assert_eq!(writer.declare_type(control, &EdgeTypeConfig::default()), Err(GraphError::BadName));
+        let schema = EdgeTypeConfig { schema: vec![control.into()], ..Default::default() };
+        assert_eq!(writer.declare_type("t", &schema), Err(GraphError::BadName));
+    }
+}
+
+#[test]
+fn inverse_type_has_the_schema_of_the_other_type_and_no_other() {
+    let store = new_store(9);
+    let graph = store.create_graph("test").expect("room");
+    let mut writer = graph.writer();
+    let schema = vec!["weight".to_owned()];
+    let follows = EdgeTypeConfig { schema: schema.clone(), ..Default::default() };
+    let follows = writer.declare_type("follows", &follows).expect("valid");
+    let inverse = EdgeTypeConfig { direction: Direction::InverseOf("follows".into()), ..Default::default() };
+    let other = EdgeTypeConfig { schema: vec!["other".to_owned()], ..inverse.clone() };
+    assert_eq!(writer.declare_type("followed", &other), Err(GraphError::InverseSchema));
+    let followed = writer.declare_type("followed", &inverse).expect("the schema is omitted");
+    assert_eq!(writer.declare_type("followed", &inverse), Ok(followed));
+    assert_eq!(writer.declare_type("followed", &EdgeTypeConfig { schema, ..inverse }), Ok(followed));
+    // A change through the inverse leaves the attributes in both lists.
+    writer.apply(&EdgeChange { time_ms: 5, ..add(follows, 1, 2, b"xyz") }).expect("room");
+    let archive = EdgeChange { time_ms: 6, action: EdgeAction::Archive, ..add(followed, 2, 1, b"") };
+    writer.apply(&archive).expect("room");
+    drop(writer);
+    let mut reader = store.reader().expect("one");
+    let guard = reader.enter();
+    let view = guard.view(&graph);
+    for (source, ty, to) in [(1, follows, 2), (2, followed, 1)] {
+        let edge = view.edges(source, ty, &[to]).expect("valid").remove(0).expect("archived");
+        assert_eq!((edge.state, &edge.attributes[..]), (EdgeState::Archived, &b"xyz"[..]));
+    }
 }
 
 #[test]

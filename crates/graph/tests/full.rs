@@ -3,10 +3,11 @@
 
 use base::prng::Prng;
 use gannet_graph::{
-    CompactionStep, Cursor, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, GraphStore, GraphStoreConfig,
-    PageOptions, PageQuery, QueryStep, TypeId, anonymous,
+    AtomicU32, Backing, CompactionStep, Cursor, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, GraphStore,
+    GraphStoreConfig, PageOptions, PageQuery, QueryStep, TypeId, anonymous,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const SEGMENTS: usize = 16;
 const SEGMENT_BYTES: usize = 512 << 10;
@@ -91,5 +92,48 @@ fn check(store: &GraphStore, graph: &Graph, ty: TypeId, live: &BTreeSet<(u64, u6
         let expected: BTreeSet<u64> = live.range((source, 0)..(source + 1, 0)).map(|(_, to)| *to).collect();
         assert_eq!(found, expected, "source {source}");
         assert_eq!(view.count(source, ty).expect("valid") as usize, expected.len());
+    }
+}
+
+/// Memory that stores one after another open.
+struct Kept(Arc<Box<[AtomicU32]>>);
+
+impl Backing for Kept {
+    fn words(&self) -> &[AtomicU32] {
+        &self.0
+    }
+}
+
+#[test]
+fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other() {
+    let config = GraphStoreConfig { segment_bytes: SEGMENT_BYTES, readers_max: 1 };
+    let memory = Arc::new(anonymous(SEGMENTS * SEGMENT_BYTES));
+    let open = || GraphStore::open(Kept(Arc::clone(&memory)), &config).map(|(store, _)| store);
+    let store = open().expect("enough");
+    let graph = store.create_graph("g").expect("room");
+    let config = EdgeTypeConfig { schema: vec!["text".to_owned()], ..EdgeTypeConfig::default() };
+    let ty = graph.writer().declare_type("knows", &config).expect("valid");
+    let (mut prng, mut live, text) = (Prng::new(6), BTreeSet::new(), [7; 120]);
+    // Each segment is emptied and reused several times, while half of the memory is live.
+    for time in 1.. {
+        let edge = (prng.below(500) + 1, prng.below(60) + 10_000);
+        let applied = graph.writer().apply(&change(edge.0, ty, edge.1, time, EdgeAction::Add(&text)));
+        match applied {
+            Ok(_) => _ = live.insert(edge),
+            Err(GraphError::NoSpace) => assert!(compact(&graph) > 0, "compaction finds room"),
+            Err(error) => panic!("{error}"),
+        }
+        if store.stats().segments_recycled > 3 * SEGMENTS as u64 {
+            break;
+        }
+    }
+    compact(&graph);
+    let free = store.stats().segments_free;
+    (drop(graph), drop(store));
+    for restart in 1..=12 {
+        let store = open().unwrap_or_else(|error| panic!("restart {restart}: {error}"));
+        let graph = store.graph("g").expect("stored");
+        assert!(store.stats().segments_free + 1 >= free, "restart {restart}: {free} were free, {:?}", store.stats());
+        check(&store, &graph, ty, &live);
     }
 }

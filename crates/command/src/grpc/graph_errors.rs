@@ -6,9 +6,13 @@
 use protocol::grpc::Status;
 
 /// The starts of the texts, with the status of each. The first match counts.
-const STARTS: [(&str, Status); 19] = [
+const STARTS: [(&str, Status); 23] = [
     ("cannot find the graph", Status::NotFound),
     ("cannot find the edge type", Status::NotFound),
+    ("cannot declare the inverse with", Status::InvalidArgument),
+    ("cannot declare the inverse", Status::FailedPrecondition),
+    ("cannot connect", Status::InvalidArgument),
+    ("cannot set", Status::InvalidArgument),
     ("cannot declare the edge type: it exists", Status::FailedPrecondition),
     ("cannot declare the edge type", Status::ResourceExhausted),
     ("cannot create the graph", Status::ResourceExhausted),
@@ -55,6 +59,8 @@ mod tests {
             (GraphError::UnknownGraph, Status::NotFound),
             (GraphError::UnknownType, Status::NotFound),
             (GraphError::TypeDiffers("direction"), Status::FailedPrecondition),
+            (GraphError::NoInverse, Status::FailedPrecondition),
+            (GraphError::InverseSchema, Status::InvalidArgument),
             (GraphError::BadName, Status::InvalidArgument),
             (GraphError::BadSchema, Status::InvalidArgument),
             (GraphError::TooManyGraphs, Status::ResourceExhausted),

@@ -564,7 +564,7 @@ impl ErrorReply {
     }
 
     /// Returns the error line.
-    fn line(self) -> Line {
+    pub(super) fn line(self) -> Line {
         let mut line = Line::new();
         match self {
             Self::NoPermission(number) => {

@@ -24,6 +24,10 @@ pub struct DistanceQuery {
     reverse: Option<u8>,
     max: u8,
     targets: Vec<DistanceTarget>,
+    /// The index of the first target that may be open.
+    open: usize,
+    /// The targets by node number, for types without lists against the edges' direction.
+    by_node: Vec<(u32, u32)>,
     phase: Phase,
     meter: Meter,
     scratch: Scratch,
@@ -109,10 +113,16 @@ impl DistanceQuery {
             let distance = (node.is_some() && node == source).then_some(0);
             Ok(DistanceTarget { node, distance })
         };
-        let targets = targets.iter().map(target).collect::<Result<_, GraphError>>()?;
+        let targets = targets.iter().map(target).collect::<Result<Vec<DistanceTarget>, GraphError>>()?;
         scratch.reset(view.nodes());
         let (reverse, meter) = (view.reverse(ty), Meter::new(budget));
-        Ok(Self { source, ty, reverse, max, targets, phase: Phase::Edges(0), meter, scratch, near: Vec::new() })
+        let mut by_node = Vec::new();
+        if reverse.is_none() {
+            by_node.extend((0..).zip(&targets).filter_map(|(index, target)| target.node.map(|node| (node, index))));
+            by_node.sort_unstable();
+        }
+        let (open, phase, near) = (0, Phase::Edges(0), Vec::new());
+        Ok(Self { source, ty, reverse, max, targets, open, by_node, phase, meter, scratch, near })
     }
 
     /// Touches about `edges` edges at most.
@@ -120,8 +130,9 @@ impl DistanceQuery {
         self.meter.begin(edges);
         self.scratch.grow(view.nodes());
         loop {
-            let is_open = self.targets.iter().any(DistanceTarget::is_open);
-            let (Some(source), true) = (self.source, is_open) else {
+            let closed = self.targets[self.open..].iter().take_while(|target| !target.is_open()).count();
+            self.open += closed;
+            let (Some(source), true) = (self.source, self.open < self.targets.len()) else {
                 self.phase = Phase::End;
                 return QueryStep::Done;
             };
@@ -228,7 +239,8 @@ impl DistanceQuery {
 
     fn ring(&mut self, view: &View<'_>, ring: u8, mut place: Place) -> Option<Phase> {
         let nodes = std::mem::take(if ring == 1 { &mut self.scratch.first } else { &mut self.scratch.second });
-        let (scratch, targets, has_reverse) = (&mut self.scratch, &mut self.targets, self.reverse.is_some());
+        let (scratch, targets, by_node) = (&mut self.scratch, &mut self.targets, &self.by_node);
+        let has_reverse = self.reverse.is_some();
         let mut visit = |_: u32, id: u32| {
             if scratch.stamp(id) != 0 {
                 return true;
@@ -239,9 +251,11 @@ impl DistanceQuery {
             } else {
                 scratch.set(id, 3);
             }
-            if !has_reverse {
-                let is_found = |target: &&mut DistanceTarget| target.is_open() && target.node == Some(id);
-                targets.iter_mut().filter(is_found).for_each(|target| target.distance = Some(ring + 1));
+            // A node may be a target several times.
+            let first = by_node.partition_point(|(node, _)| *node < id);
+            for (_, index) in by_node[first..].iter().take_while(|(node, _)| *node == id) {
+                let target = &mut targets[*index as usize];
+                target.distance = target.distance.or(Some(ring + 1));
             }
             true
         };

@@ -18,6 +18,7 @@ use crate::view::View;
 #[derive(Debug)]
 pub struct SecondDegreeQuery {
     source: Option<u32>,
+    external: u64,
     ty: u8,
     phase: SecondPhase,
     meter: Meter,
@@ -150,7 +151,9 @@ impl Ranking {
 /// The node numbers of a second degree, ascending, and the state of the graph that they were computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecondDegree {
+    /// The node's number, or `u32::MAX` if it does not exist or is archived, and its identifier.
     pub(crate) node: u32,
+    external: u64,
     pub(crate) ty: u8,
     pub(crate) numbers: Vec<u32>,
     pub(crate) changes: u64,
@@ -178,11 +181,11 @@ impl SecondDegreeQuery {
         budget: u64,
         count: Option<usize>,
     ) -> Result<Self, GraphError> {
-        let (ty, source) = (view.check_type(ty)?, view.node(source)?);
+        let (external, ty, source) = (source, view.check_type(ty)?, view.node(source)?);
         scratch.reset(view.nodes());
         let (phase, meter, sort) = (SecondPhase::First(0), Meter::new(budget), SlicedSort::default());
         let ranking = count.map(|count| Ranking { count, at: 0, best: BinaryHeap::new() });
-        Ok(Self { source, ty, phase, meter, scratch, sort, ranking, changes: view.graph.changes(ty) })
+        Ok(Self { source, external, ty, phase, meter, scratch, sort, ranking, changes: view.graph.visible_changes(ty) })
     }
 
     /// Begins a query of the set.
@@ -286,7 +289,8 @@ impl SecondDegreeQuery {
     pub fn finish(self) -> (SecondDegree, Scratch) {
         let (node, is_partial) = (self.source.unwrap_or(u32::MAX), self.meter.is_partial());
         let (edges, numbers) = (self.meter.touched(), self.sort.from);
-        (SecondDegree { node, ty: self.ty, numbers, changes: self.changes, is_partial, edges }, self.scratch)
+        let Self { external, ty, changes, scratch, .. } = self;
+        (SecondDegree { node, external, ty, numbers, changes, is_partial, edges }, scratch)
     }
 
     /// Returns the nodes with the most common neighbours, the first appeared first among equals, whether the answer is
@@ -317,12 +321,8 @@ impl SecondDegree {
         cursor: crate::Cursor,
         limit: usize,
     ) -> Result<(crate::Cursor, Vec<u64>), GraphError> {
-        let hash = crate::query::cursor::query_hash([
-            2,
-            u64::from(self.node),
-            u64::from(self.ty),
-            u64::from(view.graph.number),
-        ]);
+        let hash =
+            crate::query::cursor::query_hash([2, self.external, u64::from(self.ty), u64::from(view.graph.number)]);
         let from = cursor.place(hash)?.map_or(0, |(_, id)| id);
         let start = self.numbers.partition_point(|id| *id < from);
         let end = self.numbers.len().min(start.saturating_add(limit.max(1)));

@@ -131,7 +131,7 @@ fn bad_input_to_graphs_is_named_and_changes_nothing() {
     let bad = [
         ("G.ADD h 1 knows 2".to_owned(), "cannot find the graph"),
         ("G.ADD g 1 likes 2".to_owned(), "cannot find the edge type"),
-        ("G.ADD g 5 knows 6 1 knows 1".to_owned(), "cannot add an edge from node 1 to itself"),
+        ("G.ADD g 5 knows 6 1 knows 1".to_owned(), "cannot connect node 1 with itself"),
         ("G.ADD g 5 knows 6 0 knows 1".to_owned(), "cannot use node 0"),
         ("G.ADD g 5 knows 6 18446744073709551615 knows 1".to_owned(), "cannot use node 18446744073709551615"),
         ("G.ADD g 5 knows 6 x knows 1".to_owned(), "syntax error at 'x'"),
@@ -288,4 +288,106 @@ fn full_graph_memory_refuses_additions_and_takes_them_again_after_removals() {
         assert!(reply == ":100" || reply.starts_with("-OOM"), "{reply}");
     }
     crate::common::wait_until("room for an edge", || redis.text("G.ADD g 2 knows 3").starts_with(':'));
+}
+
+#[test]
+fn second_degrees_follow_marks_of_nodes_although_they_are_cached() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(
+        redis,
+        &[
+            ("G.TYPE g knows UNDIRECTED", "+OK"),
+            ("G.ADD g 1 knows 2 2 knows 3 2 knows 4", ":3"),
+            ("G.DEG2 g 1 knows", "*2 :0 *2 $1 0 *2 :3 :4"),
+            ("G.NODE ARCHIVE g 3", ":1"),
+            ("G.DEG2 g 1 knows", "*2 :0 *2 $1 0 *1 :4"),
+            ("G.DEG2 g 1 knows COUNT", "*2 :0 :1"),
+            ("G.NODE RESTORE g 3", ":1"),
+            ("G.DEG2 g 1 knows COUNT", "*2 :0 :2"),
+            ("G.NODE ARCHIVE g 2", ":1"),
+            ("G.DEG2 g 1 knows COUNT", "*2 :0 :0"),
+        ],
+    );
+    // A page of a node that was archived since is empty, as that of any node without neighbours.
+    redis.text("G.NODE RESTORE g 2");
+    let page = redis.shown("G.DEG2 g 1 knows LIMIT 1");
+    let cursor = page.split(' ').nth(4).expect("a cursor").to_owned();
+    redis.text("G.NODE ARCHIVE g 1");
+    assert_eq!(redis.shown(&format!("G.DEG2 g 1 knows CURSOR {cursor}")), "*2 :0 *2 $1 0 *0");
+}
+
+#[test]
+fn refused_declaration_leaves_no_graph_behind() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    let (name, long) = ("x".repeat(65), (0..40).map(|at| format!(" name{at}")).collect::<String>());
+    let bad =
+        ["t INVERSE nope".to_owned(), format!("{name} UNDIRECTED"), format!("t SCHEMA{long}"), "t SCHEMA a a".into()];
+    for (number, declaration) in bad.iter().enumerate() {
+        let reply = redis.text(&format!("G.TYPE graph{number} {declaration}"));
+        assert!(reply.starts_with("-ERR "), "{declaration}: {reply}");
+        let reply = redis.text(&format!("G.COUNT graph{number} 1 t"));
+        assert_eq!(reply, "-ERR cannot find the graph: no edge type of it is declared; use G.TYPE");
+    }
+    assert!(redis.shown("G.STATS").ends_with("$6 graphs *0"), "{}", redis.shown("G.STATS"));
+}
+
+#[test]
+fn attributes_in_any_order_are_the_same_value_and_none_is_given_twice() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(
+        redis,
+        &[
+            ("G.TYPE g t SCHEMA a b", "+OK"),
+            ("G.ADD g 1 t 2 TS 5 ATTR a 1 b 2", ":1"),
+            ("G.ADD g 1 t 2 TS 5 ATTR b 2 a 1", ":0"),
+            ("G.ADD g 1 t 2 TS 6 ATTR a 1 a 2", "-ERR cannot set 'a' twice in one change: give each name once"),
+            ("G.NODE SET g 1 person b 1 a 2 b 3", "-ERR cannot set 'b' twice in one change: give each name once"),
+            ("G.NODE DEL g 555", ":0"),
+            ("G.NODE SET g 555 person name x", ":1"),
+            ("G.NODE DEL g 555", ":1"),
+            ("G.NODE DEL g 555", ":0"),
+            ("G.DEG2 g 1 t STALE -1", "-ERR STALE '-1' is no number from 0 to 18446744073709551615"),
+            ("G.PATH g 1 1 t", "-ERR cannot connect node 1 with itself; use two different nodes"),
+        ],
+    );
+}
+
+#[test]
+fn queries_of_a_compound_request_need_the_rights_to_their_commands() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE open knows UNDIRECTED");
+    redis.text("G.TYPE secret knows UNDIRECTED");
+    redis.text("G.ADD open 1 knows 2");
+    redis.text("ACL SETUSER ann on >secret ~open +@all -g.path");
+    let ann = &mut resp(&running);
+    ann.text("AUTH ann secret");
+    let words: &[&[u8]] = &[b"G.QUERY", b"open", b"COUNT 1 knows", b"PATH 1 2 knows", b"DIST 1 knows 2"];
+    let reply = String::from_utf8(ann.ask(words)).expect("text").replace("\r\n", " ");
+    assert_eq!(reply.trim_end(), "*3 :1 -NOPERM this user has no permissions to run the 'g.path' command *2 :0 *1 :1");
+    // Figures of one graph need the right to that graph only.
+    assert!(ann.shown("G.STATS open").starts_with("*4 $5 nodes :2"), "{}", ann.shown("G.STATS open"));
+    for refused in ["G.STATS", "G.STATS secret"] {
+        assert!(ann.text(refused).starts_with("-NOPERM"), "{refused}");
+    }
+    assert_eq!(redis.shown("COMMAND GETKEYS G.STATS open"), "*1 $4 open");
+}
+
+#[test]
+fn distances_to_thousands_of_nodes_of_a_directed_type_are_right() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows");
+    add_star(redis, 1, 2..400);
+    for source in 2..12 {
+        add_star(redis, source, source * 1000..source * 1000 + 400);
+    }
+    let targets: Vec<u64> = (0..2000).map(|at| if at % 2 == 0 { 2000 + at % 800 } else { 900_000 + at }).collect();
+    let line = targets.iter().map(|target| format!(" {target}")).collect::<String>();
+    let reply = redis.shown(&format!("G.DIST g 1 knows{line}"));
+    let expected: Vec<&str> = targets.iter().map(|target| if *target < 2400 { ":2" } else { "$-1" }).collect();
+    assert_eq!(reply, format!("*2 :0 *2000 {}", expected.join(" ")));
 }

@@ -121,6 +121,9 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
     }
     match asked {
         _ if entry.has(Flag::PubSub) => None,
+        KnownKeys::All(args) if entry.name == "g.stats" && args.len() == 0 => {
+            (!rights.reads_all_keys()).then(|| key(b""))
+        }
         // A command on a whole record set accesses keys that are not in the request, so it requires access to all keys.
         _ if entry.keys.0 == 0 => {
             let may = if entry.has(Flag::ReadOnly) { rights.reads_all_keys() } else { rights.all_keys() };
@@ -193,14 +196,24 @@ pub(super) fn take_op(call: &Call<'_, '_>) -> Result<(), ErrorReply> {
 
 /// Returns true if the client's user may read all keys.
 pub(super) fn may_read_all_keys(call: &Call<'_, '_>) -> bool {
+    has_right(call, Rights::reads_all_keys)
+}
+
+/// Returns the error of a client whose user may not execute the command `name`.
+pub(super) fn refused_command(call: &Call<'_, '_>, name: &str) -> Option<ErrorReply> {
+    let number = number_named(name);
+    (!has_right(call, |rights| rights.allows(number))).then_some(ErrorReply::NoPermission(number))
+}
+
+fn has_right(call: &Call<'_, '_>, right: impl Fn(&Rights) -> bool) -> bool {
     if call.ctx.shared.users.changes() == 0 && !is_token(call.session) {
         return true;
     }
     match &call.session.user {
         ClientUser::OfFile => true,
-        ClientUser::Token(token) => token.user.rights.reads_all_keys(),
-        ClientUser::User(user) => user.rights.reads_all_keys(),
-        ClientUser::Default => call.ctx.shared.users.find(DEFAULT).is_some_and(|user| user.rights.reads_all_keys()),
+        ClientUser::Token(token) => right(&token.user.rights),
+        ClientUser::User(user) => right(&user.rights),
+        ClientUser::Default => call.ctx.shared.users.find(DEFAULT).is_some_and(|user| right(&user.rights)),
     }
 }
 

@@ -235,7 +235,7 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("g.snapshot" 1 [Admin NoScript] (0 0 0) ["admin" "graph" "slow" "dangerous"]
            "" "graph" "O(N) where N is the number of changed pages" Other,
            "Waits until all changes of graphs are on the disk"),
-    entry!("g.stats" -1 [ReadOnly NoScript] (0 0 0) ["read" "graph" "slow"]
+    entry!("g.stats" -1 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of segments" Other,
            "Returns figures of the graph store, or of one graph"),
     entry!("g.suggest" -4 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]

@@ -14,7 +14,7 @@ use crate::keyspace::graphs::GraphCounters;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::visit::progress::SessionWait;
-use graph::limits::ATTRIBUTE_BYTES_MAX;
+use graph::limits::{ATTRIBUTE_BYTES_MAX, SCHEMA_NAMES_MAX};
 use graph::{Direction, EdgeAction, EdgeChange, EdgeTypeConfig, Graph, GraphError, ListOrder, TypeId};
 use protocol::resp::{Args, reply};
 
@@ -85,7 +85,7 @@ impl Parsed {
     }
 }
 
-/// Parses pairs of a name and a value, as long as a name of the schema follows.
+/// Parses pairs of a name and a value, as long as a name of the schema follows. Replaces `bytes` by the attributes.
 fn read_attributes<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     words: &mut RequestWords<W>,
     schema: &[String],
@@ -94,20 +94,25 @@ fn read_attributes<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     if schema.is_empty() {
         return Err(GraphError::NoSchema.into());
     }
+    bytes.clear();
     let place = |word: &[u8]| schema.iter().position(|name| name.as_bytes() == word);
-    let mut pairs = 0;
+    let mut values = [None::<&[u8]>; SCHEMA_NAMES_MAX];
     while let Some(number) = words.peek().and_then(place) {
-        let _ = words.next("an attribute")?;
-        let value = words.next("the value of an attribute")?;
+        let name = words.next("an attribute")?;
+        if values[number].replace(words.next("the value of an attribute")?).is_some() {
+            return Err(GraphFault::Twice(name.to_vec()));
+        }
+    }
+    // In the order of the schema, the same attributes have the same bytes.
+    for (number, value) in (0..).zip(values).filter_map(|(number, value)| Some((number, value?))) {
         let length = u8::try_from(value.len()).map_err(|_| GraphError::AttributesTooLong(value.len()))?;
-        bytes.extend([number as u8, length]);
+        bytes.extend([number, length]);
         bytes.extend(value);
         if bytes.len() > ATTRIBUTE_BYTES_MAX {
             return Err(GraphError::AttributesTooLong(bytes.len()).into());
         }
-        pairs += 1;
     }
-    if pairs == 0 {
+    if bytes.is_empty() {
         let word = words.next("an attribute")?;
         return Err(GraphFault::NotInSchema(word.to_vec()));
     }
@@ -342,13 +347,18 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             words.end()?;
         }
     }
-    let graph = match store.graph(&graph) {
-        Some(graph) => graph,
-        None => store.create_graph(&graph)?,
-    };
     if call.ctx.shared.graphs.commits.has_failed() {
         return Err(GraphFault::Disk);
     }
+    let graph = match store.graph(&graph) {
+        Some(graph) => graph,
+        // A refused declaration must leave no graph behind.
+        None if matches!(config.direction, Direction::InverseOf(_)) => return Err(GraphError::UnknownType.into()),
+        None => {
+            config.check(&name)?;
+            store.create_graph(&graph)?
+        }
+    };
     let Some(mut writer) = graph.try_writer() else { return Ok(false) };
     writer.declare_type(&name, &config)?;
     Ok(true)

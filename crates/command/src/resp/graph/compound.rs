@@ -1,9 +1,11 @@
-//! `G.QUERY`: several queries of one graph in one request, each as one word.
+//! `G.QUERY`: several queries of one graph in one request, each as one word. A query needs the right to the command of
+//! its name, besides that to `G.QUERY`.
 
 use super::fault::{GraphFault, PARTS_MAX};
 use super::run::{Visit, advance, graph_named, nodes_of, retain_work, take_work};
 use super::words::RequestWords;
 use crate::keyspace::graphs::GraphQueryKind;
+use crate::resp::acl;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
@@ -13,22 +15,26 @@ use graph::SetOperation;
 use protocol::resp::{Args, reply};
 
 /// Returns the kind of query that a part begins with.
-fn kind(name: &[u8]) -> Result<(GraphQueryKind, SetOperation), GraphFault> {
+///
+/// # Errors
+/// If there is no query of that name, or the client's user may not execute its command.
+fn kind(call: &Call<'_, '_>, name: &[u8]) -> Result<(GraphQueryKind, SetOperation), GraphFault> {
     let any = SetOperation::Union;
-    Ok(match &lower(name)[..] {
-        b"get" => (GraphQueryKind::Edge, any),
-        b"count" => (GraphQueryKind::Count, any),
-        b"range" => (GraphQueryKind::Page, any),
-        b"mutual" => (GraphQueryKind::Mutual, any),
-        b"inter" => (GraphQueryKind::Sets, SetOperation::Intersection),
-        b"union" => (GraphQueryKind::Sets, SetOperation::Union),
-        b"diff" => (GraphQueryKind::Sets, SetOperation::Difference),
-        b"dist" => (GraphQueryKind::Distance, any),
-        b"path" => (GraphQueryKind::Path, any),
-        b"deg2" => (GraphQueryKind::SecondDegree, any),
-        b"suggest" => (GraphQueryKind::Suggest, any),
+    let (command, kind, operation) = match &lower(name)[..] {
+        b"get" => ("g.get", GraphQueryKind::Edge, any),
+        b"count" => ("g.count", GraphQueryKind::Count, any),
+        b"range" => ("g.range", GraphQueryKind::Page, any),
+        b"mutual" => ("g.mutual", GraphQueryKind::Mutual, any),
+        b"inter" => ("g.inter", GraphQueryKind::Sets, SetOperation::Intersection),
+        b"union" => ("g.union", GraphQueryKind::Sets, SetOperation::Union),
+        b"diff" => ("g.diff", GraphQueryKind::Sets, SetOperation::Difference),
+        b"dist" => ("g.dist", GraphQueryKind::Distance, any),
+        b"path" => ("g.path", GraphQueryKind::Path, any),
+        b"deg2" => ("g.deg2", GraphQueryKind::SecondDegree, any),
+        b"suggest" => ("g.suggest", GraphQueryKind::Suggest, any),
         _ => return Err(GraphFault::NotQuery(name.to_vec())),
-    })
+    };
+    acl::refused_command(call, command).map_or(Ok((kind, operation)), |error| Err(error.into()))
 }
 
 /// Executes `G.QUERY graph query [query ..]`. The reply has the reply of each query. A refused query is an error in its
@@ -53,7 +59,7 @@ pub(in crate::resp) fn query_several<'c>(call: &mut Call<'c, '_>, mut args: Args
         let mut words = RequestWords(part.split(|byte| *byte == b' ').filter(|word| !word.is_empty()));
         let visited = words
             .next("a query")
-            .and_then(kind)
+            .and_then(|name| kind(call, name))
             .and_then(|kind| advance(call, &work.graph, work.query.take(), kind, words));
         let is_busy = matches!(visited, Ok(Visit::Busy));
         match visited {

@@ -24,8 +24,8 @@ pub(super) enum GraphFault {
     NoDisk,
     /// The word is no identifier of a node.
     NotNode(Vec<u8>),
-    /// The option, and the word that is no number in its range, and the largest number.
-    NotNumber(&'static str, Vec<u8>, u64),
+    /// The option, the word that is no number in its range, the smallest number and the largest.
+    NotNumber(&'static str, Vec<u8>, u64, u64),
     /// The word is no time.
     NotTime(Vec<u8>),
     /// A name that is not UTF-8.
@@ -38,6 +38,8 @@ pub(super) enum GraphFault {
     NotInSchema(Vec<u8>),
     /// The name of an attribute is a number or an option.
     ReservedAttribute(Vec<u8>),
+    /// The request gives an attribute or a bin twice.
+    Twice(Vec<u8>),
     /// A compound query has no or too many parts.
     PartCount(usize),
     /// The word is not the name of a query.
@@ -85,8 +87,8 @@ impl GraphFault {
                 line.put(b"ERR the graphs are not on a disk: start the server with --graph-file and --graph-sync");
             }
             Self::NotNode(word) => about(&mut line, "ERR '", word, "' is no node: use a number from 1 to 2^64 - 2"),
-            Self::NotNumber(option, word, most) => {
-                about(&mut line, &format!("ERR {option} '"), word, &format!("' is no number from 1 to {most}"));
+            Self::NotNumber(option, word, least, most) => {
+                about(&mut line, &format!("ERR {option} '"), word, &format!("' is no number from {least} to {most}"));
             }
             Self::NotTime(word) => {
                 about(&mut line, "ERR '", word, "' is no time: use milliseconds since 1970, from 0 to 281474976710655");
@@ -100,6 +102,9 @@ impl GraphFault {
             Self::ReservedAttribute(word) => {
                 let why = "': it is a number or an option of a command; use another name";
                 about(&mut line, "ERR cannot name an attribute '", word, why);
+            }
+            Self::Twice(word) => {
+                about(&mut line, "ERR cannot set '", word, "' twice in one change: give each name once");
             }
             Self::PartCount(parts) => {
                 let most = PARTS_MAX;
@@ -142,7 +147,7 @@ impl GraphFault {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Common(ErrorReply::ClientMemory) => reply::error(out, b"OOM client memory is used up"),
-            Self::Common(_) => reply::error(out, b"ERR syntax error"),
+            Self::Common(error) => reply::error(out, error.line().as_slice()),
             _ => reply::error(out, self.line().as_slice()),
         }
     }

@@ -72,6 +72,11 @@ fn change<'a, W: Iterator<Item = &'a [u8]> + Clone>(
                 put_text(&mut bytes, words.next("the name of a bin")?)?;
                 put_text(&mut bytes, words.next("the value of a bin")?)?;
             }
+            let mut names: Vec<&[u8]> = texts_of(&bytes).skip(1).step_by(2).collect();
+            names.sort_unstable();
+            if let Some([name, _]) = names.array_windows().find(|[first, second]| first == second) {
+                return Err(GraphFault::Twice(name.to_vec()));
+            }
             NodeChange::Object(Some(bytes))
         }
         b"del" => NodeChange::Object(None),

@@ -157,7 +157,7 @@ fn begin_walk<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         while targets.is_empty() || words.is_number() {
             targets.push(words.node()?);
             if targets.len() as u64 > LIMIT_MAX {
-                return Err(GraphFault::NotNumber("destinations", targets.len().to_string().into(), LIMIT_MAX));
+                return Err(GraphFault::NotNumber("destinations", targets.len().to_string().into(), 1, LIMIT_MAX));
             }
         }
     }
@@ -252,7 +252,7 @@ fn edges<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     while words.peek().is_some() {
         targets.push(words.node()?);
         if targets.len() as u64 > LIMIT_MAX {
-            return Err(GraphFault::NotNumber("destinations", targets.len().to_string().into(), LIMIT_MAX));
+            return Err(GraphFault::NotNumber("destinations", targets.len().to_string().into(), 1, LIMIT_MAX));
         }
     }
     // An identifier that is not allowed is refused before the first step.

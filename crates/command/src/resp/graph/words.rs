@@ -47,13 +47,13 @@ impl<'a, W: Iterator<Item = &'a [u8]> + Clone> RequestWords<W> {
     pub(super) fn number(&mut self, option: &'static str, most: u64) -> Result<u64, GraphFault> {
         let word = self.next(option)?;
         let number = parse_u64(word).filter(|number| (1..=most).contains(number));
-        number.ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), most))
+        number.ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), 1, most))
     }
 
     /// Returns the next word as a number, which is the value of `option` and may be 0.
     pub(super) fn count(&mut self, option: &'static str) -> Result<u64, GraphFault> {
         let word = self.next(option)?;
-        parse_u64(word).ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), u64::MAX))
+        parse_u64(word).ok_or_else(|| GraphFault::NotNumber(option, word.to_vec(), 0, u64::MAX))
     }
 
     /// Returns the next word as a time, in milliseconds since the epoch. The engine refuses times out of its range.
