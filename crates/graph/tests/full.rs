@@ -129,7 +129,8 @@ fn restarts_of_a_full_store_need_no_more_memory_however_many_follow_each_other()
     }
     compact(&graph);
     let free = store.stats().segments_free;
-    (drop(graph), drop(store));
+    drop(graph);
+    drop(store);
     for restart in 1..=12 {
         let store = open().unwrap_or_else(|error| panic!("restart {restart}: {error}"));
         let graph = store.graph("g").expect("stored");

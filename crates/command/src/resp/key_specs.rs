@@ -77,8 +77,8 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
             const { &[spec(&["RW", "insert"], 1, 0, 1)] }
         }
         "bitcount" | "bitfield_ro" | "g.count" | "g.deg2" | "g.diff" | "g.dist" | "g.get" | "g.inter" | "g.mutual"
-        | "g.path" | "g.query" | "g.range" | "g.suggest" | "g.union" | "bitpos" | "cas.get" | "digest" | "dump"
-        | "expiretime" | "geodist" | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange"
+        | "g.path" | "g.query" | "g.range" | "g.stats" | "g.suggest" | "g.union" | "bitpos" | "cas.get" | "digest"
+        | "dump" | "expiretime" | "geodist" | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange"
         | "hexpiretime" | "hget" | "hgetall" | "hkeys" | "hmget" | "hpexpiretime" | "hpttl" | "hrandfield"
         | "hscan" | "httl" | "hvals" | "lindex" | "lpos" | "lrange" | "pexpiretime" | "pttl" | "rec.get"
         | "smembers" | "smismember" | "srandmember" | "sscan" | "substr" | "ttl" | "zcount" | "zlexcount"
