@@ -75,7 +75,7 @@ pub const LABS: [LabEntry; 5] = [
     LabEntry {
         lab: Lab::Reclaim,
         name: "reclaim",
-        about: "Memory pressure: files that are created and deleted, compared with reused files and an arena",
+        about: "Memory pressure: files that are created and deleted, compared with reused files and a graph store",
         mechanism: "A new file needs new pages. If no memory is free, the thread that needs a page must first free \
                     other pages, and often frees pages that are read next. Reused files, and memory that was allocated \
                     at the start, need no new pages.",
