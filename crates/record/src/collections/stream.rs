@@ -512,7 +512,7 @@ impl<'e> StreamEdit<'e> {
             None => self.tree.insert_leaf(&entry_key(id), &entries::encode(id, words, None)?)?,
             Some(FoundLeaf { bytes: leaf, path, .. }) => {
                 let (end, entry) = (leaf.len(), entries::encode_last(leaf, id, words)?);
-                self.tree.splice(&path, end..end, &entry, 1)?;
+                self.tree.splice(&path, end..end, entry, 1)?;
             }
         }
         self.state = StreamState { len: self.state.len + 1, last: id, added: self.state.added + 1, ..self.state };
@@ -530,7 +530,7 @@ impl<'e> StreamEdit<'e> {
         }
         let (rest, end) = entries::without(leaf.bytes, range.clone())?;
         let path = leaf.path;
-        self.tree.splice(&path, range.start..end, &rest, -1)?;
+        self.tree.splice(&path, range.start..end, rest, -1)?;
         self.state.len -= 1;
         self.state.deleted_max = self.state.deleted_max.max(id);
         Ok(true)
