@@ -76,6 +76,16 @@ impl<'e> CountedEdit<'e> {
         self.levels == 0 && self.root.len() <= LARGE_BYTES
     }
 
+    /// Returns the bytes of a leaf, of which the caller may overwrite some. `path` leads to the leaf, as for
+    /// [`CountedEdit::splice`].
+    pub(crate) fn leaf_mut(&mut self, path: &[u32]) -> Result<&mut [u8], Damaged> {
+        let page = self.enter(path, 0)?;
+        if let Some(node) = page.map(|node| &mut self.changed[node]) {
+            node.direction = Some(Direction::Mixed);
+        }
+        Ok(self.page_mut(page))
+    }
+
     /// Makes the nodes on the path to a leaf changed ones, and adds `elements` to their numbers of elements. Returns
     /// the index of the leaf's node, or `None` if the root is the leaf.
     fn enter(&mut self, path: &[u32], elements: i64) -> Result<Option<usize>, Damaged> {
