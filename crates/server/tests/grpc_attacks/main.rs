@@ -11,4 +11,8 @@ mod grpc_schema;
 #[path = "../sim/mod.rs"]
 mod sim;
 
+mod compression;
 mod fields;
+mod flood;
+mod streams;
+mod topics;
