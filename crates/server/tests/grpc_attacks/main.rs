@@ -11,6 +11,7 @@ mod grpc_schema;
 #[path = "../sim/mod.rs"]
 mod sim;
 
+mod calls;
 mod compression;
 mod fields;
 mod flood;
