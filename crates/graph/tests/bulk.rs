@@ -288,6 +288,64 @@ fn image_after_every_slice_opens_with_whole_edges_and_the_batch_is_repeatable() 
     assert!(images > 1000 && partial > 200 && replayed > 1000, "{images} images, {partial} partial, {replayed}");
 }
 
+/// Returns the value of the edge from node 1 to node 9000.
+fn hub_edge(store: &GraphStore, ty: TypeId) -> Option<EdgeView> {
+    let graph = store.graph("test").expect("named");
+    let mut reader = store.reader().expect("one of four");
+    let guard = reader.enter();
+    guard.view(&graph).edges(1, ty, &[9000]).expect("known").remove(0)
+}
+
+#[test]
+fn batch_entry_that_a_later_change_overtakes_keeps_its_newer_value_after_a_restart() {
+    // The list of a hub is long, so an entry of a small batch is one of its recent changes: the batch's own record. A
+    // change that arrives while the batch is loaded has a higher sequence number, although its time may be lower.
+    let changes: [(EdgeAction<'_>, u64); 6] = [
+        (EdgeAction::Add(b"change"), 8),
+        (EdgeAction::Add(b"change"), 10),
+        (EdgeAction::Remove, 8),
+        (EdgeAction::Remove, 10),
+        (EdgeAction::Archive, 8),
+        (EdgeAction::AddNegative(b"change"), 9),
+    ];
+    let mut amid = 0;
+    for (at, (action, time_ms)) in changes.iter().flat_map(|change| [change; 2]).enumerate() {
+        let ty_at = if at % 2 == 0 { 0 } else { 3 };
+        for slices in 0.. {
+            let memory = Arc::new(anonymous(30 * SEGMENT_BYTES));
+            let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+            let graph = store.create_graph("test").expect("room");
+            let ty = declare(&graph).0[ty_at];
+            let hub: Vec<Addition> = (2..3000).map(|node| (1, node, 1, Vec::new())).collect();
+            load(&graph, batch_of(ty, &hub), 100_000);
+            let mut writer = graph.writer();
+            BulkWriter::new(&mut writer).begin(batch_of(ty, &[(1, 9000, 9, b"batch".to_vec())])).expect("none other");
+            let steps = (0..slices).filter(|_| BulkWriter::new(&mut writer).step(1) == Ok(BulkStep::More)).count();
+            let change = EdgeChange { source: 1, edge_type: ty, destination: 9000, time_ms: *time_ms, action: *action };
+            let _ = writer.apply(&change).expect("room");
+            while BulkWriter::new(&mut writer).step(1) == Ok(BulkStep::More) {}
+            assert!(BulkWriter::new(&mut writer).finish().is_some());
+            drop(writer);
+            let wanted = {
+                let store = new_store(30);
+                let graph = store.create_graph("test").expect("room");
+                let ty = declare(&graph).0[ty_at];
+                add(&graph, ty, &[(1, 9000, 9, b"batch".to_vec())]);
+                let _ = graph.writer().apply(&EdgeChange { edge_type: ty, ..change }).expect("room");
+                hub_edge(&store, ty)
+            };
+            assert_eq!(hub_edge(&store, ty), wanted, "{action:?} at {time_ms} after {slices} slices");
+            let (opened, _) = GraphStore::open(image(&memory), &CONFIG).expect("room");
+            assert_eq!(hub_edge(&opened, ty), wanted, "{action:?} at {time_ms} after {slices} slices and a restart");
+            amid += usize::from(steps > 0 && steps == slices);
+            if steps < slices {
+                break;
+            }
+        }
+    }
+    assert!(amid > 30, "{amid} changes amid a batch");
+}
+
 #[test]
 fn abandoned_batch_blocks_another_one_until_it_is_continued() {
     let store = new_store(20);
