@@ -392,6 +392,96 @@ fn batch_that_cannot_fit_is_refused_before_an_edge_is_stored() {
     assert_eq!((1..=5000).map(|node| view.count(node, types[1]).expect("known")).sum::<u32>(), 0);
 }
 
+/// Compacts as many segments as a store of these tests has, as the server's thread does in a full store.
+fn compact_all(graph: &Graph) {
+    let mut emptied = 0;
+    while emptied < 20 {
+        match graph.writer().compact(100, 1 << 20) {
+            Ok(CompactionStep::More) => {}
+            Ok(CompactionStep::Emptied) => emptied += 1,
+            Ok(CompactionStep::Nothing) | Err(_) => return,
+        }
+    }
+}
+
+/// Loads a batch into a store in which others also add edges, one for each slice. Returns true if the batch is loaded
+/// completely, and false if it is refused before an edge of it is stored.
+fn load_if_there_is_room([graph, other]: [&Graph; 2], batch: BulkBatch, mut beside: impl FnMut()) -> bool {
+    let mut writer = graph.writer();
+    BulkWriter::new(&mut writer).begin(batch).expect("none other");
+    let mut without_gain = 0;
+    loop {
+        match BulkWriter::new(&mut writer).step(64) {
+            Ok(BulkStep::More) => without_gain = 0,
+            Ok(BulkStep::Done) => return BulkWriter::new(&mut writer).finish().is_some(),
+            Err(GraphError::NoSpace) => {
+                without_gain += 1;
+                if without_gain > 2 {
+                    assert!(BulkWriter::new(&mut writer).cancel().is_some(), "a part of the batch is stored");
+                    return false;
+                }
+                drop(writer);
+                [graph, other].iter().for_each(|graph| compact_all(graph));
+                writer = graph.writer();
+            }
+            Err(error) => panic!("{error}"),
+        }
+        drop(writer);
+        beside();
+        writer = graph.writer();
+    }
+}
+
+#[test]
+fn batch_in_a_store_that_is_nearly_full_is_loaded_or_refused_whole() {
+    const SEGMENTS: usize = 20;
+    let (mut loaded, mut refused) = (0, 0);
+    for (round, level) in (0..5).flat_map(|round| (40..80).step_by(10).map(move |level| (round, level))) {
+        let (has_text, has_others, edges) = (round % 2 == 0, round % 5 > 1, [300, 2000][round / 3]);
+        let store = new_store(SEGMENTS);
+        let mut prng = Prng::new(level + 1000 * round as u64);
+        let graph = store.create_graph("test").expect("room");
+        let (types, _) = declare(&graph);
+        let other = store.create_graph("other").expect("room");
+        let (other_types, _) = declare(&other);
+        let add_one = |graph: &Graph, ty: TypeId, prng: &mut Prng| {
+            let source = 1 + prng.below(2000);
+            let destination = 3000 + prng.below(5000);
+            let text = [7; 200];
+            let action = EdgeAction::Add(if has_text { &text[..prng.below(200) as usize] } else { b"" });
+            graph.writer().apply(&EdgeChange { source, edge_type: ty, destination, time_ms: prng.below(100), action })
+        };
+        let bytes = (SEGMENTS * SEGMENT_BYTES) as u64;
+        while (store.stats().live_bytes as u64) * 100 < level * bytes {
+            let is_other = has_others && prng.chance(1, 3);
+            let (graph, ty) = if is_other { (&other, other_types[0]) } else { (&graph, types[0]) };
+            if add_one(graph, ty, &mut prng) == Err(GraphError::NoSpace) {
+                let before = store.stats().segments_free;
+                for graph in [&graph, &other] {
+                    while graph.writer().compact(95, 1 << 20) == Ok(CompactionStep::More) {}
+                }
+                let stats = store.stats();
+                if stats.segments_free + stats.segments_retired <= before {
+                    break;
+                }
+            }
+        }
+        let mut batch = BulkBatch::new(types[0], edges);
+        for _ in 0..edges {
+            let text = vec![9; if has_text { prng.below(200) as usize } else { 0 }];
+            batch.push(1 + prng.below(2000), 3000 + prng.below(5000), 200, &text).expect("valid");
+        }
+        let is_loaded = load_if_there_is_room([&graph, &other], batch, || {
+            if has_others {
+                let _ = add_one(&other, other_types[0], &mut prng);
+            }
+        });
+        loaded += usize::from(is_loaded);
+        refused += usize::from(!is_loaded);
+    }
+    assert!(loaded > 5 && refused > 5, "{loaded} loaded, {refused} refused");
+}
+
 #[test]
 fn batch_refuses_edges_that_no_change_could_add() {
     let store = new_store(20);

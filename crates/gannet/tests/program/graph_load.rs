@@ -149,10 +149,10 @@ fn load_into_a_full_server_names_lines_and_remedy_and_resumes_with_more_memory()
 
 #[test]
 fn load_whose_server_closes_midway_names_lines_and_resumes() {
-    const EDGES: u64 = 100_000;
+    const EDGES: u64 = 70_000;
     let folder = Folder::new("graph-load-close");
     let file = file_of_long_edges(&folder, EDGES);
-    let (serving, addr) = serve_with(&folder, &["--graph-memory", "256MiB"]);
+    let (serving, addr) = serve(&folder);
     let redis = &mut Redis::connect(addr);
     assert_eq!(redis.ask("G.TYPE g knows SCHEMA note"), "+OK");
     let server = addr.to_string();
@@ -171,12 +171,12 @@ fn load_whose_server_closes_midway_names_lines_and_resumes() {
     assert!(err.contains("check that the server is running; the same command continues the load"), "{err}");
     let (code, _, err) = load(addr, &file, &["--format", "csv", "--retries", "0"]);
     assert!(code == 1 && err.contains("pass --resume to continue it"), "{code} {err}");
-    let (_serving, addr) = serve_with(&folder, &["--graph-memory", "256MiB"]);
+    let (_serving, addr) = serve(&folder);
     let (code, out, err) = load(addr, &file, &[&["--format", "csv"][..], &more].concat());
     assert!(code == 0 && out.starts_with(&format!("{EDGES} edges, ")), "{code} {out}{err}");
     let redis = &mut Redis::connect(addr);
     for node in [1, 500, 1000] {
-        assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), ":100", "node {node}");
+        assert_eq!(redis.ask(&format!("G.COUNT g {node} knows")), ":70", "node {node}");
     }
 }
 
