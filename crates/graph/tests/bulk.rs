@@ -457,7 +457,7 @@ fn batch_in_a_store_that_is_nearly_full_is_loaded_or_refused_whole() {
             let (graph, ty) = if is_other { (&other, other_types[0]) } else { (&graph, types[0]) };
             if add_one(graph, ty, &mut prng) == Err(GraphError::NoSpace) {
                 let before = store.stats().segments_free;
-                for graph in [&graph, &other] {
+                for graph in [graph, &other] {
                     while graph.writer().compact(95, 1 << 20) == Ok(CompactionStep::More) {}
                 }
                 let stats = store.stats();

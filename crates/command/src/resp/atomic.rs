@@ -412,10 +412,8 @@ fn run_queue(
         if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
             break Err(SessionWait::Yield);
         }
-        let Current { first, args, end, moment } = *current.get_or_insert_with(|| match *words {
-            Some((first, args)) => Current { first, args, end: queue.len(), moment: ctx.moment() },
-            None => read(queue, *at, ctx.moment()),
-        });
+        let now = ctx.moment();
+        let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, *words, now));
         let args = Args::resumed(&queue[first..end], args);
         session.moment = moment;
         let request = (&queue[*at..end], from, *answer_at);
@@ -450,8 +448,12 @@ fn run_queue(
     ran
 }
 
-/// Parses the request that begins at `at` of a queue.
-fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
+/// Returns the request that begins at `at` of a queue. `words` is the place of the words if the queue has one request,
+/// which was parsed before.
+fn read(queue: &[u8], at: usize, words: Option<(usize, u32)>, moment: Moment) -> Current {
+    if let Some((first, args)) = words {
+        return Current { first, args, end: queue.len(), moment };
+    }
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
         unreachable!("a queue contains only whole requests");

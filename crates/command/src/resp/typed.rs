@@ -63,6 +63,9 @@ impl WorkerContext {
     }
 }
 
+/// The numbers of a part's object and of the part, and its bytes.
+type RecentPart<'t> = (u64, u64, &'t [u8]);
+
 /// Access to the parts of the large value under a key.
 #[derive(Debug)]
 pub(super) struct KeyParts<'t> {
@@ -70,8 +73,8 @@ pub(super) struct KeyParts<'t> {
     key: Key<'t>,
     /// The long parts that were read.
     joined: OnceCell<Box<JoinedParts>>,
-    /// The short parts that were read last, each with the numbers of its object and of the part.
-    recent: [Cell<Option<(u64, u64, &'t [u8])>>; RECENT_PARTS],
+    /// The short parts that were read last.
+    recent: [Cell<Option<RecentPart<'t>>>; RECENT_PARTS],
     /// The place in `recent` of the part that is replaced next.
     next_recent: Cell<usize>,
 }

@@ -74,8 +74,8 @@ fn change<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             }
             let mut names: Vec<&[u8]> = texts_of(&bytes).skip(1).step_by(2).collect();
             names.sort_unstable();
-            if let Some([name, _]) = names.array_windows().find(|[first, second]| first == second) {
-                return Err(GraphFault::Twice(name.to_vec()));
+            if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(GraphFault::Twice(pair[0].to_vec()));
             }
             NodeChange::Object(Some(bytes))
         }
