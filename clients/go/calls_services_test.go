@@ -483,6 +483,30 @@ func TestNearCacheLearnsOfChangesByOtherProtocols(t *testing.T) {
 	}
 }
 
+func TestSubscriptionBeyondALimitEndsWithoutAnotherAttempt(t *testing.T) {
+	own, ctx := ownServer(t), testContext(t)
+	asked := &faults{}
+	configuration := gannet.LaptopV1().WithMiddleware(asked)
+	client := newClient(t, gannet.NoToken(own.address()), configuration)
+	// A second attempt would succeed.
+	asked.ask(table{"return-error": "resource-exhausted", "error-rpcs": "topic-subscribe", "error-count": 1})
+	_, err := client.Subscribe(ctx, "default", "news")
+	equal(t, wantCode(t, err, gannet.CodeLimitExceeded).Retryable, false)
+	asked.ask(table{
+		"stream-error": "resource-exhausted", "stream-error-rpcs": "topic-subscribe", "stream-error-message-limit": 1,
+	})
+	subscription := got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "news"))
+	asked.ask(table{})
+	must(t, client.PublishText(ctx, "default", "news", "a"))
+	must(t, client.PublishText(ctx, "default", "news", "b"))
+	equal(t, nextItem(t, subscription).ValueString(), "a")
+	for err = nil; err == nil; {
+		_, err = subscription.Next()
+	}
+	wantCode(t, err, gannet.CodeLimitExceeded)
+	equal(t, client.Metrics().Resumes, uint64(0))
+}
+
 func TestNearCacheCopiesAgainAfterALostWatch(t *testing.T) {
 	ctx := testContext(t)
 	other := sharedClient(t)
@@ -546,7 +570,7 @@ func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 var schemas = map[string]protoreflect.FileDescriptor{
 	"cache.proto": pb.File_gannet_v1_cache_proto, "graph.proto": pb.File_gannet_v1_graph_proto,
 	"invalidations.proto": pb.File_gannet_v1_invalidations_proto,
-	"leaderboards.proto": pb.File_gannet_v1_leaderboards_proto, "records.proto": pb.File_gannet_v1_records_proto,
+	"leaderboards.proto":  pb.File_gannet_v1_leaderboards_proto, "records.proto": pb.File_gannet_v1_records_proto,
 	"tokens.proto": pb.File_gannet_v1_tokens_proto, "topics.proto": pb.File_gannet_v1_topics_proto,
 }
 

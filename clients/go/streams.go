@@ -209,10 +209,11 @@ func (f *follower[M]) pause() bool {
 	return sleep(f.ctx, f.previous)
 }
 
-// passes returns true for a failure after which a stream is opened again.
+// passes returns true for a failure after which a stream is opened again. A limit that is exceeded does not pass: the
+// next stream would exceed it too.
 func passes(failure *Error) bool {
 	switch failure.Code {
-	case CodeUnavailable, CodeInternal, CodeTimeout, CodeLimitExceeded, CodeAborted, CodeUnknown:
+	case CodeUnavailable, CodeInternal, CodeTimeout, CodeAborted, CodeUnknown:
 		return true
 	}
 	return false

@@ -58,6 +58,7 @@ fn program() -> Command {
         .subcommand(load::command())
         .subcommand(load::migrate::command("migrate"))
         .subcommand(load::import::command())
+        .subcommand(load::graph::command())
         .subcommand(top::command())
         .subcommand(doctor::command())
         .subcommand(config::command())
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Some(("load", matches)) => load::run(matches),
         Some(("migrate", matches)) => load::migrate::run(matches),
         Some(("import", matches)) => load::import::run(matches),
+        Some(("graph", matches)) => load::graph::run(matches),
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("user", matches)) => user::run(matches),

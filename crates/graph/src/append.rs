@@ -4,7 +4,7 @@
 //! the first kind become free without a copy.
 
 use crate::error::GraphError;
-use crate::limits::{SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
+use crate::limits::{LEAF_WORDS_MAX, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::record::RecordRef;
 use crate::state::{GraphState, OpenSegment, StoreState, WriterState};
 use crate::sync::MutexGuard;
@@ -35,6 +35,8 @@ pub struct Writer<'g> {
     /// True during a restart. Records are counted as live one after another, so a segment whose count is 0 may hold
     /// records that are not counted yet: it is not retired.
     pub(crate) is_restoring: bool,
+    /// True if the writer uses the room that is reserved for its bulk batch.
+    pub(crate) has_reservation: bool,
 }
 
 impl Writer<'_> {
@@ -58,6 +60,13 @@ impl Writer<'_> {
     fn check_room_beside(&self, reserved: usize) -> Result<(), GraphError> {
         if self.words_left(Stream::Short) >= SHORT_WORDS_MIN && self.words_left(Stream::Long) >= CHANGE_WORDS_MAX {
             return Ok(());
+        }
+        // Removals make room.
+        if reserved > 0 && !self.has_reservation && self.store.pool.has_reservations() {
+            let claim = (CHANGE_WORDS_MAX + SHORT_WORDS_MIN) as u64;
+            if words_unclaimed(self) < claim {
+                return Err(GraphError::NoSpace);
+            }
         }
         let wanted = SEGMENTS_RESERVED + reserved + 1 + self.segments_a_change();
         if self.store.pool.reclaim_now(&self.store.epochs) >= wanted {
@@ -149,4 +158,24 @@ impl Writer<'_> {
         let has_reverse = self.graph.edge_type(ty).is_some_and(|found| found.reverse().is_some());
         self.release_words(position, if has_reverse { words / 2 } else { words });
     }
+}
+
+/// Returns the number of words that changes can use once compaction removed all dead records, apart from those that
+/// bulk batches have reserved. The ends of segments stay empty, because no record fits. The open segments of other
+/// graphs are theirs.
+pub(crate) fn words_unclaimed(writer: &Writer<'_>) -> u64 {
+    let pool = &writer.store.pool;
+    let graphs = writer.store.graphs.iter().filter_map(std::sync::OnceLock::get);
+    let (mut open_segments, mut open_live) = (0, 0);
+    for graph in graphs.filter(|graph| graph.number != writer.graph.number) {
+        // A graph that another thread changes has two open segments at most.
+        let open = graph.writer.try_lock().map_or(None, |state| Some(state.open));
+        open_segments += open.map_or(2, |open| open.iter().flatten().count());
+        let live = |open: OpenSegment| u64::from(pool.live_words(open.segment));
+        open_live += open.map_or(0, |open| open.into_iter().flatten().map(live).sum());
+    }
+    let beside = SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 2 + writer.segments_a_change();
+    let segments = pool.segments().saturating_sub(beside + open_segments);
+    let usable = pool.segment_words() - LEAF_WORDS_MAX;
+    (segments as u64 * usable as u64 + open_live).saturating_sub(pool.words_claimed())
 }

@@ -21,7 +21,7 @@ use crate::error::GraphError;
 use crate::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::{AtomicU32, Backing, crc32c};
 use crate::record::{HEADER_WORDS, RecordRef, checksum};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 const MAGIC: u32 = 0x0047_5247;
 /// The word with the low half of the sequence.
@@ -79,6 +79,8 @@ struct Lists {
     commit_ended: u64,
     sequence: u64,
     recycled: u64,
+    /// The number of times that a change opened a segment, and not compaction.
+    opened: u64,
 }
 
 /// The pool.
@@ -89,6 +91,8 @@ pub(crate) struct Pool {
     lists: Mutex<Lists>,
     /// The number of words of each segment that live records hold.
     live: Box<[AtomicU32]>,
+    /// The words that are reserved for bulk batches.
+    reserved: AtomicU64,
 }
 
 impl Pool {
@@ -105,7 +109,7 @@ impl Pool {
         }
         let live = (0..segments).map(|_| AtomicU32::new(0)).collect();
         let lists = Lists { free: (0..segments as u32).rev().collect(), ..Lists::default() };
-        Ok(Self { memory, segment_words, segments, lists: Mutex::new(lists), live })
+        Ok(Self { memory, segment_words, segments, lists: Mutex::new(lists), live, reserved: AtomicU64::new(0) })
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {
@@ -140,10 +144,11 @@ impl Pool {
         ((segment as usize * self.segment_words + word) / 2) as u32
     }
 
-    /// Returns the number of free segments, the number of retired ones, and how often a segment was reused.
-    pub(crate) fn counts(&self) -> (usize, usize, u64) {
+    /// Returns the number of free segments, the number of retired ones, how often a segment was reused, and how often a
+    /// change opened one.
+    pub(crate) fn counts(&self) -> (usize, usize, u64, u64) {
         let lists = self.lists();
-        (lists.free.len(), lists.retired.len(), lists.recycled)
+        (lists.free.len(), lists.retired.len(), lists.recycled, lists.opened)
     }
 
     /// Opens a free segment for a graph. Only compaction may take the last ones.
@@ -155,6 +160,7 @@ impl Pool {
         }
         let segment = lists.free.pop().ok_or(GraphError::NoSpace)?;
         lists.sequence += 1;
+        lists.opened += u64::from(!is_compaction);
         let words = self.segment(segment);
         words[USED].store(0, Release);
         let header = [
@@ -256,6 +262,27 @@ impl Pool {
         self.live[segment as usize].load(Relaxed)
     }
 
+    /// Returns the number of words that all live records and reservations hold.
+    pub(crate) fn words_claimed(&self) -> u64 {
+        let live = self.live.iter().map(|words| u64::from(words.load(Relaxed))).sum::<u64>();
+        live + self.reserved.load(Relaxed)
+    }
+
+    /// Returns true if a bulk batch has reserved words.
+    pub(crate) fn has_reservations(&self) -> bool {
+        self.reserved.load(Relaxed) > 0
+    }
+
+    /// Reserves words for a bulk batch: see [`Pool::words_claimed`].
+    pub(crate) fn reserve_words(&self, words: u64) {
+        self.reserved.fetch_add(words, Relaxed);
+    }
+
+    /// Ends a reservation.
+    pub(crate) fn end_reservation(&self, words: u64) {
+        self.reserved.fetch_sub(words, Relaxed);
+    }
+
     pub(crate) fn add_live(&self, segment: u32, words: u32) {
         self.live[segment as usize].fetch_add(words, Relaxed);
     }
@@ -310,7 +337,6 @@ impl std::fmt::Debug for Pool {
 mod model {
     use super::*;
     use crate::record::{self, RecordKind, RecordRef};
-    use crate::sync::AtomicU64;
     use std::sync::Arc;
 
     /// The words of a record: a header, a key, and its value three times. A reader that races with a writer sees a
@@ -336,7 +362,8 @@ mod model {
             let lists = Lists { free: (0..SEGMENTS as u32).rev().collect(), ..Lists::default() };
             let live = (0..SEGMENTS).map(|_| AtomicU32::new(0)).collect();
             let (memory, lists) = (Box::new(words), Mutex::new(lists));
-            let pool = Pool { memory, segment_words: SEGMENT_WORDS, segments: SEGMENTS, lists, live };
+            let reserved = AtomicU64::new(0);
+            let pool = Pool { memory, segment_words: SEGMENT_WORDS, segments: SEGMENTS, lists, live, reserved };
             let epochs = Epochs::new(2);
             let open = Mutex::new((pool.open(0, true, &epochs).expect("one is free"), SEGMENT_HEADER_WORDS));
             Self { pool, epochs, heads: [AtomicU64::new(0), AtomicU64::new(0)], open }

@@ -48,6 +48,8 @@ pub struct GraphStoreStats {
     pub segments_retired: usize,
     /// The number of times that a segment became free again.
     pub segments_recycled: u64,
+    /// The number of times that a change opened a segment, and not compaction.
+    pub segments_opened: u64,
     /// The size of a segment, in bytes.
     pub segment_bytes: usize,
     /// The bytes of live records.
@@ -157,7 +159,7 @@ impl GraphStore {
     #[must_use]
     pub fn stats(&self) -> GraphStoreStats {
         let pool = &self.state.pool;
-        let (segments_free, segments_retired, segments_recycled) = pool.counts();
+        let (segments_free, segments_retired, segments_recycled, segments_opened) = pool.counts();
         let live: usize = (0..pool.segments() as u32).map(|segment| pool.live_words(segment) as usize).sum();
         let index = self.state.graphs.iter().filter_map(OnceLock::get).map(|graph| graph.index_bytes());
         GraphStoreStats {
@@ -165,6 +167,7 @@ impl GraphStore {
             segments_free,
             segments_retired,
             segments_recycled,
+            segments_opened,
             segment_bytes: pool.segment_words() * 4,
             live_bytes: live * 4,
             index_bytes: index.sum(),
@@ -200,14 +203,28 @@ impl Graph {
     #[must_use]
     pub fn writer(&self) -> Writer<'_> {
         let state = self.state().writer.lock().expect("no holder of the lock panics");
-        Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false, is_restoring: false }
+        Writer {
+            store: &self.store,
+            graph: self.state(),
+            state,
+            may_take_reserve: false,
+            is_restoring: false,
+            has_reservation: false,
+        }
     }
 
     /// Returns the graph's writer, or `None` if another writer of the graph exists.
     #[must_use]
     pub fn try_writer(&self) -> Option<Writer<'_>> {
         let state = self.state().writer.try_lock().ok()?;
-        Some(Writer { store: &self.store, graph: self.state(), state, may_take_reserve: false, is_restoring: false })
+        Some(Writer {
+            store: &self.store,
+            graph: self.state(),
+            state,
+            may_take_reserve: false,
+            is_restoring: false,
+            has_reservation: false,
+        })
     }
 
     /// Checks a change, apart from caps and room. Takes no lock.

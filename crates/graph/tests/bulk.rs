@@ -288,6 +288,64 @@ fn image_after_every_slice_opens_with_whole_edges_and_the_batch_is_repeatable() 
     assert!(images > 1000 && partial > 200 && replayed > 1000, "{images} images, {partial} partial, {replayed}");
 }
 
+/// Returns the value of the edge from node 1 to node 9000.
+fn hub_edge(store: &GraphStore, ty: TypeId) -> Option<EdgeView> {
+    let graph = store.graph("test").expect("named");
+    let mut reader = store.reader().expect("one of four");
+    let guard = reader.enter();
+    guard.view(&graph).edges(1, ty, &[9000]).expect("known").remove(0)
+}
+
+#[test]
+fn batch_entry_that_a_later_change_overtakes_keeps_its_newer_value_after_a_restart() {
+    // The list of a hub is long, so an entry of a small batch is one of its recent changes: the batch's own record. A
+    // change that arrives while the batch is loaded has a higher sequence number, although its time may be lower.
+    let changes: [(EdgeAction<'_>, u64); 6] = [
+        (EdgeAction::Add(b"change"), 8),
+        (EdgeAction::Add(b"change"), 10),
+        (EdgeAction::Remove, 8),
+        (EdgeAction::Remove, 10),
+        (EdgeAction::Archive, 8),
+        (EdgeAction::AddNegative(b"change"), 9),
+    ];
+    let mut amid = 0;
+    for (at, (action, time_ms)) in changes.iter().flat_map(|change| [change; 2]).enumerate() {
+        let ty_at = if at % 2 == 0 { 0 } else { 3 };
+        for slices in 0.. {
+            let memory = Arc::new(anonymous(30 * SEGMENT_BYTES));
+            let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+            let graph = store.create_graph("test").expect("room");
+            let ty = declare(&graph).0[ty_at];
+            let hub: Vec<Addition> = (2..3000).map(|node| (1, node, 1, Vec::new())).collect();
+            load(&graph, batch_of(ty, &hub), 100_000);
+            let mut writer = graph.writer();
+            BulkWriter::new(&mut writer).begin(batch_of(ty, &[(1, 9000, 9, b"batch".to_vec())])).expect("none other");
+            let steps = (0..slices).filter(|_| BulkWriter::new(&mut writer).step(1) == Ok(BulkStep::More)).count();
+            let change = EdgeChange { source: 1, edge_type: ty, destination: 9000, time_ms: *time_ms, action: *action };
+            let _ = writer.apply(&change).expect("room");
+            while BulkWriter::new(&mut writer).step(1) == Ok(BulkStep::More) {}
+            assert!(BulkWriter::new(&mut writer).finish().is_some());
+            drop(writer);
+            let wanted = {
+                let store = new_store(30);
+                let graph = store.create_graph("test").expect("room");
+                let ty = declare(&graph).0[ty_at];
+                add(&graph, ty, &[(1, 9000, 9, b"batch".to_vec())]);
+                let _ = graph.writer().apply(&EdgeChange { edge_type: ty, ..change }).expect("room");
+                hub_edge(&store, ty)
+            };
+            assert_eq!(hub_edge(&store, ty), wanted, "{action:?} at {time_ms} after {slices} slices");
+            let (opened, _) = GraphStore::open(image(&memory), &CONFIG).expect("room");
+            assert_eq!(hub_edge(&opened, ty), wanted, "{action:?} at {time_ms} after {slices} slices and a restart");
+            amid += usize::from(steps > 0 && steps == slices);
+            if steps < slices {
+                break;
+            }
+        }
+    }
+    assert!(amid > 30, "{amid} changes amid a batch");
+}
+
 #[test]
 fn abandoned_batch_blocks_another_one_until_it_is_continued() {
     let store = new_store(20);
@@ -332,6 +390,96 @@ fn batch_that_cannot_fit_is_refused_before_an_edge_is_stored() {
     let guard = reader.enter();
     let view = guard.view(&graph);
     assert_eq!((1..=5000).map(|node| view.count(node, types[1]).expect("known")).sum::<u32>(), 0);
+}
+
+/// Compacts as many segments as a store of these tests has, as the server's thread does in a full store.
+fn compact_all(graph: &Graph) {
+    let mut emptied = 0;
+    while emptied < 20 {
+        match graph.writer().compact(100, 1 << 20) {
+            Ok(CompactionStep::More) => {}
+            Ok(CompactionStep::Emptied) => emptied += 1,
+            Ok(CompactionStep::Nothing) | Err(_) => return,
+        }
+    }
+}
+
+/// Loads a batch into a store in which others also add edges, one for each slice. Returns true if the batch is loaded
+/// completely, and false if it is refused before an edge of it is stored.
+fn load_if_there_is_room([graph, other]: [&Graph; 2], batch: BulkBatch, mut beside: impl FnMut()) -> bool {
+    let mut writer = graph.writer();
+    BulkWriter::new(&mut writer).begin(batch).expect("none other");
+    let mut without_gain = 0;
+    loop {
+        match BulkWriter::new(&mut writer).step(64) {
+            Ok(BulkStep::More) => without_gain = 0,
+            Ok(BulkStep::Done) => return BulkWriter::new(&mut writer).finish().is_some(),
+            Err(GraphError::NoSpace) => {
+                without_gain += 1;
+                if without_gain > 2 {
+                    assert!(BulkWriter::new(&mut writer).cancel().is_some(), "a part of the batch is stored");
+                    return false;
+                }
+                drop(writer);
+                [graph, other].iter().for_each(|graph| compact_all(graph));
+                writer = graph.writer();
+            }
+            Err(error) => panic!("{error}"),
+        }
+        drop(writer);
+        beside();
+        writer = graph.writer();
+    }
+}
+
+#[test]
+fn batch_in_a_store_that_is_nearly_full_is_loaded_or_refused_whole() {
+    const SEGMENTS: usize = 20;
+    let (mut loaded, mut refused) = (0, 0);
+    for (round, level) in (0..5).flat_map(|round| (40..80).step_by(10).map(move |level| (round, level))) {
+        let (has_text, has_others, edges) = (round % 2 == 0, round % 5 > 1, [300, 2000][round / 3]);
+        let store = new_store(SEGMENTS);
+        let mut prng = Prng::new(level + 1000 * round as u64);
+        let graph = store.create_graph("test").expect("room");
+        let (types, _) = declare(&graph);
+        let other = store.create_graph("other").expect("room");
+        let (other_types, _) = declare(&other);
+        let add_one = |graph: &Graph, ty: TypeId, prng: &mut Prng| {
+            let source = 1 + prng.below(2000);
+            let destination = 3000 + prng.below(5000);
+            let text = [7; 200];
+            let action = EdgeAction::Add(if has_text { &text[..prng.below(200) as usize] } else { b"" });
+            graph.writer().apply(&EdgeChange { source, edge_type: ty, destination, time_ms: prng.below(100), action })
+        };
+        let bytes = (SEGMENTS * SEGMENT_BYTES) as u64;
+        while (store.stats().live_bytes as u64) * 100 < level * bytes {
+            let is_other = has_others && prng.chance(1, 3);
+            let (graph, ty) = if is_other { (&other, other_types[0]) } else { (&graph, types[0]) };
+            if add_one(graph, ty, &mut prng) == Err(GraphError::NoSpace) {
+                let before = store.stats().segments_free;
+                for graph in [graph, &other] {
+                    while graph.writer().compact(95, 1 << 20) == Ok(CompactionStep::More) {}
+                }
+                let stats = store.stats();
+                if stats.segments_free + stats.segments_retired <= before {
+                    break;
+                }
+            }
+        }
+        let mut batch = BulkBatch::new(types[0], edges);
+        for _ in 0..edges {
+            let text = vec![9; if has_text { prng.below(200) as usize } else { 0 }];
+            batch.push(1 + prng.below(2000), 3000 + prng.below(5000), 200, &text).expect("valid");
+        }
+        let is_loaded = load_if_there_is_room([&graph, &other], batch, || {
+            if has_others {
+                let _ = add_one(&other, other_types[0], &mut prng);
+            }
+        });
+        loaded += usize::from(is_loaded);
+        refused += usize::from(!is_loaded);
+    }
+    assert!(loaded > 5 && refused > 5, "{loaded} loaded, {refused} refused");
 }
 
 #[test]

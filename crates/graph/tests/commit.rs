@@ -188,6 +188,58 @@ fn batch_that_a_power_loss_interrupts_is_whole_or_absent_in_both_directions() {
     }
 }
 
+/// Returns the number of each segment that has a whole header, with its sequence number.
+fn sequences(memory: &[AtomicU32]) -> Vec<(usize, u64)> {
+    let segments = memory.chunks_exact(SEGMENT_BYTES / 4).enumerate();
+    let word = |words: &[AtomicU32], at: usize| u64::from(words[at].load(Relaxed));
+    let sequence = |words: &[AtomicU32]| (word(words, 4) > 0).then(|| word(words, 2) | word(words, 3) << 32);
+    segments.filter_map(|(number, words)| Some((number, sequence(words)?))).collect()
+}
+
+#[test]
+fn segment_after_a_power_loss_never_gets_the_sequence_number_of_a_lost_segment() {
+    let mut prng = Prng::new(seed());
+    let mut disk = Disk::open(anonymous(SEGMENTS * SEGMENT_BYTES), None, Reference::default());
+    let (types, mut model) = declare(&disk.store.create_graph("test").expect("room"));
+    disk.commit(&model, |_| ());
+    let (mut lost_segments, mut later) = (0, 0);
+    for _ in 0..20 {
+        let (mut before, mut committed) = (image_of(&disk.memory), sequences(&disk.memory));
+        while sequences(&disk.memory).iter().filter(|found| !committed.contains(found)).count() < 3 {
+            let change = draw(&mut prng, &types, NODES);
+            while disk.graph().writer().apply(&change.view()) == Err(GraphError::NoSpace) {
+                disk.make_room(&model);
+                (before, committed) = (image_of(&disk.memory), sequences(&disk.memory));
+            }
+            model.apply(&change);
+        }
+        let lost: Vec<_> = sequences(&disk.memory).into_iter().filter(|found| !committed.contains(found)).collect();
+        lost_segments += lost.len();
+        // The disk has the records of the new segments. Their headers are as they were at the commit.
+        let image = image_of(&disk.memory);
+        for (segment, _) in &lost {
+            let header = segment * SEGMENT_BYTES / 4..segment * SEGMENT_BYTES / 4 + 8;
+            header.for_each(|word| image[word].store(before[word].load(Relaxed), Relaxed));
+        }
+        let highest = lost.iter().map(|(_, sequence)| *sequence).max().expect("three");
+        let kept = sequences(&image);
+        disk = Disk::open(image, Some(&disk.watermarks.clone()), disk.committed.clone());
+        model = disk.committed.clone();
+        for _ in 0..4000 {
+            let change = draw(&mut prng, &types, NODES);
+            while disk.graph().writer().apply(&change.view()) == Err(GraphError::NoSpace) {
+                disk.make_room(&model);
+            }
+            model.apply(&change);
+        }
+        let opened: Vec<_> = sequences(&disk.memory).into_iter().filter(|found| !kept.contains(found)).collect();
+        later += opened.len();
+        assert!(opened.iter().all(|(_, sequence)| *sequence > highest), "{opened:?} after the loss of {lost:?}");
+        disk.commit(&model, |_| ());
+    }
+    assert!(lost_segments >= 60 && later >= 20, "{lost_segments} lost segments, {later} later ones");
+}
+
 #[test]
 fn graph_that_was_created_after_the_commit_is_absent_and_its_name_is_free() {
     let mut prng = Prng::new(seed());

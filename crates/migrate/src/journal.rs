@@ -120,7 +120,7 @@ impl JournalFile {
 }
 
 /// Replaces the file at `path` by a new file with the content `bytes`.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = fs::File::create(&beside)?;

@@ -59,6 +59,9 @@ pub use import::{ImportCounts, ImportJob, ImportOutcome, ImportPart, ImportProgr
 pub use outcome::{CopyOutcome, CopyProgress};
 pub use pace::CopyPace;
 pub use reconnect::{ConnectSettings, RetryPolicy};
+pub use redis::{
+    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadView, REFUSALS_SHOWN_MAX, load_graph,
+};
 pub use run::run;
 pub use verify::Verified;
 

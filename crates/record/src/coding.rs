@@ -183,12 +183,39 @@ fn len_after(bytes: &[u8]) -> Result<usize, Damaged> {
 /// Finds a value among elements, each of which is `skip` bytes and then a value. Returns the range of its element.
 #[inline]
 pub(crate) fn find(elements: &[u8], skip: usize, wanted: &Coded<'_>) -> Result<Option<Range<usize>>, Damaged> {
+    let (first, len) = (wanted.head[0], wanted.len());
+    // A value with the same first byte is as long. Texts that begin alike mostly differ in their last bytes.
+    let last = match (LENS[usize::from(first)], wanted.tail.last_chunk::<LAST_BYTES>()) {
+        (1.., Some(last)) => *last,
+        _ => return find_any(elements, skip, wanted),
+    };
+    let mut at = 0;
+    while at < elements.len() {
+        let value = at + skip;
+        if elements.get(value) != Some(&first) {
+            at = value + len_at(elements, value)?;
+            continue;
+        }
+        let end = value + len;
+        let Some(bytes) = elements.get(value..end) else { break };
+        if bytes.last_chunk() == Some(&last) && wanted.begins(bytes) {
+            return Ok(Some(at..end));
+        }
+        at = end;
+    }
+    Ok(None)
+}
+
+/// The number of bytes at the end of a text that a search compares first.
+const LAST_BYTES: usize = size_of::<u64>();
+
+/// Finds a value of any length, as [`find`] does.
+fn find_any(elements: &[u8], skip: usize, wanted: &Coded<'_>) -> Result<Option<Range<usize>>, Damaged> {
     let (first, last_at) = (wanted.head[0], wanted.len() - 1);
     let last = wanted.tail.last().unwrap_or(&wanted.head[usize::from(wanted.head_len) - 1]);
     let mut at = 0;
     while at < elements.len() {
         let value = at + skip;
-        // Texts of one length that begin alike mostly differ in their last byte.
         if elements.get(value) == Some(&first)
             && elements.get(value + last_at) == Some(last)
             && wanted.begins(&elements[value..])

@@ -46,9 +46,10 @@ mod value;
 
 pub use coding::collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use collections::{
-    Bound, Collection, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit, SetSearch, SetValue,
-    SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups,
-    StreamGroupsEdit, StreamId, StreamState, StreamValue, Streams, TextSets, entry_bytes_max,
+    Bound, Collection, EntrySearch, ListEdit, ListEnd, ListValue, Lists, PendingEntry, ScoredHashes, SetEdit,
+    SetSearch, SetValue, SortedSetEdit, SortedSetValue, SortedSets, StreamConsumer, StreamEdit, StreamEntry,
+    StreamGroup, StreamGroups, StreamGroupsEdit, StreamId, StreamState, StreamValue, Streams, TextSets,
+    entry_bytes_max,
 };
 pub use edit::{Edit, bin_bytes_max};
 pub use kind::Kind;

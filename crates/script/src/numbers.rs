@@ -26,6 +26,13 @@ pub(crate) fn put_general(out: &mut Vec<u8>, number: f64, digits: usize) {
     out.extend_from_slice(without_zeros(&fixed).as_bytes());
 }
 
+/// Appends the line before a string or an array: its type, and its length or number of elements.
+pub(crate) fn put_head(out: &mut Vec<u8>, kind: u8, count: usize) {
+    out.push(kind);
+    out.extend_from_slice(base::decimal::digits(count as u64, &mut [0; base::decimal::DIGITS_ALL_MAX]));
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Removes zeros at the end of a fraction.
 fn without_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }

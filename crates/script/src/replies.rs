@@ -111,7 +111,7 @@ impl<'r> ReplyReader<'r, '_> {
 }
 
 fn integer(text: &[u8]) -> mlua::Result<i64> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(malformed)
+    base::decimal::parse_signed(text).ok_or_else(malformed)
 }
 
 fn double(text: &[u8]) -> mlua::Result<f64> {

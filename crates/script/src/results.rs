@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::catching::put_error;
-use crate::numbers::{number_in, put_general, to_integer};
+use crate::numbers::{number_in, put_general, put_head, to_integer};
 use mlua::{Lua, String as LuaString, Table, Value};
 
 /// The maximum depth of nested tables in a result.
@@ -10,8 +10,8 @@ const DEPTH_MAX: usize = 1_000;
 /// The work of writing one value, in units of [`Caller::work`].
 const VALUE_WORK: usize = 20;
 
-/// The names of the fields that give a table a meaning.
-pub(crate) struct ResultNames {
+/// The strings that most scripts need: the names of the fields that give a table a meaning, and those of globals.
+pub(crate) struct Names {
     err: LuaString,
     ok: LuaString,
     double: LuaString,
@@ -19,9 +19,12 @@ pub(crate) struct ResultNames {
     set: LuaString,
     big_number: LuaString,
     verbatim: LuaString,
+    /// The names of the globals with the keys and the arguments of a script.
+    pub(crate) keys: LuaString,
+    pub(crate) args: LuaString,
 }
 
-impl ResultNames {
+impl Names {
     /// Creates the names.
     pub(crate) fn new(lua: &Lua) -> mlua::Result<Self> {
         Ok(Self {
@@ -32,6 +35,8 @@ impl ResultNames {
             set: lua.create_string("set")?,
             big_number: lua.create_string("big_number")?,
             verbatim: lua.create_string("verbatim_string")?,
+            keys: lua.create_string("KEYS")?,
+            args: lua.create_string("ARGV")?,
         })
     }
 }
@@ -39,7 +44,7 @@ impl ResultNames {
 /// Appends the reply for a script's result, in version 3 or 2 of the protocol.
 pub(crate) fn put_result(
     caller: &Caller<'_>,
-    names: &ResultNames,
+    names: &Names,
     out: &mut Vec<u8>,
     value: &Value,
     in_3: bool,
@@ -50,7 +55,7 @@ pub(crate) fn put_result(
 
 struct Writer<'w, 'y> {
     caller: &'w Caller<'y>,
-    names: &'w ResultNames,
+    names: &'w Names,
     out: &'w mut Vec<u8>,
     in_3: bool,
     /// True if the script has chosen version 3, which has booleans.
@@ -59,9 +64,7 @@ struct Writer<'w, 'y> {
 
 impl Writer<'_, '_> {
     fn head(&mut self, kind: u8, count: usize) {
-        self.out.push(kind);
-        self.out.extend_from_slice(count.to_string().as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        put_head(self.out, kind, count);
     }
 
     fn bulk(&mut self, bytes: &[u8]) {
@@ -93,7 +96,11 @@ impl Writer<'_, '_> {
 
     fn integer(&mut self, number: i64) {
         self.out.push(b':');
-        self.out.extend_from_slice(number.to_string().as_bytes());
+        if number < 0 {
+            self.out.push(b'-');
+        }
+        let digits = &mut [0; base::decimal::DIGITS_ALL_MAX];
+        self.out.extend_from_slice(base::decimal::digits(number.unsigned_abs(), digits));
         self.out.extend_from_slice(b"\r\n");
     }
 

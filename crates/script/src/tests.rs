@@ -146,6 +146,29 @@ fn a_script_cannot_change_what_the_next_one_sees() {
     assert!(run(&mut machine, 51, "return x").contains("nonexistent global variable 'x'"));
 }
 
+/// Runs the function `f` of a library. Returns its result.
+fn run_function(machine: &mut Machine, number: u64, text: &str) -> String {
+    machine.begin(script(number, text), std::iter::empty(), 0, false);
+    machine.call_function(b"f");
+    assert_eq!(machine.step(Input::Run), MachineEvent::Done, "{text}");
+    machine.with_result(|result| String::from_utf8_lossy(result).into_owned())
+}
+
+/// Code that a function loads has the globals of scripts.
+#[test]
+fn a_function_never_sees_the_keys_and_arguments_of_an_earlier_script() {
+    let mut machine = Machine::new().expect("a stack");
+    assert_eq!(run(&mut machine, 1, "return KEYS[1] .. ARGV[1]"), "$11\r\nkeyargument\r\n");
+    assert!(run(&mut machine, 2, "error('a script that fails')").starts_with("-ERR"));
+    for (number, name) in (10..).zip(["KEYS", "ARGV"]) {
+        for source in [format!("loadstring('return {name}[1]')()"), format!("{name}[1]")] {
+            let text = format!("redis.register_function('f', function() return {source} end)");
+            let ended = run_function(&mut machine, number + 10 * source.len() as u64, &text);
+            assert!(ended.contains(&format!("nonexistent global variable '{name}'")), "{source}: {ended}");
+        }
+    }
+}
+
 #[test]
 fn compiled_code_is_refused_by_every_function_that_compiles() {
     let mut machine = Machine::new().expect("a stack");

@@ -7,11 +7,11 @@ use crate::events::{Input, MachineEvent};
 use crate::exchange::SharedExchange;
 use crate::failure::failure_in;
 use crate::library::functions::LOADING;
-use crate::results::{ResultNames, put_result};
+use crate::results::{Names, put_result};
 use crate::sandbox;
 use crate::script::Script;
 use corosensei::Yielder;
-use mlua::{ChunkMode, Function, Lua, LuaOptions, StdLib, Table, Value};
+use mlua::{BString, ChunkMode, Either, Function, Lua, LuaOptions, StdLib, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) fn serve(yielder: &Yielder<Input, MachineEvent>, first: Input, exchan
             globals: sandbox::create(&lua, scope, &caller)?,
             compiled: lua.create_table()?,
             compiled_count: 0,
-            names: ResultNames::new(&lua)?,
+            names: Names::new(&lua)?,
             handler,
             error: &error,
             caller: &caller,
@@ -105,7 +105,7 @@ struct Vm<'s, 'y> {
     /// The compiled scripts, by their numbers.
     compiled: Table,
     compiled_count: usize,
-    names: ResultNames,
+    names: Names,
     handler: Function,
     error: &'s RefCell<Option<Ended>>,
 }
@@ -217,8 +217,8 @@ impl Vm<'_, '_> {
     fn run(&self, script: &Arc<Script>, function: &Function, result: &mut Vec<u8>) -> mlua::Result<()> {
         beyond_limit(self.lua, self.caller.exchange.borrow().word_bytes(), || {
             let (keys, args) = self.words()?;
-            self.globals.scripts.raw_set("KEYS", keys)?;
-            self.globals.scripts.raw_set("ARGV", args)
+            self.globals.scripts.raw_set(&self.names.keys, keys)?;
+            self.globals.scripts.raw_set(&self.names.args, args)
         })?;
         let called = self.protected_call.call::<(bool, Value)>((function, &self.handler))?;
         self.put_outcome(called, &script.digest, result)
@@ -245,22 +245,21 @@ impl Vm<'_, '_> {
     /// Returns the keys and the arguments.
     fn words(&self) -> mlua::Result<(Table, Table)> {
         let exchange = self.caller.exchange.borrow();
-        let table_of = |range: std::ops::Range<usize>| {
-            let table = self.lua.create_table_with_capacity(range.len(), 0)?;
-            for number in range {
-                table.raw_push(self.lua.create_string(exchange.word(number))?)?;
-            }
-            Ok::<_, mlua::Error>(table)
+        // `mlua` puts text into a table without a reference to it. A reference costs more than the string.
+        let text_of = |number| match std::str::from_utf8(exchange.word(number)) {
+            Ok(text) => Either::Left(text),
+            Err(_) => Either::Right(BString::from(exchange.word(number))),
         };
+        let table_of = |range: std::ops::Range<usize>| self.lua.create_sequence_from(range.map(text_of));
         Ok((table_of(0..exchange.keys)?, table_of(exchange.keys..exchange.ends.len())?))
     }
 
     /// Prepares the state for the next script: drops this script's arguments, and collects garbage if there is much.
     fn rest(&self) {
-        // If there is no memory even for that, the next script sets these globals anyway.
+        // A function of a library would see these globals in code that it loads, so no arguments remain in them.
         let scripts = &self.globals.scripts;
         let _ = beyond_limit(self.lua, 0, || {
-            scripts.raw_set("KEYS", Value::Nil).and_then(|()| scripts.raw_set("ARGV", Value::Nil))
+            scripts.raw_set(&self.names.keys, Value::Nil).and_then(|()| scripts.raw_set(&self.names.args, Value::Nil))
         });
         while self.lua.used_memory() > HEAP_AT_REST_BYTES {
             if self.lua.gc_step_kbytes(64).unwrap_or(true) || self.caller.suspend(MachineEvent::Tick).is_err() {

@@ -164,10 +164,10 @@ fn complete_left_batch(shared: &Shared, graphs: &Graphs, graph: &Graph) {
 }
 
 /// Compacts segments of all graphs until none of them is as empty as `live_max` percent, but no more segments than
-/// there are. Returns true if more segments are free than before.
+/// there are. Returns true if more segments are free than before, or if changes have used up such segments since.
 fn compact(shared: &Shared, graphs: &Graphs, store: &GraphStore, live_max: u32, seals: bool) -> bool {
     let free = || store.stats().segments_free + store.stats().segments_retired;
-    let (before, mut left) = (free(), store.stats().segments);
+    let (before, opened_before, mut left) = (free(), store.stats().segments_opened, store.stats().segments);
     for graph in store.graphs() {
         let mut is_sealed = !seals;
         while left > 0 && !shared.threads.stop.workers_ended() {
@@ -192,7 +192,7 @@ fn compact(shared: &Shared, graphs: &Graphs, store: &GraphStore, live_max: u32, 
             std::thread::sleep(PAUSE);
         }
     }
-    free() > before
+    free() > before || store.stats().segments_opened > opened_before
 }
 
 /// Commits the store to its disk until all workers have ended, and once more then. This is the body of a thread of its

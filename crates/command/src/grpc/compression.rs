@@ -9,17 +9,21 @@
 //!
 //! Bounds: a message has at most [`MESSAGE_BYTES_MAX`] bytes, compressed and decompressed. Both, and the decoder, count
 //! as client memory, but a decoder of zstd only after it has allocated its window of at most 2^[`WINDOW_LOG_MAX`]
-//! bytes. A connection decompresses one message at a time, and a step writes at most [`STEP_BYTES`], so that a message
-//! that expands a thousandfold does not delay other clients.
+//! bytes. A connection decompresses one message at a time. A step writes at most [`STEP_BYTES`] and reads at most
+//! [`INPUT_STEP_BYTES`], so that neither a message that expands a thousandfold nor one that expands to nothing delays
+//! other clients.
 
 use super::plan::{CallError, message_error};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use protocol::grpc::{MESSAGE_BYTES_MAX, MessageError, Status};
-use std::io::{Cursor, Error, ErrorKind, Read};
+use std::io::{BufRead, Error, ErrorKind, Read};
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
 /// The maximum number of bytes that one step writes: about 50 us of work.
 const STEP_BYTES: usize = 32 << 10;
+
+/// The maximum number of bytes that one step reads. An empty part of a compressed message has a few bytes.
+const INPUT_STEP_BYTES: usize = 16 << 10;
 
 /// The binary logarithm of the longest window of zstd that is accepted: 8 MiB, as RFC 8878 recommends.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -82,8 +86,8 @@ pub(super) struct Decompression {
 }
 
 enum Decoder {
-    Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
-    Gzip(MultiGzDecoder<Cursor<Vec<u8>>>),
+    Deflate(ZlibDecoder<CompressedInput>),
+    Gzip(MultiGzDecoder<CompressedInput>),
     Zstd(ZstdReader),
 }
 
@@ -94,10 +98,11 @@ impl Decompression {
     /// If its encoding is unknown, or no decoder can be created.
     pub(super) fn begin(encoding: Encoding, compressed: Vec<u8>) -> Result<Self, CallError> {
         encoding.check()?;
+        let input = CompressedInput { bytes: compressed, at: 0, end: 0 };
         let decoder = match encoding {
-            Encoding::Deflate => Decoder::Deflate(ZlibDecoder::new(Cursor::new(compressed))),
-            Encoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(Cursor::new(compressed))),
-            _ => Decoder::Zstd(ZstdReader::new(compressed).map_err(|error| malformed(&error))?),
+            Encoding::Deflate => Decoder::Deflate(ZlibDecoder::new(input)),
+            Encoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(input)),
+            _ => Decoder::Zstd(ZstdReader::new(input).map_err(|error| malformed(&error))?),
         };
         Ok(Self { decoder, message: Vec::new() })
     }
@@ -111,21 +116,22 @@ impl Decompression {
         let most = STEP_BYTES.min(MESSAGE_BYTES_MAX as usize + 1 - self.message.len());
         let begun = self.message.len();
         self.message.resize(begun + most, 0);
+        self.decoder.input().begin_step();
         let read = read_full(self.decoder.reader(), &mut self.message[begun..]);
-        let read = read.map_err(|error| malformed(&error))?;
+        let (read, is_complete) = read.map_err(|error| malformed(&error))?;
         self.message.truncate(begun + read);
         if self.message.len() > MESSAGE_BYTES_MAX as usize {
             return Err(message_error(MessageError::TooLong));
         }
-        Ok(read < most)
+        Ok(is_complete)
     }
 
     /// Returns the memory in use, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let decoder = match &self.decoder {
-            Decoder::Deflate(decoder) => INFLATE_BYTES + decoder.get_ref().get_ref().capacity(),
-            Decoder::Gzip(decoder) => INFLATE_BYTES + decoder.get_ref().get_ref().capacity(),
-            Decoder::Zstd(reader) => reader.context.sizeof() + reader.compressed.capacity(),
+            Decoder::Deflate(decoder) => INFLATE_BYTES + decoder.get_ref().bytes.capacity(),
+            Decoder::Gzip(decoder) => INFLATE_BYTES + decoder.get_ref().bytes.capacity(),
+            Decoder::Zstd(reader) => reader.context.sizeof() + reader.input.bytes.capacity(),
         };
         decoder + self.message.capacity()
     }
@@ -146,18 +152,68 @@ impl Decoder {
             Self::Zstd(reader) => reader,
         }
     }
-}
 
-/// Reads until `into` is full or the message ends. Returns the number of bytes.
-fn read_full(reader: &mut dyn Read, into: &mut [u8]) -> std::io::Result<usize> {
-    let mut read = 0;
-    while read < into.len() {
-        match reader.read(&mut into[read..])? {
-            0 => break,
-            more => read += more,
+    fn input(&mut self) -> &mut CompressedInput {
+        match self {
+            Self::Deflate(decoder) => decoder.get_mut(),
+            Self::Gzip(decoder) => decoder.get_mut(),
+            Self::Zstd(reader) => &mut reader.input,
         }
     }
-    Ok(read)
+}
+
+/// A compressed message, of which each step reads a part. The end of the part is an error of the kind `WouldBlock`.
+struct CompressedInput {
+    bytes: Vec<u8>,
+    at: usize,
+    /// The end of the part that the step may read.
+    end: usize,
+}
+
+impl CompressedInput {
+    fn begin_step(&mut self) {
+        self.end = self.bytes.len().min(self.at + INPUT_STEP_BYTES);
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+}
+
+impl BufRead for CompressedInput {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.at == self.end && !self.is_at_end() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        Ok(&self.bytes[self.at..self.end])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+}
+
+impl Read for CompressedInput {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.fill_buf()?.read(into)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+/// Reads until `into` is full, or the message or the part of the step ends. Returns the number of bytes, and true if
+/// the message ends.
+fn read_full(reader: &mut dyn Read, into: &mut [u8]) -> std::io::Result<(usize, bool)> {
+    let mut read = 0;
+    while read < into.len() {
+        match reader.read(&mut into[read..]) {
+            Ok(0) => return Ok((read, true)),
+            Ok(more) => read += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((read, false))
 }
 
 fn malformed(error: &Error) -> CallError {
@@ -167,34 +223,36 @@ fn malformed(error: &Error) -> CallError {
 /// A decoder of zstd whose memory is known.
 struct ZstdReader {
     context: DCtx<'static>,
-    compressed: Vec<u8>,
-    at: usize,
+    input: CompressedInput,
     /// True if the last frame is complete.
     is_complete: bool,
 }
 
 impl ZstdReader {
-    fn new(compressed: Vec<u8>) -> std::io::Result<Self> {
+    fn new(input: CompressedInput) -> std::io::Result<Self> {
         let mut context = DCtx::create();
         context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(zstd_error)?;
-        Ok(Self { context, compressed, at: 0, is_complete: false })
+        Ok(Self { context, input, is_complete: false })
     }
 }
 
 impl Read for ZstdReader {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         loop {
-            if self.is_complete && self.at == self.compressed.len() {
+            if self.is_complete && self.input.is_at_end() {
                 return Ok(0);
             }
-            let mut input = InBuffer { src: &self.compressed, pos: self.at };
+            let mut input = InBuffer::around(&self.input.bytes[self.input.at..self.input.end]);
             let mut output = OutBuffer::around(&mut *into);
             let wanted = self.context.decompress_stream(&mut output, &mut input).map_err(zstd_error)?;
-            let (consumed, written) = (input.pos() - self.at, output.pos());
-            self.at += consumed;
+            let (consumed, written) = (input.pos(), output.pos());
+            self.input.consume(consumed);
             self.is_complete = wanted == 0;
             if written > 0 {
                 return Ok(written);
+            }
+            if consumed == 0 && !self.input.is_at_end() {
+                return Err(ErrorKind::WouldBlock.into());
             }
             if consumed == 0 && !self.is_complete {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "its end is missing"));
@@ -263,6 +321,32 @@ mod tests {
             let error = decompressed(encoding, &bomb).expect_err("too long");
             assert_eq!(error.status, Status::ResourceExhausted, "{encoding:?}");
         }
+    }
+
+    /// Returns compressed bytes of about a length that expand to nothing.
+    fn expanding_to_nothing(encoding: Encoding, len: usize) -> Vec<u8> {
+        let empty = compressed(encoding, b"");
+        match encoding {
+            // One message of empty blocks, and the last one with the checksum.
+            Encoding::Deflate => {
+                let blocks = [0, 0, 0, 0xff, 0xff].repeat(len / 5);
+                [&[0x78, 1][..], &blocks, &[1, 0, 0, 0xff, 0xff, 0, 0, 0, 1]].concat()
+            }
+            _ => empty.repeat(len / empty.len()),
+        }
+    }
+
+    #[test]
+    fn message_that_expands_to_nothing_is_read_in_bounded_steps() {
+        for encoding in ALL {
+            let bytes = expanding_to_nothing(encoding, 1 << 20);
+            let (message, steps) = decompressed(encoding, &bytes).expect("valid");
+            assert!(message.is_empty() && steps >= bytes.len() / INPUT_STEP_BYTES, "{encoding:?} {steps}");
+        }
+        // A frame of zstd that decoders skip.
+        let skipped = [&0x184d_2a50u32.to_le_bytes()[..], &0u32.to_le_bytes()].concat();
+        let (message, steps) = decompressed(Encoding::Zstd, &skipped.repeat(100_000)).expect("valid");
+        assert!(message.is_empty() && steps >= 8 * 100_000 / INPUT_STEP_BYTES, "{steps}");
     }
 
     #[test]

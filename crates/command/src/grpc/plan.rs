@@ -14,7 +14,7 @@
 
 use super::graph_errors::graph_error;
 use crate::push::topics::TopicPosition;
-use protocol::grpc::protobuf::{Encoder, MalformedMessage};
+use protocol::grpc::protobuf::{DecodeError, Encoder};
 use protocol::grpc::{MessageError, Status, message_prefix};
 use protocol::number::Decimal;
 use protocol::resp::client::Value;
@@ -26,6 +26,12 @@ const TRIES_MAX: usize = 1_000;
 
 /// The maximum number of bytes beside a word in a request: its length and the ends of two lines.
 const WORD_BYTES: usize = 25;
+
+/// The name of the limit of a request's size in the metadata `err`.
+const REQUEST_SIZE_LIMIT: &str = "request_size_limit_exceeded";
+
+/// The most room for further commands that a buffer gets, in bytes.
+const SLACK_BYTES_MAX: usize = 64 << 10;
 
 /// The error of a call.
 #[derive(Debug)]
@@ -77,9 +83,14 @@ impl CallError {
     }
 }
 
-impl From<MalformedMessage> for CallError {
-    fn from(malformed: MalformedMessage) -> Self {
-        Self::invalid(malformed.to_string())
+impl From<DecodeError> for CallError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Malformed { .. } => Self::invalid(error.to_string()),
+            DecodeError::TooManyFields { .. } => {
+                Self::new(Status::ResourceExhausted, error.to_string()).beyond(REQUEST_SIZE_LIMIT)
+            }
+        }
     }
 }
 
@@ -107,7 +118,7 @@ impl Commands {
     pub(super) fn add_words<'w>(&mut self, words: &[&'w [u8]], more: impl Iterator<Item = &'w [u8]> + Clone) {
         let count = words.len() + more.clone().count();
         let bytes: usize = words.iter().copied().chain(more.clone()).map(|word| word.len() + WORD_BYTES).sum();
-        self.request.reserve_exact(bytes + WORD_BYTES);
+        self.reserve(bytes + WORD_BYTES);
         add_command(&mut self.request, count, words.iter().copied().chain(more));
         self.count += 1;
     }
@@ -116,11 +127,19 @@ impl Commands {
     pub(super) fn add_written<E>(&mut self, write: impl FnOnce(&mut CommandWriter) -> Result<(), E>) -> Result<(), E> {
         let mut writer = CommandWriter::default();
         write(&mut writer)?;
-        self.request.reserve_exact(writer.words.len() + WORD_BYTES);
+        self.reserve(writer.words.len() + WORD_BYTES);
         add_number(&mut self.request, b'*', writer.count);
         self.request.extend_from_slice(&writer.words);
         self.count += 1;
         Ok(())
+    }
+
+    /// Makes room for `bytes` further bytes: no more than these if they are many, because all room counts as client
+    /// memory, and more if they are few, so that thousands of commands do not move the buffer each.
+    fn reserve(&mut self, bytes: usize) {
+        if self.request.capacity() - self.request.len() < bytes {
+            self.request.reserve_exact(bytes.max(self.request.len().min(SLACK_BYTES_MAX)));
+        }
     }
 
     /// Adds all commands of `other`.
@@ -411,11 +430,17 @@ pub(super) fn message_error(error: MessageError) -> CallError {
         MessageError::TooLong => {
             let error =
                 CallError::new(Status::ResourceExhausted, "the message is longer than 10 MiB; send less in one call");
-            error.beyond("request_size_limit_exceeded")
+            error.beyond(REQUEST_SIZE_LIMIT)
         }
         MessageError::Flag => CallError::new(Status::Internal, "the prefix of the message is malformed"),
         MessageError::Truncated => CallError::new(Status::Internal, "the request ended within its message"),
     }
+}
+
+/// Returns the error of a request whose fields take too long to decode.
+pub(super) fn too_many_steps() -> CallError {
+    let text = "the message has too many fields for this call; send less in one call";
+    CallError::new(Status::ResourceExhausted, text).beyond(REQUEST_SIZE_LIMIT)
 }
 
 /// Returns the error of a call for which client memory is used up.
@@ -446,7 +471,7 @@ const INVALID: [&[u8]; 6] = [
 const LIMITS: [(&[u8], &str, &str); 5] = [
     (
         b"ERR the request is too long",
-        "request_size_limit_exceeded",
+        REQUEST_SIZE_LIMIT,
         "request limit exceeded: the message is too long for this call; send less at once",
     ),
     (

@@ -391,6 +391,8 @@ fn run_queue(
         out,
         at,
         current,
+        words,
+        entry,
         answer_at,
         replies_dropped: is_cut,
         is_single_command: is_lone,
@@ -410,10 +412,12 @@ fn run_queue(
         if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
             break Err(SessionWait::Yield);
         }
-        let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
+        let now = ctx.moment();
+        let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, *words, now));
         let args = Args::resumed(&queue[first..end], args);
         session.moment = moment;
-        match run_one((guard, ctx), (&queue[*at..end], from, *answer_at), args, out, session, (ops, functions)) {
+        let request = (&queue[*at..end], from, *answer_at);
+        match run_one((guard, ctx), request, (*entry, args), out, session, (ops, functions)) {
             Ok(()) => {
                 (*at, *current, *answer_at) = (end, None, out.spot());
                 session.end_request();
@@ -444,8 +448,12 @@ fn run_queue(
     ran
 }
 
-/// Parses the request that begins at `at` of a queue.
-fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
+/// Returns the request that begins at `at` of a queue. `words` is the place of the words if the queue has one request,
+/// which was parsed before.
+fn read(queue: &[u8], at: usize, words: Option<(usize, u32)>, moment: Moment) -> Current {
+    if let Some((first, args)) = words {
+        return Current { first, args, end: queue.len(), moment };
+    }
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
         unreachable!("a queue contains only whole requests");
@@ -489,17 +497,17 @@ fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: u
 }
 
 /// Executes one request and appends its reply, which begins at `answer_at`. `buf` begins with the request. `queued` is
-/// the arrival time of `EXEC` if the request was queued, and `None` for a single command.
+/// the arrival time of `EXEC` if the request was queued, and `None` for a single command, which has this `entry`.
 fn run_one<'c>(
     (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Position),
-    mut args: Args<'c>,
+    (entry, mut args): (Option<&'static catalog::CommandSpec>, Args<'c>),
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     let name = args.next().unwrap_or_default();
-    let entry = catalog::find(name).expect("the command was found when it was queued");
+    let entry = entry.or_else(|| catalog::find(name)).expect("the command was found when it was queued");
     let call = &mut Call {
         ops: *ops,
         collects_replies: true,

@@ -23,8 +23,10 @@ use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
-use segment::{Attempts, Expire, Guard, Item, JoinedParts, Key, Loaded, OpError, Replaced, Replacement, Value};
-use std::cell::OnceCell;
+use segment::{
+    Attempts, Expire, Guard, Item, JoinedParts, Key, Loaded, OpError, PartBytes, Replaced, Replacement, Value,
+};
+use std::cell::{Cell, OnceCell};
 
 impl From<Damaged> for ErrorReply {
     fn from(_: Damaged) -> Self {
@@ -61,6 +63,9 @@ impl WorkerContext {
     }
 }
 
+/// The numbers of a part's object and of the part, and its bytes.
+type RecentPart<'t> = (u64, u64, &'t [u8]);
+
 /// Access to the parts of the large value under a key.
 #[derive(Debug)]
 pub(super) struct KeyParts<'t> {
@@ -68,11 +73,19 @@ pub(super) struct KeyParts<'t> {
     key: Key<'t>,
     /// The long parts that were read.
     joined: OnceCell<Box<JoinedParts>>,
+    /// The short parts that were read last.
+    recent: [Cell<Option<RecentPart<'t>>>; RECENT_PARTS],
+    /// The place in `recent` of the part that is replaced next.
+    next_recent: Cell<usize>,
 }
+
+/// The number of short parts of which a command remembers the places in the store. One command reads the same few parts
+/// several times.
+const RECENT_PARTS: usize = 8;
 
 impl<'t> KeyParts<'t> {
     pub(super) fn new(guard: &'t Guard<'_>, key: Key<'t>) -> Self {
-        Self { guard, key, joined: OnceCell::new() }
+        Self { guard, key, joined: OnceCell::new(), recent: Default::default(), next_recent: Cell::new(0) }
     }
 
     /// Returns the key's position in the order in which walks visit keys.
@@ -83,7 +96,19 @@ impl<'t> KeyParts<'t> {
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.guard.parts().joined_part(&self.joined, &self.key, object, number)
+        let is_wanted = |(of, part, bytes)| ((of, part) == (object, number)).then_some(bytes);
+        if let Some(bytes) = self.recent.iter().filter_map(Cell::get).find_map(is_wanted) {
+            return Some(bytes);
+        }
+        match self.guard.parts().part(&self.key, object, number)? {
+            PartBytes::Whole(bytes) => {
+                let place = self.next_recent.get();
+                self.recent[place].set(Some((object, number, bytes)));
+                self.next_recent.set((place + 1) % RECENT_PARTS);
+                Some(bytes)
+            }
+            PartBytes::Fragments(all) => self.joined.get_or_init(Box::default).join(number, &all),
+        }
     }
 
     fn fresh(&self) -> u64 {

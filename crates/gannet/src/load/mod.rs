@@ -7,6 +7,7 @@
 //!   cost      requests per dollar          versus    two servers, alternating, with ratios
 //!   self_test capacity of this host        tool      other tools' command lines and files
 //!   migrate   copies keys to another server; `gannet migrate`     import    follows a Redis; `gannet import`
+//!   graph     loads files of edges into graphs; `gannet graph`
 //!   recipe    the data with which a run can be repeated    rerun    repeats the run of a result
 //!   agent     one run on several hosts         clients  the load programs of client libraries
 //!   replay    a trace at its instants      record    requests of clients, as a trace
@@ -19,6 +20,7 @@ pub mod ask;
 mod clients;
 pub mod compare;
 mod cost;
+pub mod graph;
 pub mod import;
 pub mod migrate;
 mod plan;

@@ -8,6 +8,7 @@ mod file_graph;
 mod file_out;
 mod foreign;
 mod graph_docs;
+mod graph_load;
 mod images;
 mod import;
 mod import_primary;

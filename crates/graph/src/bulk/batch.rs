@@ -188,6 +188,10 @@ pub(crate) struct BulkState {
     /// The end of the entries of a list that are deferred.
     pub(crate) deferred_end: usize,
     pub(crate) has_deferred: bool,
+    /// More words than the lists grow by.
+    pub(crate) growth: u64,
+    /// The words that are reserved in the pool.
+    pub(crate) reserved: u64,
     /// For each segment with edge records of the batch: a position in it, and the words to release at the end.
     pub(crate) log_segments: Vec<(u32, u32)>,
     /// The number of nodes before the load.
@@ -208,6 +212,8 @@ impl BulkState {
             at: 0,
             deferred_end: 0,
             has_deferred: false,
+            growth: 0,
+            reserved: 0,
             log_segments: Vec::new(),
             nodes_before,
             report,

@@ -1,14 +1,14 @@
 //! The load of a batch, in slices: see [`crate::bulk`].
 
-use crate::append::Writer;
+use crate::append::{Writer, words_unclaimed};
 use crate::bulk::batch::{BulkBatch, BulkPhase, BulkReport, BulkState, DEFERRED};
 use crate::bulk::sort::EdgeRef;
 use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
 use crate::leaf::{EdgeState, LeafEntry, LeafPlace, encode_plain};
-use crate::limits::{LEAF_ENTRIES_MAX, LEAVES_MAX, SEGMENTS_RESERVED};
+use crate::limits::{LEAF_ENTRIES_MAX, LEAVES_MAX};
 use crate::list::{ListPart, recent_change, recent_count};
-use crate::record::{OF_BATCH, RecordRef};
+use crate::record::{OF_BATCH, RECENT_ENTRY_WORDS, RecordRef};
 use crate::schema::TypeId;
 use crate::state::Head;
 
@@ -18,8 +18,11 @@ const ADDITIONS_MAX: usize = LEAF_ENTRIES_MAX;
 const ADDITION_BYTES_MAX: usize = 32 << 10;
 /// A part of a list with more than this many entries for each addition collects the additions as recent changes.
 const ENTRIES_REWRITTEN_MAX: usize = 64;
-/// Words that an entry of a list needs at most on average, with its share of the leaf's header.
-const ENTRY_WORDS: u64 = 8;
+/// The maximum words of an entry of a leaf, without attributes (number, time, state and end of the attributes), or of a
+/// recent change in a record with twice the room.
+const ENTRY_WORDS: u64 = 6;
+/// The maximum words of a leaf before its node numbers, with its place in the record of the list's leaves.
+const LEAF_HEADER_WORDS: u64 = 14;
 /// The number of entries that a leaf certainly holds, even if attributes fill it.
 const LEAF_ENTRIES_LEAST: usize = 64;
 
@@ -93,7 +96,9 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
     /// either, [`BulkWriter::cancel`] may return the batch.
     pub fn step(&mut self, edges_max: u32) -> Result<BulkStep, GraphError> {
         let Some(mut bulk) = self.writer.state.bulk.take() else { return Ok(BulkStep::Done) };
+        self.writer.has_reservation = true;
         let result = LoadSlice { writer: self.writer, bulk: &mut bulk, left: edges_max as usize }.run();
+        self.writer.has_reservation = false;
         self.writer.state.bulk = Some(bulk);
         result
     }
@@ -110,7 +115,9 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
     pub fn cancel(&mut self) -> Option<BulkBatch> {
         use BulkPhase::{Check, Number, Sort};
         let is_unstored = |bulk: &mut Box<BulkState>| matches!(bulk.phase, Number | Sort | Check);
-        let mut batch = self.writer.state.bulk.take_if(is_unstored)?.batch;
+        let bulk = self.writer.state.bulk.take_if(is_unstored)?;
+        self.writer.store.pool.end_reservation(bulk.reserved);
+        let mut batch = bulk.batch;
         batch.sort.clear();
         batch.log.clear();
         Some(batch)
@@ -221,6 +228,9 @@ impl<'g> LoadSlice<'_, 'g> {
     /// Defers the edges of lists that might exceed their cap or their number of leaves. All other edges of the batch
     /// can be added in any order.
     fn check(&mut self) -> Result<bool, GraphError> {
+        if self.bulk.reserved > 0 {
+            return Ok(true);
+        }
         while self.bulk.at < self.bulk.batch.sort.refs.len() {
             if !self.take() {
                 return Ok(false);
@@ -235,6 +245,8 @@ impl<'g> LoadSlice<'_, 'g> {
             let (ty, additions) = (self.type_of(first), end - self.bulk.at);
             let cap = self.writer.graph.edge_type(ty).map_or(0, |found| found.cap);
             let head = self.writer.graph.head(first.node, ty);
+            let growth = self.growth(self.bulk.at, end, ty);
+            self.bulk.growth += growth;
             let may_exceed_cap = cap != 0 && head.live as usize + additions > cap as usize;
             // A short list has few leaves, so most lists are not opened.
             let is_long = head.live as usize + additions > LEAF_ENTRIES_LEAST * LEAVES_MAX / 4;
@@ -246,22 +258,56 @@ impl<'g> LoadSlice<'_, 'g> {
                 self.bulk.at = end;
             }
         }
-        self.check_space()?;
+        self.reserve()?;
         Ok(true)
     }
 
-    /// Returns an error unless the whole batch has room once compaction removed all dead records. No batch is begun
-    /// that cannot be completed.
-    fn check_space(&self) -> Result<(), GraphError> {
-        let pool = &self.writer.store.pool;
-        let live: u64 = (0..pool.segments() as u32).map(|segment| u64::from(pool.live_words(segment))).sum();
+    /// Returns more words than the entries from `at` to `end`, which belong to one list, add to its records.
+    fn growth(&mut self, mut at: usize, end: usize, ty: u8) -> u64 {
+        let list = self.writer.list(self.bulk.batch.sort.refs[at].node, ty);
+        // Full leaves are divided. A list with several leaves has a record of them.
+        let mut leaves = 1 + ((end - at) / LEAF_ENTRIES_LEAST) as u64;
+        let mut words = (end - at) as u64 * ENTRY_WORDS + crate::record::LEAVES_WORDS as u64;
+        while list.head.position != 0 && at < end {
+            let refs = &self.bulk.batch.sort.refs[at..end];
+            let index = list.part_of(refs[0].id);
+            let (_, end_id) = list.range_of(index);
+            at += refs.partition_point(|entry| entry.id < end_id).max(1);
+            words += self.column_words(&list.part(index));
+            leaves += 1;
+            self.left = self.left.saturating_sub(1);
+        }
+        words + leaves * LEAF_HEADER_WORDS
+    }
+
+    /// Returns the words of recent changes, and of the columns that the batch may add to a leaf: an entry with another
+    /// time or state, or with attributes, adds one for all edges of the leaf.
+    fn column_words(&self, part: &ListPart<'_>) -> u64 {
+        let batch = &self.bulk.batch;
+        // Recent changes get room for twice their number.
+        let recent = part.recent.map_or(0, |recent| (recent_count(recent) * RECENT_ENTRY_WORDS) as u64);
+        let Some(leaf) = part.leaf else { return recent };
+        let is_plain_batch = batch.has_one_time && batch.text_bytes() == 0 && part.recent.is_none();
+        if is_plain_batch && leaf.is_plain(batch.times[0]) {
+            return 0;
+        }
+        let words = RecordRef::at(self.writer.store.pool.words(), part.leaf_position).len();
+        recent + (leaf.count() as u64 * ENTRY_WORDS).saturating_sub(words as u64)
+    }
+
+    /// Returns an error unless the whole batch has room once compaction removed all dead records, and reserves the
+    /// room. No batch is begun that cannot be completed.
+    fn reserve(&mut self) -> Result<(), GraphError> {
         let text = self.bulk.batch.text_bytes() as u64;
-        let refs = self.bulk.batch.sort.refs.len() as u64;
         let records = self.bulk.batch.len() as u64 * self.bulk.record_words(usize::MAX) as u64;
-        let wanted = records + refs * ENTRY_WORDS + text;
-        let segments = pool.segments().saturating_sub(SEGMENTS_RESERVED + 2) as u64;
-        let room = segments * pool.segment_words() as u64 / 10 * 9;
-        if live + wanted > room { Err(GraphError::NoSpace) } else { Ok(()) }
+        // Attributes are in the edge record and in both lists.
+        let wanted = records + self.bulk.growth + text;
+        if words_unclaimed(self.writer) < wanted {
+            return Err(GraphError::NoSpace);
+        }
+        self.writer.store.pool.reserve_words(wanted);
+        self.bulk.reserved = wanted;
+        Ok(())
     }
 
     /// Records that a batch begins, so that a restart knows that the lists may lack its edges.
@@ -585,6 +631,7 @@ impl<'g> LoadSlice<'_, 'g> {
             self.writer.check_room()?;
             self.writer.write_batch(batch.lsn, true)?;
         }
+        self.writer.store.pool.end_reservation(std::mem::take(&mut self.bulk.reserved));
         for (position, words) in std::mem::take(&mut self.bulk.log_segments) {
             if words > 0 {
                 self.writer.release_words(position, words);

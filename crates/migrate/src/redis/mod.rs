@@ -3,6 +3,7 @@
 //! Strings and hashes are read and written with their own commands, which every such server supports. Other types are
 //! copied in serialised form with `DUMP` and `RESTORE`, from Redis to a Redis of the same or a newer version.
 
+mod graph_load;
 mod read;
 mod store;
 mod stream;
@@ -15,6 +16,9 @@ use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
 use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
+pub use graph_load::{
+    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadView, REFUSALS_SHOWN_MAX, load_graph,
+};
 pub(super) use read::{Others, Wanted};
 pub(crate) use stream::LongStream;
 

@@ -11,18 +11,81 @@
 //! that a message lacks has the value 0, or is empty. A field of another type than the expected one counts as unknown.
 //! Source: the encoding chapter of the Protocol Buffers documentation.
 
+use std::cell::Cell;
 use std::fmt;
 
-/// The reason why bytes are no message.
+/// The maximum number of fields of a request, with those of its nested messages. An empty field is two bytes long, so
+/// that a long message could have millions of them.
+pub const FIELDS_MAX: u32 = 65_536;
+
+/// The maximum number of steps over fields by which a request is decoded: a decoder reads a message once for each
+/// repeated field that it looks for.
+const STEPS_MAX: u32 = 8 * FIELDS_MAX;
+
+/// The numbers of fields whose last occurrences a message has, so that a read of one of them takes one step.
+const INDEXED: usize = 16;
+
+/// The place of a field that a message lacks.
+const ABSENT: u32 = u32::MAX;
+
+/// The places of the last fields of each number, in bytes; [`ABSENT`] if there is none.
+type Places = [u32; INDEXED];
+
+/// The reason why bytes are no message, or not accepted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MalformedMessage {
-    /// The offset of the field that is malformed, in bytes.
-    pub at: usize,
+pub enum DecodeError {
+    /// The bytes are not a message.
+    Malformed {
+        /// The offset of the field that is malformed, in bytes.
+        at: usize,
+    },
+    /// The message has more fields than permitted.
+    TooManyFields {
+        /// The maximum number of fields.
+        fields_max: u32,
+    },
 }
 
-impl fmt::Display for MalformedMessage {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the message is not valid Protocol Buffers at byte {}", self.at)
+        match self {
+            Self::Malformed { at } => write!(f, "the message is not valid Protocol Buffers at byte {at}"),
+            Self::TooManyFields { fields_max } => {
+                write!(f, "the message has more than {fields_max} fields; send less in one call")
+            }
+        }
+    }
+}
+
+/// The number of fields that a request may still have, and of steps by which it may still be decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FieldBudget {
+    fields_left: Cell<u32>,
+    steps_left: Cell<u32>,
+}
+
+impl Default for FieldBudget {
+    fn default() -> Self {
+        Self { fields_left: Cell::new(FIELDS_MAX), steps_left: Cell::new(STEPS_MAX) }
+    }
+}
+
+impl FieldBudget {
+    /// Returns the number of steps that were taken.
+    pub fn steps(&self) -> u32 {
+        STEPS_MAX - self.steps_left.get()
+    }
+
+    /// Returns true if the steps are used up. The fields of a message were then not read to their end.
+    pub fn is_used_up(&self) -> bool {
+        self.steps_left.get() == 0
+    }
+
+    /// Takes a step. Returns false if there is none left.
+    fn step(&self) -> bool {
+        let left = self.steps_left.get();
+        self.steps_left.set(left.saturating_sub(1));
+        left > 0
     }
 }
 
@@ -35,29 +98,74 @@ enum Wire<'b> {
     Fixed32([u8; 4]),
 }
 
+impl<'b> Wire<'b> {
+    fn bytes(self) -> Option<&'b [u8]> {
+        if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
+    }
+}
+
 /// A message whose fields have been checked. Fields within nested messages are checked when those are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'b>(&'b [u8]);
+pub struct Message<'b> {
+    bytes: &'b [u8],
+    last: Places,
+    /// The budget of the request of which this is a part; `None` if there is no limit.
+    budget: Option<&'b FieldBudget>,
+}
 
 impl<'b> Message<'b> {
-    /// Checks the fields of a message.
+    /// Checks the fields of a message, of which there may be any number: the caller trusts its sender, or bounds its
+    /// length.
     ///
     /// # Errors
     /// If a field is cut off, has an unknown type or the number 0.
-    pub fn parse(bytes: &'b [u8]) -> Result<Self, MalformedMessage> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let at = bytes.len() - rest.len();
-            (_, _, rest) = field(rest).ok_or(MalformedMessage { at })?;
+    pub fn parse(bytes: &'b [u8]) -> Result<Self, DecodeError> {
+        Self::parse_short(bytes, u32::MAX)
+    }
+
+    /// Checks the fields of a short message, which has at most `fields_max` of them.
+    ///
+    /// # Errors
+    /// As [`Message::parse`], and if there are more fields.
+    #[inline]
+    pub fn parse_short(bytes: &'b [u8], fields_max: u32) -> Result<Self, DecodeError> {
+        let (_, last) = check(bytes, fields_max)?;
+        Ok(Self { bytes, last, budget: None })
+    }
+
+    /// Checks the fields of a request. It and its nested messages share the budget.
+    ///
+    /// # Errors
+    /// As [`Message::parse`], and if there are more than [`FIELDS_MAX`] fields.
+    pub fn parse_within(bytes: &'b [u8], budget: &'b FieldBudget) -> Result<Self, DecodeError> {
+        let (fields, last) = check(bytes, budget.fields_left.get()).map_err(|error| match error {
+            DecodeError::TooManyFields { .. } => DecodeError::TooManyFields { fields_max: FIELDS_MAX },
+            malformed @ DecodeError::Malformed { .. } => malformed,
+        })?;
+        budget.fields_left.set(budget.fields_left.get() - fields);
+        budget.steps_left.set(budget.steps_left.get().saturating_sub(fields));
+        Ok(Self { bytes, last, budget: Some(budget) })
+    }
+
+    /// Checks the fields of a nested message, one of those that [`Message::all`] returns.
+    ///
+    /// # Errors
+    /// If its fields are malformed, or more than the budget of the request permits.
+    pub fn part(self, bytes: &'b [u8]) -> Result<Self, DecodeError> {
+        match self.budget {
+            Some(budget) => Self::parse_within(bytes, budget),
+            None => Self::parse(bytes),
         }
-        Ok(Self(bytes))
     }
 
     fn fields(self, number: u32) -> impl Iterator<Item = Wire<'b>> {
-        let mut rest = self.0;
+        let (mut rest, budget) = (self.bytes, self.budget);
         std::iter::from_fn(move || {
             loop {
                 let (found, value, after) = field(rest)?;
+                if budget.is_some_and(|budget| !budget.step()) {
+                    return None;
+                }
                 rest = after;
                 if found == number {
                     return Some(value);
@@ -68,12 +176,24 @@ impl<'b> Message<'b> {
 
     /// Returns the bytes of the message.
     pub fn as_bytes(self) -> &'b [u8] {
-        self.0
+        self.bytes
+    }
+
+    /// Returns the last value of this number that `of` accepts.
+    fn last<T>(self, number: u32, of: impl Fn(Wire<'b>) -> Option<T>) -> Option<T> {
+        if let Some(place) = self.last.get(number as usize) {
+            let (_, value, _) = field(self.bytes.get(*place as usize..)?)?;
+            if let Some(value) = of(value) {
+                return Some(value);
+            }
+        }
+        // A field of another type counts as unknown, so that one before it may have the value.
+        self.fields(number).filter_map(of).last()
     }
 
     /// Returns the last bytes or string of this number; `None` if there is none.
     pub fn try_bytes(self, number: u32) -> Option<&'b [u8]> {
-        self.all(number).last()
+        self.last(number, Wire::bytes)
     }
 
     /// Returns the last bytes or string of this number, or no bytes.
@@ -83,24 +203,21 @@ impl<'b> Message<'b> {
 
     /// Returns all bytes, strings or messages of this number, in order.
     pub fn all(self, number: u32) -> impl Iterator<Item = &'b [u8]> {
-        self.fields(number).filter_map(|value| match value {
-            Wire::Bytes(bytes) => Some(bytes),
-            _ => None,
-        })
+        self.fields(number).filter_map(Wire::bytes)
     }
 
     /// Returns the last nested message of this number; `None` if there is none.
     ///
     /// # Errors
-    /// If its fields are malformed.
-    pub fn message(self, number: u32) -> Result<Option<Message<'b>>, MalformedMessage> {
-        self.try_bytes(number).map(Self::parse).transpose()
+    /// If its fields are malformed, or more than the budget of the request permits.
+    pub fn message(self, number: u32) -> Result<Option<Message<'b>>, DecodeError> {
+        self.try_bytes(number).map(|bytes| self.part(bytes)).transpose()
     }
 
     /// Returns the last unsigned number (uint, bool, enum); `None` if there is none.
     pub fn try_uint(self, number: u32) -> Option<u64> {
         let varint = |value| if let Wire::Varint(varint) = value { Some(varint) } else { None };
-        self.fields(number).filter_map(varint).last()
+        self.last(number, varint)
     }
 
     /// Returns the last unsigned number (uint, bool, enum), or 0.
@@ -113,7 +230,7 @@ impl<'b> Message<'b> {
     ///
     /// # Errors
     /// If a packed number is malformed.
-    pub fn uints(self, number: u32, count_max: usize) -> Result<Vec<u64>, MalformedMessage> {
+    pub fn uints(self, number: u32, count_max: usize) -> Result<Vec<u64>, DecodeError> {
         let mut all = Vec::new();
         for value in self.fields(number) {
             if all.len() > count_max {
@@ -123,8 +240,8 @@ impl<'b> Message<'b> {
                 Wire::Varint(varint) => all.push(varint),
                 Wire::Bytes(mut packed) => {
                     while !packed.is_empty() && all.len() <= count_max {
-                        let at = packed.as_ptr().addr() - self.0.as_ptr().addr();
-                        let (value, rest) = varint(packed).ok_or(MalformedMessage { at })?;
+                        let at = packed.as_ptr().addr() - self.bytes.as_ptr().addr();
+                        let (value, rest) = varint(packed).ok_or(DecodeError::Malformed { at })?;
                         all.push(value);
                         packed = rest;
                     }
@@ -148,14 +265,35 @@ impl<'b> Message<'b> {
     /// Returns the last double; `None` if there is none.
     pub fn try_double(self, number: u32) -> Option<f64> {
         let double = |value| if let Wire::Fixed64(bytes) = value { Some(f64::from_le_bytes(bytes)) } else { None };
-        self.fields(number).filter_map(double).last()
+        self.last(number, double)
     }
 
     /// Returns the last float; `None` if there is none.
     pub fn try_float(self, number: u32) -> Option<f32> {
         let float = |value| if let Wire::Fixed32(bytes) = value { Some(f32::from_le_bytes(bytes)) } else { None };
-        self.fields(number).filter_map(float).last()
+        self.last(number, float)
     }
+}
+
+/// Checks the fields of a message. Returns their number, and their places.
+///
+/// # Errors
+/// If a field is malformed, or there are more than `fields_max` fields, which are then not read.
+#[inline]
+fn check(bytes: &[u8], fields_max: u32) -> Result<(u32, Places), DecodeError> {
+    let (mut rest, mut fields, mut last) = (bytes, 0, [ABSENT; INDEXED]);
+    while !rest.is_empty() {
+        if fields == fields_max {
+            return Err(DecodeError::TooManyFields { fields_max });
+        }
+        let at = bytes.len() - rest.len();
+        let (number, _, after) = field(rest).ok_or(DecodeError::Malformed { at })?;
+        if let Some(place) = last.get_mut(number as usize) {
+            *place = at as u32;
+        }
+        (rest, fields) = (after, fields + 1);
+    }
+    Ok((fields, last))
 }
 
 /// Reads the first field: its number, its value and the bytes behind it.
@@ -343,12 +481,67 @@ mod tests {
         for len in 0..=whole.len() {
             assert_eq!(Message::parse(&whole[..len]).is_ok(), ends.contains(&len), "{len}");
         }
-        assert_eq!(Message::parse(&[8, 1, 0x0b]), Err(MalformedMessage { at: 2 }), "type 3, a group");
+        assert_eq!(Message::parse(&[8, 1, 0x0b]), Err(DecodeError::Malformed { at: 2 }), "type 3, a group");
         assert!(Message::parse(&[0, 1]).is_err(), "the number 0");
         assert!(
             Message::parse(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err(),
             "2^64 bytes"
         );
         assert!(Message::parse(&[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
+    }
+
+    /// Returns a message of `count` empty fields with a number, each two bytes long.
+    fn empty_fields(number: u32, count: u32) -> Vec<u8> {
+        let mut encoder = Encoder::new();
+        (0..count).for_each(|_| {
+            encoder.item(number, b"");
+        });
+        encoder.as_slice().to_vec()
+    }
+
+    #[test]
+    fn message_of_millions_of_fields_is_refused_after_the_permitted_ones() {
+        let most = empty_fields(1, FIELDS_MAX);
+        assert!(Message::parse_within(&most, &FieldBudget::default()).is_ok());
+        // The byte 0 begins no field. It is not reached.
+        let more = [&most[..], &[0x0a, 0, 0]].concat();
+        let error = DecodeError::TooManyFields { fields_max: FIELDS_MAX };
+        assert_eq!(Message::parse_within(&more, &FieldBudget::default()), Err(error));
+        assert_eq!(Message::parse_short(&more, 7), Err(DecodeError::TooManyFields { fields_max: 7 }));
+        assert_eq!(Message::parse(&more), Err(DecodeError::Malformed { at: most.len() + 2 }));
+    }
+
+    #[test]
+    fn nested_messages_have_the_budget_of_their_request() {
+        let nested = empty_fields(3, FIELDS_MAX / 2);
+        let mut encoder = Encoder::new();
+        encoder.item(1, &nested).item(2, &nested).item(2, &nested);
+        let budget = FieldBudget::default();
+        let message = Message::parse_within(encoder.as_slice(), &budget).expect("a message of three fields");
+        assert!(message.message(1).is_ok());
+        assert_eq!(message.message(2), Err(DecodeError::TooManyFields { fields_max: FIELDS_MAX }));
+        assert_eq!(message.all(2).map(|part| message.part(part).is_ok()).collect::<Vec<_>>(), [false, false]);
+    }
+
+    #[test]
+    fn field_of_another_type_hides_no_earlier_value() {
+        let mut encoder = Encoder::new();
+        encoder.one_of_uint(1, 5).item(1, b"text").one_of_uint(2, 6).one_of_uint(20, 7).item(20, b"far");
+        let message = Message::parse(encoder.as_slice()).expect("a message");
+        assert_eq!((message.uint(1), message.bytes(1), message.try_bytes(2)), (5, &b"text"[..], None));
+        assert_eq!((message.uint(20), message.bytes(20), message.uint(21)), (7, &b"far"[..], 0));
+    }
+
+    #[test]
+    fn reads_of_a_request_end_when_its_steps_are_used_up() {
+        let (bytes, budget) = (empty_fields(1, FIELDS_MAX), FieldBudget::default());
+        let message = Message::parse_within(&bytes, &budget).expect("a message");
+        assert_eq!((message.bytes(1), message.uint(2)), (&b""[..], 0));
+        for reads in 1..8 {
+            assert_eq!((budget.steps(), budget.is_used_up()), (reads * FIELDS_MAX, false));
+            assert_eq!(message.all(2).count(), 0);
+        }
+        assert!(budget.is_used_up());
+        assert_eq!(message.all(1).count(), 0);
     }
 }

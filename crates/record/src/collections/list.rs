@@ -150,7 +150,7 @@ impl<'e> ListEdit<'e> {
         if let Some(text) = text {
             Coded::of(&Value::of_text(text)).push(&mut with);
         }
-        self.0.splice(&path, start..end, &with, i64::from(text.is_some()) - removed)
+        self.0.splice(&path, start..end, with, i64::from(text.is_some()) - removed)
     }
 
     /// Completes the list: writes its head into `to` and new parts into `parts`. Returns the type of the head, or

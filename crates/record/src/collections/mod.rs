@@ -15,8 +15,8 @@ pub use list::{ListEdit, ListEnd, ListValue};
 pub use set::{SetEdit, SetSearch, SetValue};
 pub use sorted_set::{Bound, ScoredHashes, SortedSetEdit, SortedSetValue};
 pub use stream::{
-    PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups, StreamGroupsEdit, StreamId,
-    StreamState, StreamValue, entry_bytes_max,
+    EntrySearch, PendingEntry, StreamConsumer, StreamEdit, StreamEntry, StreamGroup, StreamGroups, StreamGroupsEdit,
+    StreamId, StreamState, StreamValue, entry_bytes_max,
 };
 
 use crate::{Damaged, Kind, Parts, Source};

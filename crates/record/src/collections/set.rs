@@ -231,7 +231,7 @@ impl<'e> SetEdit<'e> {
         }
         let (end, mut with) = (leaf.len(), Vec::with_capacity(name.coded.len()));
         name.coded.push(&mut with);
-        self.0.splice(&path, end..end, &with, 1)?;
+        self.0.splice(&path, end..end, with, 1)?;
         Ok(true)
     }
 

@@ -100,6 +100,14 @@ impl Codec for ByScore {
     }
 }
 
+/// Appends the element of the section of the order.
+fn push_element(code: u64, text: &[u8], to: &mut Vec<u8>) {
+    let coded = Coded::of(&Value::of_text(text));
+    to.reserve(SCORE_BYTES + coded.len());
+    to.extend_from_slice(&code.to_be_bytes());
+    coded.push(to);
+}
+
 fn hash_element(hash: u32, code: u64) -> [u8; HASH_BYTES] {
     let mut element = [0; HASH_BYTES];
     element[..4].copy_from_slice(&hash.to_be_bytes());
@@ -133,6 +141,14 @@ struct InLeaf {
 /// Finds the first element of a leaf that is not below the element with this code and text.
 fn find(leaf: &[u8], code: u64, text: &[u8]) -> Result<InLeaf, Damaged> {
     let (mut at, mut before, wanted) = (0, 0, rank_code(code));
+    // Elements with lower scores are skipped: most searches pass many of them. Their raw codes are below `floor`.
+    let floor = if wanted == ZERO { MINUS_ZERO } else { wanted };
+    while let Some(code) = leaf.get(at..).and_then(<[u8]>::first_chunk) {
+        if u64::from_be_bytes(*code) >= floor {
+            break;
+        }
+        (at, before) = (at + SCORE_BYTES + coding::len_at(leaf, at + SCORE_BYTES)?, before + 1);
+    }
     while at < leaf.len() {
         let element = &leaf[at..];
         let code = rank_code(code_at(element)?);
@@ -391,17 +407,34 @@ impl<'e> SortedSetEdit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn set(&mut self, text: &[u8], old: Option<f64>, score: f64) -> Result<(), Damaged> {
+        let new = code(score);
+        if let (Some(old), true) = (old, self.0.root().1 == 0) {
+            return self.move_within(text, code(old), new);
+        }
         if let Some(old) = old {
             self.remove(text, old)?;
         }
-        let new = code(score);
         let (FoundLeaf { path, .. }, place) = self.0.place(new, text)?;
-        let coded = Coded::of(&Value::of_text(text));
-        let mut element = Vec::with_capacity(SCORE_BYTES + coded.len());
-        element.extend_from_slice(&new.to_be_bytes());
-        coded.push(&mut element);
-        self.0.splice(&path, place.range, &element, 1)?;
+        let mut element = Vec::new();
+        push_element(new, text, &mut element);
+        self.0.splice(&path, place.range, element, 1)?;
         self.change_hash(text, new, true)
+    }
+
+    /// Moves an element of a plain value to its place with another score. Replaces the bytes between both places, so
+    /// that all others are copied only once, when the value is written.
+    fn move_within(&mut self, text: &[u8], old: u64, new: u64) -> Result<(), Damaged> {
+        let leaf = self.0.root().0;
+        let (gone, to) = (find(leaf, old, text)?.range, find(leaf, new, text)?.range.start);
+        if gone.is_empty() {
+            return Err(Damaged);
+        }
+        let range = to.min(gone.start)..to.max(gone.end);
+        let mut with = Vec::with_capacity(range.len() + SCORE_BYTES);
+        with.extend_from_slice(&leaf[gone.end..range.end]);
+        push_element(new, text, &mut with);
+        with.extend_from_slice(&leaf[range.start..gone.start]);
+        self.0.splice(&[], range, with, 0)
     }
 
     /// Removes a text, which has this score.
@@ -435,7 +468,7 @@ impl<'e> SortedSetEdit<'e> {
         }
         let start = at * HASH_BYTES;
         match is_added {
-            true => self.0.splice(&path, start..start, &element, 1),
+            true => self.0.splice(&path, start..start, element, 1),
             false => self.0.splice(&path, start..start + HASH_BYTES, b"", -1),
         }
     }

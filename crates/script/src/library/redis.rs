@@ -4,7 +4,7 @@ use crate::caller::{Caller, beyond_limit};
 use crate::catching::error_table;
 use crate::events::MachineEvent;
 use crate::failure::reply;
-use crate::numbers::{number_in, put_general, to_integer};
+use crate::numbers::{number_in, put_general, put_head, to_integer};
 use crate::replies::ReplyReader;
 use crate::script::digest_of;
 use mlua::{Lua, MultiValue, Scope, Table, Value};
@@ -89,12 +89,6 @@ fn put_request(caller: &Caller<'_>, words: &MultiValue) -> Result<(), &'static s
         }
     }
     Ok(())
-}
-
-fn put_head(out: &mut Vec<u8>, kind: u8, count: usize) {
-    out.push(kind);
-    out.extend_from_slice(base::decimal::digits(count as u64, &mut [0; base::decimal::DIGITS_ALL_MAX]));
-    out.extend_from_slice(b"\r\n");
 }
 
 fn put_word(out: &mut Vec<u8>, word: &[u8]) {

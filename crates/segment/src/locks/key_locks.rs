@@ -62,6 +62,8 @@ pub struct KeyLocks {
     /// The set's number, or 0 before the set is announced.
     number: u32,
     wanted: [u64; WORDS / 64],
+    /// A bit for each of `wanted` that is not 0, so that a search skips all others.
+    wanted_blocks: u64,
     /// The word number below which the key lock set holds all its words.
     had_below: usize,
     /// The number of guards that were in progress when the last word was acquired and may still be in progress. `None`
@@ -80,14 +82,19 @@ impl KeyLocks {
     /// Adds a key. Allowed only before the first [`LockHolds::acquire`].
     pub fn add(&mut self, key: &Key<'_>) {
         assert!(self.number == 0, "a claim is made before it is begun");
-        let word = word_of(key.hash);
+        self.want(word_of(key.hash));
+    }
+
+    fn want(&mut self, word: usize) {
         self.wanted[word / 64] |= 1 << (word % 64);
+        self.wanted_blocks |= 1 << (word / 64);
     }
 
     /// Adds all keys, by adding every lock word.
     pub fn add_all(&mut self) {
         assert!(self.number == 0, "a claim is made before it is begun");
         self.wanted.fill(u64::MAX);
+        self.wanted_blocks = u64::MAX;
     }
 
     /// Returns true if the set was announced and not released since.
@@ -97,15 +104,18 @@ impl KeyLocks {
 
     /// Returns the number of the set's lowest word that is not below `from`.
     fn next_word(&self, from: usize) -> Option<usize> {
-        let mut at = from;
-        while at < WORDS {
-            let bits = self.wanted[at / 64] >> (at % 64);
-            if bits != 0 {
-                return Some(at + bits.trailing_zeros() as usize);
-            }
-            at = (at / 64 + 1) * 64;
+        const _: () = assert!(WORDS / 64 == u64::BITS as usize, "the blocks are the bits of one number");
+        if from >= WORDS {
+            return None;
         }
-        None
+        let bits = self.wanted[from / 64] >> (from % 64);
+        if bits != 0 {
+            return Some(from + bits.trailing_zeros() as usize);
+        }
+        // Shifted twice, because the block may be the last one.
+        let behind = self.wanted_blocks & (u64::MAX << (from / 64) << 1);
+        let block = behind.trailing_zeros() as usize;
+        (behind != 0).then(|| block * 64 + self.wanted[block].trailing_zeros() as usize)
     }
 
     /// Returns true if the set holds the word of a key. The set has to hold all its words.
@@ -132,6 +142,7 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
     KeyLocks {
         number: 0,
         wanted: [0; WORDS / 64],
+        wanted_blocks: 0,
         had_below: 0,
         met: None,
         guards: vec![LockConflict { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
@@ -152,7 +163,8 @@ pub(crate) fn release(store: &Store, key_locks: &mut KeyLocks) {
         let before = store.key_locks.in_flight.fetch_sub(1, SeqCst);
         assert!(before > 0, "a claim is let go once");
     }
-    (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
+    (key_locks.number, key_locks.had_below, key_locks.met) = (0, 0, None);
+    (key_locks.wanted, key_locks.wanted_blocks) = ([0; WORDS / 64], 0);
 }
 
 /// Releases the words that a key lock set holds. The set remains announced.
@@ -287,7 +299,7 @@ impl LockHolds<'_, '_> {
                 return Err(self.guard.parked());
             }
             key_locks.end_wait(store);
-            key_locks.wanted[word / 64] |= 1 << (word % 64);
+            key_locks.want(word);
             (key_locks.had_below, key_locks.met) = (WORDS, None);
         }
         wait_for_guards(self.guard, key_locks)
@@ -389,4 +401,41 @@ fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), Op
     }
     key_locks.met = Some(met);
     if met == 0 { Ok(()) } else { Err(guard.parked()) }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn key_locks() -> KeyLocks {
+        KeyLocks {
+            number: 0,
+            wanted: [0; WORDS / 64],
+            wanted_blocks: 0,
+            had_below: 0,
+            met: None,
+            guards: Box::default(),
+            waits_to_extend: false,
+            changes: Group::default(),
+        }
+    }
+
+    #[test]
+    fn no_word_of_a_key_lock_set_is_passed_over_at_the_borders_of_blocks() {
+        let borders = [0, 1, 62, 63, 64, 65, 127, 128, 2047, 2048, WORDS - 65, WORDS - 64, WORDS - 2, WORDS - 1];
+        for chosen in 0..1 << borders.len() {
+            let words = borders.iter().enumerate().filter(|(bit, _)| chosen >> bit & 1 == 1).map(|(_, word)| *word);
+            let words: BTreeSet<usize> = words.collect();
+            let mut set = key_locks();
+            words.iter().for_each(|word| set.want(*word));
+            for from in borders.into_iter().chain([WORDS]) {
+                assert_eq!(set.next_word(from), words.range(from..).next().copied(), "{words:?} from {from}");
+            }
+        }
+        let mut set = key_locks();
+        set.add_all();
+        assert!((0..WORDS).all(|word| set.next_word(word) == Some(word)));
+        assert_eq!(set.next_word(WORDS), None);
+    }
 }

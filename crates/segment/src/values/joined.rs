@@ -24,6 +24,11 @@ pub struct JoinedParts {
 }
 
 impl JoinedParts {
+    /// Returns the bytes of the part with a number, joined from its fragments.
+    pub fn join(&self, number: u64, fragments: &[&[u8]]) -> Option<&[u8]> {
+        self.part(number, || fragments.concat())
+    }
+
     /// Returns the part with a number, which `bytes` returns unless it is one of the last ones.
     fn part(&self, number: u64, bytes: impl FnOnce() -> Vec<u8>) -> Option<&[u8]> {
         let count = self.count.get();
@@ -60,7 +65,7 @@ impl<'g> PartReads<'g, '_> {
     {
         match self.part(key, object, part)? {
             PartBytes::Whole(bytes) => Some(bytes),
-            PartBytes::Fragments(all) => joined.get_or_init(Box::default).part(part, || all.concat()),
+            PartBytes::Fragments(all) => joined.get_or_init(Box::default).join(part, &all),
         }
     }
 }

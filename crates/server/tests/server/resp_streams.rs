@@ -439,6 +439,28 @@ fn groups_that_are_listed_and_destroyed_in_parts_leave_nothing_behind() {
     running.stop();
 }
 
+/// A short read of one stream does not look the group up before it delivers.
+#[test]
+fn errors_of_short_group_reads_are_those_of_redis_in_the_same_order() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut compare = |line: &str| compare_one([&mut ours, &mut theirs], line);
+    ["SET text v", "XADD s 1-1 f v", "XADD s 2-1 f v", "XGROUP CREATE s g 0"].into_iter().for_each(&mut compare);
+    for key in ["none", "text", "s"] {
+        for group in ["g", "other"] {
+            for id in ["$", "wrong", "1-x", "-", "0", ">", "18446744073709551615-18446744073709551615"] {
+                for count in ["COUNT 1 ", "COUNT 32 ", "COUNT -1 ", "COUNT 33 ", ""] {
+                    compare(&format!("XREADGROUP GROUP {group} c {count}STREAMS {key} {id}"));
+                }
+            }
+        }
+    }
+    compare("XPENDING s g - + 10");
+    compare("XINFO GROUPS s");
+    compare("EXISTS none other");
+    running.stop();
+}
+
 /// Commands that Redis does not refuse when memory is used up: consumers must be able to empty a queue.
 #[test]
 fn consumers_go_on_in_a_full_store_without_eviction() {

@@ -1,5 +1,7 @@
 //! A simulation: one unmodified worker, with a network and a clock that follow from a seed.
 
+pub mod bystander;
+
 use base::clock::UnixMillis;
 use command::clients::endpoint::Endpoint;
 use command::visit::clock::Clock;
@@ -19,6 +21,7 @@ pub const START_NS: u64 = 1_700_000_000_000_000_000;
 pub struct World {
     pub worker: Worker<Sim>,
     pub background: Background,
+    #[allow(dead_code, reason = "not every test binary reads the shared state")]
     pub shared: Arc<Shared>,
     dialler: SimDialler,
     intake: SyncSender<ReceivedConnection<SimStream>>,
@@ -63,6 +66,7 @@ impl World {
         });
     }
 
+    #[allow(dead_code, reason = "not every test binary skips iterations")]
     pub fn iterations(&mut self, count: usize) {
         (0..count).for_each(|_| self.guard());
     }

@@ -35,7 +35,7 @@ pub(super) fn fetch(message: Message<'_>) -> Result<CallPlan, CallError> {
 pub(super) fn set(message: Message<'_>) -> Result<CallPlan, CallError> {
     let (key, mut words) = (key(message)?, Vec::new());
     for pair in message.all(2) {
-        let pair = Message::parse(pair)?;
+        let pair = message.part(pair)?;
         words.extend([pair.bytes(1), pair.bytes(2)]);
     }
     if words.is_empty() {

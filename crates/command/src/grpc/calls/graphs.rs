@@ -145,7 +145,7 @@ fn combine_command(message: Message<'_>, graph: &[u8], out: &mut CommandWriter) 
         return Err(CallError::invalid(format!("cannot combine these lists: give 1 to {most} of them")));
     }
     for list in message.all(3) {
-        let list = Message::parse(list)?;
+        let list = message.part(list)?;
         out.number(list.uint(1)).word(list.bytes(2));
     }
     add_cursor(out, message.bytes(4));
@@ -392,7 +392,7 @@ pub(super) fn query(message: Message<'_>) -> Result<CallPlan, CallError> {
     }
     let (mut commands, mut queries) = (Commands::default(), Vec::with_capacity(parts));
     for part in message.all(2) {
-        let part = Message::parse(part)?;
+        let part = message.part(part)?;
         let (mut last, mut found) = (None, None);
         for query in QUERIES {
             if let Some(fields) = part.message(query.number)? {
@@ -489,10 +489,11 @@ pub(super) fn change(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut commands = Commands::default();
     commands.add_written(|out| {
         out.word(command).word(message.bytes(1));
+        let of_all = message.bytes(3);
         for edge in message.all(4) {
-            let edge = Message::parse(edge)?;
+            let edge = message.part(edge)?;
             let of_edge = edge.try_bytes(2).filter(|name| !name.is_empty());
-            out.number(edge.uint(1)).word(of_edge.unwrap_or(message.bytes(3))).number(edge.uint(3));
+            out.number(edge.uint(1)).word(of_edge.unwrap_or(of_all)).number(edge.uint(3));
             if let Some(time_ms) = edge.try_uint(4) {
                 out.word(b"TS").number(time_ms);
             }
@@ -514,7 +515,7 @@ pub(super) fn change(message: Message<'_>) -> Result<CallPlan, CallError> {
                 return Err(CallError::invalid(format!("an edge has more than {most} attributes; give less")));
             }
             for attribute in edge.all(6) {
-                let attribute = Message::parse(attribute)?;
+                let attribute = edge.part(attribute)?;
                 check_attribute(attribute.bytes(1))?;
                 out.word(attribute.bytes(1)).word(attribute.bytes(2));
             }
@@ -589,7 +590,7 @@ pub(super) fn set_node(message: Message<'_>) -> Result<CallPlan, CallError> {
             return Err(CallError::invalid(format!("a node has more than {most} bins; give less")));
         }
         for bin in value.all(2) {
-            let bin = Message::parse(bin)?;
+            let bin = value.part(bin)?;
             if bin.bytes(1).eq_ignore_ascii_case(b"TS") {
                 return Err(CallError::invalid("cannot name a bin TS: it is an option; use another name"));
             }

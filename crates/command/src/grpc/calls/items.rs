@@ -8,6 +8,9 @@ use protocol::grpc::protobuf::{Encoder, Message};
 use protocol::number::Decimal;
 use protocol::resp::client::Value;
 
+/// The maximum number of fields of a get or set that is executed together with others.
+const PLAIN_FIELDS_MAX: u32 = 16;
+
 /// The time to live of an item that never ends, in ms.
 const ENDLESS_MS: u64 = i64::MAX as u64;
 
@@ -47,9 +50,9 @@ impl PlainItem<'_> {
     }
 }
 
-/// Decodes the message of a get or set.
+/// Decodes the message of a get or set. One with more fields than its schema has is not decoded.
 pub(in crate::grpc) fn plain_item(call: PlainCall, message: &[u8]) -> Result<PlainItem<'_>, CallError> {
-    let message = Message::parse(message)?;
+    let message = Message::parse_short(message, PLAIN_FIELDS_MAX)?;
     let value = match call {
         PlainCall::Get => None,
         PlainCall::Set => Some((message.bytes(2), ttl(message, 3)?)),
@@ -61,7 +64,7 @@ pub(in crate::grpc) fn plain_item(call: PlainCall, message: &[u8]) -> Result<Pla
 pub(super) fn read_batch(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut commands = Commands::default();
     for request in message.all(1) {
-        commands.add(&[b"GET", key(Message::parse(request)?)?]);
+        commands.add(&[b"GET", key(message.part(request)?)?]);
     }
     Ok(CallPlan::new(commands, |replies| {
         let mut messages = Vec::new();
@@ -90,7 +93,7 @@ pub(super) fn set(message: Message<'_>) -> Result<CallPlan, CallError> {
 pub(super) fn set_batch(message: Message<'_>) -> Result<CallPlan, CallError> {
     let mut commands = Commands::default();
     for request in message.all(1) {
-        add_set(&mut commands, Message::parse(request)?)?;
+        add_set(&mut commands, message.part(request)?)?;
     }
     Ok(CallPlan::new(commands, |replies| {
         let mut messages = Vec::new();

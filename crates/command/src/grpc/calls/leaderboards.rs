@@ -105,14 +105,14 @@ pub(super) fn delete(message: Message<'_>) -> Result<CallPlan, CallError> {
 /// Decodes 2 name, 3 elements (1 id, 3 score). All elements are stored, or none.
 pub(super) fn upsert(message: Message<'_>) -> Result<CallPlan, CallError> {
     let (name, mut words) = (name(message, 2)?, Vec::new());
+    check_count(message.all(3).take(ELEMENTS_MAX + 1).count())?;
     for element in message.all(3) {
-        let element = Message::parse(element)?;
+        let element = message.part(element)?;
         words.push(score_text(element.try_double(3).unwrap_or(0.0))?);
         words.push(
             u32::try_from(element.uint(1)).map_err(|_| CallError::invalid("an id has more than 32 bits"))?.to_string(),
         );
     }
-    check_count(words.len() / 2)?;
     let mut commands = Commands::default();
     commands.add_words(&[b"ZADD", name], words.iter().map(String::as_bytes));
     Ok(CallPlan::new(commands, |_| done()))

@@ -117,7 +117,7 @@ pub(super) fn erase(message: Message<'_>) -> Result<CallPlan, CallError> {
     };
     let mut ranges = Vec::new();
     for range in some.all(1) {
-        let range = Message::parse(range)?;
+        let range = some.part(range)?;
         ranges.push(range.uint(1)..range.uint(1).saturating_add(range.uint(2)));
     }
     let decide = move |replies: &[Value<'_>]| {

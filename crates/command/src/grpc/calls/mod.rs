@@ -19,10 +19,10 @@ mod sorted_sets;
 mod tokens;
 mod topics;
 
-use super::plan::{Access, CallError, CallPlan, Commands, Flow, StreamRequest, add_message, reply};
+use super::plan::{Access, CallError, CallPlan, Commands, Flow, StreamRequest, add_message, reply, too_many_steps};
 use crate::shared::Shared;
 use protocol::grpc::Status;
-use protocol::grpc::protobuf::Message;
+use protocol::grpc::protobuf::{FieldBudget, Message};
 use std::sync::Arc;
 
 /// The function that decodes a request for a token. The last argument is the address.
@@ -48,14 +48,17 @@ pub(super) use items::plain_item;
 pub(super) use topics::add_heartbeat;
 
 impl Decode {
-    /// Decodes the message of a request.
+    /// Decodes the message of a request, in a number of steps that its length does not raise.
     pub(super) fn plan(self, bytes: &[u8], shared: &Arc<Shared>, authority: &[u8]) -> Result<CallPlan, CallError> {
-        let message = Message::parse(bytes)?;
-        match self {
+        let budget = FieldBudget::default();
+        let message = Message::parse_within(bytes, &budget)?;
+        let plan = match self {
             Tokens(decode, _) => decode(message, shared, authority),
             Items(decode) | Graphs(decode) => decode(message),
             Caches(decode) | Topics(decode) => decode(message, shared),
-        }
+        };
+        // What a decoder has read of the message then is not all of it.
+        if budget.is_used_up() { Err(too_many_steps()) } else { plan }
     }
 }
 

@@ -41,13 +41,13 @@ impl Words {
             let levels = one_more(levels)?;
             self.add("LIST").add(list.all(1).count().to_string());
             for item in list.all(1) {
-                self.add_value(Message::parse(item)?, levels)?;
+                self.add_value(list.part(item)?, levels)?;
             }
         } else if let Some(map) = value.message(7)? {
             let levels = one_more(levels)?;
             self.add("MAP").add(map.all(1).count().to_string());
             for entry in map.all(1) {
-                let entry = Message::parse(entry)?;
+                let entry = map.part(entry)?;
                 self.add(entry.bytes(1));
                 self.add_value(entry.message(2)?.ok_or_else(no_value)?, levels)?;
             }
@@ -60,7 +60,7 @@ impl Words {
     /// Adds `BINS` and the bins in a field (1 name, 2 value), if there are any.
     fn add_bins(&mut self, message: Message<'_>, number: u32) -> Result<(), CallError> {
         for (place, bin) in message.all(number).enumerate() {
-            let bin = Message::parse(bin)?;
+            let bin = message.part(bin)?;
             if place == 0 {
                 self.add("BINS");
             }

@@ -24,7 +24,7 @@ fn score(value: Value<'_>) -> Option<f64> {
 pub(super) fn put(message: Message<'_>) -> Result<CallPlan, CallError> {
     let (key, mut scores, mut values) = (key(message)?, Vec::new(), Vec::new());
     for element in message.all(2) {
-        let element = Message::parse(element)?;
+        let element = message.part(element)?;
         scores.push(score_text(element.try_double(2).unwrap_or(0.0))?);
         values.push(element.bytes(1));
     }
@@ -187,7 +187,7 @@ pub(super) fn union_store(message: Message<'_>) -> Result<CallPlan, CallError> {
     let (key, ttl_ms) = (key(message)?, ttl_ms(message, 4)?);
     let (mut sources, mut weights) = (Vec::new(), Vec::new());
     for source in message.all(2) {
-        let source = Message::parse(source)?;
+        let source = message.part(source)?;
         sources.push(common::key(source)?);
         weights.push(score_text(f64::from(source.try_float(2).unwrap_or(0.0)))?);
     }

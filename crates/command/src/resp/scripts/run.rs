@@ -251,9 +251,10 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
     machine.with_request(|request| inner.queue.extend_from_slice(request));
     let limits = Limits { long_bytes_min: u32::MAX, request_bytes_max: usize::MAX, ..Limits::REDIS };
     let queue = std::mem::take(&mut inner.queue);
-    let Parsed::Request { mut args, .. } = Parser::new().parse(&queue, &limits) else {
+    let Parsed::Request { mut args, consumed } = Parser::new().parse(&queue, &limits) else {
         return Ok(Err("ERR the command is too long for a script".into()));
     };
+    inner.words = Some((consumed - args.wire_bytes(), args.len() as u32));
     let entry = catalog::find(args.next().unwrap_or_default());
     let checked = match entry {
         None => Err("ERR Unknown Redis command called from script".into()),
@@ -271,6 +272,7 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
         let unlocked = keys.filter(|(of, key)| !call.guard.locks().is_held(&call.guard.key(*of, key)));
         running.wanted.extend(unlocked.map(|(of, key)| (of, key.into())));
     }
+    running.inner.entry = Some(entry);
     running.inner.only_reads = entry.has(Flag::ReadOnly);
     running.inner.number = Some(acl::number_of(entry, args.into_iter().next()));
     running.inner.queue = queue;

@@ -16,7 +16,7 @@ use crate::visit::out::OutBuffer;
 use crate::visit::out::Position;
 use crate::visit::progress::OPS_A_BATCH;
 use crate::visit::progress::SessionWait;
-use protocol::resp::Args;
+use protocol::resp::{Args, reply};
 use segment::Guard;
 use segment::Key;
 use segment::KeyLocks;
@@ -110,6 +110,9 @@ pub(in crate::resp) struct Transaction {
     pub(in crate::resp) at: usize,
     /// The current request, if it has begun.
     pub(in crate::resp) current: Option<Current>,
+    /// The offset in bytes and the number of the words of the only request in the queue. Such a request need not be
+    /// parsed again. `None` for `EXEC`.
+    pub(in crate::resp) words: Option<(usize, u32)>,
     /// A bit for each namespace in which a queued request may be executed. The keys of the queued requests are locked
     /// in all of these namespaces.
     pub(in crate::resp) namespaces: u32,
@@ -155,6 +158,7 @@ impl Transaction {
             held: Grant::none(budget, budget::MemoryUse::Queued),
             at: 0,
             current: None,
+            words: None,
             namespaces: 0,
             watched: Vec::new(),
             watched_bytes: Vec::new(),
@@ -189,7 +193,7 @@ impl Transaction {
         if self.out.capacity() > bytes {
             self.out = OutBuffer::beside(budget);
         }
-        self.current = None;
+        (self.current, self.words) = (None, None);
         self.out.rest();
         self.held.shrink(0);
     }
@@ -348,15 +352,17 @@ impl Transaction {
         args: Args<'_>,
         is_begun: bool,
     ) -> bool {
-        let name = entry.name;
-        let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
-        let bytes = head.len() + args.wire_bytes();
+        let words = args.len() as u32 + 1;
+        let bytes = HEAD_BYTES_MAX + entry.name.len() + args.wire_bytes();
         if is_begun {
             self.force_room(bytes);
         } else if !self.room_to_queue(bytes) || !self.room_to_answer() {
             return false;
         }
-        self.queue.extend_from_slice(head.as_bytes());
+        debug_assert!(self.queue.is_empty(), "the request is the only one");
+        reply::array(&mut self.queue, words.into());
+        self.words = Some((self.queue.len(), words));
+        reply::bulk(&mut self.queue, entry.name.as_bytes());
         self.queue.extend_from_slice(args.wire());
         (self.commands, self.is_single_command, self.entry) = (1, true, Some(entry));
         self.only_reads = entry.has(catalog::Flag::ReadOnly);
@@ -371,6 +377,9 @@ pub struct RetiredTransactions(pub(in crate::resp) Vec<Box<Transaction>>);
 
 /// The maximum number of ended transactions that a worker retains, so that the next one allocates nothing.
 pub(in crate::resp) const SPARE_MAX: usize = 4;
+
+/// The maximum length in bytes of what precedes the arguments of a single request, without the command's name.
+const HEAD_BYTES_MAX: usize = 32;
 
 /// The initial size of the buffer for replies, in bytes.
 pub(in crate::resp) const ANSWER_BYTES: usize = 16 << 10;

@@ -28,6 +28,8 @@ const DELIVERED_A_STEP: u64 = 32;
 const OPS_PER_DELIVERED: usize = 2;
 /// The length in bytes of the entries of a reply after which no more are delivered.
 const REPLY_BYTES: usize = 32 << 20;
+/// The number of bytes of a reply for which there is room at once, for each entry.
+const ENTRY_BYTES: usize = 96;
 /// The error line if there is no such group.
 const NO_GROUP: [&str; 3] = ["NOGROUP No such key '", "' or consumer group '", "' in XREADGROUP with GROUP option"];
 
@@ -170,14 +172,12 @@ impl Delivery<'_> {
         version: Version,
     ) -> Result<(u64, StreamId), Damaged> {
         let (mut count, mut last) = (0, after);
+        let (mut entries, mut delivered) = (old.entry_search(), Vec::with_capacity(DELIVERED_A_STEP as usize));
         for id in old.groups().owned_from(self.consumer, behind(after))?.take(self.most) {
             let id = id?;
-            match old.entry(id)? {
+            match entries.entry(id)? {
                 Some(entry) => {
-                    let pending = stream.groups().pending(self.group.number, id)?.ok_or(Damaged)?;
-                    let deliveries = pending.deliveries.saturating_add(1);
-                    let new = PendingEntry { delivered_ms: self.now_ms, deliveries, ..pending };
-                    stream.groups().deliver_again(self.group.number, id, Some(pending), &new)?;
+                    delivered.push(id);
                     put_entry(self.to, &entry)?;
                 }
                 None => {
@@ -188,6 +188,7 @@ impl Delivery<'_> {
             }
             (count, last) = (count + 1, id);
         }
+        stream.groups().deliver_once_more(self.group.number, &delivered, self.now_ms)?;
         Ok((count, last))
     }
 }
@@ -218,7 +219,7 @@ fn deliver_some<'c>(
         wanted => wanted,
     };
     let most = request.most.saturating_sub(walk.cursor).min(DELIVERED_A_STEP);
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(most as usize * ENTRY_BYTES);
     let (step, effect) = collection::change::<Streams, _>(call, key, &mut |old, stream| {
         text.clear();
         let (Some(old), Some(found)) = (old, stream.groups().group(group)?) else {
@@ -316,13 +317,21 @@ pub(in crate::resp) fn xreadgroup<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -
         let Some(number) = begin_turn(call, request, names, args)? else { return Err(SessionWait::Blocked.into()) };
         first = number;
     } else if call.session.walk.is_none() {
-        let Some(entries) = entries_at_once(call, request, names, args)? else { return Ok(()) };
-        if entries == 0 && request.may_wait(call) && request.ids.into_iter().all(|id| id == b">") {
-            return super::read::reply_nothing(call, ("xreadgroup", args), request);
-        }
-        if entries > DELIVERED_A_STEP && !call.collects_replies {
-            let [key] = words(request.keys);
-            return Err(collection::take_visits(call, "xreadgroup", args, key));
+        // A short request of one stream that does not wait is complete after one step, whatever the stream contains.
+        // An invalid identifier is an error only if the group exists, so the group is looked up first.
+        let is_short = request.keys.len() == 1
+            && request.most <= DELIVERED_A_STEP
+            && !request.may_wait(call)
+            && GroupWanted::read(request.id(0)).is_ok();
+        if !is_short {
+            let Some(entries) = entries_at_once(call, request, names, args)? else { return Ok(()) };
+            if entries == 0 && request.may_wait(call) && request.ids.into_iter().all(|id| id == b">") {
+                return super::read::reply_nothing(call, ("xreadgroup", args), request);
+            }
+            if entries > DELIVERED_A_STEP && !call.collects_replies {
+                let [key] = words(request.keys);
+                return Err(collection::take_visits(call, "xreadgroup", args, key));
+            }
         }
     }
     let begin = || Box::new(Walk { left: first.into(), ..Walk::default() });

@@ -3,7 +3,9 @@
 use super::Codec;
 use super::finish::Direction;
 use super::node::{Entry, add_count, push, set_part};
+use super::root::Root;
 use super::seek::{CountedTree, Nodes};
+use crate::tree::LARGE_BYTES;
 use crate::{Damaged, Source};
 
 /// The number of bytes by which most changed nodes grow at most. A copy has room for them.
@@ -17,7 +19,7 @@ pub(super) const CHANGED: u64 = 1 << 63;
 pub(crate) struct CountedEdit<'e> {
     pub(super) object: u64,
     pub(super) levels: usize,
-    pub(super) root: Vec<u8>,
+    pub(super) root: Root<'e>,
     pub(super) count: u64,
     pub(super) changed: Vec<ChangedNode>,
     /// The parts that the changed nodes replace.
@@ -41,7 +43,7 @@ impl<'e> CountedEdit<'e> {
         let none = CountedTree { object: 0, levels: 0, root: &[], count: 0, source };
         let CountedTree { object, levels, root, count, source } = *old.unwrap_or(&none);
         let (changed, gone, gone_trees) = (Vec::new(), Vec::new(), Vec::new());
-        Self { object, levels, root: copy(root), count, changed, gone, gone_trees, source }
+        Self { object, levels, root: Root::of(root), count, changed, gone, gone_trees, source }
     }
 
     /// Replaces a range of the bytes of a leaf by `with`, and adds `elements` to the number of its elements. `path`
@@ -50,9 +52,43 @@ impl<'e> CountedEdit<'e> {
         &mut self,
         path: &[u32],
         range: std::ops::Range<usize>,
-        with: &[u8],
+        with: impl AsRef<[u8]> + Into<Vec<u8>>,
         elements: i64,
     ) -> Result<(), Damaged> {
+        let node = self.enter(path, elements)?.map(|node| &mut self.changed[node]);
+        let bytes = node.as_ref().map_or_else(|| self.root.len(), |node| node.bytes.len());
+        if range.end > bytes || range.start > range.end {
+            return Err(Damaged);
+        }
+        let at = Direction::of(range.start, range.end, bytes);
+        match node {
+            None => self.root.replace(range, with),
+            Some(node) => {
+                replace(&mut node.bytes, range, with.as_ref());
+                node.direction = Some(node.direction.map_or(at, |before| before.and(at)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the tree has no levels and remains a plain value, or becomes empty.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.levels == 0 && self.root.len() <= LARGE_BYTES
+    }
+
+    /// Returns the bytes of a leaf, of which the caller may overwrite some. `path` leads to the leaf, as for
+    /// [`CountedEdit::splice`].
+    pub(crate) fn leaf_mut(&mut self, path: &[u32]) -> Result<&mut [u8], Damaged> {
+        let page = self.enter(path, 0)?;
+        if let Some(node) = page.map(|node| &mut self.changed[node]) {
+            node.direction = Some(Direction::Mixed);
+        }
+        Ok(self.page_mut(page))
+    }
+
+    /// Makes the nodes on the path to a leaf changed ones, and adds `elements` to their numbers of elements. Returns
+    /// the index of the leaf's node, or `None` if the root is the leaf.
+    fn enter(&mut self, path: &[u32], elements: i64) -> Result<Option<usize>, Damaged> {
         let mut page = None;
         for at in path {
             let at = *at as usize;
@@ -64,26 +100,17 @@ impl<'e> CountedEdit<'e> {
             page = Some(child);
         }
         self.count = self.count.checked_add_signed(elements).ok_or(Damaged)?;
-        let leaf = self.page_mut(page);
-        if range.end > leaf.len() || range.start > range.end {
-            return Err(Damaged);
-        }
-        let at = Direction::of(range.start, range.end, leaf.len());
-        replace(leaf, range, with);
-        if let Some(node) = page.map(|node| &mut self.changed[node]) {
-            node.direction = Some(node.direction.map_or(at, |before| before.and(at)));
-        }
-        Ok(())
+        Ok(page)
     }
 
     /// Adds an element of a section that has no leaf. A plain value becomes a tree.
     pub(crate) fn insert_leaf(&mut self, key: &[u8], element: &[u8]) -> Result<(), Damaged> {
         if self.levels == 0 {
             (self.object, self.levels) = (self.source.fresh(), 1);
-            let bytes = std::mem::take(&mut self.root);
+            let bytes = self.root.take();
             if !bytes.is_empty() {
                 let leaf = self.new_node(bytes);
-                push(leaf, self.count, &[0], &mut self.root);
+                push(leaf, self.count, &[0], self.root.to_mut());
             }
         }
         let leaf = self.new_node(element.to_vec());
@@ -91,9 +118,9 @@ impl<'e> CountedEdit<'e> {
         // Any key of the section is a lower bound, since it has no other leaf.
         push(leaf, 1, &key[..1], &mut entry);
         self.count += 1;
-        if self.root.is_empty() {
+        if self.root.len() == 0 {
             self.levels = 1;
-            self.root = entry;
+            self.root.set(entry);
             return Ok(());
         }
         let leaf = self.leaf_of_key(key)?;
@@ -130,8 +157,9 @@ impl<'e> CountedEdit<'e> {
     pub(crate) fn remove_between(&mut self, from: u64, to: u64, codec: &dyn Codec) -> Result<(), Damaged> {
         let removed = to.min(self.count).saturating_sub(from);
         if removed > 0 {
-            let root = std::mem::take(&mut self.root);
-            self.root = self.without(root, self.levels, 0, from..to, codec)?;
+            let root = self.root.take();
+            let root = self.without(root, self.levels, 0, from..to, codec)?;
+            self.root.set(root);
             self.count -= removed;
         }
         Ok(())
@@ -175,13 +203,13 @@ impl<'e> CountedEdit<'e> {
     }
 
     fn page(&self, changed: Option<usize>) -> &[u8] {
-        changed.map_or(&self.root, |node| &self.changed[node].bytes)
+        changed.map_or_else(|| self.root.bytes(), |node| &self.changed[node].bytes)
     }
 
     fn page_mut(&mut self, changed: Option<usize>) -> &mut Vec<u8> {
         match changed {
             Some(node) => &mut self.changed[node].bytes,
-            None => &mut self.root,
+            None => self.root.to_mut(),
         }
     }
 
@@ -199,7 +227,7 @@ impl<'e> CountedEdit<'e> {
 
 impl Nodes for CountedEdit<'_> {
     fn root(&self) -> (&[u8], usize) {
-        (&self.root, self.levels)
+        (self.root.bytes(), self.levels)
     }
 
     fn node(&self, part: u64) -> Result<&[u8], Damaged> {
@@ -215,7 +243,7 @@ impl Nodes for CountedEdit<'_> {
 }
 
 /// Returns a copy of a node that is changed.
-fn copy(node: &[u8]) -> Vec<u8> {
+pub(super) fn copy(node: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(node.len() + GROWTH);
     copy.extend_from_slice(node);
     copy
@@ -244,7 +272,7 @@ fn leaf_without(
 }
 
 /// Replaces a range of bytes by others.
-fn replace(bytes: &mut Vec<u8>, range: std::ops::Range<usize>, with: &[u8]) {
+pub(super) fn replace(bytes: &mut Vec<u8>, range: std::ops::Range<usize>, with: &[u8]) {
     let (end, len) = (range.start + with.len(), bytes.len());
     if end > range.end {
         bytes.resize(len + end - range.end, 0);

@@ -8,7 +8,7 @@ use super::{
     PAGE_ENTRIES_MIN,
 };
 use crate::Damaged;
-use crate::tree::{LARGE_BYTES, Parts};
+use crate::tree::Parts;
 
 /// A tree whose leaves have at most this many bytes in all becomes a plain value again.
 const PLAIN_AGAIN_BYTES: usize = 1024;
@@ -41,7 +41,7 @@ impl Direction {
 }
 
 /// The result of a change.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
     /// No element is left. Nothing was written.
     Empty,
@@ -89,16 +89,17 @@ impl Writing<'_, '_> {
         if self.edit.count == 0 {
             return Ok(Finished::Empty);
         }
-        let root = std::mem::take(&mut self.edit.root);
-        if self.edit.levels == 0 && root.len() <= LARGE_BYTES {
-            put_plain(self.edit.count, &root, to);
+        if self.edit.is_plain() {
+            put_plain_count(self.edit.count, to);
+            self.edit.root.append_to(to);
             return Ok(Finished::Plain);
         }
+        let root = self.edit.root.take();
         if self.edit.levels > 0 && self.keeps_nodes(&root, self.edit.levels)? {
             let bytes = self.edit.changed.iter().map(|node| node.bytes.len()).sum();
             self.parts.bytes.reserve(bytes);
-            self.edit.root = self.rewritten(root, self.edit.levels)?;
-            self.put_head(to)?;
+            let root = self.rewritten(root, self.edit.levels)?;
+            self.put_head(root, to)?;
             return Ok(Finished::Tree);
         }
         let children = if self.edit.levels == 0 {
@@ -113,11 +114,12 @@ impl Writing<'_, '_> {
             && let Some((count, all)) = self.plain(&children)?
         {
             self.parts.clear();
-            put_plain(count, &all, to);
+            put_plain_count(count, to);
+            to.extend_from_slice(&all);
             return Ok(Finished::Plain);
         }
-        self.edit.root = self.page(children, self.edit.levels)?;
-        self.put_head(to)?;
+        let root = self.page(children, self.edit.levels)?;
+        self.put_head(root, to)?;
         Ok(Finished::Tree)
     }
 
@@ -275,23 +277,23 @@ impl Writing<'_, '_> {
     }
 
     /// Appends the head to `to`. Divides a long root, and drops levels with a single entry.
-    fn put_head(mut self, to: &mut Vec<u8>) -> Result<(), Damaged> {
-        while self.edit.root.len() > PAGE_BYTES_MAX && entries(&self.edit.root).count() > PAGE_ENTRIES_MIN {
-            let (key, bytes) = (Entry::at(&self.edit.root, 0)?.key.to_vec(), std::mem::take(&mut self.edit.root));
+    fn put_head(mut self, mut root: Vec<u8>, to: &mut Vec<u8>) -> Result<(), Damaged> {
+        while root.len() > PAGE_BYTES_MAX && entries(&root).count() > PAGE_ENTRIES_MIN {
+            let (key, bytes) = (Entry::at(&root, 0)?.key.to_vec(), root);
             let child = Child::New { count: self.edit.count, key, bytes, direction: Direction::Mixed };
             self.edit.levels += 1;
             if self.edit.levels > LEVELS_MAX {
                 return Err(Damaged);
             }
-            self.edit.root = self.page(vec![child], self.edit.levels)?;
+            root = self.page(vec![child], self.edit.levels)?;
         }
         while self.edit.levels > 1 {
-            let only = Entry::at(&self.edit.root, 0)?;
-            if only.end < self.edit.root.len() {
+            let only = Entry::at(&root, 0)?;
+            if only.end < root.len() {
                 break;
             }
             let part = only.part;
-            self.edit.root = match self.parts.take_back(part) {
+            root = match self.parts.take_back(part) {
                 Some(bytes) => bytes,
                 None => {
                     self.edit.gone.push(part);
@@ -304,8 +306,8 @@ impl Writing<'_, '_> {
         self.parts.gone_trees.append(&mut self.edit.gone_trees);
         to.extend_from_slice(&self.edit.object.to_le_bytes());
         to.push(COUNTED | self.edit.levels as u8);
-        to.extend_from_slice(&(self.edit.root.len() as u32).to_le_bytes());
-        to.extend_from_slice(&self.edit.root);
+        to.extend_from_slice(&(root.len() as u32).to_le_bytes());
+        to.extend_from_slice(&root);
         Ok(())
     }
 }
@@ -379,10 +381,9 @@ impl Writing<'_, '_> {
     }
 }
 
-/// Appends a plain value: the number of its elements, and the elements.
-fn put_plain(count: u64, elements: &[u8], to: &mut Vec<u8>) {
+/// Appends the number of elements with which a plain value begins.
+fn put_plain_count(count: u64, to: &mut Vec<u8>) {
     crate::read::push_number(count as u32, to);
-    to.extend_from_slice(elements);
 }
 
 /// Returns the goals for the lengths in bytes of the first leaf and of the others into which a leaf of `bytes` bytes is

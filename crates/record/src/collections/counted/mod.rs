@@ -28,6 +28,7 @@
 mod edit;
 mod finish;
 mod node;
+mod root;
 mod seek;
 mod walk;
 

@@ -249,9 +249,25 @@ fn last_run(leaf: &[u8]) -> Result<usize, Damaged> {
     Ok(run)
 }
 
+/// The place in a leaf at which a search begins: before its first entry, by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SearchStart {
+    at: usize,
+    before: u64,
+    /// The offset of the first entry of the run to which the entry belongs, and the identifier of its base.
+    run: usize,
+    base: StreamId,
+}
+
 /// Finds the first entry of a leaf whose identifier is not below another.
 pub(super) fn find(leaf: &[u8], wanted: StreamId) -> Result<InLeaf, Damaged> {
-    let (mut at, mut before, mut run, mut base) = (0, 0, 0, StreamId::MIN);
+    find_from(leaf, &mut SearchStart::default(), wanted)
+}
+
+/// Finds the first entry of a leaf, from `start` on, whose identifier is not below another. `start` becomes the place
+/// of that entry, or the end of the leaf.
+pub(super) fn find_from(leaf: &[u8], start: &mut SearchStart, wanted: StreamId) -> Result<InLeaf, Damaged> {
+    let SearchStart { mut at, mut before, mut run, mut base } = *start;
     while at < leaf.len() {
         let (body, len) = body(&leaf[at..])?;
         let id = if is_relative(body) {
@@ -263,10 +279,12 @@ pub(super) fn find(leaf: &[u8], wanted: StreamId) -> Result<InLeaf, Damaged> {
         };
         if id >= wanted {
             let end = if id == wanted { at + len } else { at };
+            *start = SearchStart { at, before, run, base };
             return Ok(InLeaf { before, range: at..end, run });
         }
         (at, before) = (at + len, before + 1);
     }
+    *start = SearchStart { at, before, run, base };
     Ok(InLeaf { before, range: at..at, run })
 }
 

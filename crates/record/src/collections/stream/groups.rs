@@ -145,13 +145,13 @@ fn decode_pending(element: &[u8]) -> Result<(StreamId, PendingEntry), Damaged> {
     Ok((id, PendingEntry { consumer, delivered_ms, deliveries }))
 }
 
-fn encode_pending(group: u32, id: StreamId, pending: &PendingEntry) -> Vec<u8> {
-    let mut element = Vec::with_capacity(PENDING_BYTES);
-    element.extend_from_slice(&group.to_be_bytes());
-    element.extend_from_slice(&id.bytes());
-    element.extend_from_slice(&pending.consumer.to_be_bytes());
-    element.extend_from_slice(&pending.delivered_ms.to_be_bytes());
-    element.extend_from_slice(&pending.deliveries.to_be_bytes());
+fn encode_pending(group: u32, id: StreamId, pending: &PendingEntry) -> [u8; PENDING_BYTES] {
+    let mut element = [0; PENDING_BYTES];
+    element[..4].copy_from_slice(&group.to_be_bytes());
+    element[4..20].copy_from_slice(&id.bytes());
+    element[20..24].copy_from_slice(&pending.consumer.to_be_bytes());
+    element[24..32].copy_from_slice(&pending.delivered_ms.to_be_bytes());
+    element[32..].copy_from_slice(&pending.deliveries.to_be_bytes());
     element
 }
 
@@ -513,20 +513,6 @@ impl StreamGroupsEdit<'_, '_> {
     /// [`Damaged`].
     pub fn deliver(&mut self, group: u32, id: StreamId, new: &PendingEntry) -> Result<(), Damaged> {
         let old = self.pending(group, id)?;
-        self.deliver_again(group, id, old, new)
-    }
-
-    /// Records a delivery of an entry as [`StreamGroupsEdit::deliver`] does; `old` is the earlier one.
-    ///
-    /// # Errors
-    /// [`Damaged`].
-    pub fn deliver_again(
-        &mut self,
-        group: u32,
-        id: StreamId,
-        old: Option<PendingEntry>,
-        new: &PendingEntry,
-    ) -> Result<(), Damaged> {
         if old == Some(*new) {
             return Ok(());
         }
@@ -538,6 +524,34 @@ impl StreamGroupsEdit<'_, '_> {
             self.stream.put(&key, &key[1..])?;
         }
         self.stream.put(&pending_key(group, id), &encode_pending(group, id, new))
+    }
+
+    /// Records that the consumers of pending entries got them again. `ids` are their identifiers in ascending order.
+    ///
+    /// # Errors
+    /// [`Damaged`], also if one of the entries is not pending.
+    pub fn deliver_once_more(&mut self, group: u32, ids: &[StreamId], now_ms: u64) -> Result<(), Damaged> {
+        let mut left = ids;
+        while let Some(first) = left.first() {
+            let (count, key) = (left.len(), pending_key(group, *first));
+            let path = self.stream.tree.leaf(&key)?.ok_or(Damaged)?.path;
+            let (elements, _) = self.stream.tree.leaf_mut(&path)?.as_chunks_mut::<PENDING_BYTES>();
+            let at = super::first_not_below(elements, &key[1..]);
+            for element in &mut elements[at..] {
+                let Some(id) = left.first() else { break };
+                if element[..OWNED_BYTES] == pending_key(group, *id)[1..] {
+                    let pending = decode_pending(element)?.1;
+                    let deliveries = pending.deliveries.saturating_add(1);
+                    *element =
+                        encode_pending(group, *id, &PendingEntry { delivered_ms: now_ms, deliveries, ..pending });
+                    left = &left[1..];
+                }
+            }
+            if left.len() == count {
+                return Err(Damaged);
+            }
+        }
+        Ok(())
     }
 
     /// Removes a pending entry of a group. Returns false if there is none with this identifier.

@@ -11,24 +11,17 @@ mod lab;
 mod table;
 
 use crate::common::redis::request;
+use crate::sim::bystander::{Bystander, LATE_MAX, cpu_ns};
 use command::clients::endpoint::Protocol;
 use command::visit::pace::ITERATION_OPS_MAX;
 use io::sim::SimClient;
 use lab::{Lab, SCALE};
 use table::{BystanderCase, Group, Unit, line};
 
-/// The maximum number of iterations until the bystander gets its reply.
-const LATE_MAX: u64 = 2;
 /// The number of clients that run a command at the same time.
 const CROWD: usize = 100;
 /// The number of iterations for which a crowd is observed.
 const CROWD_ITERATIONS: u64 = 40;
-
-/// Returns the CPU time of this thread, in ns.
-fn cpu_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 /// The maximum number of operations of one iteration: the limit that ends it, and those of the last visit.
 const OPS: usize = ITERATION_OPS_MAX + 64;
@@ -41,38 +34,6 @@ fn each_iteration(unit: Unit) -> usize {
         Unit::Walked => 4 * OPS,
         // The limit of bytes that one visit copies in the store or into a reply, and that one send accepts.
         Unit::Byte => 256 << 10,
-    }
-}
-
-/// A client that sends a `PING` as soon as the previous `PING` is answered.
-struct Bystander {
-    client: SimClient,
-    asked: Option<u64>,
-    late_max: u64,
-    answers: u64,
-}
-
-impl Bystander {
-    fn new(lab: &mut Lab) -> Self {
-        let client = lab.world.connect(Protocol::Resp);
-        lab.drive(&client, b"", &line("PING"), b"+PONG\r\n");
-        Self { client, asked: None, late_max: 0, answers: 0 }
-    }
-
-    fn ask(&mut self, iteration: u64) {
-        if self.asked.is_none() {
-            self.client.send(&line("PING"));
-            self.asked = Some(iteration);
-        }
-    }
-
-    fn listen(&mut self, iteration: u64) {
-        let Some(asked) = self.asked else { return };
-        self.late_max = self.late_max.max(iteration - asked);
-        if !self.client.take(usize::MAX).is_empty() {
-            self.asked = None;
-            self.answers += 1;
-        }
     }
 }
 
@@ -110,7 +71,7 @@ impl Lab {
 
     /// Runs the command by one client, beside a bystander.
     fn run_alone(&mut self, row: &BystanderCase) {
-        let mut bystander = Bystander::new(self);
+        let mut bystander = Bystander::new(&mut self.world);
         let client = self.world.connect(lab::protocol(row));
         self.world.iterations(3);
         let (after, end) = row.mark();
@@ -140,7 +101,7 @@ impl Lab {
 
     /// Runs the command by a crowd of clients at the same time. They disconnect before the command is complete.
     fn run_in_a_crowd(&mut self, row: &BystanderCase) {
-        let mut bystander = Bystander::new(self);
+        let mut bystander = Bystander::new(&mut self.world);
         let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
         self.world.iterations(8);
         crowd.iter().for_each(|client| client.send(&row.request));

@@ -1,6 +1,6 @@
 //! Reads the messages of replies by the numbers in `proto/gannet/v1/cache.proto`.
 
-use protocol::grpc::protobuf::{MalformedMessage, Message};
+use protocol::grpc::protobuf::{DecodeError, Message};
 
 use super::super::super::model::Verb;
 use super::super::exchange::{AnswerReader, FIELD_SHIFT, field_number};
@@ -20,7 +20,7 @@ pub(super) fn read(answer: &mut AnswerReader<'_>, index: u32, bytes: &[u8]) -> R
     if index >= answer.route.keys.max(1) {
         return Err("the reply has more messages than requested keys");
     }
-    let malformed = |_: MalformedMessage| MALFORMED;
+    let malformed = |_: DecodeError| MALFORMED;
     let message = Message::parse(bytes).map_err(malformed)?;
     let number = answer.pending.key & ((1 << FIELD_SHIFT) - 1);
     match verb {
