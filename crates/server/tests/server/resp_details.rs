@@ -63,6 +63,20 @@ fn same_events(lines: &[&str], events_min: usize) {
 }
 
 #[test]
+fn an_element_at_longitude_180_finds_itself() {
+    same_replies(&[
+        "GEOADD g 180 10 a",
+        "GEORADIUSBYMEMBER g a 0 m",
+        "GEORADIUSBYMEMBER g a 1 km ASC",
+        "GEORADIUSBYMEMBER g a 1000 km",
+        "GEOADD g 179.9999 10 c",
+        "GEORADIUSBYMEMBER g a 1 km ASC",
+        "GEOSEARCH g FROMLONLAT 180 10 BYBOX 1 1 km ASC WITHDIST",
+        "GEOSEARCH g FROMLONLAT 180 10 BYRADIUS 100 m ASC WITHCOORD",
+    ]);
+}
+
+#[test]
 fn a_move_between_lists_publishes_the_push_before_the_pop() {
     same_events(
         &[
@@ -268,6 +282,8 @@ fn malformed_options_for_missing_keys_get_the_same_replies_as_from_redis() {
         "GETEX s PERSIST EX 10",
         "GETEX s EX 10 PERSIST",
         "GETEX none PERSIST EX 10",
+        "COMMAND INFO nosuch",
+        "COMMAND INFO nosuch get|nosuch",
         "MULTI",
         "MONITOR",
         "SET d e",
@@ -288,4 +304,38 @@ fn a_script_learns_of_wrong_numbers_of_arguments_before_refused_commands() {
         "EVAL return_redis.call('MULTI') 0",
         "EVAL return_redis.call('nosuch') 0",
     ]);
+}
+
+/// Redis 7.0 does not have `+`: the wanted replies are those of Redis 7.4.
+#[test]
+fn a_plus_in_xread_stands_for_the_last_entry_and_waits_for_the_first() {
+    let running = start(both());
+    let (mut client, mut waiting) = (resp(&running), resp(&running));
+    for (line, reply) in [
+        ("XADD s 1-1 a b", "$3 1-1"),
+        ("XADD s 2-1 c d", "$3 2-1"),
+        ("XREAD STREAMS s +", "*1 *2 $1 s *1 *2 $3 2-1 *2 $1 c $1 d"),
+        ("XREAD COUNT 5 STREAMS s s + 1-1", "*2 *2 $1 s *1 *2 $3 2-1 *2 $1 c $1 d *2 $1 s *1 *2 $3 2-1 *2 $1 c $1 d"),
+        ("XREAD STREAMS none +", "*-1"),
+        ("XDEL s 2-1", ":1"),
+        ("XREAD BLOCK 1 STREAMS s +", "*1 *2 $1 s *1 *2 $3 1-1 *2 $1 a $1 b"),
+        ("XDEL s 1-1", ":1"),
+        ("XREAD STREAMS s +", "*-1"),
+        ("EVAL return_redis.call('xread','streams','s','+') 0", "$-1"),
+    ] {
+        let texts: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let words: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let replied = String::from_utf8(client.ask(&words)).expect("text").trim_end().replace("\r\n", " ");
+        assert_eq!(replied, reply, "{line}");
+    }
+    waiting.client.send(&crate::common::redis::request(&words("XREAD BLOCK 0 STREAMS s +")));
+    while !client.text("INFO clients").contains("blocked_clients:1") {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    client.text("XADD s 3-1 e f");
+    assert_eq!(
+        waiting.next().escape_ascii().to_string().replace("\\r\\n", " "),
+        "*1 *2 $1 s *1 *2 $3 3-1 *2 $1 e $1 f "
+    );
+    running.stop();
 }
