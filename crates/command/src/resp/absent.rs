@@ -8,6 +8,7 @@
 
 use super::call::{Call, Interrupt, Run};
 use super::catalog::{CommandSpec, Flag};
+use super::error::ErrorReply;
 use super::key_specs::only_gets_fields;
 use super::state::absent::AbsentKeys;
 use super::typed;
@@ -24,7 +25,8 @@ pub(super) fn run<'c, 'l>(
     args: Args<'c>,
     run: impl FnOnce(&mut Call<'c, 'l>) -> Run,
 ) -> Run {
-    if call.session.absent.is_none() && !entry.has(Flag::PubSub) {
+    // A script looks up no keys itself: each command that it calls is recorded for itself.
+    if call.session.absent.is_none() && !entry.has(Flag::PubSub) && !entry.runs_script() {
         let mut absent = Box::<AbsentKeys>::default();
         for (number, key) in entry.keys_of(args).enumerate().filter(|(_, key)| is_absent(call, key)) {
             absent.add(key, reads(entry, args, number));
@@ -73,7 +75,8 @@ fn end(call: &mut Call<'_, '_>, ran: &Run) {
         return;
     }
     let absent = call.session.absent.take();
-    if let (Ok(()), Some(mut absent)) = (ran, absent) {
+    let is_looked_up = matches!(ran, Ok(()) | Err(Interrupt::Fault(ErrorReply::NoKey)));
+    if let Some(mut absent) = absent.filter(|_| is_looked_up) {
         absent.take_misses().for_each(|key| call.changed(KeyEvent::KEYMISS, key));
     }
 }
@@ -92,7 +95,9 @@ fn reads(entry: &CommandSpec, mut args: Args<'_>, number: usize) -> bool {
         "object" | "memory" => false,
         "getset" | "getdel" | "getex" | "hgetdel" | "hgetex" | "lease.get" | "pfmerge" => true,
         "copy" => number == 0,
-        "bitop" => number > 0,
+        "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" => number > 0,
+        "zdiffstore" | "zinterstore" | "zunionstore" | "zrangestore" | "geosearchstore" => number > 0,
+        "sort" | "georadius" | "georadiusbymember" => number == 0,
         "bitfield" => only_gets_fields(args),
         "set" => args.by_ref().skip(2).any(|word| word.eq_ignore_ascii_case(b"get")),
         _ => entry.has(Flag::ReadOnly),

@@ -72,7 +72,7 @@ fn reply_infos<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         text.clear();
         match Described::find(name) {
             Some(found) => found.put_info(&mut text, version),
-            None => reply::null_array(&mut text, version),
+            None => reply::null(&mut text, version),
         }
         push(call, &text)
     })

@@ -117,7 +117,8 @@ pub(super) fn reply_at_random<'c, C: Elements>(
     count: i64,
     shape: ReplyShape,
 ) -> Run {
-    if !call.collects_replies {
+    if !call.collects_replies || count == 0 {
+        // A request for no elements is an error, too, if the key holds another type.
         let len = look::<C, _>(call, key, |_, value| Ok(value.map_or(0, C::len)))?;
         if len == 0 || count == 0 {
             shape.put_head(call.out, 0);

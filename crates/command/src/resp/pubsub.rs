@@ -106,6 +106,9 @@ pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if !call.may_wait {
+        return Err(ErrorReply::MonitorInMulti.into());
+    }
     if !subscriber(call).monitor() {
         return Err(ErrorReply::TooManyMonitors.into());
     }

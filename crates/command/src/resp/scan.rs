@@ -6,7 +6,7 @@
 
 use super::catalog::lower;
 use super::error::ErrorReply;
-use super::number::integer;
+use super::number::{self, integer};
 use super::pattern::check;
 use super::typed::{View, type_name};
 use super::walk::walk_step_ops;
@@ -17,7 +17,6 @@ use crate::resp::typed;
 use crate::resp::walk;
 use crate::visit::progress::SessionWait;
 use arrayvec::ArrayVec;
-use protocol::number::parse_u64;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -40,7 +39,7 @@ struct Filter<'c> {
 }
 
 pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
+    let cursor = number::cursor(args.next().unwrap_or_default())?;
     let (mut filter, mut count) = (Filter { pattern: None, kind: None }, COUNT);
     while let Some(word) = args.next() {
         let value = args.next().ok_or(ErrorReply::Syntax)?;

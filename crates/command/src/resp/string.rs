@@ -209,7 +209,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let deadline = match args.next() {
         None => return read_one(call, bytes),
         Some(word) => match &super::catalog::lower(word)[..] {
-            b"persist" if args.len() == 0 => None,
+            b"persist" if args.all(|word| word.eq_ignore_ascii_case(b"persist")) => None,
             unit => {
                 let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(ErrorReply::Syntax)?;
                 Some((unit, args.next().unwrap_or_default()))
@@ -230,14 +230,18 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         call.null();
         return Ok(());
     }
-    let expire = match deadline {
-        None => Expire::Never,
-        Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
+    let expires = found.is_some_and(|item| item.expire != Expire::Never);
+    let (new, event) = match deadline {
+        None => (Replacement::Expire(Expire::Never), expires.then_some(KeyEvent::PERSIST)),
+        Some((unit, text)) => match Deadline::positive(text, unit, moment, "getex")? {
+            past if past.is_past(moment.now) => (Replacement::Remove, Some(KeyEvent::DEL)),
+            deadline => (Replacement::Expire(deadline.expire()), Some(KeyEvent::EXPIRE)),
+        },
     };
-    let hit = value_reply::reply_and_replace(call, bytes, Replacement::Expire(expire))?;
+    let hit = value_reply::reply_and_replace(call, bytes, new)?;
     call.count_read(hit);
-    if hit {
-        call.changed(if expire == Expire::Never { KeyEvent::PERSIST } else { KeyEvent::EXPIRE }, bytes);
+    if let Some(event) = event.filter(|_| hit) {
+        call.changed(event, bytes);
     }
     Ok(())
 }

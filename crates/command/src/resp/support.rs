@@ -273,7 +273,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("watch", "at most 4096 keys; for missing keys see [consistency.md](consistency.md)"),
     ("xadd", "as `XTRIM`"),
     ("xinfo", "`radix-tree-keys` and `radix-tree-nodes` are computed from the number of entries"),
-    ("xreadgroup", "as `XREAD`; delivers at most 32 MiB"),
+    ("xread", "`+` stands for the last entry, as in Redis 7.4"),
+    ("xreadgroup", "delivers at most 32 MiB"),
     ("xtrim", "with `~`, removes exactly what is to be removed, up to `LIMIT`"),
 ];
 

@@ -198,7 +198,7 @@ fn command_info_of_many_names_is_answered_whole() {
     let mut words: Vec<&[u8]> = vec![b"COMMAND", b"INFO"];
     words.extend(std::iter::repeat_n([&b"get"[..], b"x"], 1500).flatten());
     let reply = client.ask(&words);
-    assert_eq!(reply, [b"*3000\r\n", &[one, b"*-1\r\n"].concat().repeat(1500)[..]].concat());
+    assert_eq!(reply, [b"*3000\r\n", &[one, b"$-1\r\n"].concat().repeat(1500)[..]].concat());
     let docs = client.ask(&[b"COMMAND", b"DOCS", b"config|get", b"nosuch"]);
     assert!(docs.starts_with(b"*2\r\n$10\r\nconfig|get\r\n*4\r\n$7\r\nsummary\r\n"), "{}", docs.escape_ascii());
     running.stop();

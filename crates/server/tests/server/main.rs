@@ -58,6 +58,7 @@ mod resp;
 mod resp_collections;
 mod resp_command_streams;
 mod resp_databases;
+mod resp_details;
 mod resp_dump;
 mod resp_dump_streams;
 mod resp_elements;

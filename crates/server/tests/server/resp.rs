@@ -431,7 +431,7 @@ fn command_table_longer_than_an_output_is_returned_complete() {
         let times = if words.len() == 2 && words[1] == b"DOCS" { 2 } else { 1 };
         assert!(reply.starts_with(format!("*{}\r\n", count * times).as_bytes()), "{:?}", &reply[..20]);
     }
-    assert!(redis.ask(&[b"COMMAND", b"INFO", b"get", b"nosuch"]).ends_with(b"*-1\r\n"));
+    assert!(redis.ask(&[b"COMMAND", b"INFO", b"get", b"nosuch"]).ends_with(b"$-1\r\n"));
     let info = String::from_utf8(redis.ask(&[b"INFO"])).unwrap();
     for part in ["# Server\r\n", "redis_version:", "# Keyspace\r\n", "maxmemory:67108864\r\n"] {
         assert!(info.contains(part), "{part}");

@@ -350,7 +350,7 @@ fn random_elements_of_a_sorted_set_are_uniform_and_distinct() {
     assert_eq!(client.ask(&[b"ZRANK", b"z", b"stays-2", b"WITHSCORE"]), b"*2\r\n:1\r\n,2\r\n");
     client.ask(&[b"ZADD", b"f", b"3.1", b"a", b"1e20", b"b", b"-0", b"c", b"-inf", b"d"]);
     let scores = client.ask(&[b"ZMSCORE", b"f", b"a", b"b", b"c", b"d", b"e"]);
-    assert_eq!(scores, b"*5\r\n,3.1\r\n,1e+20\r\n,-0\r\n,-inf\r\n_\r\n");
+    assert_eq!(scores, b"*5\r\n,3.1\r\n,1e+20\r\n,0\r\n,-inf\r\n_\r\n");
     running.stop();
 }
 

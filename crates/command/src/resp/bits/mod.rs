@@ -130,6 +130,19 @@ impl Selection {
         Ok(Self { from, to: to.map(integer).transpose()?, is_bits })
     }
 
+    /// Parses the rest of a request of `BITCOUNT`: `[start end [BYTE | BIT]]`.
+    fn read_counted(mut args: Args<'_>) -> Result<Self, ErrorReply> {
+        if args.len() == 1 {
+            return Err(ErrorReply::Syntax);
+        }
+        // As in Redis, the end is checked before the unit.
+        let mut ends = args;
+        for end in ends.by_ref().take(if args.len() > 3 { 0 } else { 2 }) {
+            integer(end)?;
+        }
+        Self::read(&mut args)
+    }
+
     /// Returns the selected bits of a value of `bytes` bytes. Numbers below 0 count from the end.
     fn bits(&self, bytes: u64) -> Range<u64> {
         let total = if self.is_bits { 8 * bytes } else { bytes } as i64;
@@ -143,18 +156,30 @@ impl Selection {
     }
 }
 
+/// Ends a request whose range is malformed. As in Redis, the key is looked up first: if it does not exist, the reply is
+/// `missing`, and if it holds another type, that is the error.
+#[cold]
+fn end_malformed(call: &mut Call<'_, '_>, bytes: &[u8], error: ErrorReply, missing: i64) -> Run {
+    let key = call.key(bytes);
+    if call.guard.locks().is_locked_by_other(&key) {
+        return Err(SessionWait::Parked.into());
+    }
+    let item = live(call.guard.items().get(&key), call.ctx.view());
+    if string(item.as_ref())?.is_some() {
+        return Err(error.into());
+    }
+    call.count_read(false);
+    call.int(missing);
+    Ok(())
+}
+
 pub(super) fn bitcount<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut left = args;
     let bytes = left.next().unwrap_or_default();
-    if left.len() == 1 {
-        return Err(ErrorReply::Syntax.into());
-    }
-    // As in Redis, the end is checked before the unit.
-    let mut ends = left;
-    for end in ends.by_ref().take(if left.len() > 3 { 0 } else { 2 }) {
-        integer(end)?;
-    }
-    let selection = Selection::read(&mut left)?;
+    let selection = match Selection::read_counted(left) {
+        Ok(selection) => selection,
+        Err(error) => return end_malformed(call, bytes, error, 0),
+    };
     let is_reversed = selection.from < 0 && selection.to.is_some_and(|to| to < 0 && selection.from > to);
     let read = read_bits(call, ("bitcount", args), bytes, selection, &mut |part, at, bits, sum| {
         *sum += words::count_ones_in(part, at, bits);
@@ -172,7 +197,10 @@ pub(super) fn bitpos<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         1 => true,
         _ => return Err(ErrorReply::BitArgument.into()),
     };
-    let selection = Selection::read(&mut left)?;
+    let selection = match Selection::read(&mut left) {
+        Ok(selection) => selection,
+        Err(error) => return end_malformed(call, bytes, error, if bit { -1 } else { 0 }),
+    };
     let mut found = None;
     let read = read_bits(call, ("bitpos", args), bytes, selection, &mut |part, at, bits, _| {
         found = words::find_in(part, at, bits, bit);

@@ -164,13 +164,24 @@ pub(super) fn cells_around(center: &GeoPosition, shape: &Area) -> Vec<(f64, f64)
         if cells <= CELLS_MAX {
             let numbers = rows.flat_map(|row| {
                 let columns = columns.clone().map(|column| column.rem_euclid(count));
-                let edge = columns.clone().find(|column| *column == count - 1).map(|_| count);
+                // The edge column contains only positions at longitude 180, which is beside the last and the first
+                // column.
+                let edge = columns.clone().any(|column| column == count - 1 || column == 0).then_some(count);
                 columns.chain(edge).map(move |column| spread(row as u32) | spread(column as u32) << 1)
             });
             return intervals(numbers.collect(), 2 * (STEPS - steps));
         }
     }
     Vec::new()
+}
+
+/// Returns an interval of scores that contains those of all positions from `first` to before `end`. A number of the
+/// edge column may be above 2^53, where a score is rounded to an even number.
+fn scores(first: u64, end: u64) -> (f64, f64) {
+    const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+    let below = u64::from(first > EXACT_MAX);
+    let above = if end > EXACT_MAX { 2 } else { 0 };
+    ((first - below) as f64, (end + above) as f64)
 }
 
 /// Joins cells to intervals of scores. `bits` is the number of bits behind the numbers of the cells.
@@ -183,7 +194,7 @@ fn intervals(mut cells: Vec<u64>, bits: u32) -> Vec<(f64, f64)> {
             _ => joined.push((cell, cell + 1)),
         }
     }
-    joined.into_iter().map(|(first, end)| ((first << bits) as f64, (end << bits) as f64)).collect()
+    joined.into_iter().map(|(first, end)| scores(first << bits, end << bits)).collect()
 }
 
 #[cfg(test)]

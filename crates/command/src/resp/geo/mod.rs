@@ -11,7 +11,7 @@ use super::catalog::lower;
 use super::collection::{self, words};
 use super::elements::reply_each;
 use super::error::ErrorReply;
-use super::number::float;
+use super::number::double;
 use crate::resp::sorted_set;
 use hash::GeoPosition;
 use protocol::resp::{Args, Version, reply};
@@ -23,7 +23,7 @@ const POSITION_BYTES: usize = 80;
 
 /// Parses a longitude and a latitude.
 fn position([longitude, latitude]: [&[u8]; 2]) -> Result<GeoPosition, ErrorReply> {
-    let position = GeoPosition { longitude: float(longitude)?, latitude: float(latitude)? };
+    let position = GeoPosition { longitude: double(longitude)?, latitude: double(latitude)? };
     match position.is_valid() {
         true => Ok(position),
         false => Err(ErrorReply::Coordinates([position.longitude.to_bits(), position.latitude.to_bits()])),

@@ -14,7 +14,7 @@ use crate::resp::catalog::{entry, lower};
 use crate::resp::collection::{self, words};
 use crate::resp::error::ErrorReply;
 use crate::resp::found;
-use crate::resp::number::{float, integer};
+use crate::resp::number::{double, integer};
 use crate::resp::state::walk::{Walk, order_of};
 use crate::resp::stored::{self, Destination};
 use protocol::resp::{Args, Version, reply};
@@ -76,7 +76,7 @@ impl<'h> Hit<'h> {
 
 /// Parses a distance, which is not negative. Returns it in metres.
 fn distance(words: [&[u8]; 2]) -> Result<(f64, f64), ErrorReply> {
-    let distance = float(words[0]).map_err(|_| ErrorReply::NotNumeric("radius"))?;
+    let distance = double(words[0]).map_err(|_| ErrorReply::NotNumeric("radius"))?;
     if distance < 0.0 {
         return Err(ErrorReply::NegativeSize("radius"));
     }
@@ -328,8 +328,8 @@ impl<'c> AreaSearch<'c> {
 
 /// Parses the sizes of a box and their unit.
 fn rectangle(words: [&[u8]; 3]) -> Result<(Area, f64), ErrorReply> {
-    let width = float(words[0]).map_err(|_| ErrorReply::NotNumeric("width"))?;
-    let height = float(words[1]).map_err(|_| ErrorReply::NotNumeric("height"))?;
+    let width = double(words[0]).map_err(|_| ErrorReply::NotNumeric("width"))?;
+    let height = double(words[1]).map_err(|_| ErrorReply::NotNumeric("height"))?;
     if width < 0.0 || height < 0.0 {
         return Err(ErrorReply::NegativeSize("height or width"));
     }

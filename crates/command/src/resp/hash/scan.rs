@@ -8,7 +8,7 @@ use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::{entry, lower};
 use crate::resp::error::ErrorReply;
-use crate::resp::number::integer;
+use crate::resp::number::{self, integer};
 use crate::resp::own_transaction;
 use crate::resp::pattern::check;
 use crate::resp::slices;
@@ -18,7 +18,7 @@ use crate::resp::typed::{KeyParts, put_text, put_texts, record, reply_bytes};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use base::prng::Prng;
-use protocol::number::{Decimal, parse_u64};
+use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::resp::{Args, Version};
 use protocol::sink::{Fixed, Sink};
@@ -91,7 +91,7 @@ impl<'c> Scan<'c> {
 pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     let key = words.next().unwrap_or_default();
-    let from = parse_u64(words.next().unwrap_or_default()).ok_or(ErrorReply::Cursor)?;
+    let from = number::cursor(words.next().unwrap_or_default())?;
     if call.session.walk.is_none() && number_of_fields(call, key)? == 0 {
         put_scan_head(call.out, 0, 0);
         return Ok(());

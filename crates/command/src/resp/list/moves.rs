@@ -1,7 +1,6 @@
 //! Commands that move elements between lists, or take them from the first list that exists.
 
 use super::change::{pop_event, push_event};
-use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
 use crate::resp::collection::words;
@@ -56,8 +55,8 @@ pub(super) fn move_element(call: &mut Call<'_, '_>, [from, to]: [&[u8]; 2], [pop
             Ok(Edited::Store(()))
         })?;
         if is_same {
-            collection::notify(call, from, pop_event(pop), pushed);
             collection::notify(call, to, push_event(push), pushed);
+            collection::notify(call, from, pop_event(pop), pushed);
             reply::bulk(call.out, &element);
             return Ok(());
         }
@@ -70,11 +69,8 @@ pub(super) fn move_element(call: &mut Call<'_, '_>, [from, to]: [&[u8]; 2], [pop
         Ok(Edited::Store(()))
     })?;
     let pushed = Effect { is_changed: true, is_removed: false };
-    collection::notify(call, from, pop_event(pop), Effect { is_removed: false, ..popped });
     collection::notify(call, to, push_event(push), pushed);
-    if popped.is_removed {
-        call.changed(KeyEvent::DEL, from);
-    }
+    collection::notify(call, from, pop_event(pop), popped);
     reply::bulk(call.out, &element);
     Ok(())
 }

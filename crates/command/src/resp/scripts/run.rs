@@ -304,9 +304,6 @@ fn check_command(
     args: Args<'_>,
 ) -> Result<(), String> {
     let first = args.into_iter().next();
-    if is_refused(entry, first) {
-        return Err("ERR This Redis command is not allowed from script".into());
-    }
     let part = first.filter(|_| entry.is_container()).and_then(|first| find_subcommand(entry.name, first));
     let accepts = part.is_none_or(|(_, part)| part.accepts_words(args.len() + 1));
     if !entry.accepts_words(args.len() + 1) || !accepts {
@@ -314,6 +311,9 @@ fn check_command(
     }
     if entry.is_container() && part.is_none() {
         return Err("ERR Unknown Redis command called from script".into());
+    }
+    if is_refused(entry, first) {
+        return Err("ERR This Redis command is not allowed from script".into());
     }
     if call.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
         return Err(format!("ERR {} is disabled by this server's configuration", entry.name));

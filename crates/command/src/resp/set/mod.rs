@@ -13,13 +13,13 @@ use super::catalog::lower;
 use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};
 use super::elements::reply_each;
 use super::error::ErrorReply;
-use super::number::integer;
+use super::number::{self, integer};
 use super::pattern::check;
 use super::typed::{self, put_text};
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::visit::out::OutBuffer;
-use protocol::number::{Decimal, parse_u64};
+use protocol::number::Decimal;
 use protocol::resp::reply::NUMBER_LINE_BYTES_MAX;
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, SetValue, TextSets};
@@ -79,12 +79,9 @@ const SCANNED: i64 = 10;
 /// The maximum number of elements that one `SSCAN` examines, apart from the last leaf.
 const SCANNED_MAX: u64 = 4096;
 
-/// Executes `SSCAN`. A cursor is a position in the order of the hashes of the elements.
-pub(super) fn sscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let [key, cursor] = words(args);
-    let cursor = parse_u64(cursor).ok_or(ErrorReply::Cursor)?;
+/// Parses the options of `SSCAN`: the pattern, and the number of elements that a call examines at least.
+fn scan_options(mut options: Args<'_>) -> Result<(Option<&[u8]>, u64), ErrorReply> {
     let (mut pattern, mut count) = (None, SCANNED);
-    let mut options = args.after_first().after_first();
     while let Some(word) = options.next() {
         match (&lower(word)[..], options.next()) {
             (b"match", Some(given)) => {
@@ -94,14 +91,22 @@ pub(super) fn sscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             (b"count", Some(given)) => {
                 count = Some(integer(given)?).filter(|count| *count > 0).ok_or(ErrorReply::Syntax)?
             }
-            _ => return Err(ErrorReply::Syntax.into()),
+            _ => return Err(ErrorReply::Syntax),
         }
     }
-    let wanted = (count as u64).min(SCANNED_MAX);
+    Ok((pattern, (count as u64).min(SCANNED_MAX)))
+}
+
+/// Executes `SSCAN`. A cursor is a position in the order of the hashes of the elements.
+pub(super) fn sscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [key, cursor] = words(args);
+    let cursor = number::cursor(cursor)?;
     let (mut found, mut replied, mut examined) = (Vec::new(), 0, 0);
     let next = collection::look::<TextSets, _>(call, key, |_, set| {
         let mut next = Some(cursor).filter(|cursor| *cursor < HASHES);
+        // As in Redis, the options are not read if the key does not exist.
         let Some(set) = set else { return Ok(0) };
+        let (pattern, wanted) = scan_options(args.after_first().after_first())?;
         while let Some(from) = next.filter(|_| examined < wanted) {
             let (elements, behind) = set.step(from as u32)?;
             examined += elements.len() as u64;

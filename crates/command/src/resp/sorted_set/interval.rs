@@ -2,14 +2,12 @@
 
 use crate::resp::error::ErrorReply;
 use crate::resp::list::between;
-use crate::resp::number::{float, integer};
+use crate::resp::number::{double, float, integer};
 use record::{Bound, Damaged, SortedSetValue};
 
-/// Parses a score. Returns an error if the number is too large for one, as Redis does.
+/// Parses a score. Negative zero becomes zero.
 pub(in crate::resp) fn score(text: &[u8]) -> Result<f64, ErrorReply> {
-    let number = float(text)?;
-    let is_infinity = || text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
-    if number.is_infinite() && !is_infinity() { Err(ErrorReply::NotFloat) } else { Ok(number) }
+    Ok(double(text)? + 0.0)
 }
 
 /// The kinds of ends of an interval.
@@ -53,8 +51,10 @@ fn score_end(word: &[u8]) -> Result<ScoreEnd, ErrorReply> {
         Some(text) => (true, text),
         None => (false, word),
     };
-    // An empty text is 0 in Redis.
-    let score = if text.is_empty() { 0.0 } else { float(text).map_err(|_| ErrorReply::ScoreInterval)? };
+    // An empty text is 0 in Redis, and white space before a number is skipped.
+    let is_space = |byte: &u8| matches!(byte, b' ' | 9..=13);
+    let number = &text[text.iter().take_while(|byte| is_space(byte)).count()..];
+    let score = if text.is_empty() { 0.0 } else { float(number).map_err(|_| ErrorReply::ScoreInterval)? };
     Ok(ScoreEnd { score, is_excluded })
 }
 

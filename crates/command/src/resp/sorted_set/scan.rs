@@ -18,13 +18,13 @@ use crate::resp::collection::words;
 use crate::resp::collection::{self, ReplyShape, look_consistently};
 use crate::resp::elements::{reply_at_random, reply_one_at_random};
 use crate::resp::error::ErrorReply;
-use crate::resp::number::integer;
+use crate::resp::number::{self, integer};
 use crate::resp::pattern::check;
 use crate::resp::slices::{self, collect_room};
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::{self, reply_bytes};
 use crate::visit::progress::SessionWait;
-use protocol::number::{Decimal, parse_u64};
+use protocol::number::Decimal;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::{Fixed, Sink};
 use record::{Bound, Damaged, Digits, HASHES, ScoredHashes, SortedSetValue, SortedSets, Value};
@@ -86,7 +86,7 @@ fn shape(call: &Call<'_, '_>) -> ReplyShape {
 
 pub(in crate::resp) fn zscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let [key, cursor] = words(args);
-    let cursor = parse_u64(cursor).ok_or(ErrorReply::Cursor)?;
+    let cursor = number::cursor(cursor)?;
     let is_begun = call.session.walk.is_some();
     if !is_begun {
         let is_there = collection::look::<SortedSets, _>(call, key, |_, set| Ok(set.is_some()))?;

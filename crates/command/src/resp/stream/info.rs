@@ -49,7 +49,13 @@ pub(in crate::resp) fn xinfo<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
             reply_in_steps(call, (args, key), Described::Full(FULL_COUNT))
         }
         (b"stream", 5) if lower(option)[..] == *b"full" && lower(count)[..] == *b"count" => {
-            let count = integer(number)?;
+            let Ok(count) = integer(number) else {
+                // The key is looked up before the number is refused.
+                collection::look::<Streams, _>(call, key, |_, stream| {
+                    Ok(stream.map(drop).ok_or(ErrorReply::NoKey)?)
+                })?;
+                return Err(ErrorReply::NotInteger.into());
+            };
             let count = u64::try_from(count).unwrap_or(FULL_COUNT);
             reply_in_steps(call, (args, key), Described::Full(if count == 0 { u64::MAX } else { count }))
         }

@@ -121,6 +121,11 @@ fn find_in<'c>(
 ) -> Result<Option<WantedEntries<'c>>, Interrupt> {
     let behind = match id {
         b"$" => None,
+        b"+" => {
+            // As in Redis 7.4, this is the last entry, whatever the maximum number.
+            let first = stream.and_then(|stream| stream.len().checked_sub(1));
+            return Ok(first.map(|first| WantedEntries { key, id, first, count: 1 }));
+        }
         b">" => return Err(ErrorReply::Stream(StreamError::NewOfRead).into()),
         id => whole_id(id)?.next(),
     };
