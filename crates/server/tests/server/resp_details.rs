@@ -50,7 +50,8 @@ fn same_events(lines: &[&str], events_min: usize) {
     for line in lines {
         let texts: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
         let words: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-        (ours.ask(&words), theirs.ask(&words));
+        ours.ask(&words);
+        theirs.ask(&words);
         let [ours, theirs] = [events(&mut our_events, &mut ours), events(&mut their_events, &mut theirs)];
         compared += theirs.len();
         if ours != theirs {
