@@ -3,6 +3,7 @@
 //! One thread runs the slices. Each slice first collects the segments that the handles have sealed. Then it removes
 //! some of the pieces and parts whose head was removed ([`crate::values::deferred_free`]). Finally it chooses one job
 //! and runs it until the job or the slice ends. An unfinished job continues at the same position in the next slice.
+//! While such pieces and parts are left, nothing is evicted, because they take the memory that is missing.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -71,7 +72,7 @@ use crate::index::{GROUP_SLOTS, Hash};
 use crate::layout::header::{EvictionQueue, SegmentState};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
-use crate::values::free_queue::DeferredFree;
+use crate::values::free_queue::{DeferredFree, Freed};
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;
@@ -270,26 +271,20 @@ impl Background {
         // that belongs to it.
         self.open.seal_partial(&store, now);
         self.reclaim(&store);
-        let digs = self.free_some(&store) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
+        let freed = self.free_some(&store);
+        let digs = (freed != Freed::Nothing) | reclaim::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
             self.choose_policy(&store);
         }
-        if shared_free(&store) >= store.free_low() {
-            store.room_wanted.store(0, Relaxed);
-        }
-        for namespace in store.spaces.with_quota() {
-            follow_quota(&store, namespace);
-            if !is_short(&store, namespace, 0) {
-                store.spaces.stop_wanting(namespace);
-            }
-        }
+        follow_wishes(&store);
+        let evicts = freed != Freed::SomeOfMore;
         if self.drain.is_none() && !rebuilds {
-            self.choose(&store, now);
+            self.choose(&store, now, evicts);
         }
         let kind = if rebuilds {
             self.run_rebuild(&store, now, over)
-        } else if let Some(drain) = self.drain.take() {
+        } else if let Some(drain) = self.drain.take_if(|drain| evicts || !matches!(drain.why, Why::Evict(_))) {
             let (kind, at) = (drain.why.kind(), drain.at);
             self.drain = drain::run_drain(self, &store, drain, now, over);
             if self.drain.as_ref().is_some_and(|drain| drain.at == at) && store.segments.free_count() == 0 {
@@ -379,14 +374,14 @@ impl Background {
         }
     }
 
-    /// Selects the next segment to drain, if any, and begins to drain it.
-    fn choose(&mut self, store: &Store, now: UnixMillis) {
+    /// Selects the next segment to drain, if any, and begins to drain it. Evicts nothing if `evicts` is false.
+    fn choose(&mut self, store: &Store, now: UnixMillis, evicts: bool) {
         self.fill_main(store);
         let short = self.short(store);
         if let Some((id, why)) = self.scan_headers(store, now) {
             self.copied_in_a_row = if why == Why::Compact && short.is_some() { self.copied_in_a_row + 1 } else { 0 };
             self.begin_drain(store, id, why);
-        } else if let Some(namespace) = short {
+        } else if let Some(namespace) = short.filter(|_| evicts) {
             self.copied_in_a_row = 0;
             self.evicted_last = namespace;
             self.filling[usize::from(namespace)] = false;
@@ -531,6 +526,19 @@ const FILLING_FREE_PART: usize = 2;
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// The number of segments that are freed at a time for a resize to less memory.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
+
+/// Follows changed quotas, and ends the wishes for room that are fulfilled.
+fn follow_wishes(store: &Store) {
+    if shared_free(store) >= store.free_low() {
+        store.room_wanted.store(0, Relaxed);
+    }
+    for namespace in store.spaces.with_quota() {
+        follow_quota(store, namespace);
+        if !is_short(store, namespace, 0) {
+            store.spaces.stop_wanting(namespace);
+        }
+    }
+}
 
 /// Returns the namespaces without a quota, which share memory.
 fn shared(store: &Store) -> impl Iterator<Item = u8> + use<> {

@@ -12,10 +12,13 @@ use crate::layout::key::Key;
 use crate::layout::parts_head::PartsHead;
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_orphan;
+use crate::values::free_queue::Freed;
 use crate::values::parts::{each_part, is_head, owner_of};
 
 /// Maximum number of pieces or parts that one slice removes.
 const A_SLICE: usize = 256;
+/// The cost of a deferred free beside that of its pieces or parts, in pieces or parts.
+const DEFERRED_COST: usize = 4;
 
 /// The number of a value's parts that are examined to find whether its head names a part. The lock of the head's key is
 /// held meanwhile.
@@ -73,12 +76,23 @@ impl Background {
         self.freeing.as_ref().is_some_and(|deferred| deferred.ends() == Some(object)) || store.deferred.ends(object)
     }
 
-    /// Removes some of the pieces and parts in deferred frees. Returns false if there was no deferred free.
-    pub(super) fn free_some(&mut self, store: &Store) -> bool {
-        let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) else { return false };
-        if !deferred.free_some(store, Self::counters(store), A_SLICE) {
-            self.freeing = Some(deferred);
+    /// Removes some of the pieces and parts in deferred frees.
+    pub(super) fn free_some(&mut self, store: &Store) -> Freed {
+        let (mut left, mut freed) = (A_SLICE, Freed::Nothing);
+        while let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) {
+            freed = Freed::AllOrBusy;
+            let is_complete = deferred.free_some(store, Self::counters(store), &mut left);
+            if !is_complete {
+                self.freeing = Some(deferred);
+            }
+            left = left.saturating_sub(DEFERRED_COST);
+            if left == 0 {
+                return Freed::SomeOfMore;
+            }
+            if !is_complete {
+                break;
+            }
         }
-        true
+        freed
     }
 }

@@ -14,7 +14,8 @@
 //! - A record is complete and valid before the first change of its key. A group has one record for each key.
 //! - While a group is open, the items that its records name are retained. Their segments are pinned, and pieces and
 //!   parts that have lost their head are removed only when the group is closed. So the previous items need not be
-//!   copied.
+//!   copied. Objects and parts that are newer than all records are removed at once, because no record names them. A
+//!   group that changes a value many times therefore retains only the parts that the value had before.
 //! - If a group was open when a checkpoint began, some of its items may be in segments of the checkpoint. The group
 //!   reports its keys to the checkpoint before it is closed
 //!   ([`crate::durable::checkpoint::Checkpoints::note_spanning`]).
@@ -92,7 +93,7 @@ pub(crate) fn close_group(store: &Store, group: &mut Group) {
     group.keys.shrink_to(RETAINED_BYTES);
     group.pinned.shrink_to(RETAINED_BYTES);
     group.deferred.shrink_to(RETAINED_BYTES);
-    (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
+    (group.number, group.records, group.apart, group.copied, group.unrecorded_from) = (0, 0, None, 0, 0);
 }
 
 /// Returns the number of groups of changes that were closed early because there was no space to record the previous
@@ -143,6 +144,7 @@ impl LockChecks<'_, '_> {
         let (chunk, at) = (*group.chunks.last().expect("there is room"), group.records);
         log.write(chunk, at, &record_of(self.guard.store, key, there.as_ref()));
         group.records += 1;
+        group.unrecorded_from = self.guard.store.persistent.objects.load(Relaxed);
         Ok(())
     }
 }
@@ -153,7 +155,7 @@ impl LockHolds<'_, '_> {
     pub(crate) fn store_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
         let Some(log) = &self.guard.store.undo else { return Some(deferred) };
         let group = self.guard.own.group.get_mut();
-        if !group.is_open() {
+        if !group.is_open() || deferred.ends().is_some_and(|object| !group.retains(object)) {
             return Some(deferred);
         }
         if self.guard.store.deferred.reserve(&deferred) {

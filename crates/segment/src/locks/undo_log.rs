@@ -236,11 +236,19 @@ pub(crate) struct Group {
     pub(super) copied: u64,
     /// The pieces and parts that are removed when the group is closed.
     pub(super) deferred: Vec<DeferredFree>,
+    /// The next number of an object or part when the latest record was written. No record names an object or part with
+    /// this number or a greater one.
+    pub(super) unrecorded_from: u64,
 }
 
 impl Group {
     pub(crate) fn is_open(&self) -> bool {
         self.number != 0
+    }
+
+    /// Returns true if an object or a part must be retained until the group is closed, because a record may name it.
+    pub(crate) fn retains(&self, number: u64) -> bool {
+        self.is_open() && number < self.unrecorded_from
     }
 
     /// Makes room for another record and returns false if there is no room. Opens the group if it is not open; a

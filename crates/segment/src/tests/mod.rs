@@ -98,3 +98,31 @@ fn key_stored_after_flush_is_counted_while_flushed_items_are_removed() {
     assert!(seen.len() > 40, "only {} readings while items were removed", seen.len());
     assert!(seen.iter().all(|keys| *keys == 1), "{:?} of {}", seen.iter().find(|keys| **keys != 1), seen.len());
 }
+
+/// While pieces and parts without a head wait for their removal, they take memory, and no live value may be evicted in
+/// their place. Regression: a store whose live values took a tenth of its memory evicted one of them.
+#[test]
+fn no_value_is_evicted_while_parts_without_a_head_take_the_memory() {
+    let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
+    let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
+    let mut handle = store.handle().expect("a thread handle");
+    let mut put = |name: &[u8], leaves: usize| {
+        let mut guard = handle.guard(crashes::NOW);
+        let key = guard.key(Namespace::DEFAULT, name);
+        parted::put(&mut guard, &key, leaves, b'a')
+    };
+    put(b"oldest", 3).expect("room");
+    let mut parked = 0;
+    for round in 0..20_000 {
+        // Each value replaces an earlier one, some of whose parts are removed later. The background works only if it
+        // must.
+        let name = format!("replaced {}", round % 20);
+        while put(name.as_bytes(), 40).is_err() {
+            parked += 1;
+            background.slice(crashes::NOW, &mut || false);
+        }
+    }
+    assert!(parked > 100, "the memory was full {parked} times");
+    let keys = store.keys(Namespace::DEFAULT);
+    assert_eq!((store.stats().evicted, keys), (0, 21), "the memory is full of parts without a head");
+}

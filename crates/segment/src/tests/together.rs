@@ -387,3 +387,61 @@ fn transaction_over_the_pin_limit_completes_and_is_not_rolled_back() {
         assert!((0..rig.store.segments.high_water() as u32).all(|id| pins(id) == 0), "a segment is pinned for ever");
     });
 }
+
+#[test]
+fn a_group_that_changes_a_value_many_times_retains_only_its_former_parts() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 5);
+        rig.until_done(|guard| parted::put(guard, &name(guard, b"parts"), 3, b'p'));
+        let items = rig.store.stats().items;
+        let mut key_locks = begin(&mut rig, &[b"parts".to_vec()]);
+        for round in 0..200 {
+            act(&mut rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"parts"), b'a'));
+            let retained = rig.store.stats().items - items;
+            assert!(retained <= 2, "after {round} changes, {retained} former parts are retained");
+        }
+        rig.store.release(&mut key_locks);
+        rig.settle();
+        assert_eq!(rig.store.stats().items, items, "nothing is retained after the group");
+    });
+}
+
+/// A group retains the parts that a key had when the key joined the group, although the group is older than they are.
+/// The value moves to a key that joined earlier, and is changed there.
+#[test]
+fn crash_in_a_group_restores_the_parts_of_a_key_that_joined_late() {
+    in_both_modes(|| {
+        let names = [b"to".to_vec(), b"from".to_vec()];
+        let mut rig = Rig::new();
+        fill(&mut rig, 5);
+        rig.until_done(|guard| parted::put(guard, &name(guard, b"to"), 2, b't'));
+        rig.until_done(|guard| parted::put(guard, &name(guard, b"from"), 3, b'f'));
+        let mut before = rig.contents(&names);
+        let mut key_locks = begin(&mut rig, &names[..1]);
+        act(&mut rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"to"), b'x'));
+        rig.until_done(|guard| parted::change_first(guard, &name(guard, b"from"), b'g'));
+        before.extend(rig.contents(&names[1..]));
+        rig.until_done(|guard| {
+            let key = name(guard, b"from");
+            guard.locks_mut().extend(&mut key_locks, &key)
+        });
+        let images = images_of(&mut rig, 1, |rig| {
+            rename(rig, &mut key_locks, b"from", b"to");
+            for fill in *b"yz" {
+                act(rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"to"), fill));
+            }
+            rig.store.release(&mut key_locks);
+        });
+        let after = rig.contents(&names);
+        let mut whole = [0, 0];
+        for image in images {
+            let mut rig = Rig::open(image, NOW);
+            let found = rig.contents(&names);
+            assert!(found == before || found == after, "{}", read_tiered(&found, &before, &after));
+            whole[usize::from(found == after)] += 1;
+            rig.empty_out(&names);
+        }
+        assert!(whole.iter().all(|count| *count > 0), "before and after: {whole:?}");
+    });
+}

@@ -47,11 +47,11 @@ impl DeferredFree {
         }
     }
 
-    /// Removes the next pieces or parts, at most `most`. Returns true if all are removed. Returns false if some remain
-    /// or a lock could not be taken.
-    pub(crate) fn free_some(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
+    /// Removes the next pieces or parts, at most `most`, and subtracts their number from `most`. Returns true if all
+    /// are removed. Returns false if some remain or a lock could not be taken.
+    pub(crate) fn free_some(&mut self, store: &Store, counters: &Counters, most: &mut usize) -> bool {
         let (namespace, object) = (self.namespace, self.object);
-        for _ in 0..most {
+        while *most > 0 {
             match &mut self.left {
                 Remaining::Pieces { next, end } if next == end => {
                     return remove_part(store, counters, namespace, object, ANCHOR).is_some();
@@ -61,6 +61,7 @@ impl DeferredFree {
                         return false;
                     }
                     *next += 1;
+                    *most -= 1;
                 }
                 Remaining::Parts { walk, ends } => {
                     let read = |page| page_bytes(store, namespace, object, page);
@@ -71,6 +72,7 @@ impl DeferredFree {
                         return false;
                     }
                     walk.advance(read);
+                    *most -= 1;
                 }
             }
         }
@@ -85,12 +87,12 @@ pub(crate) fn free_orphan(store: &Store, counters: &Counters, orphan: Orphan) {
 
 /// Removes the pieces or parts of a deferred free: the first of them at once, the rest in the background.
 pub(crate) fn free_deferred(store: &Store, counters: &Counters, mut deferred: DeferredFree) {
-    if deferred.free_some(store, counters, AT_ONCE) {
+    if deferred.free_some(store, counters, &mut { AT_ONCE }) {
         return;
     }
     if let Err(mut deferred) = store.deferred.push(deferred) {
         // Pieces or parts whose lock cannot be taken stay until they are evicted. No head names them.
-        (0..LOCK_TRIES).find(|_| deferred.free_some(store, counters, usize::MAX));
+        (0..LOCK_TRIES).find(|_| deferred.free_some(store, counters, &mut { usize::MAX }));
     }
     store.call_background();
 }

@@ -17,6 +17,17 @@ pub(crate) struct DeferredFree {
     pub(super) left: Remaining,
 }
 
+/// The work of one slice of the background on deferred frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// There was none.
+    Nothing,
+    /// All are complete, or the next one waits for a lock.
+    AllOrBusy,
+    /// More are waiting, and the next slice can continue.
+    SomeOfMore,
+}
+
 #[derive(Debug)]
 pub(super) enum Remaining {
     /// The pieces `next..end`.

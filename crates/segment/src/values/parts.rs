@@ -382,13 +382,12 @@ impl PartWrites<'_, '_> {
         free_later(self.guard, key, object, left);
     }
 
-    /// Removes parts that a head no longer names. While a group of changes is open, all are removed later; otherwise
-    /// only those whose locks cannot be taken, and those that lie below others.
+    /// Removes parts that a head no longer names. Removed later are the parts that the open group of changes retains,
+    /// those whose locks cannot be taken, and those that lie below others.
     pub(crate) fn end_parts(self, key: &Key<'_>, object: u64, parts: &Parts) {
-        let left: Vec<u64> = match self.guard.own.group.get_mut().is_open() {
-            true => parts.gone.clone(),
-            false => not_removed(self.guard, key, object, parts.gone.iter().copied()).collect(),
-        };
+        let group = self.guard.own.group.get_mut();
+        let (mut left, gone): (Vec<u64>, Vec<u64>) = parts.gone.iter().partition(|part| group.retains(**part));
+        left.extend(not_removed(self.guard, key, object, gone.into_iter()));
         free_later(self.guard, key, object, left);
         for (part, levels) in &parts.gone_trees {
             let walk = PartWalk::of(EntryForm::Keyed, levels + 1, vec![*part]);
