@@ -60,7 +60,8 @@ pub use outcome::{CopyOutcome, CopyProgress};
 pub use pace::CopyPace;
 pub use reconnect::{ConnectSettings, RetryPolicy};
 pub use redis::{
-    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadView, REFUSALS_SHOWN_MAX, load_graph,
+    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadServer, GraphLoadTarget,
+    GraphLoadView, LoadUser, PartReply, REFUSALS_SHOWN_MAX, load_graph,
 };
 pub use run::run;
 pub use verify::Verified;

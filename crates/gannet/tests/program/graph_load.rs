@@ -234,3 +234,138 @@ fn load_resumes_after_the_client_and_the_server_were_killed() {
     }
     panic!("the load was never complete");
 }
+
+#[test]
+fn line_longer_than_a_part_is_refused_and_the_lines_after_it_are_loaded() {
+    let folder = Folder::new("graph-load-long-line");
+    let (_serving, addr) = serve(&folder);
+    let redis = &mut Redis::connect(addr);
+    assert_eq!(redis.ask("G.TYPE g knows"), "+OK");
+    let file = folder.file("edges");
+    std::fs::write(&file, format!("1 2\n{}\n3 4\n", "5".repeat(5_000_000))).expect("written");
+    let (code, out, err) = load(addr, &file, &["--timeout", "5s", "--retries", "0"]);
+    assert!(code == 3 && out.starts_with("2 edges, 2 changed, 1 refused"), "{code} {out}{err}");
+    assert!(err.contains("line 2: it is longer than a part of 1000000 bytes"), "{err}");
+    assert_eq!(redis.ask("G.COUNT g 3 knows"), ":1");
+}
+
+#[test]
+fn load_of_a_damaged_file_resumes_with_a_whole_copy_and_with_no_other_file() {
+    let folder = Folder::new("graph-load-copy");
+    let (_serving, addr) = serve(&folder);
+    assert_eq!(Redis::connect(addr).ask("G.TYPE g knows"), "+OK");
+    let (file, mut prng) = (folder.file("edges.zst"), Prng::new(3));
+    let text: String = (1..=60_000).map(|line| format!("{line} {}\n", prng.below(1 << 40) + 60_001)).collect();
+    let whole = zstd::encode_all(text.as_bytes(), 1).expect("compressed");
+    std::fs::write(&file, &whole[..whole.len() / 2]).expect("written");
+    let (code, out, err) = load(addr, &file, &["--part-size", "64KiB"]);
+    assert!(code == 1 && err.contains("copy it again; the same command with --resume continues"), "{code} {out}{err}");
+    let other = zstd::encode_all(text.replace("7 ", "8 ").as_bytes(), 1).expect("compressed");
+    std::fs::write(&file, other).expect("written");
+    let (code, out, err) = load(addr, &file, &["--resume"]);
+    let remedy = "is not the one that was loaded; pass the same file, or delete the journal to begin again\n";
+    assert!(code == 1 && err.ends_with(remedy), "{code} {out}{err}");
+    std::fs::write(&file, whole).expect("written");
+    let (code, out, err) = load(addr, &file, &["--resume"]);
+    assert!(code == 0 && out.starts_with("60000 edges, 60000 changed, 0 refused"), "{code} {out}{err}");
+}
+
+/// Runs `gannet graph load` into a file of graphs. Returns the exit code, standard output and standard error.
+fn load_offline(folder: &Folder, file: &str, more: &[&str]) -> (i32, String, String) {
+    let graphs = folder.file("graphs");
+    run(&[&["graph", "load", file, "--graph-file", &graphs, "--graph", "g", "--type", "knows"], more].concat())
+}
+
+#[test]
+fn file_of_graphs_is_created_and_loaded_and_then_served() {
+    let folder = Folder::new("graph-load-file");
+    let file = folder.file("edges.csv");
+    let text: String = (10..40_010).map(|node| format!("{node},{},7,old\n", node + 1)).collect();
+    std::fs::write(&file, format!("{text}1,1\n")).expect("written");
+    let csv = ["--format", "csv", "--graph-memory", "90MiB"];
+    let declared = [&csv[..], &["--declare", "UNDIRECTED SCHEMA note"]].concat();
+    for (more, code_wanted, text) in [
+        (&csv[..], 1, "it has no graph 'g'; pass --declare, which creates graph and edge type"),
+        (&["--declare", "SIDEWAYS"], 2, "--declare: "),
+        (&["--server", "127.0.0.1:1"], 2, "cannot be used with"),
+        (&["--graph-memory", "1MiB"], 1, "graph"),
+    ] {
+        let (code, out, err) = load_offline(&folder, &file, more);
+        assert!(code == code_wanted && err.contains(text), "{more:?}: {code} {out}{err}");
+    }
+    for changed in [40_000, 0] {
+        let (code, out, err) = load_offline(&folder, &file, &declared);
+        assert!(code == 3 && out.starts_with(&format!("40000 edges, {changed} changed, 1 refused")), "{out}{err}");
+        assert!(err.contains("line 40001: it leads"), "{err}");
+    }
+    let (code, out, err) = load_offline(&folder, &file, &["--declare", "UNDIRECTED SORT TIME"]);
+    assert!(code == 1 && err.contains("cannot load into "), "a type with other properties: {code} {out}{err}");
+    let (serving, addr) = serve(&folder);
+    let redis = &mut Redis::connect(addr);
+    assert_eq!(redis.ask("G.COUNT g 20000 knows"), ":2");
+    assert_eq!(redis.ask("G.DIST g 10 knows 13"), ":0 :3");
+    let (code, out, err) = load_offline(&folder, &file, &csv);
+    assert!(code == 1 && err.contains("another process"), "a server has the file open: {code} {out}{err}");
+    killed(serving);
+    let (code, out, err) = run(&["file", "check", &folder.file("graphs")]);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn load_into_a_full_file_names_the_remedy_and_resumes_with_more_memory() {
+    const EDGES: u64 = 250_000;
+    let folder = Folder::new("graph-load-file-full");
+    let file = file_of_long_edges(&folder, EDGES);
+    let words = ["--format", "csv", "--part-size", "1MiB", "--resume", "--declare", "SCHEMA note"];
+    let (code, out, err) = load_offline(&folder, &file, &[&words[..], &["--graph-memory", "90MiB"]].concat());
+    let remedy = "the memory for graphs is full; pass a larger --graph-memory; the same command continues the load";
+    assert!(code == 1 && err.contains(" of the text: ") && err.contains(remedy), "{code} {out}{err}");
+    let (code, out, err) = load_offline(&folder, &file, &[&words[..], &["--graph-memory", "256MiB"]].concat());
+    assert!(code == 0 && out.starts_with(&format!("{EDGES} edges, ")), "{code} {out}{err}");
+    let (code, out, err) = run(&["file", "stats", &folder.file("graphs"), "--json"]);
+    assert!(code == 0 && out.contains("250000"), "{code} {out}{err}");
+}
+
+#[test]
+fn load_into_a_file_resumes_after_kills() {
+    let folder = Folder::new("graph-load-file-kill");
+    let (file, graphs, mut prng) = (folder.file("edges"), folder.file("graphs"), Prng::new(9));
+    let mut edges = std::collections::BTreeSet::new();
+    while edges.len() < 300_000 {
+        edges.insert((prng.below(5_000) + 1, prng.below(1 << 20) + 5_001));
+    }
+    let text: String = edges.iter().map(|(source, destination)| format!("{source} {destination}\n")).collect();
+    std::fs::write(&file, text).expect("written");
+    let words = ["graph", "load", &file, "--graph-file", &graphs, "--graph", "g", "--type", "knows", "--resume"];
+    let more = ["--declare", "UNDIRECTED", "--part-size", "64KiB", "--quiet"];
+    let mut kills = 0;
+    loop {
+        let client = gannet(&[&words[..], &more].concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut client = client.expect("it runs");
+        let end = Instant::now() + Duration::from_millis(if kills < 6 { 150 + 50 * kills } else { 120_000 });
+        while Instant::now() < end && client.try_wait().expect("a child").is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if client.try_wait().expect("a child").is_none() {
+            client.kill().expect("killed");
+            kills += 1;
+        }
+        let ended = client.wait_with_output().expect("a child");
+        if ended.status.success() {
+            let out = String::from_utf8_lossy(&ended.stdout);
+            assert!(out.starts_with("300000 edges, ") && kills > 0, "after {kills} kills: {out}");
+            break;
+        }
+        assert!(ended.status.code().is_none(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let (code, out, err) = run(&["file", "check", &graphs]);
+    assert_eq!(code, 0, "{out}{err}");
+    let (code, out, _) = run(&["file", "dump", &graphs, "--graph", "g", "--type", "knows"]);
+    let pair = |line: &str| {
+        let mut fields = line.split(',').map(|field| field.parse::<u64>().unwrap_or(0));
+        (fields.next().unwrap_or(0), fields.next().unwrap_or(0))
+    };
+    let dumped: std::collections::BTreeSet<_> =
+        out.lines().map(pair).map(|(a, b)| (a.min(b), a.max(b))).filter(|(a, _)| *a > 0).collect();
+    assert!(code == 0 && dumped == edges, "{} edges of {}", dumped.len(), edges.len());
+}

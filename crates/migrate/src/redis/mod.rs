@@ -17,7 +17,8 @@ use super::place::{Login, ServerAddress};
 use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
 
 pub use graph_load::{
-    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadView, REFUSALS_SHOWN_MAX, load_graph,
+    EdgePart, EdgeText, GraphLoadCounts, GraphLoadJob, GraphLoadProgress, GraphLoadServer, GraphLoadTarget,
+    GraphLoadView, LoadUser, PartReply, REFUSALS_SHOWN_MAX, load_graph,
 };
 pub(super) use read::{Others, Wanted};
 pub(crate) use stream::LongStream;

@@ -11,6 +11,7 @@
 //! - No device is written. Data that the previous process had not written to the device yet is reported from the file.
 //! - Memory is limited to the pages that the repair touches, the largest value and the reads of one step of the walk.
 
+pub mod graph_load;
 pub mod graphs;
 mod json;
 

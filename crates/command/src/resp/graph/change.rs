@@ -310,10 +310,42 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     graph: &[u8],
     mut words: RequestWords<W>,
 ) -> Result<bool, GraphFault> {
-    let text =
-        |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphFault::NotText(word.to_vec()));
     let store = call.ctx.shared.graphs.store().ok_or(GraphFault::NoStore)?;
     let (graph, name) = (text(graph)?, text(words.next("the name of an edge type")?)?);
+    let config = type_config(&mut words)?;
+    if call.ctx.shared.graphs.commits.has_failed() {
+        return Err(GraphFault::Disk);
+    }
+    let graph = match store.graph(&graph) {
+        Some(graph) => graph,
+        // A refused declaration must leave no graph behind.
+        None if matches!(config.direction, Direction::InverseOf(_)) => return Err(GraphError::UnknownType.into()),
+        None => {
+            config.check(&name)?;
+            store.create_graph(&graph)?
+        }
+    };
+    let Some(mut writer) = graph.try_writer() else { return Ok(false) };
+    writer.declare_type(&name, &config)?;
+    Ok(true)
+}
+
+fn text(word: &[u8]) -> Result<String, GraphFault> {
+    std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphFault::NotText(word.to_vec()))
+}
+
+/// Reads the properties of an edge type, as `G.TYPE` has them after the name of the type.
+///
+/// # Errors
+/// The text of the error reply to such a command.
+pub fn parse_edge_type(options: &str) -> Result<EdgeTypeConfig, String> {
+    let mut words = RequestWords(options.split_ascii_whitespace().map(str::as_bytes));
+    type_config(&mut words).map_err(|fault| fault.text())
+}
+
+fn type_config<'a, W: Iterator<Item = &'a [u8]> + Clone>(
+    words: &mut RequestWords<W>,
+) -> Result<EdgeTypeConfig, GraphFault> {
     let mut config = EdgeTypeConfig::default();
     while words.peek().is_some() {
         if words.skip(b"undirected") {
@@ -347,19 +379,5 @@ fn declare_type<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             words.end()?;
         }
     }
-    if call.ctx.shared.graphs.commits.has_failed() {
-        return Err(GraphFault::Disk);
-    }
-    let graph = match store.graph(&graph) {
-        Some(graph) => graph,
-        // A refused declaration must leave no graph behind.
-        None if matches!(config.direction, Direction::InverseOf(_)) => return Err(GraphError::UnknownType.into()),
-        None => {
-            config.check(&name)?;
-            store.create_graph(&graph)?
-        }
-    };
-    let Some(mut writer) = graph.try_writer() else { return Ok(false) };
-    writer.declare_type(&name, &config)?;
-    Ok(true)
+    Ok(config)
 }

@@ -143,6 +143,14 @@ impl GraphFault {
         Ok(())
     }
 
+    /// Returns the text of the error reply, without its code.
+    pub(super) fn text(&self) -> String {
+        let mut out = Vec::new();
+        self.put(&mut out);
+        let line = String::from_utf8_lossy(&out).trim_end().to_owned();
+        line.strip_prefix("-ERR ").map(str::to_owned).unwrap_or(line)
+    }
+
     /// Writes the error as a part of the reply to a compound query.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {

@@ -297,7 +297,7 @@ fn read_lines(work: &mut LoadWork, batch: &mut BulkBatch, text: &[u8], schema: &
 ///
 /// # Errors
 /// If the schema has fewer names, or the attributes are too long.
-fn encode_attributes<'a>(
+pub fn encode_attributes<'a>(
     fields: impl Iterator<Item = std::borrow::Cow<'a, [u8]>>,
     schema: &[String],
     bytes: &mut Vec<u8>,

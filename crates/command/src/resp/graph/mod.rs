@@ -22,9 +22,11 @@ mod query;
 mod run;
 mod words;
 
+pub use change::parse_edge_type;
 pub(super) use change::{add, archive, declare, del, restore};
 pub(super) use compound::query_several;
 pub(crate) use fault::PARTS_MAX;
+pub use load::encode_attributes;
 pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;

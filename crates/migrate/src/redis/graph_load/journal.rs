@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::text::FileIdentity;
+use super::text::EdgePart;
 use crate::MigrateError;
 use crate::journal::replace;
 
 /// The time between two writes of the journal.
 const PERIOD: Duration = Duration::from_millis(200);
 /// The version of the journal's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The counts of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,20 +41,11 @@ pub(crate) struct LoadIdentity {
     pub graph: String,
     pub edge_type: String,
     pub format: String,
-    /// The length of the file in bytes, and the time of its last change.
-    pub input_bytes: u64,
-    pub input_changed_ms: u64,
 }
 
 impl LoadIdentity {
-    pub fn new(graph: &str, edge_type: &str, format: &str, file: FileIdentity) -> Self {
-        Self {
-            graph: graph.to_owned(),
-            edge_type: edge_type.to_owned(),
-            format: format.to_owned(),
-            input_bytes: file.bytes,
-            input_changed_ms: file.changed_ms,
-        }
+    pub fn new(graph: &str, edge_type: &str, format: &str) -> Self {
+        Self { graph: graph.to_owned(), edge_type: edge_type.to_owned(), format: format.to_owned() }
     }
 }
 
@@ -70,6 +61,8 @@ pub(crate) struct LoadJournal {
     /// The number of bytes of text, and of lines, that are acknowledged.
     pub position: u64,
     pub lines: u64,
+    /// The hash of that text.
+    pub digest: u64,
     pub counts: GraphLoadCounts,
 }
 
@@ -95,6 +88,7 @@ impl LoadJournalFile {
             server_run: String::new(),
             position: 0,
             lines: 0,
+            digest: 0,
             counts,
         };
         let journal = match &path {
@@ -115,8 +109,8 @@ impl LoadJournalFile {
                             refused("it is not the journal of a load; pass another file with --journal")
                         })?;
                         if (found.version, &found.load) != (VERSION, &fresh.load) {
-                            let what = "it is of another load: the file, the graph, the type or the format differs; \
-                                        delete it to begin again";
+                            let what = "it is of another load: the graph, the type or the format differs; delete it to \
+                                        begin again";
                             return Err(refused(what));
                         }
                         found
@@ -146,9 +140,10 @@ impl LoadJournalFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn acknowledge(&mut self, bytes: u64, lines: u64, counts: GraphLoadCounts) -> Result<(), MigrateError> {
-        self.journal.position += bytes;
-        self.journal.lines += lines;
+    pub fn acknowledge(&mut self, part: &EdgePart, counts: GraphLoadCounts) -> Result<(), MigrateError> {
+        self.journal.position += part.bytes;
+        self.journal.lines += part.lines;
+        self.journal.digest = part.digest;
         self.journal.counts.add(counts);
         if self.written.elapsed() >= PERIOD {
             self.write()?;

@@ -37,8 +37,6 @@ pub const REFUSALS_SHOWN_MAX: usize = 16;
 pub struct GraphLoadJob {
     /// The file of edges; `None` for standard input.
     pub input: Option<PathBuf>,
-    /// The server.
-    pub server: ServerAddress,
     /// The graph's name.
     pub graph: String,
     /// The name of the edge type.
@@ -51,10 +49,6 @@ pub struct GraphLoadJob {
     pub journal: Option<PathBuf>,
     /// True to continue after the last part that the journal has.
     pub resume: bool,
-    /// Connection settings.
-    pub connect: ConnectSettings,
-    /// Rules for reconnecting after a lost connection.
-    pub retries: RetryPolicy,
 }
 
 /// The progress of a load.
@@ -100,7 +94,34 @@ pub trait GraphLoadView {
 }
 
 /// The counts and the refusals of a part.
-type PartReply = (GraphLoadCounts, Vec<String>);
+pub type PartReply = (GraphLoadCounts, Vec<String>);
+
+/// The receiver of the parts of a load.
+pub trait GraphLoadTarget {
+    /// Loads the first of `parts`, and may begin with the others. `time_ms` is the time of edges whose lines have none.
+    ///
+    /// # Errors
+    /// If the part is refused, or its receiver is lost.
+    fn load_first(
+        &mut self,
+        job: &GraphLoadJob,
+        parts: &VecDeque<EdgePart>,
+        time_ms: u64,
+        user: &LoadUser<'_>,
+    ) -> Result<PartReply, MigrateError>;
+
+    /// Returns a text that differs if the receiver was restarted; empty if that cannot be known.
+    fn run(&self) -> &str;
+}
+
+/// The user of a load.
+#[derive(Clone, Copy)]
+pub struct LoadUser<'a> {
+    /// Returns whether the user has stopped the load.
+    pub is_stopped: &'a dyn Fn() -> bool,
+    /// Called with notes.
+    pub tell: &'a dyn Fn(&str),
+}
 
 /// Reads the reply to a part.
 fn reply_of(reply: &Value<'_>) -> Result<PartReply, RequestError> {
@@ -136,40 +157,75 @@ fn refusal(error: &[u8]) -> RequestError {
     }
 }
 
-/// The parts of a load that have no reply yet.
-struct PartQueue<'a> {
-    job: &'a GraphLoadJob,
-    time_ms: String,
-    parts: VecDeque<EdgePart>,
+/// A server that receives the parts of a load.
+pub struct GraphLoadServer {
+    redis: Redis,
+    /// Rules for reconnecting after a lost connection.
+    retries: RetryPolicy,
     /// The number of parts that were sent over the present connection.
     sent: usize,
 }
 
-impl PartQueue<'_> {
-    /// Reads parts until the queue is full or the text ends. An error is returned when all parts before it are loaded.
-    fn fill(&mut self, text: &mut EdgeText, failed: &mut Option<MigrateError>) {
-        while self.parts.len() < PARTS_MAX && failed.is_none() {
-            match text.next_part(self.job.part_bytes) {
-                Ok(Some(part)) => self.parts.push_back(part),
-                Ok(None) => return,
-                Err(error) => *failed = Some(error),
+impl GraphLoadServer {
+    /// Returns a server that is not connected yet.
+    #[must_use]
+    pub fn new(server: &ServerAddress, connect: &ConnectSettings, retries: RetryPolicy) -> Self {
+        Self { redis: Redis::new(server, connect), retries, sent: 0 }
+    }
+}
+
+impl GraphLoadTarget for GraphLoadServer {
+    /// Sends the parts that are not sent yet, and waits for the reply to the first one.
+    fn load_first(
+        &mut self,
+        job: &GraphLoadJob,
+        parts: &VecDeque<EdgePart>,
+        time_ms: u64,
+        user: &LoadUser<'_>,
+    ) -> Result<PartReply, MigrateError> {
+        let time_ms = time_ms.to_string();
+        let context = Context { retries: self.retries, is_stopped: user.is_stopped, tell: user.tell };
+        let sent = &mut self.sent;
+        persist(&mut self.redis, &context, |redis| {
+            for part in parts.iter().skip(*sent).filter(|part| !part.text.is_empty()) {
+                let line = (part.lines_before + 1).to_string();
+                let (graph, ty, format) = (job.graph.as_bytes(), job.edge_type.as_bytes(), job.format.as_bytes());
+                let (time_ms, line) = (time_ms.as_bytes(), line.as_bytes());
+                command(redis.link.out(), [b"G.LOAD", graph, ty, format, b"TS", time_ms, b"LINE", line, &part.text]);
             }
-        }
+            let replied = redis.answer(|reply| reply_of(&reply));
+            // A lost connection loses the replies to all parts.
+            let unanswered = parts.iter().skip(1).filter(|part| !part.text.is_empty()).count();
+            *sent = if replied.is_ok() { unanswered } else { 0 };
+            replied
+        })
     }
 
-    /// Sends the parts that are not sent yet, and waits for the reply to the first one.
-    fn exchange(&mut self, redis: &mut Redis) -> Result<PartReply, RequestError> {
-        let job = self.job;
-        for part in self.parts.iter().skip(self.sent) {
-            let line = (part.lines_before + 1).to_string();
-            let (graph, ty, format) = (job.graph.as_bytes(), job.edge_type.as_bytes(), job.format.as_bytes());
-            let (time_ms, line) = (self.time_ms.as_bytes(), line.as_bytes());
-            command(redis.link.out(), [b"G.LOAD", graph, ty, format, b"TS", time_ms, b"LINE", line, &part.text]);
+    fn run(&self) -> &str {
+        &self.redis.run_id
+    }
+}
+
+/// The parts that are not loaded yet.
+#[derive(Default)]
+struct PartQueue {
+    parts: VecDeque<EdgePart>,
+    /// The error of the text behind the parts.
+    failed: Option<MigrateError>,
+}
+
+impl PartQueue {
+    /// Reads parts until the queue is full or the text ends. A line that is too long is a part without others, so that
+    /// the receiver does not see it.
+    fn fill(&mut self, text: &mut EdgeText, bytes_max: usize) {
+        let is_open = |parts: &VecDeque<EdgePart>| parts.back().is_none_or(|part| !part.text.is_empty());
+        while self.parts.len() < PARTS_MAX && self.failed.is_none() && is_open(&self.parts) {
+            match text.next_part(bytes_max) {
+                Ok(Some(part)) => self.parts.push_back(part),
+                Ok(None) => return,
+                Err(error) => self.failed = Some(error),
+            }
         }
-        let replied = redis.answer(|reply| reply_of(&reply));
-        // A lost connection loses the replies to all parts.
-        self.sent = if replied.is_ok() { self.parts.len() - 1 } else { 0 };
-        replied
     }
 }
 
@@ -183,65 +239,70 @@ fn amid(part: &EdgePart, error: MigrateError) -> MigrateError {
     }
 }
 
-/// Loads a file of edges into a graph of a server. `now_ms` is the time of edges whose lines have none.
+/// Refuses a line that is longer than a part.
+fn too_long(part: &EdgePart, bytes_max: usize) -> PartReply {
+    let text = format!("{}: it is longer than a part of {bytes_max} bytes", part.name());
+    (GraphLoadCounts { refused: 1, ..GraphLoadCounts::default() }, vec![text])
+}
+
+/// Loads a file of edges into a graph. `now_ms` is the time of edges whose lines have none.
 ///
 /// # Errors
-/// If the file or the server refuses, or the connection is lost and cannot be reopened. The journal has the position
+/// If the file or the target refuses, or the connection is lost and cannot be reopened. The journal has the position
 /// then, from which the load can be resumed.
 pub fn load_graph(
     job: &GraphLoadJob,
+    target: &mut dyn GraphLoadTarget,
     now_ms: u64,
     view: &mut dyn GraphLoadView,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<GraphLoadProgress, MigrateError> {
     let mut text = EdgeText::open(job.input.as_deref())?;
-    let load = LoadIdentity::new(&job.graph, &job.edge_type, job.format, text.identity);
+    let load = LoadIdentity::new(&job.graph, &job.edge_type, job.format);
     let mut file = LoadJournalFile::open(job.journal.clone(), load, job.resume, now_ms)?;
-    text.skip(file.journal.position, file.journal.lines)?;
+    text.skip(file.journal.position, file.journal.lines, file.journal.digest)?;
     let (view, begun, before) = (RefCell::new(view), Instant::now(), file.journal.counts.edges);
     let note = |text: &str| view.borrow_mut().note(text);
-    let context = Context { retries: job.retries, is_stopped, tell: &note };
-    let mut redis = Redis::new(&job.server, &job.connect);
-    let time_ms = file.journal.time_ms.to_string();
-    let mut queue = PartQueue { job, time_ms, parts: VecDeque::new(), sent: 0 };
-    let (mut failed, mut shown) = (None, 0);
+    let user = LoadUser { is_stopped, tell: &note };
+    let (mut queue, mut shown) = (PartQueue::default(), 0);
     let bytes = text.file_bytes().map(|bytes| (0, bytes));
     let mut progress = GraphLoadProgress { counts: file.journal.counts, edges_of_run: 0, spent: Duration::ZERO, bytes };
     loop {
-        queue.fill(&mut text, &mut failed);
-        if queue.parts.is_empty() {
-            break;
-        }
-        let replied = persist(&mut redis, &context, |redis| queue.exchange(redis));
+        queue.fill(&mut text, job.part_bytes);
+        let replied = match queue.parts.front() {
+            None => break,
+            Some(part) if part.text.is_empty() => Ok(too_long(part, job.part_bytes)),
+            Some(_) => target.load_first(job, &queue.parts, file.journal.time_ms, &user),
+        };
         let Some(part) = queue.parts.pop_front() else { break };
         let (counts, refusals) = match replied {
             Ok(replied) => replied,
             Err(error) => {
-                failed = Some(amid(&part, error));
+                queue.failed = Some(amid(&part, error));
                 break;
             }
         };
-        if file.journal.server_run != redis.run_id {
+        if !target.run().is_empty() && file.journal.server_run != target.run() {
             if !file.journal.server_run.is_empty() {
                 note(
                     "the server was restarted since the first part; if it lost its graphs, delete the journal and \
                       load again",
                 );
             }
-            file.journal.server_run.clone_from(&redis.run_id);
+            target.run().clone_into(&mut file.journal.server_run);
         }
         for refusal in refusals.into_iter().take(REFUSALS_SHOWN_MAX - shown) {
             note(&refusal);
             shown += 1;
         }
-        file.acknowledge(part.text.len() as u64, part.lines, counts)?;
+        file.acknowledge(&part, counts)?;
         progress.counts = file.journal.counts;
         progress.edges_of_run = file.journal.counts.edges - before;
         progress.spent = begun.elapsed();
         progress.bytes = progress.bytes.map(|(_, all)| (part.read_bytes, all));
         view.borrow_mut().progress(&progress);
     }
-    if let Some(error) = failed {
+    if let Some(error) = queue.failed {
         // A load of which no part is acknowledged begins again.
         if file.journal.position == 0 {
             file.remove()

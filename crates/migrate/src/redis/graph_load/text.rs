@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::UNIX_EPOCH;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::MigrateError;
 
@@ -15,11 +16,15 @@ const BUFFER_BYTES: usize = 256 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A part of a text: whole lines.
+/// A part of a text: whole lines, or one line that is longer than a part may be.
 #[derive(Debug)]
 pub struct EdgePart {
-    /// The lines.
+    /// The lines. Empty for a line that is too long.
     pub text: Vec<u8>,
+    /// The length of the lines, in bytes.
+    pub bytes: u64,
+    /// The hash of the whole text up to its end.
+    pub digest: u64,
     /// The number of lines before it.
     pub lines_before: u64,
     /// The number of its lines.
@@ -53,15 +58,6 @@ impl<R: Read> Read for MeteredReader<R> {
     }
 }
 
-/// The identity of a file, by which a load that continues knows it again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileIdentity {
-    /// The length, in bytes.
-    pub bytes: u64,
-    /// The time of its last change, in milliseconds since the epoch.
-    pub changed_ms: u64,
-}
-
 /// The text of a file of edges or of standard input. Files in gzip and zstd format are decompressed.
 pub struct EdgeText {
     text: Box<dyn Read>,
@@ -71,7 +67,10 @@ pub struct EdgeText {
     lines: u64,
     is_at_end: bool,
     name: String,
-    pub(crate) identity: FileIdentity,
+    /// The length of the file in bytes, or 0 for standard input.
+    file_bytes: u64,
+    /// The hash of the text that was returned or skipped.
+    digest: Xxh3,
 }
 
 impl EdgeText {
@@ -85,7 +84,7 @@ impl EdgeText {
             let remedy = if error.kind() == ErrorKind::NotFound { "; check the path" } else { "" };
             MigrateError::Refused(format!("cannot read {name}: {error}{remedy}"))
         };
-        let mut identity = FileIdentity::default();
+        let mut file_bytes = 0;
         let inner: Box<dyn Read> = match path {
             Some(path) => {
                 let file = File::open(path).map_err(refused)?;
@@ -93,9 +92,7 @@ impl EdgeText {
                 if facts.is_dir() {
                     return Err(MigrateError::Refused(format!("cannot read {name}: it is a folder; pass a file")));
                 }
-                let changed = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                identity =
-                    FileIdentity { bytes: facts.len(), changed_ms: changed.unwrap_or_default().as_millis() as u64 };
+                file_bytes = facts.len();
                 Box::new(file)
             }
             None => Box::new(io::stdin()),
@@ -111,13 +108,14 @@ impl EdgeText {
         } else {
             Box::new(buffered)
         };
-        Ok(Self { text, read_bytes, rest: Vec::new(), lines: 0, is_at_end: false, name, identity })
+        let (rest, digest) = (Vec::new(), Xxh3::new());
+        Ok(Self { text, read_bytes, rest, lines: 0, is_at_end: false, name, file_bytes, digest })
     }
 
     /// Returns the length of the file in bytes, or `None` for standard input.
     #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
-        (self.identity.bytes > 0).then_some(self.identity.bytes)
+        (self.file_bytes > 0).then_some(self.file_bytes)
     }
 
     fn damaged(&self, error: &io::Error) -> MigrateError {
@@ -127,27 +125,29 @@ impl EdgeText {
         ))
     }
 
-    /// Skips `position` bytes of text with `lines` lines, which are loaded already.
+    /// Skips `position` bytes of text with `lines` lines, which are loaded already and have the hash `digest`.
     ///
     /// # Errors
-    /// If the text is shorter or cannot be read.
-    pub(crate) fn skip(&mut self, position: u64, lines: u64) -> Result<(), MigrateError> {
-        let skipped = io::copy(&mut (&mut self.text).take(position), &mut io::sink());
+    /// If the text is shorter, differs or cannot be read.
+    pub(crate) fn skip(&mut self, position: u64, lines: u64, digest: u64) -> Result<(), MigrateError> {
+        let skipped = io::copy(&mut (&mut self.text).take(position), &mut Hashing(&mut self.digest));
         let skipped = skipped.map_err(|error| self.damaged(&error))?;
-        if skipped < position {
+        if position > 0 && (skipped < position || self.digest.digest() != digest) {
             let name = &self.name;
             return Err(MigrateError::Refused(format!(
-                "cannot resume: {name} ends before the position of the journal; delete the journal"
+                "cannot resume: the text of {name} up to the position of the journal is not the one that was loaded; \
+                 pass the same file, or delete the journal to begin again"
             )));
         }
         self.lines = lines;
         Ok(())
     }
 
-    /// Returns the next part of whole lines, of at most `bytes_max` bytes, or `None` at the end.
+    /// Returns the next part of whole lines, of at most `bytes_max` bytes, or `None` at the end. A longer line is a
+    /// part of its own without text.
     ///
     /// # Errors
-    /// If the text cannot be read, or a line is longer.
+    /// If the text cannot be read.
     pub fn next_part(&mut self, bytes_max: usize) -> Result<Option<EdgePart>, MigrateError> {
         let mut text = std::mem::take(&mut self.rest);
         while text.len() < bytes_max && !self.is_at_end {
@@ -165,19 +165,52 @@ impl EdgeText {
         if text.is_empty() {
             return Ok(None);
         }
+        let end = text.iter().rposition(|byte| *byte == b'\n');
         if !self.is_at_end {
-            let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
-                let (name, line) = (&self.name, self.lines + 1);
-                return Err(MigrateError::Refused(format!(
-                    "cannot load {name}: line {line} is longer than a part of {bytes_max} bytes; pass a file of edges"
-                )));
-            };
+            let Some(end) = end else { return self.skip_line(text).map(Some) };
             self.rest = text.split_off(end + 1);
         }
+        self.digest.update(&text);
         let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64 + u64::from(!text.ends_with(b"\n"));
-        let part = EdgePart { text, lines_before: self.lines, lines, read_bytes: self.read_bytes.get() };
+        Ok(Some(self.part((text.len() as u64, lines), text)))
+    }
+
+    /// Returns the part of the next `bytes` bytes and `lines` lines.
+    fn part(&mut self, (bytes, lines): (u64, u64), text: Vec<u8>) -> EdgePart {
+        let (lines_before, digest, read_bytes) = (self.lines, self.digest.digest(), self.read_bytes.get());
         self.lines += lines;
-        Ok(Some(part))
+        EdgePart { text, bytes, digest, lines_before, lines, read_bytes }
+    }
+
+    /// Skips the rest of a line that begins with `beginning`.
+    fn skip_line(&mut self, beginning: Vec<u8>) -> Result<EdgePart, MigrateError> {
+        let (mut piece, mut bytes) = (beginning, 0);
+        loop {
+            let end = piece.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            self.rest = piece.split_off(end.unwrap_or(piece.len()));
+            self.digest.update(&piece);
+            bytes += piece.len() as u64;
+            if end.is_some() || self.is_at_end {
+                return Ok(self.part((bytes, 1), Vec::new()));
+            }
+            piece.clear();
+            let read = (&mut self.text).take(BUFFER_BYTES as u64).read_to_end(&mut piece);
+            self.is_at_end = read.map_err(|error| self.damaged(&error))? == 0;
+        }
+    }
+}
+
+/// A hash of the bytes that are written to it.
+struct Hashing<'a>(&'a mut Xxh3);
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -221,8 +254,15 @@ mod tests {
         assert_eq!(parts(b"1 2\n3 4\n5 6", 8), Ok(vec![part(0, "1 2\n3 4\n"), part(2, "5 6")]));
         assert_eq!(parts(b"1 2\n3 4\n5 6", 7), Ok(vec![part(0, "1 2\n"), part(1, "3 4\n"), part(2, "5 6")]));
         assert_eq!(parts(b"\n\n1 2\n", 100), Ok(vec![part(0, "\n\n1 2\n")]));
-        let (read, error) = parts(b"1 2\n333333333 4\n", 8).expect_err("too long");
-        assert!(read == 1 && error.contains("line 2 is longer than a part of 8 bytes"), "{error}");
+        for long in ["333333333 4", &"3".repeat(3 * BUFFER_BYTES)] {
+            let text = format!("1 2\n{long}\n5 6\n7 8\n");
+            assert_eq!(
+                parts(text.as_bytes(), 8),
+                Ok(vec![part(0, "1 2\n"), part(1, ""), part(2, "5 6\n7 8\n")]),
+                "the line of {} bytes has no text",
+                long.len()
+            );
+        }
     }
 
     #[test]
