@@ -44,6 +44,7 @@ pub struct Library {
 pub struct LibrarySet {
     /// The libraries, by name.
     pub libraries: BTreeMap<Box<[u8]>, Arc<Library>>,
+    /// The functions, by their names in lower case.
     functions: HashMap<Box<[u8]>, (Arc<Library>, usize)>,
     bytes: usize,
 }
@@ -73,10 +74,20 @@ impl AddError {
     }
 }
 
+/// Returns the key of a function in [`LibrarySet::functions`].
+fn key_of(name: &[u8]) -> Box<[u8]> {
+    name.to_ascii_lowercase().into()
+}
+
 impl LibrarySet {
-    /// Returns the library with a function, and the function.
+    /// Returns the library with a function, and the function. As in Redis, upper and lower case are equal in names of
+    /// functions, but not in those of libraries.
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &RegisteredFunction)> {
-        self.functions.get(name).map(|(library, place)| (library, &library.functions[*place]))
+        let found = match name.iter().any(u8::is_ascii_uppercase) {
+            true => self.functions.get(&key_of(name)),
+            false => self.functions.get(name),
+        };
+        found.map(|(library, place)| (library, &library.functions[*place]))
     }
 
     /// Returns the number of functions.
@@ -99,7 +110,9 @@ impl LibrarySet {
         } else if self.libraries.contains_key(&library.name) {
             return Err(AddError::Library(library.name.clone()));
         }
-        if let Some(same) = library.functions.iter().find(|function| self.functions.contains_key(&function.name)) {
+        if let Some(same) =
+            library.functions.iter().find(|function| self.functions.contains_key(&key_of(&function.name)))
+        {
             return Err(AddError::Function(same.name.clone()));
         }
         self.bytes += library.script.text.len();
@@ -107,7 +120,7 @@ impl LibrarySet {
             return Err(AddError::Full);
         }
         for (place, function) in library.functions.iter().enumerate() {
-            self.functions.insert(function.name.clone(), (Arc::clone(&library), place));
+            self.functions.entry(key_of(&function.name)).or_insert_with(|| (Arc::clone(&library), place));
         }
         self.libraries.insert(library.name.clone(), library);
         Ok(())
@@ -129,7 +142,7 @@ impl LibrarySet {
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let Some(library) = self.libraries.remove(name) else { return false };
         self.bytes -= library.script.text.len();
-        library.functions.iter().for_each(|function| drop(self.functions.remove(&function.name)));
+        library.functions.iter().for_each(|function| drop(self.functions.remove(&key_of(&function.name))));
         true
     }
 

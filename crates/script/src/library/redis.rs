@@ -30,7 +30,12 @@ pub(crate) fn add<'scope, 'env>(
     redis.raw_set("call", call)?;
     let pcall = scope.create_function(move |lua, words: MultiValue| match execute(lua, caller, &words)? {
         Called::Value(value) => Ok(value),
-        Called::Error(text) => error_table(lua, &text).map(Value::Table),
+        Called::Error(text) => {
+            let table = error_table(lua, &text)?;
+            // Redis sets this field too.
+            table.raw_set("ignore_error_stats_update", true)?;
+            Ok(Value::Table(table))
+        }
     })?;
     redis.raw_set("pcall", pcall)?;
     add_replies(lua, scope, caller, &redis)?;

@@ -200,6 +200,11 @@ const SAME: &[&str] = &[
     "return redis.acl_check_cmd('get', 'x')",
     "return redis.acl_check_cmd('getx', 'x')",
     "return redis.acl_check_cmd()",
+    "return redis.acl_check_cmd('get')",
+    "return redis.call('save')",
+    "return redis.pcall('failover')",
+    "return redis.pcall('nope').ignore_error_stats_update",
+    "local t = {} for name in pairs(redis.pcall('get')) do t[#t + 1] = name end table.sort(t) return t",
 ];
 
 /// Scripts that use the libraries. They do not depend on the version of the protocol.
@@ -715,7 +720,8 @@ fn functions_reply_as_those_of_redis() {
     for line in [
         "FCALL f1 1 k a",
         "FCALL f2 1 k",
-        "FCALL f2 1 k",
+        "FCALL F2 1 k",
+        "FCALL F4 0",
         "FCALL f3 1 k",
         "FCALL_RO f3 1 k",
         "FCALL_RO f2 1 k",
@@ -779,8 +785,10 @@ fn functions_reply_as_those_of_redis() {
     let mut compare = |words: &[&[u8]]| assert_eq!(show(&ours.ask(words)), show(&theirs.ask(words)));
     compare(&[b"FUNCTION", b"RESTORE", &dump]);
     compare(&[b"FUNCTION", b"RESTORE", &dump, b"APPEND"]);
+    compare(&[b"FUNCTION", b"LOAD", b"#!lua name=ONE\nredis.register_function('Only', function() end)"]);
     compare(&[b"FUNCTION", b"DELETE", b"one"]);
-    compare(&[b"FUNCTION", b"LOAD", b"#!lua name=two\nredis.register_function('only', function() end)"]);
+    compare(&[b"FUNCTION", b"LOAD", b"#!lua name=two\nredis.register_function('Only', function() end)"]);
+    compare(&[b"FCALL", b"oNLY", b"0"]);
     compare(&[b"FUNCTION", b"RESTORE", &dump]);
     compare(&[b"FUNCTION", b"RESTORE", &dump, b"REPLACE"]);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -110,7 +110,7 @@ fn call_function<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>
     }
     words.next();
     words.next();
-    let (script, flags) = ((Arc::clone(&library.script), Some(word.into())), Some(function.flags));
+    let (script, flags) = ((Arc::clone(&library.script), Some(function.name.clone())), Some(function.flags));
     start(call, (name, args), script, (flags, name == "fcall_ro"), (words, keys))
 }
 

@@ -15,6 +15,7 @@ use crate::resp::state::Answers;
 use crate::resp::state::script::{NextStep, Registration, RunningScript, ScriptLimits};
 use crate::resp::state::transaction::{Stage, Transaction};
 use crate::resp::subcommands::find_subcommand;
+use crate::resp::support::absent_of;
 use crate::resp::tracking;
 use crate::visit::out::Position;
 use crate::visit::progress::SessionWait;
@@ -255,8 +256,9 @@ fn begin_command(call: &mut Call<'_, '_>, running: &mut RunningScript) -> Result
         return Ok(Err("ERR the command is too long for a script".into()));
     };
     inner.words = Some((consumed - args.wire_bytes(), args.len() as u32));
-    let entry = catalog::find(args.next().unwrap_or_default());
-    let checked = match entry {
+    let name = args.next().unwrap_or_default();
+    let checked = match catalog::find(name) {
+        None if absent_of(name).is_some() => Err("ERR This Redis command is not allowed from script".into()),
         None => Err("ERR Unknown Redis command called from script".into()),
         Some(entry) => check_command(call, running.limits, entry, args).map(|()| entry),
     };
@@ -359,7 +361,7 @@ fn reply_rights(call: &mut Call<'_, '_>, running: &mut RunningScript) {
     let Parsed::Request { mut args, .. } = Parser::new().parse(&request, &Limits::REDIS) else {
         return running.machine.set_reply(|out| out.extend_from_slice(b"-ERR\r\n"));
     };
-    let entry = catalog::find(args.next().unwrap_or_default()).filter(|entry| entry.accepts_words(args.len() + 1));
+    let entry = catalog::find(args.next().unwrap_or_default());
     let allowed = entry.map(|entry| may_execute(call, entry, args).is_ok());
     running.machine.set_reply(|out| {
         out.extend_from_slice(match allowed {
