@@ -144,8 +144,8 @@ fn scripts(text: &mut String, shared: &Shared) -> std::fmt::Result {
 
 pub(super) fn memory(text: &mut String, shared: &Shared, request: InfoRequest) -> std::fmt::Result {
     let (stats, found) = (shared.store_stats(), shared.survey.latest());
-    let (used, items) = (stats.held_bytes, stats.item_bytes);
-    let (peak, resident) = (found.used_peak_bytes.max(used), found.resident_bytes);
+    let (used, items) = (stats.used_bytes(), stats.item_bytes);
+    let (peak, resident) = (shared.survey.used_peak_bytes(used), found.resident_bytes);
     // redis-cli takes the first name that begins with `used_memory` for the memory in use.
     write!(
         text,
