@@ -25,7 +25,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("set @k x 0 3\r\nabc\r\n", DISCARDED),
     ("set @k 0 x 3\r\nabc\r\n", DISCARDED),
     ("set @k -1 0 3\r\nabc\r\n", DISCARDED),
-    ("set @k 4294967296 0 3\r\nabc\r\n", "client flags have 32 bits; none are lost silently"),
+    ("set @k 4294967296 0 3\r\nabc\r\n", FLAG_BITS),
     ("set @long 0 0 3\r\nabc\r\n", DISCARDED),
     ("set @k 0 0 3 noreply extra\r\nabc\r\n", DISCARDED),
     ("append @s x x 3\r\nxyz\r\n", DISCARDED),
@@ -52,8 +52,37 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("lru_crawler enable\r\n", "expiry always runs"),
     ("extstore free_memchunks 1 1\r\n", "flash needs no tuning"),
     ("get @s\0x\r\n", "NUL is an ordinary byte of a key"),
+    ("gat 2147483648 @s\r\nget @s\r\n", TIME_BITS),
+    ("gat 4294967295 @s\r\nget @s\r\n", TIME_BITS),
+    ("set @k 0 2147483648 3\r\nabc\r\nget @k\r\n", TIME_BITS),
+    ("set @k 0 4294967295 3\r\nabc\r\nget @k\r\n", TIME_BITS),
+    ("set @k 18446744073709551615 0 3\r\nabc\r\n", FLAG_BITS),
+    ("set @k 18446744073709551616 0 3\r\nabc\r\n", DISCARDED),
+    ("add @k 0 2147483648 3\r\nabc\r\nget @k\r\n", TIME_BITS),
+    ("add @k 4294967296 0 3\r\nabc\r\n", FLAG_BITS),
+    ("append @s 18446744073709551616 0 3\r\nxyz\r\n", DISCARDED),
+    ("cas @s 0 0 3 noreply\r\nxyz\r\n", DISCARDED),
+    ("touch @s 2147483648\r\nget @s\r\n", TIME_BITS),
+    ("touch @s 4294967295\r\nget @s\r\n", TIME_BITS),
+    ("mg @s O@o32\r\n", OPAQUE),
+    ("mg @s T2147483648\r\nget @s\r\n", TIME_BITS),
+    ("ms @k 3 O@o32\r\nabc\r\n", OPAQUE),
+    ("ms @k 3 F4294967296\r\nabc\r\n", FLAG_BITS),
+    ("ms @k 3 T2147483648\r\nabc\r\nget @k\r\n", TIME_BITS),
+    ("ms @long 3 Jx\r\nxyz\r\n", DISCARDED),
+    ("ma @k N2147483648 v\r\nget @k\r\n", TIME_BITS),
+    ("watch rawcmds\r\n", NO_EVENTS),
+    ("watch proxyreqs\r\n", NO_EVENTS),
+    ("watch proxyevents\r\n", NO_EVENTS),
+    ("watch proxyuser\r\n", NO_EVENTS),
+    ("watch sysevents\r\n", NO_EVENTS),
+    ("watch deletions\r\n", "an event of memcached 1.6.45"),
 ];
 const DISCARDED: &str = "the value of a refused command is discarded, never executed as a command";
+const FLAG_BITS: &str = "client flags have 32 bits; none are lost silently";
+const NO_EVENTS: &str = "such events never occur here, so a watcher would wait in vain";
+const OPAQUE: &str = "the documented limit of 32 bytes; memcached, its newest version too, counts the `O`";
+const TIME_BITS: &str = "a time has 64 bits; memcached, its newest version too, cuts it to a signed number of 32 bits";
 const NO_SLABS: &str = "the store has no slab classes and no LRU lists";
 
 fn requests() -> Vec<String> {
@@ -74,6 +103,7 @@ fn filled(request: &str, number: usize) -> Vec<u8> {
         ("@long", "l".repeat(251)),
         ("@full", format!("{number:f>250}")),
         ("@o31", "o".repeat(31)),
+        ("@o32", "o".repeat(32)),
         ("@o33", "o".repeat(33)),
         ("@big", "b".repeat(1_048_577)),
         ("@x2000", "x".repeat(2000)),
@@ -125,7 +155,8 @@ fn plain(reply: &str, number: usize) -> String {
         text += end;
     }
     let text = text.replace(&"l".repeat(251), "@long").replace(&"x".repeat(2000), "@x2000");
-    let text = text.replace(&format!("{number:f>250}"), "@full").replace(&"o".repeat(31), "@o31");
+    let text = text.replace(&format!("{number:f>250}"), "@full");
+    let text = text.replace(&"o".repeat(32), "@o32").replace(&"o".repeat(31), "@o31");
     ["s", "n", "k"].iter().fold(text, |text, key| text.replace(&format!("{key}{number}"), &format!("@{key}")))
 }
 
