@@ -184,11 +184,19 @@ impl<'b> Meta<'b> {
                 Err(Error::BadFormat) => fault = fault.or(Some(Error::BadFormat)),
                 Err(error) => fault = Some(error),
             }
+            if word[0] == b'b' {
+                match MetaKey::new(key, true) {
+                    Ok(key) => meta.key = key,
+                    Err(error) => fault = Some(error),
+                }
+            }
         }
         if let Some(error) = fault {
             return Err(error);
         }
-        meta.key = MetaKey::new(key, meta.has(b'b'))?;
+        if !meta.has(b'b') {
+            meta.key = MetaKey::new(key, false)?;
+        }
         Ok(meta)
     }
 

@@ -30,8 +30,8 @@ pub(in crate::resp) fn function<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
             reply::bulk(&mut all, &call.ctx.shared.scripts.libraries.now().dump());
             aside::send_long_reply(call, all)
         }
-        b"restore" => restore(call, args),
-        b"flush" if args.len() > 1 => {
+        b"restore" if args.len() <= 2 => restore(call, args),
+        b"flush" | b"restore" if args.len() > 1 => {
             error::subcommand(call.out, "function", topic);
             Ok(())
         }
@@ -179,9 +179,6 @@ fn put_library(out: &mut Vec<u8>, version: Version, library: &Library, with_code
 fn restore<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let dump = args.next().unwrap_or_default();
     let policy = args.next().map_or_else(|| lower(b"append"), lower);
-    if args.len() > 0 {
-        return Err(ErrorReply::Arity("function|restore").into());
-    }
     if !matches!(&policy[..], b"append" | b"replace" | b"flush") {
         return Err(ErrorReply::RestorePolicy.into());
     }
