@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// An address that clients connect to.
@@ -85,7 +86,27 @@ pub struct Config {
     pub disabled: Vec<String>,
     /// True if the Redis command `DEBUG` is enabled.
     pub debug_command: bool,
+    /// Facts about the process.
+    pub process: ProcessFacts,
 }
+
+/// Facts about the process, as of its start.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessFacts {
+    /// The path of the program. Empty if the kernel does not report it.
+    pub executable: PathBuf,
+    /// The working directory. Empty if the kernel does not report it.
+    pub directory: PathBuf,
+    /// The configuration file. Empty if there is none.
+    pub config_file: PathBuf,
+    /// The kernel interface by which workers wait for connections, once they do.
+    pub multiplexing: OnceLock<&'static str>,
+    /// True if the server reports its state to systemd.
+    pub is_supervised: bool,
+}
+
+/// The number of times per second that background work runs, at least.
+pub const BACKGROUND_HZ: u64 = 50;
 
 /// The maximum number of worker threads.
 pub const WORKERS_MAX: usize = 128;

@@ -305,6 +305,11 @@ impl WorkerContext {
         Moment { now: self.now, wall_lead_ms: self.wall_lead_ms }
     }
 
+    /// Returns the current time of the wall clock, in microseconds since 1970. Reads the clock.
+    pub(crate) fn wall_us(&self) -> u64 {
+        self.clock.unix_us().saturating_add_signed(self.wall_lead_ms.saturating_mul(1000))
+    }
+
     /// Records an access to a sampled key.
     #[cold]
     #[inline(never)]

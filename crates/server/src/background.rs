@@ -2,6 +2,7 @@
 //! thread that obtains memory from the kernel before the store needs it, and the threads that rebuild the index.
 
 use crate::shared::Shared;
+use command::config::BACKGROUND_HZ;
 use command::push::topics::TopicWalk;
 use command::push::watch::Evictions;
 use command::visit::clock::Clock;
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// The pause of the background thread after its work blocked a client's flush.
 const FLUSH_ROOM: Duration = Duration::from_millis(3);
 /// The longest sleep of the background thread, if no work waits and no worker wakes it.
-const SLEEP_MAX: Duration = Duration::from_millis(20);
+const SLEEP_MAX: Duration = Duration::from_millis(1000 / BACKGROUND_HZ);
 
 /// The sleep of the populating thread when it has obtained enough memory ahead of use.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);

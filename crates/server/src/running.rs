@@ -213,6 +213,9 @@ impl Running {
         let sessions_max = shared.config.sessions_max();
         let wakers: Vec<&Waker> = shared.threads.workers.iter().map(|worker| &worker.waker).collect();
         let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
+        let is_uring = reactors.iter().any(|reactor| reactor.kind() == IoChoice::Uring);
+        let multiplexing = &shared.commands.config.process.multiplexing;
+        let _ = multiplexing.set(if is_uring { "io_uring" } else { "epoll" });
         self.io = reactors[0].kind();
         let mut intakes = Vec::new();
         for (number, opened) in reactors.into_iter().enumerate() {

@@ -76,7 +76,7 @@ fn survey_once(shared: &Shared, round: u64, found: &mut Findings) {
     found.census = shared.store.census();
     found.resident_bytes = resident_bytes().unwrap_or(0);
     found.cpu = cpu_times();
-    found.used_peak_bytes = found.used_peak_bytes.max(shared.store.stats_by(&found.census).held_bytes);
+    shared.survey.used_peak_bytes(shared.store.stats_by(&found.census).used_bytes());
     shared.survey.publish(*found);
     shared.collect_minute(shared.now());
     shared.tracking.tidy();

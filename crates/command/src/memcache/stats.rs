@@ -514,13 +514,16 @@ fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("total_malloced", store.heap_bytes);
 }
 
-/// Writes the settings of TLS, under memcached's names.
+/// Writes the settings of TLS, under memcached's names. Without TLS, writes memcached's defaults.
 fn tls_settings(lines: &mut Lines<'_>, shared: &Shared) {
-    let Some(tls) = shared.host.tls() else { return lines.switch("ssl_enabled", false) };
-    lines.switch("ssl_enabled", true);
+    let tls = shared.host.tls();
+    lines.switch("ssl_enabled", tls.is_some());
+    let tls = tls.unwrap_or_default();
     let text = |text: &str| if text.is_empty() { "NULL".to_owned() } else { text.to_owned() };
-    lines.text("ssl_chain_cert", &text(&tls.cert_file));
-    lines.text("ssl_key", &text(&tls.key_file));
+    // memcached writes these two in another way than the other texts while they are unset.
+    for (name, file) in [("ssl_chain_cert", &tls.cert_file), ("ssl_key", &tls.key_file)] {
+        lines.text(name, if file.is_empty() { "(null)" } else { file });
+    }
     lines.number(
         "ssl_verify_mode",
         ["no", "optional", "yes"].iter().position(|mode| *mode == tls.auth_clients).map_or(0, |at| at as u64),
@@ -591,12 +594,11 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     }
     lines.number("watcher_logbuf_size", QUEUE_BYTES as u64);
     lines.number("worker_logbuf_size", LINES_BYTES as u64);
-    if shared.host.flash().is_some() {
-        flash_settings(lines);
-    }
+    flash_settings(lines);
 }
 
-/// Writes memcached's settings of external storage, with the values that describe flash.
+/// Writes memcached's settings of external storage, with the values that describe flash. As in memcached, they are
+/// listed without flash, too.
 fn flash_settings(lines: &mut Lines<'_>) {
     // Items of every length and age move to flash, and the second read brings an item back.
     for (name, value) in [

@@ -2,6 +2,7 @@
 //! publishes them for all other threads.
 
 use segment::{Census, Store};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// The latest figures that were computed.
@@ -13,8 +14,6 @@ pub struct Findings {
     pub huge_page_bytes: u64,
     /// The resident memory of the process in bytes, at most one second old.
     pub resident_bytes: u64,
-    /// The maximum number of bytes that the store has held at a survey.
-    pub used_peak_bytes: u64,
     /// The memory of the machine, in bytes.
     pub system_bytes: u64,
     /// The CPU time of the process, at most one second old.
@@ -55,17 +54,25 @@ pub struct Rates {
 #[derive(Debug)]
 pub struct Survey {
     latest: Mutex<Findings>,
+    /// The maximum number of bytes that the store was seen to use.
+    used_peak_bytes: AtomicU64,
 }
 
 impl Survey {
     /// Takes a first census of `store`, and publishes it.
     pub fn new(store: &Store) -> Self {
-        Self { latest: Mutex::new(Findings { census: store.census(), ..Findings::default() }) }
+        let findings = Findings { census: store.census(), ..Findings::default() };
+        Self { latest: Mutex::new(findings), used_peak_bytes: AtomicU64::new(0) }
     }
 
     /// Returns the latest figures.
     pub fn latest(&self) -> Findings {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the store uses `used` bytes. Returns the maximum that was recorded.
+    pub fn used_peak_bytes(&self, used: u64) -> u64 {
+        self.used_peak_bytes.fetch_max(used, Relaxed).max(used)
     }
 
     /// Replaces the latest figures.

@@ -255,7 +255,8 @@ fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     let mut listing = listing::listing(call);
     let read = call.each_key(args, |_, id| {
-        let id = integer(id).ok().filter(|id| *id > 0).ok_or(ErrorReply::ClientId)?;
+        // No client has a number of 0 or less, but as in Redis, such a number is no error.
+        let id = integer(id).map_err(|_| ErrorReply::ClientId)?;
         listing.ids.insert(id as u64);
         Ok(())
     });

@@ -273,6 +273,7 @@ impl Described {
         let own: &[Flag] = match entry.name {
             _ if is_help => &[Flag::Loading, Flag::Stale],
             "acl" | "client" | "config" | "latency" => &[Flag::NoScript, Flag::Loading, Flag::Stale],
+            "module" => &[Flag::NoScript],
             "pubsub" => &[Flag::PubSub, Flag::Loading, Flag::Stale],
             "object" | "xinfo" => &[Flag::ReadOnly],
             "xgroup" if part.names().1.starts_with("create") => &[Flag::Write, Flag::DenyOom],

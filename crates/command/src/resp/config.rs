@@ -8,7 +8,7 @@ use super::catalog::lower;
 use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::pattern::check;
-use crate::config::Address;
+use crate::config::{Address, BACKGROUND_HZ};
 use crate::glob::matches;
 use crate::host::TlsState;
 use crate::keyspace::scripts::BUSY_MS;
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
-pub(super) const KNOWN: [Known; 37] = [
+pub(super) const KNOWN: [Known; 39] = [
     ("appendonly", |_, _| "no".to_owned()),
     ("bind", |shared, _| hosts(shared)),
     ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
@@ -34,6 +34,8 @@ pub(super) const KNOWN: [Known; 37] = [
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
     }),
     ("databases", |_, _| segment::Namespace::MAX.to_string()),
+    ("dir", |shared, _| shared.config.process.directory.display().to_string()),
+    ("hz", |_, _| BACKGROUND_HZ.to_string()),
     ("io-threads", |shared, _| shared.workers.len().to_string()),
     ("latency-monitor-threshold", |shared, _| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
     ("latency-tracking", |_, _| "yes".to_owned()),
@@ -86,15 +88,11 @@ pub(super) fn port(shared: &Shared) -> u16 {
     tcp(shared).next().map_or(0, |addr| addr.port())
 }
 
-/// Returns the maximum number of slow requests that the server retains.
-pub(super) fn slow_entries_max(shared: &Shared) -> usize {
-    shared.workers.len() * SLOW_MAX
-}
-
-/// Returns the maximum number of slow requests that `SLOWLOG` reports.
+/// Returns the maximum number of slow requests that `SLOWLOG` reports: that of `slowlog-max-len`, or the number that
+/// the server retains, if it is less.
 pub(super) fn slow_entries(shared: &Shared) -> usize {
     let wanted = shared.live.slow_entries_max.load(Relaxed);
-    usize::try_from(wanted).unwrap_or(usize::MAX).min(slow_entries_max(shared))
+    usize::try_from(wanted).unwrap_or(usize::MAX).min(shared.workers.len() * SLOW_MAX)
 }
 
 /// Returns the duration above which a request counts as slow, in microseconds. Returns `None` if no request counts as

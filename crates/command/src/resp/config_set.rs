@@ -2,7 +2,7 @@
 //! none.
 
 use super::acl::{self, WorkedPasswords};
-use super::config::{KNOWN, slow_entries_max};
+use super::config::KNOWN;
 use super::error::{ErrorReply, word};
 use super::number::integer;
 use super::secrets::shown_line;
@@ -85,7 +85,8 @@ fn backlog(value: &[u8]) -> Result<Change, String> {
     const NOT_A_SIZE: &str = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
     let text = std::str::from_utf8(value).map_err(|_| NOT_A_SIZE)?;
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-    if words.is_empty() || !words.len().is_multiple_of(4) {
+    // As in Redis, an empty value changes nothing.
+    if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
     let mut change = Change::None;
@@ -196,9 +197,8 @@ impl Change {
                 let us = u64::try_from(number(value, -1, i64::MAX)?).ok();
                 Ok(Self::SlowNs(us.map(|us| us.saturating_mul(1000))))
             }
-            "slowlog-max-len" => {
-                Ok(Self::SlowEntries(number(value, 0, slow_entries_max(shared) as i64)?.unsigned_abs()))
-            }
+            // Of a greater number, as many entries are retained as there is memory for.
+            "slowlog-max-len" => Ok(Self::SlowEntries(number(value, 0, i64::MAX)?.unsigned_abs())),
             "latency-monitor-threshold" => {
                 let ms = number(value, 0, i64::MAX)?.unsigned_abs();
                 Ok(Self::SlowNs((ms > 0).then(|| ms.saturating_mul(1_000_000))))

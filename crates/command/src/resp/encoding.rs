@@ -10,7 +10,8 @@
 //!   stream      stream
 //! ```
 //!
-//! Redis does not return to the encoding of a small value when a value shrinks. The server has no such history.
+//! Redis does not return to the encoding of a small value when a value shrinks, and a string is `raw` once `APPEND`,
+//! `SETRANGE` or `SETBIT` has changed it. The server has no such history.
 
 use super::collection;
 use super::typed::{self, KeyParts, View};
@@ -29,11 +30,26 @@ const LISTPACK_ENTRY_BYTES_MAX: usize = 64;
 /// The maximum number of elements of an intset.
 const INTSET_ENTRIES_MAX: u64 = 512;
 
+/// The number below which Redis shares the objects of whole numbers among keys, unless keys are evicted.
+const SHARED_NUMBERS: i64 = 10_000;
+
+/// Returns true for a value whose object Redis shares among keys.
+pub(super) fn shared_number(item: &Item<'_>) -> bool {
+    let number = match item.value {
+        Value::Integer(number) => i64::try_from(number).ok(),
+        Value::Bytes(bytes) => base::decimal::parse_signed(bytes),
+        _ => None,
+    };
+    number.is_some_and(|number| (0..SHARED_NUMBERS).contains(&number))
+}
+
 /// Returns the encoding of a key's value. Reads at most 512 elements.
 pub(super) fn encoding_of(call: &Call<'_, '_>, key: Key<'_>, item: &Item<'_>) -> Result<&'static str, Interrupt> {
     let kind = match item.value {
         Value::Integer(_) => return Ok("int"),
         Value::Bytes(bytes) if base::decimal::parse_signed(bytes).is_some() => return Ok("int"),
+        // Redis writes a HyperLogLog into a buffer of its own, whatever its length.
+        Value::Bytes(bytes) if record::hyperloglog::is_dense(bytes).is_ok() => return Ok("raw"),
         Value::Bytes(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => return Ok("embstr"),
         Value::Typed { kind, .. } => Kind::of(kind),
         _ => None,

@@ -167,6 +167,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("ltrim", list::ltrim),
     ("memory", slowlog::memory),
     ("mget", mget::mget),
+    ("module", server::module),
     ("monitor", pubsub::monitor),
     ("move", pair::move_key),
     ("mset", pair::mset),

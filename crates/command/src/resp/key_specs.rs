@@ -240,7 +240,7 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
             &["nondeterministic_output"]
         }
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
-        | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
+        | "module|list" | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
         "config|set" | "latency|reset" | "slowlog|reset" => {
             &["request_policy:all_nodes", "response_policy:all_succeeded"]
         }

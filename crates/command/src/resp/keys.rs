@@ -87,7 +87,10 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             let encoding = encoding::encoding_of(call, key, &item)?;
             reply::bulk(call.out, encoding.as_bytes());
         }
-        b"refcount" => reply::int(call.out, 1),
+        b"refcount" => {
+            let is_shared = !is_lfu && encoding::shared_number(&item);
+            reply::int(call.out, if is_shared { i32::MAX.into() } else { 1 });
+        }
         b"idletime" if is_lfu => reply::error(call.out, IDLE_TIME_UNKNOWN),
         b"idletime" => {
             let last_access = if item.stale { item.last_access } else { last_access(call, &key, item.last_access)? };

@@ -26,9 +26,11 @@ pub(super) fn double(text: &[u8]) -> Result<f64, ErrorReply> {
     if is_exact { Ok(number) } else { Err(ErrorReply::NotFloat) }
 }
 
-/// Parses a cursor of a scan. As in Redis, the number may have a sign: it then counts modulo 2^64.
+/// Parses a cursor of a scan. As in Redis, an empty word is 0, and the number may have a sign: it then counts modulo
+/// 2^64.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, ErrorReply> {
     let number = match text {
+        [] => Some(0),
         [b'-', digits @ ..] => parse_u64(digits).map(u64::wrapping_neg),
         [b'+', digits @ ..] => parse_u64(digits),
         digits => parse_u64(digits),

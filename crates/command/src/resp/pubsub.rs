@@ -356,10 +356,11 @@ pub(super) fn send_to_monitors<'w>(
     if !entry.is_some_and(|entry| is_monitored(entry, words.peek().copied())) {
         return;
     }
-    let now = call.ctx.now;
+    let now_us = call.ctx.wall_us();
     let peer = call.ctx.connection_table().peer(call.ctx.push.watch.connection);
     let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
-    let mut line = format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, call.session.namespace.0).into_bytes();
+    let (secs, us) = (now_us / 1_000_000, now_us % 1_000_000);
+    let mut line = format!("+{secs}.{us:06} [{} {peer}]", call.session.namespace.0).into_bytes();
     let mut secrets = SecretArgs::of(name);
     for word in std::iter::once(name).chain(words.map(|word| secrets.shown(word))) {
         line.extend_from_slice(b" \"");

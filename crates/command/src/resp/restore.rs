@@ -92,6 +92,8 @@ struct Restore<'c> {
     /// The expiry, and whether it has passed.
     expire: Expire,
     is_past: bool,
+    /// The error of a time that is out of range. As in Redis, the payload is checked first.
+    time_fault: Option<ErrorReply>,
 }
 
 /// Executes `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`.
@@ -109,8 +111,14 @@ pub(super) fn restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
             None
         }
     };
-    let (expire, is_past) = expiry(ttl, options, call.moment())?;
-    let request = Restore { bytes, payload, options, expire, is_past };
+    if integer(ttl)? < 0 {
+        return Err(ErrorReply::RestoreTtl.into());
+    }
+    let (expire, is_past, time_fault) = match expiry(ttl, options, call.moment()) {
+        Ok((expire, is_past)) => (expire, is_past, None),
+        Err(fault) => (Expire::Never, false, Some(fault)),
+    };
+    let request = Restore { bytes, payload, options, expire, is_past, time_fault };
     let work = match work {
         Some(work) => work,
         None if !call.collects_replies && !rdb::is_text(payload) => {
@@ -125,11 +133,10 @@ pub(super) fn restore<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     restore_over_visits(call, &request, work)
 }
 
-/// Returns the expiry that a time to live stands for, and whether it has passed.
+/// Returns the expiry that a time to live of at least 0 stands for, and whether it has passed.
 fn expiry(ttl: &[u8], options: RestoreOptions, moment: Moment) -> Result<(Expire, bool), ErrorReply> {
     match integer(ttl)? {
         0 => Ok((Expire::Never, false)),
-        ..0 => Err(ErrorReply::RestoreTtl),
         _ => {
             let unit = if options.is_absolute { Unit::UnixMillis } else { Unit::Millis };
             let deadline = Deadline::read(ttl, unit, moment, "restore")?;
@@ -141,6 +148,7 @@ fn expiry(ttl: &[u8], options: RestoreOptions, moment: Moment) -> Result<(Expire
 /// Continues with the stage that an earlier visit has reached.
 fn restore_over_visits<'c>(call: &mut Call<'c, '_>, request: &Restore<'c>, mut work: Box<RestoreWork>) -> Run {
     let ran = check(call, request, &mut work)
+        .and_then(|()| request.time_fault.map_or(Ok(()), |fault| Err(fault.into())))
         .and_then(|()| read(call, request, &mut work))
         .and_then(|()| store(call, request, &mut work));
     match ran {

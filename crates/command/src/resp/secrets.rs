@@ -38,12 +38,14 @@ pub(super) const SECRET_SETTINGS: [&str; 7] = [
 ];
 
 /// The settings whose values are public: all others that `CONFIG SET` knows.
-const PUBLIC_SETTINGS: [&str; 36] = [
+const PUBLIC_SETTINGS: [&str; 38] = [
     "appendonly",
     "bind",
     "busy-reply-threshold",
     "client-output-buffer-limit",
     "databases",
+    "dir",
+    "hz",
     "io-threads",
     "latency-monitor-threshold",
     "latency-tracking",

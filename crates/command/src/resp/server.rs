@@ -1,7 +1,7 @@
 //! Commands that report on the server itself: `ROLE`, `WAIT`, `TIME`; and `DEBUG`.
 
 use super::error::subcommand;
-use super::help::reply_help;
+use super::help::{other_subcommand, reply_help};
 use crate::clients::audit::AuditEvent;
 use crate::context::audit_redis;
 use crate::resp::blocking;
@@ -33,11 +33,21 @@ pub(super) fn wait<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
+/// Executes `MODULE LIST`: replies with an empty list, because clients send it to find the modules of a server.
+pub(super) fn module<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    if !topic.eq_ignore_ascii_case(b"list") {
+        return other_subcommand(call, "module", topic);
+    }
+    reply::array(call.out, 0);
+    Ok(())
+}
+
 /// Executes `TIME`: replies with the Unix time, in seconds and microseconds.
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let millis = call.ctx.moment().to_wall(call.ctx.now).0;
+    let micros = call.ctx.wall_us();
     reply::array(call.out, 2);
-    for number in [millis / 1000, millis % 1000 * 1000] {
+    for number in [micros / 1_000_000, micros % 1_000_000] {
         reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());
     }
     Ok(())

@@ -349,7 +349,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Run {
     let (stats, shared) = (call.ctx.shared.store_stats(), &call.ctx.shared);
     let values = stats.values.max(1);
     let numbers = [
-        ("total.allocated", stats.held_bytes),
+        ("total.allocated", stats.used_bytes()),
         ("startup.allocated", 0),
         ("dataset.bytes", stats.item_bytes),
         ("keys.count", stats.values),

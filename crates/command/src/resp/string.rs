@@ -206,16 +206,23 @@ pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let moment = call.moment();
-    let deadline = match args.next() {
-        None => return read_one(call, bytes),
-        Some(word) => match &super::catalog::lower(word)[..] {
-            b"persist" if args.all(|word| word.eq_ignore_ascii_case(b"persist")) => None,
+    if args.len() == 0 {
+        return read_one(call, bytes);
+    }
+    let (mut persists, mut deadline) = (false, None);
+    while let Some(word) = args.next() {
+        match &super::catalog::lower(word)[..] {
+            b"persist" if deadline.is_none() => persists = true,
             unit => {
-                let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(ErrorReply::Syntax)?;
-                Some((unit, args.next().unwrap_or_default()))
+                let unit = Unit::of(unit).filter(|_| !persists).ok_or(ErrorReply::Syntax)?;
+                // An option may be repeated, but options that exclude each other are an error.
+                if deadline.is_some_and(|(before, _)| before != unit) {
+                    return Err(ErrorReply::Syntax.into());
+                }
+                deadline = Some((unit, args.next().ok_or(ErrorReply::Syntax)?));
             }
-        },
-    };
+        }
+    }
     let key = call.key(bytes);
     let found = call.guard.items().peek(&key);
     let is_missed = found.is_none();

@@ -481,6 +481,16 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    Returns the number of bytes that a key takes.",
         ],
     ),
+    part("module|help", 2, &["slow"], &["HELP", "    Prints this help."]),
+    part(
+        "module|list",
+        2,
+        &["admin", "dangerous", "slow"],
+        &["LIST", "    Returns an empty list: the server has no modules."],
+    ),
+    part("module|load", -3, &["admin", "dangerous", "slow"], &[]),
+    part("module|loadex", -3, &["admin", "dangerous", "slow"], &[]),
+    part("module|unload", 3, &["admin", "dangerous", "slow"], &[]),
     part(
         "object|encoding",
         3,
@@ -510,7 +520,15 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    records access frequencies.",
         ],
     ),
-    part("object|refcount", 3, &["keyspace", "read", "slow"], &["REFCOUNT <key>", "    Returns 1 if the key exists."]),
+    part(
+        "object|refcount",
+        3,
+        &["keyspace", "read", "slow"],
+        &[
+            "REFCOUNT <key>",
+            "    Returns 1, or 2147483647 for a number from 0 to 9999 that is never evicted.",
+        ],
+    ),
     part(
         "pubsub|channels",
         -2,

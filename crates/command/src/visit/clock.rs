@@ -154,6 +154,11 @@ impl Clock {
         UnixMillis(self.unix_ns() / NS_A_MS)
     }
 
+    /// Returns the current time of the store's clock, in microseconds since 1970.
+    pub fn unix_us(&self) -> u64 {
+        self.unix_ns() / 1000
+    }
+
     /// Returns the current time of the store's clock, in ns since 1970.
     fn unix_ns(&self) -> u64 {
         match self {

@@ -221,9 +221,20 @@ pub fn command() -> Command {
         .args(FLAGS.iter().map(arg))
 }
 
-/// Returns the output of `-h`.
+/// The lines of `-h` before the flags.
+const USAGE: &str = "\
+Usage: memcached [-p port] [-l addresses] [-m megabytes] [-c clients]
+                 [-t threads] [-u user] [-d] [-P file] [-o options] [flags]
+This program accepts all flags of memcached. A flag without effect here says so
+below, and the server warns about it. Try: memcached -m 1024 -l 127.0.0.1
+The same server with other flags and a configuration file: gannet serve -h
+
+";
+
+/// Returns the output of `-h`. As that of memcached, it lists all flags and options, on more than one screen.
 pub fn help() -> String {
     let mut out = version();
+    out.push_str(USAGE);
     let mut line = |head: &str, text: &str| {
         let mut column = out.len() + 26;
         let _ = write!(out, "{head:<25}");
@@ -297,6 +308,11 @@ mod tests {
         }
         assert!(SUBOPTIONS.iter().all(|option| help.contains(&format!("- {}:", option.name))));
         assert!(help.lines().all(|line| line.len() <= 136), "{help}");
+        let first: Vec<&str> = help.lines().take(24).collect();
+        for word in ["Usage:", "gannet serve", "--port", "--listen", "--memory-limit", "--conn-limit"] {
+            assert!(first.iter().any(|line| line.contains(word)), "{word} is not on the first screen:\n{help}");
+        }
+        assert!(USAGE.lines().all(|line| line.len() <= 80), "{USAGE}");
     }
 
     #[test]

@@ -104,11 +104,12 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
     Ok((settings, origins, unpinned))
 }
 
-/// Returns the settings from the arguments and the configuration file. If no listener is configured, the server listens
-/// on the default ports of memcached and Redis.
+/// Returns the settings from the arguments and the configuration file. If no address of a listener is configured, the
+/// server listens on the default port of Redis, and on that of memcached unless `none` turns it off.
 fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<ConfigFault>> {
     let (mut settings, origins) = args::settings(matches)?;
-    if ["listen.memcached", "listen.resp", "listen.grpc"].iter().all(|path| !origins.contains_key(*path)) {
+    let has_none_for_memcached = !origins.contains_key("listen.memcached") || settings.memcached.is_empty();
+    if has_none_for_memcached && ["listen.resp", "listen.grpc"].iter().all(|path| !origins.contains_key(*path)) {
         settings.listen_on_default_ports();
     }
     Ok((settings, origins))

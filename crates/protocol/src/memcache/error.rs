@@ -31,6 +31,10 @@ pub enum Error {
     InvalidOrDuplicateFlag,
     /// The token of a meta flag cannot be parsed.
     BadToken,
+    /// The initial value of an `ma` (`J`) is not an unsigned 64-bit number.
+    InvalidInitial,
+    /// The delta of an `ma` (`D`) is not an unsigned 64-bit number.
+    InvalidMetaDelta,
     /// The opaque has more than 32 bytes.
     OpaqueTooLong,
     /// The token of `M` is not one character.
@@ -97,7 +101,7 @@ pub enum Error {
 
 impl Error {
     /// All variants, for tests and documentation.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 47] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -112,6 +116,8 @@ impl Error {
         Self::InvalidFlag,
         Self::InvalidOrDuplicateFlag,
         Self::BadToken,
+        Self::InvalidInitial,
+        Self::InvalidMetaDelta,
         Self::OpaqueTooLong,
         Self::ModeLength,
         Self::StoreMode,
@@ -166,6 +172,8 @@ impl Error {
             Self::InvalidFlag => b"CLIENT_ERROR invalid flag\r\n",
             Self::InvalidOrDuplicateFlag => b"CLIENT_ERROR invalid or duplicate flag\r\n",
             Self::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
+            Self::InvalidInitial => b"CLIENT_ERROR invalid numeric initial value\r\n",
+            Self::InvalidMetaDelta => b"CLIENT_ERROR invalid numeric delta value\r\n",
             Self::OpaqueTooLong => b"CLIENT_ERROR opaque token too long\r\n",
             Self::ModeLength => b"CLIENT_ERROR incorrect length for M token\r\n",
             Self::StoreMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",

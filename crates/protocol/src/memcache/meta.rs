@@ -5,11 +5,11 @@
 //! order of `N`, `T` and `t` also changes their effect.
 
 use super::error::Error;
-use super::key::MetaKey;
+use super::key::{KEY_BYTES_MAX, MetaKey};
 use super::line::Words;
 use super::request::Request;
 use super::{Fault, text};
-use crate::number::{parse_i64, parse_u32, parse_u64};
+use crate::number::{parse_i64, parse_u64};
 
 /// The maximum length of the opaque in bytes, without its `O`.
 pub const OPAQUE_BYTES_MAX: usize = 32;
@@ -37,7 +37,8 @@ pub struct Meta<'b> {
     pub key: MetaKey<'b>,
     seen: Seen,
     words: Words<'b>,
-    client_flags: u32,
+    opaque_fits: bool,
+    client_flags: u64,
     mode: u8,
     compare: u64,
     token: u64,
@@ -94,9 +95,10 @@ impl<'b> Meta<'b> {
         self.words
     }
 
-    /// Returns the client's flags (`F`), or 0.
+    /// Returns the client's flags (`F`), or 0. `ms` is refused if they have more than 32 bits; other commands ignore
+    /// them.
     pub const fn client_flags(&self) -> u32 {
-        self.client_flags
+        self.client_flags as u32
     }
 
     /// Returns the CAS token that the item must have (`C`).
@@ -155,12 +157,13 @@ impl<'b> Meta<'b> {
         matches!(self.mode, b'D' | b'-')
     }
 
-    /// Parses the flags `words` of a command with the key token `key`.
+    /// Parses the flags `words` of a command with the key token `key`, which [`fits`].
     fn new(key: &'b [u8], words: Words<'b>) -> Result<Self, Error> {
         let mut meta = Self {
             key: MetaKey::UNCHECKED,
             seen: Seen::default(),
             words,
+            opaque_fits: true,
             client_flags: 0,
             mode: 0,
             compare: 0,
@@ -172,12 +175,34 @@ impl<'b> Meta<'b> {
             delta: 1,
             initial: 0,
         };
-        MetaKey::fits(key)?;
+        let mut fault = None;
         for word in words {
-            meta.flag(word[0], &word[1..])?;
+            match meta.flag(word[0], &word[1..]) {
+                Ok(()) => {}
+                Err(error @ (Error::InvalidFlag | Error::DuplicateFlag)) => return Err(error),
+                // Of several errors, memcached reports the last, except for `F`, whose error has no text of its own.
+                Err(Error::BadFormat) => fault = fault.or(Some(Error::BadFormat)),
+                Err(error) => fault = Some(error),
+            }
+            if word[0] == b'b' {
+                match MetaKey::new(key, true) {
+                    Ok(key) => meta.key = key,
+                    Err(error) => fault = Some(error),
+                }
+            }
         }
-        meta.key = MetaKey::new(key, meta.has(b'b'))?;
+        if let Some(error) = fault {
+            return Err(error);
+        }
+        if !meta.has(b'b') {
+            meta.key = MetaKey::new(key, false)?;
+        }
         Ok(meta)
+    }
+
+    /// Returns an error if the opaque is too long. memcached checks it after everything else.
+    fn with_short_opaque(self) -> Result<Self, Error> {
+        if self.opaque_fits { Ok(self) } else { Err(Error::OpaqueTooLong) }
     }
 
     fn flag(&mut self, letter: u8, token: &[u8]) -> Result<(), Error> {
@@ -194,13 +219,12 @@ impl<'b> Meta<'b> {
             b'b' | b'c' | b'f' | b'h' | b'k' | b'l' | b'q' | b's' | b't' | b'u' | b'v' | b'x' | b'I' => {}
             // `P` and `L` are hints for proxies, with any token.
             b'P' | b'L' => {}
-            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
-            b'O' => {}
+            b'O' => self.opaque_fits = token.len() <= OPAQUE_BYTES_MAX,
             b'C' => self.compare = unsigned()?,
             b'E' => self.token = unsigned()?,
-            b'D' => self.delta = unsigned()?,
-            b'J' => self.initial = unsigned()?,
-            b'F' => self.client_flags = parse_u32(token).ok_or(Error::BadFormat)?,
+            b'D' => self.delta = parse_u64(token).ok_or(Error::InvalidMetaDelta)?,
+            b'J' => self.initial = parse_u64(token).ok_or(Error::InvalidInitial)?,
+            b'F' => self.client_flags = parse_u64(token).ok_or(Error::BadFormat)?,
             b'T' => self.expire = signed()?,
             b'N' => self.vivify = signed()?,
             b'R' => self.recache = signed()?,
@@ -219,9 +243,19 @@ fn key<'b>(words: &mut Words<'b>) -> Result<&'b [u8], Error> {
     words.next().ok_or(Error::UnknownCommand)
 }
 
+/// Returns an error if the key token is too long. Only a key in base64, with the flag `b` among `flags`, may have more
+/// than [`KEY_BYTES_MAX`] bytes. memcached reports such a key before any error in the flags.
+fn fits(key: &[u8], mut flags: Words<'_>) -> Result<(), Error> {
+    if key.len() > KEY_BYTES_MAX && !flags.any(|flag| flag[0] == b'b') {
+        return Err(Error::BadFormat);
+    }
+    MetaKey::fits(key)
+}
+
 pub(super) fn get(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
-    Ok(Request::MetaGet(Meta::new(key, words)?))
+    fits(key, words)?;
+    Ok(Request::MetaGet(Meta::new(key, words)?.with_short_opaque()?))
 }
 
 /// Parses `ms KEY LENGTH FLAGS`. Errors are reported even with `q`.
@@ -229,9 +263,15 @@ pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
     let value_len = text::value_len(words.next().ok_or(Error::BadFormat)?)?;
     let swallowing = |error| Fault::new(error).swallowing(u64::from(value_len) + 2);
+    fits(key, words).map_err(swallowing)?;
     let meta = Meta::new(key, words).map_err(swallowing)?;
+    if meta.client_flags > u64::from(u32::MAX) {
+        return Err(swallowing(Error::BadFormat));
+    }
     match meta.mode {
-        0 | b'S' | b'E' | b'R' | b'A' | b'P' => Ok(Request::MetaStore(meta, value_len)),
+        0 | b'S' | b'E' | b'R' | b'A' | b'P' => {
+            Ok(Request::MetaStore(meta.with_short_opaque().map_err(swallowing)?, value_len))
+        }
         _ => Err(swallowing(Error::StoreMode)),
     }
 }
@@ -239,21 +279,23 @@ pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
 /// Replaces all flag errors of `md` and `ma` by one error, as memcached does.
 fn one_text(error: Error) -> Error {
     match error {
-        Error::BadFormat | Error::KeyEncoding | Error::UnknownCommand => error,
+        Error::KeyEncoding => error,
         _ => Error::InvalidOrDuplicateFlag,
     }
 }
 
 pub(super) fn delete(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
-    Ok(Request::MetaDelete(Meta::new(key, words).map_err(one_text)?))
+    fits(key, words)?;
+    Ok(Request::MetaDelete(Meta::new(key, words).map_err(one_text)?.with_short_opaque()?))
 }
 
 pub(super) fn arith(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
+    fits(key, words)?;
     let meta = Meta::new(key, words).map_err(one_text)?;
     match meta.mode {
-        0 | b'I' | b'+' | b'D' | b'-' => Ok(Request::MetaArith(meta)),
+        0 | b'I' | b'+' | b'D' | b'-' => Ok(Request::MetaArith(meta.with_short_opaque()?)),
         _ => Err(Error::ArithMode.into()),
     }
 }

@@ -68,14 +68,26 @@ pub(super) fn value_len(length: &[u8]) -> Result<u32, Fault> {
     }
 }
 
+/// Parses the client's flags. `append` and `prepend` ignore them, so they may have more than 32 bits there.
+fn client_flags(mode: StoreMode, flags: &[u8]) -> Option<u32> {
+    match mode {
+        StoreMode::Append | StoreMode::Prepend => parse_u64(flags).map(|flags| flags as u32),
+        _ => parse_u32(flags),
+    }
+}
+
 /// Parses `VERB KEY FLAGS EXPTIME LENGTH [noreply]`; `cas` has its token before `noreply`.
 pub(super) fn store<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fault> {
     let few = Few::first(words);
     let is_cas = verb == b"cas";
     let needed = if is_cas { 5 } else { 4 };
     let &[key, flags, exptime, length, ..] = few.as_slice() else { return Err(Error::UnknownCommand.into()) };
-    let noreply = few.len == needed + 1 && few.noreply();
-    let value_len = value_len(length).map_err(|fault| fault.quiet_if(noreply && !fault.fatal))?;
+    // As with memcached, the last word counts, so that an error in the place of a `cas` token is not sent either.
+    let noreply = few.noreply();
+    let value_len = match value_len(length) {
+        Err(fault) if !fault.fatal && few.len < needed => return Err(Error::UnknownCommand.into()),
+        len => len.map_err(|fault| fault.quiet_if(noreply && !fault.fatal))?,
+    };
     let swallow = u64::from(value_len) + 2;
     if few.len < needed || few.len > needed + 1 {
         return Err(Fault::new(Error::UnknownCommand).swallowing(swallow));
@@ -92,7 +104,7 @@ pub(super) fn store<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fa
     Ok(R::Store(Store {
         mode,
         key: plain(key).map_err(|_| fault)?,
-        client_flags: parse_u32(flags).ok_or(fault)?,
+        client_flags: client_flags(mode, flags).ok_or(fault)?,
         exptime: parse_i64(exptime).ok_or(fault)?,
         value_len,
         compare,
@@ -141,7 +153,7 @@ pub(super) fn flush_all(words: Words<'_>) -> Result<Request<'_>, Fault> {
 pub(super) fn verbosity(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let few = Few::new(words, 1, 2)?;
     let noreply = few.noreply();
-    match parse_u32(few.words[0]) {
+    match parse_u64(few.words[0]) {
         Some(_) => Ok(R::Verbosity { noreply }),
         None => Err(Fault::new(Error::BadFormat).quiet_if(noreply)),
     }

@@ -127,6 +127,15 @@ pub struct StoreStats {
     pub huge_pages_asked: bool,
 }
 
+impl StoreStats {
+    /// Returns the bytes that segments with items and the index take. The store reserves its whole memory at the start,
+    /// so an empty store holds [`Self::held_bytes`] but uses few of them.
+    pub fn used_bytes(&self) -> u64 {
+        // The number of segments in use may be older than the bytes of the items.
+        self.heap_bytes.max(self.item_bytes) + self.index_bytes
+    }
+}
+
 /// The contents and the activity of a namespace. Counts begin at the start of the process; sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceStats {

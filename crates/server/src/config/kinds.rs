@@ -23,6 +23,9 @@ pub const UNIX_PATH_LEN_MAX: usize = 107;
 const GRAPH_SYNC_MIN: TimeSpan = TimeSpan(1_000_000);
 const GRAPH_SYNC_MAX: TimeSpan = TimeSpan::secs(3600);
 
+/// The word that stands for no address of a protocol.
+const NO_LISTENER: &str = "none";
+
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
@@ -95,7 +98,7 @@ impl std::str::FromStr for ListenAddress {
 
 impl Value for Vec<ListenAddress> {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = vec![text.parse()?];
+        *self = if text == NO_LISTENER { Vec::new() } else { vec![text.parse()?] };
         Ok(())
     }
 
@@ -108,7 +111,7 @@ impl Value for Vec<ListenAddress> {
     }
 
     fn placeholder(&self) -> &'static str {
-        "ADDR|tls:ADDR|unix:PATH"
+        "ADDR|tls:ADDR|unix:PATH|none"
     }
 
     fn entries(&self) -> Vec<String> {
@@ -116,6 +119,14 @@ impl Value for Vec<ListenAddress> {
     }
 
     fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        if texts.contains(&NO_LISTENER) {
+            if texts.len() > 1 {
+                let what = format!("{NO_LISTENER:?} stands beside addresses");
+                return Err(vec![Wrong::new(what, "remove it, or the addresses")]);
+            }
+            self.clear();
+            return Ok(());
+        }
         if texts.len() > ENDPOINTS_MAX {
             let what = format!("{} addresses are given, but at most {ENDPOINTS_MAX} are allowed", texts.len());
             return Err(vec![Wrong::new(what, "listen on 0.0.0.0 or [::] instead of on each address")]);

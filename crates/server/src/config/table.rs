@@ -116,7 +116,8 @@ pub static SETTINGS: [Setting; 73] = [
         help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Connections to \
                tls: and an address use TLS, which needs tls.cert. Without users every client that can connect \
                may execute every command. So an address that other hosts can reach needs an auth_file, an \
-               acl_file, certificates of clients (tls.client_auth = \"required\"), or unprotected.",
+               acl_file, certificates of clients (tls.client_auth = \"required\"), or unprotected. \"none\" \
+               turns the protocol off.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -126,7 +127,8 @@ pub static SETTINGS: [Setting; 73] = [
         range: None,
         reload: Reload::Restart,
         help: "Addresses for Redis clients, as with memcached. Both protocols serve the same keys. If no \
-               listener is named at all, gannet serve listens on 127.0.0.1:6379 for Redis clients.",
+               address of a listener is named at all, gannet serve listens on 127.0.0.1:6379 for Redis clients; \
+               \"none\" prevents that.",
         value: |s| &mut s.resp,
     },
     Setting {

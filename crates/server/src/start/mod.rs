@@ -23,7 +23,7 @@ use command::clients::connection_table::ConnectionTable;
 use command::clients::endpoint::{Endpoint, Protocol};
 use command::clients::faults::FaultCounts;
 use command::clients::tokens::TokenKey;
-use command::config::{Address, Config};
+use command::config::{Address, Config, ProcessFacts};
 use command::keyspace::delayed_flush::DelayedFlush;
 use command::keyspace::graphs::GraphCounters;
 use command::keyspace::metadata::{MetadataLog, PersistedIndex, PersistedMetadata};
@@ -53,7 +53,7 @@ use io::listen::{ListenAddr, Listener, bind_patiently};
 use opened::{ReleasedStore, memory_file};
 use segment::{Namespace, Store, StoreFile};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub use crate::running::{EndedThread, Prepared, Running};
 pub use config::{ServerConfig, StartError, TlsConfig};
@@ -236,6 +236,13 @@ fn command_config(config: &ServerConfig) -> Config {
         unprotected: config.unprotected,
         disabled: config.disabled.clone(),
         debug_command: config.debug_command,
+        process: ProcessFacts {
+            executable: std::env::current_exe().unwrap_or_default(),
+            directory: std::env::current_dir().unwrap_or_default(),
+            config_file: config.config_file.clone().unwrap_or_default(),
+            multiplexing: OnceLock::new(),
+            is_supervised: std::env::var_os("NOTIFY_SOCKET").is_some(),
+        },
     }
 }
 

@@ -340,3 +340,166 @@ fn a_plus_in_xread_stands_for_the_last_entry_and_waits_for_the_first() {
     );
     running.stop();
 }
+
+#[test]
+fn requests_of_provisioning_tools_and_probes_get_the_replies_of_redis() {
+    same_replies(&[
+        "PFADD log a",
+        "OBJECT ENCODING log",
+        "SET almost HYLL",
+        "OBJECT ENCODING almost",
+        "CONFIG SET maxmemory-policy noeviction",
+        "MSET small 5 greatest 9999 great 10000 negative -1 text a",
+        "OBJECT REFCOUNT small",
+        "OBJECT REFCOUNT greatest",
+        "OBJECT REFCOUNT great",
+        "OBJECT REFCOUNT negative",
+        "OBJECT REFCOUNT text",
+        "OBJECT REFCOUNT none",
+        "INCR greatest",
+        "OBJECT REFCOUNT greatest",
+        "CONFIG SET maxmemory 80mb maxmemory-policy allkeys-lfu",
+        "SET small 5",
+        "OBJECT REFCOUNT small",
+        "RESTORE copy x bad",
+        "RESTORE copy -1 bad",
+        "RESTORE copy 0 bad",
+        "RESTORE copy 9223372036854775807 bad",
+        "RESTORE copy 9223372036854775807 bad ABSTTL",
+        "RESTORE copy -1 bad foo",
+        "RESTORE small -1 bad",
+        "XADD log2 5-1 a 1",
+        "XTRIM log2 MINID +",
+        "XTRIM log2 MINID -",
+        "XTRIM log2 MINID + -",
+        "XTRIM log2 MINID ~ +",
+        "XADD log2 MINID + 6-1 a 1",
+        "XADD log2 MINID + * a 1",
+        "XADD log2 MINID +",
+        "XLEN log2",
+        "FUNCTION FLUSH a b",
+        "FUNCTION FLUSH SYNC ASYNC",
+        "FUNCTION flush SYNC ASYNC",
+        "FUNCTION FLUSH a",
+        "FUNCTION FLUSH SYNC",
+        "FUNCTION FLUSH",
+        "CLIENT LIST ID 0",
+        "CLIENT LIST ID -1 -9223372036854775808",
+        "CLIENT LIST ID 9223372036854775808",
+        "FUNCTION RESTORE a replace b",
+        "FUNCTION RESTORE a b c d",
+        "ACL CAT 9223372036854775808",
+        "ACL CAT Nosuch",
+        "SSCAN none ''",
+        "HSCAN none ''",
+        "ZSCAN none ''",
+        "SSCAN none +",
+        "GETEX small EX 100 EX 200",
+        "GETEX small EX EX EX 300",
+        "GETEX small EX 100 PX 200",
+        "GETEX small PERSIST EX 100",
+        "GETEX small EX 100 PERSIST",
+        "GETEX small EX",
+        "GETEX small PERSIST PERSIST",
+        "SETBIT bits 4294967295 2",
+        "SETBIT bits 4294967296 1",
+        "SETBIT bits -1 1",
+        "GETBIT bits 4294967295",
+        "EXISTS bits",
+        "MODULE LIST",
+        "module list",
+        "MODULE",
+        "MODULE LIST a",
+        "MODULE NOSUCH",
+        "CONFIG SET client-output-buffer-limit ''",
+        "CONFIG SET client-output-buffer-limit abc",
+        "ACL SETUSER u +client|id|x",
+        "ACL SETUSER u -client|id|x",
+        "ACL SETUSER u +client|",
+        "ACL SETUSER u -client|",
+        "ACL SETUSER u +get|x|y",
+        "ACL SETUSER u +nosuch|",
+        "ACL SETUSER u +|x",
+        "ACL SETUSER u +client|nosuch",
+        "ACL SETUSER u +client|id",
+        "CONFIG SET slowlog-max-len 1000",
+        "CONFIG SET slowlog-max-len 10000",
+        "CONFIG SET slowlog-max-len 9223372036854775807",
+        "CONFIG SET slowlog-max-len 9223372036854775808",
+        "CONFIG SET slowlog-max-len -1",
+        "CONFIG SET slowlog-max-len 100",
+        "CONFIG GET slowlog-max-len",
+    ]);
+}
+
+#[test]
+fn offset_of_a_bit_behind_the_longest_item_is_refused_with_the_name_of_the_limit() {
+    let running = start(both());
+    let mut client = resp(&running);
+    let reply = client.text("SETBIT bits 4294967295 1");
+    assert_eq!(reply, "-ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    assert_eq!(client.text("EXISTS bits"), ":0");
+    running.stop();
+}
+
+#[test]
+fn slow_log_retains_what_fits_of_a_greater_maximum() {
+    let running = start(both());
+    let mut client = resp(&running);
+    assert_eq!(client.text("CONFIG SET slowlog-max-len 10000"), "+OK");
+    let retained = client.text("CONFIG GET slowlog-max-len");
+    assert!(retained.ends_with("$3 128"), "{retained}");
+    assert_eq!(client.text("CONFIG SET slowlog-log-slower-than 0"), "+OK");
+    (0..300).for_each(|_| assert_eq!(client.text("PING"), "+PONG"));
+    assert_eq!(client.text("SLOWLOG LEN"), ":128");
+    running.stop();
+}
+
+#[test]
+fn time_and_monitor_report_microseconds() {
+    let running = start(both());
+    let (mut client, mut watcher) = (resp(&running), resp(&running));
+    assert_eq!(watcher.text("MONITOR"), "+OK");
+    let (mut odd, mut last) = ([0, 0], 0);
+    for _ in 0..20 {
+        let reply = client.text("TIME");
+        let words: Vec<u64> = reply.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [secs, us] = words[..] else { panic!("{reply}") };
+        let line = String::from_utf8(watcher.next()).unwrap();
+        let stamp = line.strip_prefix('+').and_then(|line| line.split(' ').next()).expect("a line");
+        let (line_secs, line_us) = stamp.split_once('.').expect("a point");
+        assert!(line_us.len() == 6 && us < 1_000_000, "{line} {reply}");
+        let now = secs * 1_000_000 + us;
+        let monitored = line_secs.parse::<u64>().unwrap() * 1_000_000 + line_us.parse::<u64>().unwrap();
+        assert!(now >= last && monitored.abs_diff(now) < 5_000_000, "{line} {reply}");
+        assert!(now.abs_diff(base::clock::UnixMillis::now().0 * 1000) < 5_000_000, "{reply}");
+        last = now;
+        odd = [odd[0] + u32::from(us % 1000 > 0), odd[1] + u32::from(!line_us.ends_with("000"))];
+    }
+    assert!(odd.iter().all(|odd| *odd > 10), "{odd:?}");
+    running.stop();
+}
+
+#[test]
+fn info_and_config_report_true_facts_on_the_process() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let field = |client: &mut Replies, name: &str| -> String {
+        let text = String::from_utf8(client.ask(&[b"INFO", b"server"])).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    let program = std::env::current_exe().unwrap();
+    assert_eq!(field(&mut ours, "executable"), program.display().to_string());
+    assert_eq!(field(&mut ours, "config_file"), "");
+    assert!(["epoll", "io_uring"].contains(&&field(&mut ours, "multiplexing_api")[..]));
+    for name in ["redis_git_sha1", "redis_git_dirty", "process_supervised", "monotonic_clock"] {
+        assert_eq!(field(&mut ours, name), field(&mut theirs, name), "{name}");
+    }
+    let [ours_at, theirs_at] = [&mut ours, &mut theirs].map(|it| field(it, "lru_clock").parse::<i64>().unwrap());
+    assert!(ours_at.abs_diff(theirs_at) < 10, "{ours_at} {theirs_at}");
+    assert_eq!(ours.text("CONFIG GET hz"), format!("*2 $2 hz $2 {}", field(&mut ours, "configured_hz")));
+    let folder = std::env::current_dir().unwrap().display().to_string();
+    assert_eq!(ours.text("CONFIG GET dir"), format!("*2 $3 dir ${} {folder}", folder.len()));
+    running.stop();
+}

@@ -159,6 +159,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("ltrim", &["@k @n @n"]),
     ("memory", &["usage @k", "usage @k SAMPLES @n", "stats", "doctor", "purge"]),
     ("mget", &["@k { @k }"]),
+    ("module", &["list"]),
     ("monitor", &[""]),
     ("move", &["@k @n"]),
     ("mset", &["@k @v { @k @v }"]),

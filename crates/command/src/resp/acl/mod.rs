@@ -616,9 +616,8 @@ fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 fn reply_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {
-    let category = lower(category);
-    let Some(known) = CATEGORIES.into_iter().find(|known| known.as_bytes() == &category[..]) else {
-        super::error::word(call.out, "ERR Unknown category", &category);
+    let Some(known) = CATEGORIES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(category)) else {
+        super::error::word(call.out, "ERR Unknown category", category);
         return Ok(());
     };
     let names = numbers().filter(|(_, _, categories)| categories.contains(&known));

@@ -145,6 +145,7 @@ pub type RuleError = &'static str;
 
 const SYNTAX: RuleError = "Syntax error";
 const UNKNOWN: RuleError = "Unknown command or category name in ACL";
+const FIRST_ARGUMENT: RuleError = "Allowing first-arg of a subcommand is not supported";
 const UNKNOWN_ROLE: RuleError = "Unknown role: use role:read, role:write or role:admin";
 const OPS_NUMBER: RuleError = "ops= needs the requests per second: a number up to 999999999, or 0 for no limit";
 const KEY_AFTER_ALL: RuleError = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does \
@@ -385,7 +386,15 @@ impl Rights {
             for (number, _, _) in numbers().filter(|(_, _, categories)| categories.contains(&category)) {
                 self.commands.set(number, allowed);
             }
-        } else if name.contains('|') {
+        } else if let Some((command, part)) = name.rsplit_once('|') {
+            if allowed && numbers().any(|(_, known, _)| known == command) {
+                if command.contains('|') {
+                    return Err(FIRST_ARGUMENT);
+                }
+                if part.is_empty() {
+                    return Err(SYNTAX);
+                }
+            }
             let (number, ..) = numbers().find(|(_, known, _)| *known == name).ok_or(UNKNOWN)?;
             self.commands.set(number, allowed);
         } else {

@@ -7,7 +7,7 @@
 //! An edit executes up to [`OPERATIONS_AN_EDIT`] operations on one state of the value. A request with more operations
 //! locks its key, so that other clients see all of its changes or none.
 
-use super::copy_part;
+use super::{OFFSET_BYTES, copy_part};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
@@ -237,7 +237,8 @@ fn execute<'c>(call: &mut Call<'c, '_>, args: Args<'c>, name: &'static str) -> R
 /// Returns the operations of the request that are not done.
 fn operations_left<'c>(call: &Call<'c, '_>, words: Args<'c>, overflow: Overflow) -> Operations<'c> {
     let words = if call.collects_replies { slices::words_left(call, words) } else { words };
-    let bytes_max = (super::bitmap_bytes_max(call, false), super::bitmap_bytes_max(call, true));
+    let item_max = call.ctx.shared.config.item_bytes_max;
+    let bytes_max = (item_max.max(OFFSET_BYTES), item_max);
     Operations { words, overflow, bytes_max }
 }
 

@@ -28,16 +28,10 @@ const FIRST_BYTES_MAX: u64 = 4 * STEP_BYTES;
 /// The number of bits up to which Redis accepts the offset of a bit by default, whatever the length of the value.
 const OFFSET_BYTES: u64 = 512 << 20;
 
-/// Returns the number of bytes that may contain bits. A command may read bits behind the maximum length of an item.
-fn bitmap_bytes_max(call: &Call<'_, '_>, stores: bool) -> u64 {
-    let item_max = call.ctx.shared.config.item_bytes_max;
-    if stores { item_max } else { item_max.max(OFFSET_BYTES) }
-}
-
-/// Parses the offset of a bit in a bitmap of at most `bytes_max` bytes.
-fn offset(text: &[u8], bytes_max: u64) -> Result<u64, ErrorReply> {
+/// Parses the offset of a bit. It may lie behind the maximum length of an item, `item_max`.
+fn offset(text: &[u8], item_max: u64) -> Result<u64, ErrorReply> {
     let offset = integer(text).ok().and_then(|offset| u64::try_from(offset).ok());
-    offset.filter(|offset| offset / 8 < bytes_max).ok_or(ErrorReply::BitOffset)
+    offset.filter(|offset| offset / 8 < item_max.max(OFFSET_BYTES)).ok_or(ErrorReply::BitOffset)
 }
 
 /// Copies a part of a value to `to`. Fills the rest of `to` with zeros, if the value ends before it. If a piece of the
@@ -59,7 +53,7 @@ fn copy_part(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, at: u64,
 
 pub(super) fn getbit<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let place = offset(args.next().unwrap_or_default(), bitmap_bytes_max(call, false))?;
+    let place = offset(args.next().unwrap_or_default(), call.ctx.shared.config.item_bytes_max)?;
     let item = live(call.guard.items().get(&key), call.ctx.view());
     string(item.as_ref())?;
     let mut byte = [0];
@@ -71,11 +65,15 @@ pub(super) fn getbit<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn setbit<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let place = offset(args.next().unwrap_or_default(), bitmap_bytes_max(call, true))?;
+    let item_max = call.ctx.shared.config.item_bytes_max;
+    let place = offset(args.next().unwrap_or_default(), item_max)?;
     let bit = match integer(args.next().unwrap_or_default()) {
         Ok(bit @ 0..=1) => bit as u8,
         _ => return Err(ErrorReply::BitValue.into()),
     };
+    if place / 8 >= item_max {
+        return Err(ErrorReply::TooLong.into());
+    }
     typed::room_to_store(call, 0)?;
     let (key, view) = (call.key(bytes), call.ctx.view());
     let (shift, end) = (7 - place % 8, place / 8 + 1);

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 281;
+pub(in crate::resp) const COMMAND_COUNT: usize = 282;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -460,6 +460,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(N) where N is the number of keys" MultiGet,
            "Returns the values of keys"),
+    entry!("module" -2 [Admin NoScript] (0 0 0) ["slow"]
+           "4.0.0" "server" "O(1)" Other,
+           "Lists the modules, of which there are none"),
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other,
            "Streams every command as it is executed"),

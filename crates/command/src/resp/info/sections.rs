@@ -2,6 +2,7 @@
 //! has the value that Redis reports while the feature is unused.
 
 use super::request::InfoRequest;
+use crate::config::BACKGROUND_HZ;
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::outbox::ChannelKind;
 use crate::resp::REDIS_VERSION;
@@ -31,6 +32,13 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
+/// The fields of Redis on its build, with the values that it reports if it was built from no repository and without
+/// GCC; and those on clocks and atomic operations, in the form of Redis.
+const BUILD: &str = "redis_git_sha1:00000000\r\nredis_git_dirty:0\r\nmonotonic_clock:POSIX clock_gettime\r\n\
+    atomicvar_api:rust-core\r\ngcc_version:0.0.0\r\n";
+/// The maximum of the clock with 24 bits that Redis uses for eviction, in seconds.
+const LRU_CLOCK_MAX: u64 = (1 << 24) - 1;
+
 /// Returns a number of 40 hexadecimal digits that identifies this start of the server. `what` distinguishes several
 /// such numbers.
 fn identity(shared: &Shared, what: u64) -> String {
@@ -45,17 +53,25 @@ pub(super) fn server(
 ) -> std::fmt::Result {
     let up_secs = now_secs.saturating_sub(shared.started.secs());
     let version = env!("CARGO_PKG_VERSION");
+    let now_us = shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) * 1000;
+    let process = &shared.config.process;
     write!(
         text,
-        "redis_version:{REDIS_VERSION}\r\ngannet_version:{version}\r\nredis_build_id:{version}\r\n\
-         redis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:{}\r\nrun_id:{}\r\ntcp_port:{}\r\n\
-         server_time_usec:{}\r\nuptime_in_seconds:{up_secs}\r\nuptime_in_days:{}\r\n\
+        "redis_version:{REDIS_VERSION}\r\ngannet_version:{version}\r\n{BUILD}redis_build_id:{version}\r\n\
+         redis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nmultiplexing_api:{}\r\nprocess_id:{}\r\n\
+         process_supervised:{}\r\nrun_id:{}\r\ntcp_port:{}\r\nserver_time_usec:{now_us}\r\n\
+         uptime_in_seconds:{up_secs}\r\nuptime_in_days:{}\r\nhz:{BACKGROUND_HZ}\r\n\
+         configured_hz:{BACKGROUND_HZ}\r\nlru_clock:{}\r\nexecutable:{}\r\nconfig_file:{}\r\n\
          io_threads_active:{}\r\n",
+        process.multiplexing.get().unwrap_or(&"epoll"),
         std::process::id(),
+        if process.is_supervised { "systemd" } else { "no" },
         identity(shared, 0),
         config::port(shared),
-        shared.now().0.saturating_add_signed(shared.wall_ahead_ms()) * 1000,
         up_secs / 86_400,
+        now_us / 1_000_000 & LRU_CLOCK_MAX,
+        process.executable.display(),
+        process.config_file.display(),
         shared.workers.len()
     )
 }
@@ -144,8 +160,8 @@ fn scripts(text: &mut String, shared: &Shared) -> std::fmt::Result {
 
 pub(super) fn memory(text: &mut String, shared: &Shared, request: InfoRequest) -> std::fmt::Result {
     let (stats, found) = (shared.store_stats(), shared.survey.latest());
-    let (used, items) = (stats.held_bytes, stats.item_bytes);
-    let (peak, resident) = (found.used_peak_bytes.max(used), found.resident_bytes);
+    let (used, items) = (stats.used_bytes(), stats.item_bytes);
+    let (peak, resident) = (shared.survey.used_peak_bytes(used), found.resident_bytes);
     // redis-cli takes the first name that begins with `used_memory` for the memory in use.
     write!(
         text,

@@ -6,7 +6,7 @@ use crate::keyspace::libraries::{Libraries, Library, LibrarySet, read_dump};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
-use crate::resp::error::ErrorReply;
+use crate::resp::error::{self, ErrorReply};
 use crate::resp::help::other_subcommand;
 use crate::resp::pattern::check;
 use crate::shared::Shared;
@@ -30,8 +30,12 @@ pub(in crate::resp) fn function<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
             reply::bulk(&mut all, &call.ctx.shared.scripts.libraries.now().dump());
             aside::send_long_reply(call, all)
         }
-        b"restore" => restore(call, args),
-        b"flush" => flush(call, args),
+        b"restore" if args.len() <= 2 => restore(call, args),
+        b"flush" | b"restore" if args.len() > 1 => {
+            error::subcommand(call.out, "function", topic);
+            Ok(())
+        }
+        b"flush" => flush(call, args.next()),
         b"kill" => super::command::kill(call, true),
         b"stats" => stats(call),
         _ => other_subcommand(call, "function", topic),
@@ -175,9 +179,6 @@ fn put_library(out: &mut Vec<u8>, version: Version, library: &Library, with_code
 fn restore<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let dump = args.next().unwrap_or_default();
     let policy = args.next().map_or_else(|| lower(b"append"), lower);
-    if args.len() > 0 {
-        return Err(ErrorReply::Arity("function|restore").into());
-    }
     if !matches!(&policy[..], b"append" | b"replace" | b"flush") {
         return Err(ErrorReply::RestorePolicy.into());
     }
@@ -204,11 +205,9 @@ fn restore<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-fn flush<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    match args.next().map(lower) {
-        None => {}
-        Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
-        Some(_) => return Err(ErrorReply::FunctionFlushMode.into()),
+fn flush(call: &mut Call<'_, '_>, mode: Option<&[u8]>) -> Run {
+    if mode.is_some_and(|mode| !matches!(&lower(mode)[..], b"async" | b"sync")) {
+        return Err(ErrorReply::FunctionFlushMode.into());
     }
     flush_all(&call.ctx.shared.scripts.libraries);
     call.out.push(reply::OK);

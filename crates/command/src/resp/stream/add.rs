@@ -1,6 +1,6 @@
 //! Commands that add entries to a stream, and that remove entries.
 
-use super::{StreamError, bound_id, given_id, put_id, whole_id};
+use super::{StreamError, given_id, put_id, whole_id};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
@@ -114,7 +114,7 @@ impl TrimOptions {
                     let len = u64::try_from(integer(word)?).ok();
                     len.map(Retained::Len).ok_or(ErrorReply::Stream(StreamError::LenBelowZero))
                 })?,
-                b"minid" if has_more => options.read_retained(args, |word| Ok(Retained::From(bound_id(word)?)))?,
+                b"minid" if has_more => options.read_retained(args, |word| Ok(Retained::From(whole_id(word)?)))?,
                 b"limit" if has_more => {
                     let limit = integer(args.next().unwrap_or_default())?;
                     let limit = u64::try_from(limit).map_err(|_| ErrorReply::Stream(StreamError::LimitBelowZero))?;
