@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	pb "gannet.dev/client/gannetv1"
 )
@@ -154,5 +155,37 @@ func TestMetadataOfManyCachesIsBounded(t *testing.T) {
 	}
 	if known := len(*client.engine.metadata.Load()); known != cachesRememberedMax {
 		t.Fatalf("%d caches are retained", known)
+	}
+}
+
+// lateStream yields a message at the instant when it is cancelled, and then what gRPC yields for a cancelled stream.
+type lateStream struct {
+	grpc.ServerStreamingClient[pb.TopicEvent]
+	ctx  context.Context
+	sent bool
+}
+
+func (s *lateStream) Recv() (*pb.TopicEvent, error) {
+	<-s.ctx.Done()
+	if s.sent {
+		return nil, status.FromContextError(s.ctx.Err()).Err()
+	}
+	s.sent = true
+	return &pb.TopicEvent{}, nil
+}
+
+func TestStreamEndsForGoodBecauseAMessageArrivesAsItsSilenceEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream := &silent[pb.TopicEvent]{
+		ServerStreamingClient: &lateStream{ctx: ctx}, giveUp: cancel, limit: time.Millisecond,
+	}
+	if message, err := stream.Recv(); message == nil || err != nil {
+		t.Fatalf("the message is lost: %v", err)
+	}
+	_, err := stream.Recv()
+	e := &engine{}
+	if failure := e.errorOfStatus("Subscribe", nil, err); !passes(failure) {
+		t.Fatalf("the stream is not opened again after %v", failure)
 	}
 }

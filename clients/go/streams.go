@@ -157,7 +157,11 @@ func (f *follower[M]) open() *Error {
 		ctx = each.Before(ctx, start)
 	}
 	f.received, f.begun = false, time.Now()
-	stream, err := f.begin(e.withMetadata(ctx, f.cache), used.channel)
+	stream := &silent[M]{giveUp: cancel, limit: e.silence}
+	err := stream.within(func() (err error) {
+		stream.ServerStreamingClient, err = f.begin(e.withMetadata(ctx, f.cache), used.channel)
+		return err
+	})
 	observed, begun := ctx, f.begun
 	var once sync.Once
 	end := func(err error) {
@@ -181,7 +185,7 @@ func (f *follower[M]) open() *Error {
 		f.close(failure)
 		return failure
 	}
-	f.stream = silent[M]{stream, cancel, e.silence}
+	f.stream = stream
 	return nil
 }
 
@@ -219,19 +223,35 @@ func passes(failure *Error) bool {
 	return false
 }
 
-// silent is a stream that ends with a failure if no message arrives within a time.
+// silent is a stream that ends with a failure that passes if no message arrives within a time. One goroutine uses it.
 type silent[M any] struct {
 	grpc.ServerStreamingClient[M]
-	cancel context.CancelFunc
+	giveUp func()
 	limit  time.Duration
+	late   bool
 }
 
+var errSilent = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
+
 // Recv returns the next message. It implements grpc.ServerStreamingClient.
-func (s silent[M]) Recv() (*M, error) {
-	timer := time.AfterFunc(s.limit, s.cancel)
-	message, err := s.ServerStreamingClient.Recv()
-	if !timer.Stop() && err != nil {
-		err = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
-	}
+func (s *silent[M]) Recv() (message *M, err error) {
+	err = s.within(func() error {
+		message, err = s.ServerStreamingClient.Recv()
+		return err
+	})
 	return message, err
+}
+
+// within executes a step of the stream, and gives the stream up if the step takes too long. A message may arrive at
+// that instant: the step then succeeds, and the next one fails.
+func (s *silent[M]) within(step func() error) error {
+	if s.late {
+		return errSilent
+	}
+	timer := time.AfterFunc(s.limit, s.giveUp)
+	err := step()
+	if s.late = !timer.Stop(); s.late && err != nil {
+		err = errSilent
+	}
+	return err
 }
