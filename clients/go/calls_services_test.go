@@ -550,6 +550,30 @@ func TestSilentServerEndsCopiesAndSubscriptions(t *testing.T) {
 	})
 }
 
+func TestSilentStreamsAreReopenedOnTheConnectionThatIsDead(t *testing.T) {
+	ctx, other := testContext(t), sharedClient(t)
+	between := newProxy(t, shared.address(), nil, nil)
+	// Neither pings nor calls find the dead connection: only the streams notice it.
+	configuration := gannet.LaptopV1().WithKeepalive(0, 0, false).
+		WithNearCache(gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	client := newClient(t, gannet.NoToken(between.address()), configuration)
+	gannet.SetSilence(client, 6*time.Second)
+	must(t, client.WatchNearCache(ctx, "default"))
+	subscription := got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "dead", gannet.TopicPosition{Sequence: 1}))
+	must(t, other.PublishText(ctx, "default", "dead", "a"))
+	equal(t, nextItem(t, subscription).ValueString(), "a")
+	before := between.accepted()
+	between.swallow()
+	must(t, other.PublishText(ctx, "default", "dead", "b"))
+	equal(t, nextItem(t, subscription).ValueString(), "b")
+	if between.accepted() == before {
+		t.Fatal("the subscription has no other connection")
+	}
+	eventually(t, "the near cache is watched again", func() bool {
+		return client.Metrics().NearCache.Watching == 1 && client.Metrics().Resumes == 2
+	})
+}
+
 func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 	own, ctx := ownServer(t), testContext(t)
 	redis(t, own, "ACL SETUSER reader on >pass ~a:* +get", "SET a:1 v")

@@ -2,6 +2,7 @@ package gannet
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,17 @@ func (p *streamPool) release(used *connection) {
 	defer p.mutex.Unlock()
 	used.inFlight--
 	p.open--
+	if used.inFlight == 0 && !slices.Contains(p.connections, used) {
+		_ = used.channel.Close()
+	}
+}
+
+// retire gives no further streams to a connection that is silent, and closes it after its last one. Its other streams
+// may notice the silence later.
+func (p *streamPool) retire(used *connection) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.connections = slices.DeleteFunc(p.connections, func(each *connection) bool { return each == used })
 }
 
 func (p *streamPool) close() {
@@ -157,7 +169,11 @@ func (f *follower[M]) open() *Error {
 		ctx = each.Before(ctx, start)
 	}
 	f.received, f.begun = false, time.Now()
-	stream := &silent[M]{giveUp: cancel, limit: e.silence}
+	giveUp := func() {
+		e.streams.retire(used)
+		cancel()
+	}
+	stream := &silent[M]{giveUp: giveUp, limit: e.silence}
 	err := stream.within(func() (err error) {
 		stream.ServerStreamingClient, err = f.begin(e.withMetadata(ctx, f.cache), used.channel)
 		return err
