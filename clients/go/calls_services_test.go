@@ -574,6 +574,25 @@ func TestSilentStreamsAreReopenedOnTheConnectionThatIsDead(t *testing.T) {
 	})
 }
 
+func TestNearCacheServesACopyAfterTheProcessWasStopped(t *testing.T) {
+	ctx := testContext(t)
+	client := nearClient(t, gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	must(t, client.Set(ctx, "default", "k", []byte("v")))
+	get := func() { got[gannet.GetResult](t)(client.Get(ctx, "default", "k")) }
+	near := func() gannet.NearCacheMetrics { return client.Metrics().NearCache }
+	eventually(t, "there is a copy", func() bool { get(); return near().Entries == 1 })
+	hits := near().Hits
+	get()
+	equal(t, near().Hits, hits+1)
+	gannet.AgeNearCache(client, "default", 16*time.Second)
+	get()
+	get()
+	equal(t, near().Hits, hits+1)
+	equal(t, near().Entries, 0)
+	// The next heartbeat shows that the watch works.
+	eventually(t, "there is a copy again", func() bool { get(); return near().Entries == 1 })
+}
+
 func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 	own, ctx := ownServer(t), testContext(t)
 	redis(t, own, "ACL SETUSER reader on >pass ~a:* +get", "SET a:1 v")

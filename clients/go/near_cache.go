@@ -65,6 +65,7 @@ type nearRead struct{ readers int }
 // nearWatch is the watch of one cache.
 type nearWatch struct {
 	watching bool
+	heard    time.Time // the latest event
 	failure  *Error
 	changed  chan struct{} // closed when watching or failure changes
 }
@@ -107,6 +108,13 @@ func (n *nearCache) find(cache, key string) ([]byte, *nearRead) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	of := nearKey{cache, key}
+	watch := n.watchOf(cache)
+	isCurrent := watch != nil && watch.watching
+	if isCurrent && time.Since(watch.heard) > n.engine.silence {
+		// The process was stopped for a while: the timer of the stream may fire later than this read.
+		n.dropAll(cache)
+		isCurrent = false
+	}
 	if found, has := n.entries[of]; has {
 		n.metrics.Hits++
 		n.recent.MoveToFront(found)
@@ -114,7 +122,7 @@ func (n *nearCache) find(cache, key string) ([]byte, *nearRead) {
 		return bytes.Clone(found.Value.(*nearEntry).value), nil
 	}
 	n.metrics.Misses++
-	if watch := n.watchOf(cache); watch == nil || !watch.watching || !n.copies(key) {
+	if !isCurrent || !n.copies(key) {
 		return nil, nil
 	}
 	read := n.pending[of]
@@ -253,6 +261,7 @@ func (n *nearCache) accept(cache string, watch *nearWatch, event *pb.WatchKeysEv
 		n.dropAll(cache)
 		return
 	}
+	watch.heard = time.Now()
 	switch kind := event.Kind.(type) {
 	case *pb.WatchKeysEvent_Keys:
 		for _, key := range kind.Keys.Keys {
