@@ -593,6 +593,26 @@ func TestNearCacheServesACopyAfterTheProcessWasStopped(t *testing.T) {
 	eventually(t, "there is a copy again", func() bool { get(); return near().Entries == 1 })
 }
 
+func TestNamesOfAbsentCachesTakeAllWatches(t *testing.T) {
+	ctx := testContext(t)
+	configuration := gannet.LaptopV1().WithNearCache(gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	client := newClient(t, gannet.NoToken(shared.address()), configuration)
+	for each := range 20 {
+		_, err := client.Get(ctx, fmt.Sprintf("absent-%d", each), "k")
+		wantCode(t, err, gannet.CodeNotFoundCache)
+		if each < 16 {
+			// The watch was refused too.
+			wantCode(t, client.WatchNearCache(ctx, fmt.Sprintf("absent-%d", each)), gannet.CodeNotFoundCache)
+		}
+	}
+	must(t, client.WatchNearCache(ctx, "default"))
+	must(t, sharedClient(t).Set(ctx, "default", "k", []byte("v")))
+	eventually(t, "there is a copy", func() bool {
+		got[gannet.GetResult](t)(client.Get(ctx, "default", "k"))
+		return client.Metrics().NearCache.Entries == 1
+	})
+}
+
 func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 	own, ctx := ownServer(t), testContext(t)
 	redis(t, own, "ACL SETUSER reader on >pass ~a:* +get", "SET a:1 v")
