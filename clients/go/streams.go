@@ -229,14 +229,19 @@ func (f *follower[M]) pause() bool {
 	return sleep(f.ctx, f.previous)
 }
 
-// passes returns true for a failure after which a stream is opened again. A limit that is exceeded does not pass: the
-// next stream would exceed it too.
+// lasting are the statuses after which the same stream would end in the same way, as in clients/streams.toml.
+var lasting = []codes.Code{
+	codes.AlreadyExists, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.OutOfRange,
+	codes.PermissionDenied, codes.ResourceExhausted, codes.Unauthenticated, codes.Unimplemented,
+}
+
+// passes returns true for a failure after which a stream is opened again. A failure of the client itself, such as a
+// cancellation by the caller, has no status.
 func passes(failure *Error) bool {
-	switch failure.Code {
-	case CodeUnavailable, CodeInternal, CodeTimeout, CodeAborted, CodeUnknown:
-		return true
+	if failure.status == codes.OK {
+		return failure.Code == CodeTimeout
 	}
-	return false
+	return !slices.Contains(lasting, failure.status)
 }
 
 // silent is a stream that ends with a failure that passes if no message arrives within a time. One goroutine uses it.
