@@ -114,6 +114,20 @@ test("closing ends waiting and sent calls", async (context) => {
   assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
 });
 
+test("a step of the computer's clock ends no call that waits", async (context) => {
+  const own = await ownServer(context);
+  const client = await clientOf(context, own.address, CONFIGURATION.withRequestsInFlightMax(1));
+  await client.get("k");
+  await own.pause();
+  const calls = [client.get("k"), client.get("k")];
+  await until("one call waits", () => client.metrics().queued === 1);
+  const { now } = Date;
+  context.after(() => (Date.now = now));
+  Date.now = () => now() + 3_600_000;
+  own.resume();
+  assert.deepEqual((await Promise.all(calls)).map((each) => each.type), ["miss", "miss"]);
+});
+
 test("a sent call is cancelled, and its place is free", async (context) => {
   const own = await ownServer(context);
   const client = await clientOf(context, own.address);
