@@ -29,7 +29,6 @@ from gannet import _requests as q
 from gannet._calls import Call
 from gannet._proto import cache_pb2, invalidations_pb2
 from gannet._reader import Reader
-from gannet._requests import BadReply
 from gannet.errors import CacheError, ErrorCode
 from gannet.metrics import NearCacheMetrics
 from gannet.near_cache import NearCache
@@ -201,8 +200,7 @@ class Copies(Reader[None]):
                 self._invalidations += sum([self._invalidate(key) for key in message.keys.keys])
             elif kind == "all":
                 self._drop()
-            elif kind is None:
-                raise BadReply("an event of WatchKeys is empty")
+            # An event of a later schema shows that the watch works, as a heartbeat does.
 
     def broken(self) -> None:
         """Removes all copies, because changes are not reported any more."""

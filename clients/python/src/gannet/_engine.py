@@ -14,7 +14,7 @@ from typing import Any, Dict, Generic, Optional, Tuple, TypeVar
 import grpc
 
 from gannet._calls import DELETE_CACHE, FLUSH_CACHE, Call, callables
-from gannet._copies import Copies, changed_keys
+from gannet._copies import SILENCE_S_MAX, Copies, changed_keys
 from gannet._target import Target
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
@@ -129,6 +129,8 @@ class Engine:
         self._observed = configuration.metrics or bool(configuration.middleware)
         self._near_cache = configuration.near_cache
         self._copies: Dict[str, Copies] = {}
+        # The seconds without an event after which a stream is opened again on another connection.
+        self.silence_s = SILENCE_S_MAX
 
     def copies_of(self, cache: str) -> Optional[Copies]:
         """Returns the copies of the values of a cache, or None if none are kept."""
