@@ -559,7 +559,8 @@ func TestSilentStreamsAreReopenedOnTheConnectionThatIsDead(t *testing.T) {
 	client := newClient(t, gannet.NoToken(between.address()), configuration)
 	gannet.SetSilence(client, 6*time.Second)
 	must(t, client.WatchNearCache(ctx, "default"))
-	subscription := got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "dead", gannet.TopicPosition{Sequence: 1}))
+	all := gannet.TopicPosition{Sequence: 1}
+	subscription := got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "dead", all))
 	must(t, other.PublishText(ctx, "default", "dead", "a"))
 	equal(t, nextItem(t, subscription).ValueString(), "a")
 	before := between.accepted()
