@@ -139,7 +139,7 @@ class AsyncEngine(Engine):
         self._limiter = Limiter(configuration, self._budget)
         self._connections = self._limiter.connections
         self._streams: OpenStreams[AsyncStream[Any]] = OpenStreams()
-        self._watches: List[asyncio.Task[None]] = []
+        self._watches: Set[asyncio.Task[None]] = set()
         self._closing: Set[asyncio.Task[None]] = set()
         self._pool: StreamPool[grpc.aio.Channel] = StreamPool(
             configuration, lambda: self._channel(stream_options(configuration))
@@ -182,8 +182,8 @@ class AsyncEngine(Engine):
         self._limiter.close()
         for stream in self._streams.all():
             await stream.close()
-        watches, self._watches = self._watches, []
-        for watch in watches:
+        watches, self._watches = self._watches, set()
+        for watch in list(watches):
             watch.cancel()
         await asyncio.gather(*watches, *self._closing, return_exceptions=True)
         connections, self._connections[:] = [*self._connections, *self._pool.close()], []
@@ -212,7 +212,7 @@ class AsyncEngine(Engine):
 
     async def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
         """Executes a call by the copies of values, or by the server."""
-        copies = scope.copies
+        copies = self._copies_for(scope)
         if copies is not None:
             self._watch(copies, scope)
         if copies is None or call not in (GET, GET_BATCH):
@@ -260,11 +260,14 @@ class AsyncEngine(Engine):
     def _watch(self, copies: Copies, scope: Scope) -> None:
         """Begins to watch the keys of a cache, unless a task watches them already."""
         if not copies.started and copies.start():
-            self._watches.append(asyncio.ensure_future(self._watch_keys(copies, scope)))
+            watch = asyncio.ensure_future(self._watch_keys(copies, scope))
+            self._watches.add(watch)
+            watch.add_done_callback(self._watches.discard)
+            copies.on_end = watch.cancel
 
     async def _watch_keys(self, copies: Copies, scope: Scope) -> None:
         """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
-        while not self._limiter.closed:
+        while not (self._limiter.closed or copies.ended):
             stream = AsyncStream(self, WATCH_KEYS, copies, scope)
             async for event in stream:
                 if isinstance(event, CacheError):

@@ -232,6 +232,8 @@ class SyncEngine(Engine):
         """Ends all calls, and closes the connections."""
         self._closed = True
         self._closing.set()
+        for copies in list(self._copies.values()):
+            copies.end_watch()
         for stream in self._streams.all():
             stream.close()
         if self._limiter.close():
@@ -261,7 +263,7 @@ class SyncEngine(Engine):
 
     def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
         """Executes a call by the copies of values, or by the server."""
-        copies = scope.copies
+        copies = self._copies_for(scope)
         if copies is not None:
             self._watch(copies, scope)
         if copies is None or call not in (GET, GET_BATCH):
@@ -311,17 +313,19 @@ class SyncEngine(Engine):
     def _watch(self, copies: Copies, scope: Scope) -> None:
         """Begins to watch the keys of a cache, unless a thread watches them already."""
         if not copies.started and copies.start():
-            arguments = (copies, replace(scope, cancellation=None))
+            ending = threading.Event()
+            copies.on_end = ending.set
+            arguments = (copies, replace(scope, cancellation=None), ending)
             threading.Thread(target=self._watch_keys, args=arguments, name="gannet-near-cache", daemon=True).start()
 
-    def _watch_keys(self, copies: Copies, scope: Scope) -> None:
+    def _watch_keys(self, copies: Copies, scope: Scope, ending: threading.Event) -> None:
         """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or copies.ended):
             stream = SyncStream(self, WATCH_KEYS, copies, scope)
             for event in stream:
                 if isinstance(event, CacheError):
                     copies.refused(event)
-            self._closing.wait(REFUSED_DELAY_S)
+            ending.wait(REFUSED_DELAY_S)
 
     def _send(self, call: Call[Any, R], request: Any, scope: Scope) -> Union[R, CacheError]:
         if not self._observed:
