@@ -550,6 +550,70 @@ func TestSilentServerEndsCopiesAndSubscriptions(t *testing.T) {
 	})
 }
 
+func TestSilentStreamsAreReopenedOnTheConnectionThatIsDead(t *testing.T) {
+	ctx, other := testContext(t), sharedClient(t)
+	between := newProxy(t, shared.address(), nil, nil)
+	// Neither pings nor calls find the dead connection: only the streams notice it.
+	configuration := gannet.LaptopV1().WithKeepalive(0, 0, false).
+		WithNearCache(gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	client := newClient(t, gannet.NoToken(between.address()), configuration)
+	gannet.SetSilence(client, 6*time.Second)
+	must(t, client.WatchNearCache(ctx, "default"))
+	all := gannet.TopicPosition{Sequence: 1}
+	subscription := got[*gannet.Subscription](t)(client.Subscribe(ctx, "default", "dead", all))
+	must(t, other.PublishText(ctx, "default", "dead", "a"))
+	equal(t, nextItem(t, subscription).ValueString(), "a")
+	before := between.accepted()
+	between.swallow()
+	must(t, other.PublishText(ctx, "default", "dead", "b"))
+	equal(t, nextItem(t, subscription).ValueString(), "b")
+	if between.accepted() == before {
+		t.Fatal("the subscription has no other connection")
+	}
+	eventually(t, "the near cache is watched again", func() bool {
+		return client.Metrics().NearCache.Watching == 1 && client.Metrics().Resumes == 2
+	})
+}
+
+func TestNearCacheServesACopyAfterTheProcessWasStopped(t *testing.T) {
+	ctx := testContext(t)
+	client := nearClient(t, gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	must(t, client.Set(ctx, "default", "k", []byte("v")))
+	get := func() { got[gannet.GetResult](t)(client.Get(ctx, "default", "k")) }
+	near := func() gannet.NearCacheMetrics { return client.Metrics().NearCache }
+	eventually(t, "there is a copy", func() bool { get(); return near().Entries == 1 })
+	hits := near().Hits
+	get()
+	equal(t, near().Hits, hits+1)
+	gannet.AgeNearCache(client, "default", 16*time.Second)
+	get()
+	get()
+	equal(t, near().Hits, hits+1)
+	equal(t, near().Entries, 0)
+	// The next heartbeat shows that the watch works.
+	eventually(t, "there is a copy again", func() bool { get(); return near().Entries == 1 })
+}
+
+func TestNamesOfAbsentCachesTakeAllWatches(t *testing.T) {
+	ctx := testContext(t)
+	configuration := gannet.LaptopV1().WithNearCache(gannet.NearCache{EntriesMax: 10, BytesMax: 1_000})
+	client := newClient(t, gannet.NoToken(shared.address()), configuration)
+	for each := range 20 {
+		_, err := client.Get(ctx, fmt.Sprintf("absent-%d", each), "k")
+		wantCode(t, err, gannet.CodeNotFoundCache)
+		if each < 16 {
+			// The watch was refused too.
+			wantCode(t, client.WatchNearCache(ctx, fmt.Sprintf("absent-%d", each)), gannet.CodeNotFoundCache)
+		}
+	}
+	must(t, client.WatchNearCache(ctx, "default"))
+	must(t, sharedClient(t).Set(ctx, "default", "k", []byte("v")))
+	eventually(t, "there is a copy", func() bool {
+		got[gannet.GetResult](t)(client.Get(ctx, "default", "k"))
+		return client.Metrics().NearCache.Entries == 1
+	})
+}
+
 func TestNearCacheWithoutTheRightToWatch(t *testing.T) {
 	own, ctx := ownServer(t), testContext(t)
 	redis(t, own, "ACL SETUSER reader on >pass ~a:* +get", "SET a:1 v")

@@ -83,6 +83,8 @@ type Error struct {
 	Retryable bool
 
 	cause error
+	// status is that of the server or of its connection; codes.OK for an error of the client itself.
+	status codes.Code
 }
 
 // Error returns the message.
@@ -92,7 +94,7 @@ func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.cause }
 
 func newError(code Code, action, cause, remedy string, wrapped error) *Error {
-	return &Error{code, action + ": " + cause + "; " + remedy, remedy, isRetryable(code), wrapped}
+	return &Error{code, action + ": " + cause + "; " + remedy, remedy, isRetryable(code), wrapped, codes.OK}
 }
 
 func isRetryable(code Code) bool {
@@ -252,7 +254,9 @@ func (e *engine) errorOfStatus(method string, request proto.Message, failure err
 	case CodeCancelled:
 		wrapped = context.Canceled
 	}
-	return newError(code, "cannot execute "+method+" at "+e.target.address, cause, remedy, wrapped)
+	result := newError(code, "cannot execute "+method+" at "+e.target.address, cause, remedy, wrapped)
+	result.status = state.Code()
+	return result
 }
 
 // badReply returns the error of a reply that contradicts the schema.

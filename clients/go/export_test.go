@@ -4,3 +4,11 @@ import "time"
 
 // SetSilence changes the time without a message after which streams are given up.
 func SetSilence(c *Client, silence time.Duration) { c.engine.silence = silence }
+
+// AgeNearCache moves the latest report of the changes of a cache into the past, as after a stop of the process.
+func AgeNearCache(c *Client, cache string, age time.Duration) {
+	c.engine.near.mutex.Lock()
+	defer c.engine.near.mutex.Unlock()
+	watch := c.engine.near.watches[cache]
+	watch.heard = watch.heard.Add(-age)
+}

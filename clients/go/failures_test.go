@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type proxy struct {
 	mutex sync.Mutex
 	open  []net.Conn
 	count int
+	// swallowed is the number of the first connections whose bytes are read and not sent on.
+	swallowed atomic.Int32
 }
 
 // newProxy starts a proxy. With a certificate, it ends TLS.
@@ -70,8 +73,9 @@ func (p *proxy) accept(target string) {
 		p.count++
 		p.open = append(p.open, client, server)
 		p.mutex.Unlock()
-		go forward(client, server, func() time.Duration { return 0 })
-		go forward(server, client, func() time.Duration {
+		isSwallowed := func() bool { return number < int(p.swallowed.Load()) }
+		go forward(client, server, isSwallowed, func() time.Duration { return 0 })
+		go forward(server, client, isSwallowed, func() time.Duration {
 			if p.delay == nil {
 				return 0
 			}
@@ -80,13 +84,13 @@ func (p *proxy) accept(target string) {
 	}
 }
 
-func forward(from, to net.Conn, delay func() time.Duration) {
+func forward(from, to net.Conn, isSwallowed func() bool, delay func() time.Duration) {
 	defer from.Close()
 	defer to.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		size, err := from.Read(buffer)
-		if size > 0 {
+		if size > 0 && !isSwallowed() {
 			time.Sleep(delay())
 			if _, err := to.Write(buffer[:size]); err != nil {
 				return
@@ -96,6 +100,13 @@ func forward(from, to net.Conn, delay func() time.Duration) {
 			return
 		}
 	}
+}
+
+// swallow discards all further bytes of the present connections, which stay open.
+func (p *proxy) swallow() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.swallowed.Store(int32(p.count))
 }
 
 // cut closes all connections.

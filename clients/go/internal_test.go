@@ -2,13 +2,18 @@ package gannet
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/BurntSushi/toml"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	pb "gannet.dev/client/gannetv1"
 )
@@ -82,7 +87,7 @@ func TestPlacesAreNeverLostOrGrantedTwice(t *testing.T) {
 
 // TestValueThatWasReadWhileItsKeyChangedIsNotCopied executes the orders of a read and a change that are rare in time.
 func TestValueThatWasReadWhileItsKeyChangedIsNotCopied(t *testing.T) {
-	watch := &nearWatch{watching: true, changed: make(chan struct{})}
+	watch := &nearWatch{watching: true, heard: time.Now(), changed: make(chan struct{})}
 	changed := &pb.WatchKeysEvent{Kind: &pb.WatchKeysEvent_Keys{Keys: &pb.ChangedKeys{Keys: [][]byte{[]byte("k")}}}}
 	all := &pb.WatchKeysEvent{Kind: &pb.WatchKeysEvent_All{All: &pb.AllKeys{}}}
 	for name, change := range map[string]func(*nearCache){
@@ -95,7 +100,7 @@ func TestValueThatWasReadWhileItsKeyChangedIsNotCopied(t *testing.T) {
 			n.accept("c", watch, &pb.WatchKeysEvent{}, nil)
 		},
 	} {
-		n := newNearCache(&engine{}, NearCache{EntriesMax: 10, BytesMax: 100})
+		n := newNearCache(&engine{silence: time.Minute}, NearCache{EntriesMax: 10, BytesMax: 100})
 		n.watches["c"] = watch
 		_, before := n.find("c", "k")
 		change(n)
@@ -154,5 +159,71 @@ func TestMetadataOfManyCachesIsBounded(t *testing.T) {
 	}
 	if known := len(*client.engine.metadata.Load()); known != cachesRememberedMax {
 		t.Fatalf("%d caches are retained", known)
+	}
+}
+
+// lateStream yields a message at the instant when it is cancelled, and then what gRPC yields for a cancelled stream.
+type lateStream struct {
+	grpc.ServerStreamingClient[pb.TopicEvent]
+	ctx  context.Context
+	sent bool
+}
+
+func (s *lateStream) Recv() (*pb.TopicEvent, error) {
+	<-s.ctx.Done()
+	if s.sent {
+		return nil, status.FromContextError(s.ctx.Err()).Err()
+	}
+	s.sent = true
+	return &pb.TopicEvent{}, nil
+}
+
+func TestStreamEndsForGoodBecauseAMessageArrivesAsItsSilenceEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream := &silent[pb.TopicEvent]{
+		ServerStreamingClient: &lateStream{ctx: ctx}, giveUp: cancel, limit: time.Millisecond,
+	}
+	if message, err := stream.Recv(); message == nil || err != nil {
+		t.Fatalf("the message is lost: %v", err)
+	}
+	_, err := stream.Recv()
+	e := &engine{}
+	if failure := e.errorOfStatus("Subscribe", nil, err); !passes(failure) {
+		t.Fatalf("the stream is not opened again after %v", failure)
+	}
+}
+
+func TestStatusesThatEndStreamsDifferFromThoseOfOtherLanguages(t *testing.T) {
+	var table struct{ Lasting, Passing []string }
+	if _, err := toml.DecodeFile("../streams.toml", &table); err != nil {
+		t.Fatal(err)
+	}
+	if count := len(table.Lasting) + len(table.Passing); count != 17 {
+		t.Fatalf("the table has %d statuses of 17", count)
+	}
+	e := &engine{}
+	check := func(name string, want bool) {
+		t.Helper()
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(strconv.Quote(name))); err != nil {
+			t.Fatal(err)
+		}
+		err := status.Error(code, "reason")
+		if code == codes.OK {
+			err = io.EOF
+		}
+		if passes(e.errorOfStatus("Subscribe", nil, err)) != want {
+			t.Errorf("%s: passes is not %v", name, want)
+		}
+	}
+	for _, name := range table.Lasting {
+		check(name, false)
+	}
+	for _, name := range table.Passing {
+		check(name, true)
+	}
+	if passes(refusalCancelled.error("Subscribe")) || passes(refusalClosed.error("Subscribe")) {
+		t.Error("a stream that the caller has ended is opened again")
 	}
 }

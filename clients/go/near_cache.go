@@ -65,8 +65,10 @@ type nearRead struct{ readers int }
 // nearWatch is the watch of one cache.
 type nearWatch struct {
 	watching bool
+	heard    time.Time // the latest event
 	failure  *Error
 	changed  chan struct{} // closed when watching or failure changes
+	end      context.CancelFunc
 }
 
 // nearCache has the copies of a client.
@@ -107,6 +109,13 @@ func (n *nearCache) find(cache, key string) ([]byte, *nearRead) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	of := nearKey{cache, key}
+	watch := n.watchOf(cache)
+	isCurrent := watch != nil && watch.watching
+	if isCurrent && time.Since(watch.heard) > n.engine.silence {
+		// The process was stopped for a while: the timer of the stream may fire later than this read.
+		n.dropAll(cache)
+		isCurrent = false
+	}
 	if found, has := n.entries[of]; has {
 		n.metrics.Hits++
 		n.recent.MoveToFront(found)
@@ -114,7 +123,7 @@ func (n *nearCache) find(cache, key string) ([]byte, *nearRead) {
 		return bytes.Clone(found.Value.(*nearEntry).value), nil
 	}
 	n.metrics.Misses++
-	if watch := n.watchOf(cache); watch == nil || !watch.watching || !n.copies(key) {
+	if !isCurrent || !n.copies(key) {
 		return nil, nil
 	}
 	read := n.pending[of]
@@ -210,29 +219,44 @@ func (n *nearCache) ended(m *method, cache string, request proto.Message) {
 // holds the lock.
 func (n *nearCache) watchOf(cache string) *nearWatch {
 	watch := n.watches[cache]
-	if watch == nil && len(n.watches) < nearCachesMax && n.engine.background.Err() == nil {
-		watch = &nearWatch{changed: make(chan struct{})}
+	if watch == nil && n.engine.background.Err() == nil && (len(n.watches) < nearCachesMax || n.endUseless()) {
+		ctx, end := context.WithCancel(n.engine.background)
+		watch = &nearWatch{changed: make(chan struct{}), end: end}
 		n.watches[cache] = watch
-		go n.follow(cache, watch)
+		go n.follow(ctx, cache, watch)
 	}
 	return watch
 }
 
-func (n *nearCache) follow(cache string, watch *nearWatch) {
+// endUseless ends the watch of a cache that does not exist, and returns false if there is none. The caller holds the
+// lock.
+func (n *nearCache) endUseless() bool {
+	for cache, watch := range n.watches {
+		if watch.failure != nil && watch.failure.Code == CodeNotFoundCache {
+			watch.end()
+			delete(n.watches, cache)
+			return true
+		}
+	}
+	return false
+}
+
+func (n *nearCache) follow(ctx context.Context, cache string, watch *nearWatch) {
+	defer watch.end()
 	request := &pb.WatchKeysRequest{Prefixes: bytesOf(n.limits.Prefixes)}
 	stream := follower[pb.WatchKeysEvent]{
-		engine: n.engine, method: methodWatchKeys, cache: cache, ctx: n.engine.background,
+		engine: n.engine, method: methodWatchKeys, cache: cache, ctx: ctx,
 		begin: func(
 			ctx context.Context, channel *grpc.ClientConn,
 		) (grpc.ServerStreamingClient[pb.WatchKeysEvent], error) {
 			return pb.NewInvalidationsClient(channel).WatchKeys(ctx, request)
 		},
 	}
-	for n.engine.background.Err() == nil {
+	for ctx.Err() == nil {
 		event, failure := stream.receive()
 		n.accept(cache, watch, event, failure)
 		if failure != nil && !passes(failure) {
-			sleep(n.engine.background, refusedDelay)
+			sleep(ctx, refusedDelay)
 		} else if failure != nil {
 			stream.pause()
 		}
@@ -244,6 +268,9 @@ func (n *nearCache) follow(cache string, watch *nearWatch) {
 func (n *nearCache) accept(cache string, watch *nearWatch, event *pb.WatchKeysEvent, failure *Error) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
+	if n.watches[cache] != watch {
+		return
+	}
 	if watching := failure == nil; watch.watching != watching || watch.failure != failure {
 		watch.watching, watch.failure = watching, failure
 		close(watch.changed)
@@ -253,6 +280,7 @@ func (n *nearCache) accept(cache string, watch *nearWatch, event *pb.WatchKeysEv
 		n.dropAll(cache)
 		return
 	}
+	watch.heard = time.Now()
 	switch kind := event.Kind.(type) {
 	case *pb.WatchKeysEvent_Keys:
 		for _, key := range kind.Keys.Keys {

@@ -2,6 +2,7 @@ package gannet
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,17 @@ func (p *streamPool) release(used *connection) {
 	defer p.mutex.Unlock()
 	used.inFlight--
 	p.open--
+	if used.inFlight == 0 && !slices.Contains(p.connections, used) {
+		_ = used.channel.Close()
+	}
+}
+
+// retire gives no further streams to a connection that is silent, and closes it after its last one. Its other streams
+// may notice the silence later.
+func (p *streamPool) retire(used *connection) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.connections = slices.DeleteFunc(p.connections, func(each *connection) bool { return each == used })
 }
 
 func (p *streamPool) close() {
@@ -157,7 +169,15 @@ func (f *follower[M]) open() *Error {
 		ctx = each.Before(ctx, start)
 	}
 	f.received, f.begun = false, time.Now()
-	stream, err := f.begin(e.withMetadata(ctx, f.cache), used.channel)
+	giveUp := func() {
+		e.streams.retire(used)
+		cancel()
+	}
+	stream := &silent[M]{giveUp: giveUp, limit: e.silence}
+	err := stream.within(func() (err error) {
+		stream.ServerStreamingClient, err = f.begin(e.withMetadata(ctx, f.cache), used.channel)
+		return err
+	})
 	observed, begun := ctx, f.begun
 	var once sync.Once
 	end := func(err error) {
@@ -181,7 +201,7 @@ func (f *follower[M]) open() *Error {
 		f.close(failure)
 		return failure
 	}
-	f.stream = silent[M]{stream, cancel, e.silence}
+	f.stream = stream
 	return nil
 }
 
@@ -209,29 +229,50 @@ func (f *follower[M]) pause() bool {
 	return sleep(f.ctx, f.previous)
 }
 
-// passes returns true for a failure after which a stream is opened again. A limit that is exceeded does not pass: the
-// next stream would exceed it too.
-func passes(failure *Error) bool {
-	switch failure.Code {
-	case CodeUnavailable, CodeInternal, CodeTimeout, CodeAborted, CodeUnknown:
-		return true
-	}
-	return false
+// lasting are the statuses after which the same stream would end in the same way, as in clients/streams.toml.
+var lasting = []codes.Code{
+	codes.AlreadyExists, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.OutOfRange,
+	codes.PermissionDenied, codes.ResourceExhausted, codes.Unauthenticated, codes.Unimplemented,
 }
 
-// silent is a stream that ends with a failure if no message arrives within a time.
+// passes returns true for a failure after which a stream is opened again. A failure of the client itself, such as a
+// cancellation by the caller, has no status.
+func passes(failure *Error) bool {
+	if failure.status == codes.OK {
+		return failure.Code == CodeTimeout
+	}
+	return !slices.Contains(lasting, failure.status)
+}
+
+// silent is a stream that ends with a failure that passes if no message arrives within a time. One goroutine uses it.
 type silent[M any] struct {
 	grpc.ServerStreamingClient[M]
-	cancel context.CancelFunc
+	giveUp func()
 	limit  time.Duration
+	late   bool
 }
 
+var errSilent = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
+
 // Recv returns the next message. It implements grpc.ServerStreamingClient.
-func (s silent[M]) Recv() (*M, error) {
-	timer := time.AfterFunc(s.limit, s.cancel)
-	message, err := s.ServerStreamingClient.Recv()
-	if !timer.Stop() && err != nil {
-		err = status.Error(codes.DeadlineExceeded, "the server sent no heartbeat")
-	}
+func (s *silent[M]) Recv() (message *M, err error) {
+	err = s.within(func() error {
+		message, err = s.ServerStreamingClient.Recv()
+		return err
+	})
 	return message, err
+}
+
+// within executes a step of the stream, and gives the stream up if the step takes too long. A message may arrive at
+// that instant: the step then succeeds, and the next one fails.
+func (s *silent[M]) within(step func() error) error {
+	if s.late {
+		return errSilent
+	}
+	timer := time.AfterFunc(s.limit, s.giveUp)
+	err := step()
+	if s.late = !timer.Stop(); s.late && err != nil {
+		err = errSilent
+	}
+	return err
 }

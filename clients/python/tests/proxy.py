@@ -15,6 +15,8 @@ class Proxy:
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.port = self._listener.getsockname()[1]
         self.gates = []
+        # The number of the first connections whose bytes are read and not sent on.
+        self._swallowed = 0
         self._sockets = []
         self._threads = []
         self._spawn(self._accept)
@@ -47,20 +49,25 @@ class Proxy:
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gate = threading.Event()
         gate.set()
+        number = len(self.gates)
         self.gates.append(gate)
-        self._spawn(self._pump, client, server, None)
-        self._spawn(self._pump, server, client, gate)
+        self._spawn(self._pump, client, server, None, number)
+        self._spawn(self._pump, server, client, gate, number)
 
-    @staticmethod
-    def _pump(source, sink, gate):
+    def _pump(self, source, sink, gate, number):
         with contextlib.suppress(OSError, ValueError):
             while data := source.recv(65536):
                 if gate is not None:
                     gate.wait()
-                sink.sendall(data)
+                if number >= self._swallowed:
+                    sink.sendall(data)
         for each in (source, sink):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def swallow(self):
+        """Discards all further bytes of the present connections, which stay open."""
+        self._swallowed = len(self.gates)
 
     def break_connections(self):
         """Ends all present connections. Later ones are forwarded."""

@@ -104,6 +104,15 @@ def test_few_requests_use_one_connection(own_server):
         assert client.metrics().connections == 2 and connections_of(own_server) == 1
 
 
+def test_eager_connect_to_a_server_that_is_down_does_not_wait_for_the_deadline(connect):
+    configuration = CONFIGURATION.with_deadline(timedelta(seconds=60)).with_eager_connect(True)
+    started = time.monotonic()
+    client = connect(f"127.0.0.1:{free_port()}", configuration.with_retry_strategy(NoRetry()))
+    result = client.get("k")
+    assert code(result) is ErrorCode.UNAVAILABLE and "start one with `gannet serve --grpc" in result.message
+    assert time.monotonic() - started < 5
+
+
 def test_eager_connect_opens_all_connections_before_the_first_call(own_server):
     with CacheClient(own_server.grpc_address, Configurations.InRegion.Default.v1()):
         assert connections_of(own_server) == 4

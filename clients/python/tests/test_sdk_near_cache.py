@@ -489,3 +489,31 @@ def test_closing_ends_the_thread_that_watches(server):
     while [thread for thread in threading.enumerate() if thread.name == "gannet-near-cache"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_names_of_absent_caches_take_no_places(connect, server):
+    client = connect(server.grpc_address, NEAR)
+    assert client.create_cache("near-places") == Success()
+    try:
+        early = client.with_cache("early")
+        for number in range(20):
+            name = f"absent-{number}"
+            absent = client.with_cache(name)
+            assert code(absent.get("k")) is ErrorCode.NOT_FOUND_CACHE
+            until(lambda name=name: near(client, name).error is not None, client)
+        real = client.with_cache("near-places")
+        real.set("k", "v")
+        until(lambda: real.get("k") == GetHit(b"v") and near(client, "near-places").hits > 0, client)
+        # Objects whose places were taken have copies again, or none, but never old ones.
+        assert code(early.get("k")) is ErrorCode.NOT_FOUND_CACHE and code(absent.get("k")) is ErrorCode.NOT_FOUND_CACHE
+        assert len(client.metrics().near_caches) == 16
+        client.set("k", "v")
+        assert copied(client, "k") == b"v"
+        client.set("k", "w")
+        assert client.get("k") == GetHit(b"w")
+    finally:
+        client.delete_cache("near-places")
+    if isinstance(client, CacheClient):
+        client.close()
+        time.sleep(0.2)
+        assert not [thread for thread in threading.enumerate() if thread.name == "gannet-near-cache"]

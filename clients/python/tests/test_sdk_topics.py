@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import re
+import sys
 import threading
 import time
 from datetime import timedelta
 
+import grpc
 import pytest
 import redis
-from conftest import CONFIGURATION, code
+from conftest import CONFIGURATION, PYTHON, code
 from proxy import Proxy
 from server import Server, free_port
 
@@ -26,8 +29,14 @@ from gannet import (
     TopicHeartbeat,
     TopicItem,
 )
+from gannet._calls import SUBSCRIBE
+from gannet._engine import NotSent
+from gannet._proto import topics_pb2
+from gannet._streams import PERMANENT
+from gannet._streams_sync import SyncStream
 
 MS = timedelta(milliseconds=1)
+SECOND = timedelta(seconds=1)
 ONCE = CONFIGURATION.with_retry_strategy(NoRetry())
 
 
@@ -358,3 +367,84 @@ def test_a_cancelled_wait_loses_no_message(server, topic):
 def test_opening_a_subscription_is_a_call_of_the_metrics(both, topic):
     both.subscribe(topic).close()
     assert both.metrics().methods["Subscribe"].calls >= 1
+
+
+def engine_of(client):
+    return client._engine if isinstance(client, CacheClient) else client._client._engine
+
+
+def test_a_silent_subscription_leaves_the_connection_that_is_dead(connect, server, topic):
+    with Proxy(server.grpc_port) as proxy:
+        # Pings find a dead connection too, but not one whose other end answers them.
+        client = connect(proxy.address, CONFIGURATION.with_keepalive(300 * SECOND))
+        engine_of(client).silence_s = 6.0
+        publisher = connect(server.grpc_address)
+        events, beside = client.subscribe(topic), client.subscribe(f"{topic} beside")
+        publisher.publish(topic, "1")
+        assert values(events, 1) == ["1"]
+        proxy.swallow()
+        publisher.publish(topic, "2")
+        assert values(events, 1) == ["2"] and client.metrics().resumes == 1
+        beside.close()
+        assert client.metrics().subscriptions == 1
+
+
+def test_an_event_of_a_later_schema_is_skipped(both, topic):
+    events = both.subscribe(topic)
+    stream = events if isinstance(both, CacheClient) else events._subscription
+    assert stream.reader.parse(topics_pb2.TopicEvent()) is None
+    read = stream.reader.parse
+    messages = []
+
+    def parse(message):
+        messages.append(message)
+        return read(topics_pb2.TopicEvent() if len(messages) == 1 else message)
+
+    assert next(events) == TopicHeartbeat()
+    stream.reader.parse = parse
+    both.publish(topic, "lost")
+    both.publish(topic, "a")
+    assert skip_heartbeats(events).value == "a" and both.metrics().resumes == 0
+
+
+def test_streams_end_by_the_statuses_of_the_table_that_all_clients_share():
+    lists = re.findall(r"(\w+) = \[([^]]*)\]", (PYTHON.parent / "streams.toml").read_text())
+    table = {name: set(re.findall(r'"(\w+)"', values)) for name, values in lists}
+    assert {status.name for status in PERMANENT} == table["lasting"]
+    assert table["lasting"] | table["passing"] == {status.name for status in grpc.StatusCode}
+    assert not table["lasting"] & table["passing"]
+
+
+def test_closing_a_client_while_threads_subscribe(server):
+    """The set of the open streams changes while `close` lists it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            client = CacheClient(server.grpc_address, CONFIGURATION)
+            engine, failures = client._engine, []
+            streams = [SyncStream(engine, SUBSCRIBE, None, client._scope) for _ in range(200)]
+            stop = threading.Event()
+
+            def change(part, engine=engine, stop=stop, failures=failures):
+                try:
+                    while not stop.is_set():
+                        connections = [(stream, engine.begin_stream(stream)) for stream in part]
+                        for stream, connection in connections:
+                            engine.end_stream(stream, connection)
+                except NotSent:
+                    pass
+                except Exception as failure:
+                    failures.append(failure)
+
+            threads = [threading.Thread(target=change, args=(streams[at::4],)) for at in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.02)
+            client.close()
+            stop.set()
+            for thread in threads:
+                thread.join()
+            assert not failures
+    finally:
+        sys.setswitchinterval(interval)

@@ -43,8 +43,8 @@ export interface StreamCall<E> {
   readonly method: string;
   readonly path: string;
   readonly streams: true;
-  /** Returns an event of the stream. Throws BadReply. */
-  decode(message: Buffer): E;
+  /** Returns an event of the stream, or undefined for one of a later schema. Throws BadReply. */
+  decode(message: Buffer): E | undefined;
 }
 
 /** All calls, some of which differ only in their results. */
@@ -79,7 +79,7 @@ export function unary<S extends Service, N extends Method<S>, R>(
 export function stream<S extends Service, N extends Method<S>, E>(
   service: S,
   method: N,
-  make: (message: Reply<S, N>) => E,
+  make: (message: Reply<S, N>) => E | undefined,
 ): StreamCall<E> {
   const { path, decode } = m.CALLS[service][method] as Described<Reply<S, N>>;
   return add({ service, method, path, streams: true, decode: (message) => make(decode(message)) });

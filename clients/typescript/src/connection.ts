@@ -14,6 +14,11 @@ type Connector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
 /** The error of a connection whose handshake took too long, as the messages of failed calls contain it. */
 export const CONNECT_TIMEOUT = "connect timeout";
 
+/** Returns the time of the computer's clock, as grpc-js takes deadlines, for an instant of `performance.now()`. */
+export function wallTimeOf(instant: number): number {
+  return Date.now() + instant - performance.now();
+}
+
 /** Credentials that pass each socket to a function before its handshake. */
 class ObservedCredentials extends ChannelCredentials {
   constructor(
@@ -111,7 +116,7 @@ export class Connection implements Streams {
    * it waits for one attempt only.
    */
   async connect(timeoutMs: number, failureEnds: boolean): Promise<boolean> {
-    const deadline = Date.now() + timeoutMs;
+    const deadline = performance.now() + timeoutMs;
     for (;;) {
       if (this.closed) return false;
       const { channel } = this;
@@ -119,7 +124,7 @@ export class Connection implements Streams {
       if (state === State.READY) return true;
       if (state === State.SHUTDOWN || (failureEnds && state === State.TRANSIENT_FAILURE)) return false;
       const changed = await new Promise<boolean>((resolve) => {
-        channel.watchConnectivityState(state, deadline, (error) => resolve(error === undefined));
+        channel.watchConnectivityState(state, wallTimeOf(deadline), (error) => resolve(error === undefined));
       });
       if (!changed) return false;
     }

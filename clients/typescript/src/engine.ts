@@ -10,7 +10,7 @@ import { status as Status, type Channel, type Metadata, type StatusObject } from
 
 import type { Call } from "./calls.js";
 import type { Configuration, Settings } from "./configuration.js";
-import { Connection } from "./connection.js";
+import { Connection, wallTimeOf } from "./connection.js";
 import { CacheError, ErrorCode, errorOfClient, errorOfStatus } from "./errors.js";
 import { Limiter, Waiter } from "./limiter.js";
 import { Recorder, type Metrics } from "./metrics.js";
@@ -210,7 +210,7 @@ class Attempt {
     deadline: number,
   ) {
     const { call, request, scope } = execution;
-    this.sent = connection.channel.createCall(call.path, deadline, null, null, null);
+    this.sent = connection.channel.createCall(call.path, wallTimeOf(deadline), null, null, null);
     this.sent.start(scope.metadata, this);
     this.sent.sendMessageWithContext({}, request);
     this.sent.halfClose();
@@ -246,6 +246,7 @@ class Execution<R> extends Waiter<Connection> {
   retries = 0;
   queuedMs = 0;
   hedged = false;
+  /** The instant of `performance.now()` that ends the call. A change of the computer's clock does not move it. */
   private deadline = 0;
   private deadlineMs = 0;
   /** The time that ends the latest attempt: that of the call, or of the retry strategy for one attempt. */
@@ -281,7 +282,7 @@ class Execution<R> extends Waiter<Connection> {
       throw new RangeError(`cannot use deadlineMs ${deadlineMs}: it is out of range; give a number of milliseconds`);
     }
     this.deadlineMs = deadlineMs;
-    this.deadline = Date.now() + Math.min(deadlineMs, TIMER_MS_MAX);
+    this.deadline = performance.now() + Math.min(deadlineMs, TIMER_MS_MAX);
     this.resolve = resolve;
     this.reject = reject;
     engine.pending.add(this as Execution<unknown>);
@@ -307,7 +308,7 @@ class Execution<R> extends Waiter<Connection> {
   private enter(): void {
     const { engine } = this;
     if (engine.closed) return this.end();
-    this.entered = Date.now();
+    this.entered = performance.now();
     const connection = engine.limiter.acquire();
     if (connection !== undefined) return this.grant(connection);
     if (engine.limiter.enqueue(this)) {
@@ -326,7 +327,7 @@ class Execution<R> extends Waiter<Connection> {
   /** Sends the request. */
   grant(connection: Connection): void {
     const { settings } = this.engine;
-    const now = Date.now();
+    const now = performance.now();
     clearTimeout(this.timer);
     this.queuedMs += now - this.entered;
     if (now >= this.deadline) {
@@ -406,7 +407,7 @@ class Execution<R> extends Waiter<Connection> {
     const mayRepeat = status === Status.UNAVAILABLE || status === Status.INTERNAL || gaveUp;
     if (!this.call.idempotent || !mayRepeat) return undefined;
     const delayMs = strategy.delayMs(this.retries, this.previousMs);
-    return delayMs === undefined || Date.now() + delayMs >= this.deadline ? undefined : delayMs;
+    return delayMs === undefined || performance.now() + delayMs >= this.deadline ? undefined : delayMs;
   }
 
   private refuse(code: ErrorCode, cause: string, remedy?: string): void {

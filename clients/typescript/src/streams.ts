@@ -37,13 +37,16 @@ const QUEUE_BYTES_MAX = 64 * 1024;
 /** Memory of an event besides its message. */
 const EVENT_BYTES = 200;
 
-/** After these statuses, the same request fails again until a person changes something. */
-const LASTING: ReadonlySet<Status> = new Set([
+/** After these statuses, the same request fails again until a person changes something, as in clients/streams.toml. */
+export const LASTING: ReadonlySet<Status> = new Set([
+  Status.ALREADY_EXISTS,
+  Status.FAILED_PRECONDITION,
   Status.INVALID_ARGUMENT,
   Status.NOT_FOUND,
+  Status.OUT_OF_RANGE,
   Status.PERMISSION_DENIED,
+  Status.RESOURCE_EXHAUSTED,
   Status.UNAUTHENTICATED,
-  Status.FAILED_PRECONDITION,
   Status.UNIMPLEMENTED,
 ]);
 
@@ -332,7 +335,7 @@ export class EventStream<E> implements Cancellable {
 
   onMessage(attempt: Attempt, message: Buffer): void {
     if (attempt !== this.attempt) return;
-    let event: E;
+    let event: E | undefined;
     try {
       event = this.source.call.decode(message);
     } catch (error) {
@@ -345,6 +348,7 @@ export class EventStream<E> implements Cancellable {
     if (!this.source.keepsAlive) attempt.connection.unref();
     if (this.broken) this.source.onResume?.();
     this.broken = false;
+    if (event === undefined) return this.listen();
     this.source.onArrival?.(event);
     if (this.waiting !== undefined) {
       this.deliver(event);

@@ -80,7 +80,8 @@ export interface SubscribeOptions extends CallOptions {
 
 const HEARTBEAT = Object.freeze(new TopicHeartbeat());
 
-function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<TopicEvent, CacheError> {
+/** Returns an event, or undefined for one of a later schema. */
+function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<TopicEvent, CacheError> | undefined {
   if (item !== undefined) {
     const value = item.value?.text ?? item.value?.binary;
     if (value === undefined) throw new BadReply("a message of a topic has no value");
@@ -90,8 +91,7 @@ function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<
     const { lastSequence, newSequence, newPage } = discontinuity;
     return new TopicDiscontinuity(Number(lastSequence), Number(newSequence), Number(newPage));
   }
-  if (heartbeat !== undefined) return HEARTBEAT;
-  throw new BadReply("an event of a topic is empty");
+  return heartbeat && HEARTBEAT;
 }
 
 const PUBLISH = unary("Topics", "Publish", done, false);

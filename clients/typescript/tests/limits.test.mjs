@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { Configurations, FixedTimeout, NoRetry } from "../dist/index.js";
 import { Limiter, Waiter } from "../dist/limiter.js";
 import { Histogram } from "../dist/metrics.js";
-import { clientOf, codeOf, CONFIGURATION, freePort, ownServer, Server, until } from "./server.mjs";
+import { clientOf, codeOf, CONFIGURATION, freePort, ownServer, Server, sleep, until } from "./server.mjs";
 
 let server;
 
@@ -112,6 +112,22 @@ test("closing ends waiting and sent calls", async (context) => {
   client.close();
   assert.deepEqual(codes(await Promise.all(calls)), ["CANCELLED", "CANCELLED", "CANCELLED"]);
   assert.deepEqual([client.metrics().inFlight, client.metrics().queued], [0, 0]);
+});
+
+test("a step of the computer's clock ends no call that waits", async (context) => {
+  const own = await ownServer(context);
+  const client = await clientOf(context, own.address, CONFIGURATION.withRequestsInFlightMax(1));
+  await client.get("k");
+  await own.pause();
+  const calls = [client.get("k"), client.get("k")];
+  await until("one call waits", () => client.metrics().queued === 1);
+  // grpc-js sends the other one in a later turn, with the time that remains by the clock.
+  await sleep(50);
+  const { now } = Date;
+  context.after(() => (Date.now = now));
+  Date.now = () => now() + 3_600_000;
+  own.resume();
+  assert.deepEqual((await Promise.all(calls)).map((each) => each.type), ["miss", "miss"]);
 });
 
 test("a sent call is cancelled, and its place is free", async (context) => {

@@ -377,3 +377,15 @@ test("logs of all objects hide the token", async (context) => {
     assert.ok(!shown.includes("hidden") && shown.startsWith(each.constructor.name), shown);
   }
 });
+
+test("an event of a later schema does not end the watch", async (context) => {
+  await other.set("k", "v");
+  const near = await nearOf(context);
+  await copied(near, "k");
+  const { events } = near.watch;
+  events.onMessage(events.attempt, Buffer.from([(15 << 3) | 2, 0]));
+  assert.equal(near.metrics().watching, true);
+  await other.set("k", "w");
+  await until("the change is seen", async () => (await text(near.get("k"))) === "w");
+  await copied(near, "k");
+});

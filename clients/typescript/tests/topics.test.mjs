@@ -1,10 +1,15 @@
 // Topics: publishing, subscribing, and what follows a broken connection, against a real server.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
 
+import { status } from "@grpc/grpc-js";
+import { parse } from "smol-toml";
+
 import { CacheClient, Configurations, CredentialProvider, NoRetry } from "../dist/index.js";
+import { LASTING } from "../dist/streams.js";
 import { clientOf, codeOf, CONFIGURATION, freePort, ownServer, Proxy, redis, Server, sleep, until } from "./server.mjs";
 
 let server, client, quiet, heartbeat;
@@ -103,7 +108,7 @@ test("a broken connection loses and repeats no message", async (context) => {
 });
 
 test("a stream that the server ends is resumed by each passing status", async (context) => {
-  for (const status of ["unavailable", "internal", "cancelled", "unknown", "aborted", "resource-exhausted"]) {
+  for (const status of ["unavailable", "internal", "cancelled", "unknown", "aborted"]) {
     const own = await clientOf(context, server.address);
     const { metadata } = own.scope;
     metadata.set("stream-error", status);
@@ -124,6 +129,7 @@ test("a stream that the server refuses for good ends with the error", async (con
     unauthenticated: "UNAUTHENTICATED",
     "invalid-argument": "INVALID_ARGUMENT",
     unimplemented: "UNIMPLEMENTED",
+    "resource-exhausted": "LIMIT_EXCEEDED",
   };
   for (const [status, code] of Object.entries(lasting)) {
     const own = await clientOf(context, server.address);
@@ -302,6 +308,24 @@ test("a server that is silent for too long is left, and the subscription goes on
   assert.ok(performance.now() - held < 10_000, "it has a new connection although the old one has another stream");
   assert.equal(proxy.gates.length, 2);
   beside.close();
+});
+
+test("an event of a later schema is skipped", async (context) => {
+  const reader = await clientOf(context, server.address);
+  const subscription = await subscribe(reader, "later");
+  const { events } = subscription;
+  // The field 15 of the schema, which is empty.
+  events.onMessage(events.attempt, Buffer.from([(15 << 3) | 2, 0]));
+  await publish(client, "later", "a");
+  assert.deepEqual(await texts(subscription, 1), ["1 a"]);
+  assert.equal(reader.metrics().resumes, 0);
+});
+
+test("streams end by the statuses of the table that all clients share", () => {
+  const table = parse(readFileSync(new URL("../../streams.toml", import.meta.url), "utf8"));
+  assert.deepEqual([...LASTING].map((each) => status[each]).sort(), table.lasting);
+  const all = Object.keys(status).filter((each) => isNaN(each));
+  assert.deepEqual([...table.lasting, ...table.passing].sort(), all.sort());
 });
 
 test("mistakes are errors at the begin of a subscription", async (context) => {

@@ -1,9 +1,11 @@
 using System;
 using System.Collections.Generic;
+using System.IO;
 using System.Linq;
 using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
+using Gannet.Client.Engine;
 
 namespace Gannet.Client.Tests
 {
@@ -268,6 +270,57 @@ namespace Gannet.Client.Tests
             server.Resume();
             await Wait.UntilAsync("it is open again", () => client.GetMetrics().Streams == 1);
             Assert.True(!reader.End.IsCompleted, "the subscription goes on");
+        }
+
+        [Test("topic: a stream that is silent leaves the connection, although another stream of it is not")]
+        private static async Task SilentBesideAnother()
+        {
+            var server = await Servers.SharedAsync();
+            using var relay = new Relay(server.GrpcPort);
+            await using var publisher = await Servers.ClientAsync();
+            await using var client =
+                await CacheClient.CreateAsync(relay.Address, Quick.WithKeepalive(TimeSpan.Zero));
+            client.Engine.StreamSilenceMax = Ms(500);
+            await SubscribeAsync(client, "silent beside");
+            await SubscribeAsync(client, "busy beside");
+            var before = relay.Gates.Count;
+            for (var at = 0; at < 40 && relay.Gates.Count == before; at++)
+            {
+                await PublishAsync(publisher, "busy beside", "a");
+                await Task.Delay(50);
+            }
+            Assert.True(relay.Gates.Count > before, "it has a connection of its own");
+        }
+
+        [Test("topic: an event of a later schema is skipped")]
+        private static void LaterSchema()
+        {
+            // The field 15 of the schema, which is empty.
+            var reply = new byte[] { (15 << 3) | 2, 0 };
+            Assert.True(new TopicSource("t", null).EventOf(reply) == null, "a topic");
+            var report = new WatchKeysSource(new List<Bytes>()).EventOf(reply);
+            Assert.True(report.Keys.Count == 0 && !report.IsOfAll, "a watch");
+        }
+
+        [Test("topic: streams end by the statuses of the table that all clients share")]
+        private static void Statuses()
+        {
+            // The numbers of gRPC.
+            var names = new[]
+            {
+                "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+                "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+                "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+            };
+            var table = File.ReadAllText(Path.Combine(Files.Repository, "clients/streams.toml"));
+            var lasting = table.Substring(table.IndexOf("lasting = [", StringComparison.Ordinal));
+            lasting = lasting.Substring(0, lasting.IndexOf(']'));
+            for (var status = 0; status < names.Length; status++)
+            {
+                Assert.True(table.Contains($"\"{names[status]}\"", StringComparison.Ordinal), names[status]);
+                var isLasting = lasting.Contains($"\"{names[status]}\"", StringComparison.Ordinal);
+                Assert.Equal((names[status], isLasting), (names[status], GrpcStatus.IsLasting(status)));
+            }
         }
 
         [Test("topic: a subscription ends without an error when its reader wants")]

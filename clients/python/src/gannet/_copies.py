@@ -29,7 +29,6 @@ from gannet import _requests as q
 from gannet._calls import Call
 from gannet._proto import cache_pb2, invalidations_pb2
 from gannet._reader import Reader
-from gannet._requests import BadReply
 from gannet.errors import CacheError, ErrorCode
 from gannet.metrics import NearCacheMetrics
 from gannet.near_cache import NearCache
@@ -104,6 +103,9 @@ class Copies(Reader[None]):
 
     def __init__(self, options: NearCache) -> None:
         self.started = False
+        self.ended = False
+        # Ends the watch.
+        self.on_end: Optional[Callable[[], object]] = None
         self.error: Optional[CacheError] = None
         self._entries_max, self._bytes_max = options.entries_max, options.bytes_max
         self._age_s = options.age_max.total_seconds()
@@ -121,10 +123,25 @@ class Copies(Reader[None]):
     def start(self) -> bool:
         """Returns true to the first caller, which begins the watch."""
         with self._lock:
-            if self.started:
+            if self.started or self.ended:
                 return False
             self.started = True
             return True
+
+    def end_watch(self) -> None:
+        """Ends the watch for good."""
+        with self._lock:
+            self.ended = True
+            on_end = self.on_end
+        if on_end is not None:
+            on_end()
+
+    @property
+    def is_useless(self) -> bool:
+        """True if no call has used the cache, or if it does not exist. There are no copies then."""
+        with self._lock:
+            error = self.error
+            return not self.started or (error is not None and error.code is ErrorCode.NOT_FOUND_CACHE)
 
     # Reads of the client.
 
@@ -201,8 +218,7 @@ class Copies(Reader[None]):
                 self._invalidations += sum([self._invalidate(key) for key in message.keys.keys])
             elif kind == "all":
                 self._drop()
-            elif kind is None:
-                raise BadReply("an event of WatchKeys is empty")
+            # An event of a later schema shows that the watch works, as a heartbeat does.
 
     def broken(self) -> None:
         """Removes all copies, because changes are not reported any more."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Dict, Generic, Optional, Tuple, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Dict, Generic, Optional, Tuple, TypeVar
 import grpc
 
 from gannet._calls import DELETE_CACHE, FLUSH_CACHE, Call, callables
-from gannet._copies import Copies, changed_keys
+from gannet._copies import SILENCE_S_MAX, Copies, changed_keys
 from gannet._target import Target
 from gannet.cancellation import Cancellation
 from gannet.configuration import Configuration
@@ -129,23 +130,44 @@ class Engine:
         self._observed = configuration.metrics or bool(configuration.middleware)
         self._near_cache = configuration.near_cache
         self._copies: Dict[str, Copies] = {}
+        self._copies_lock = threading.Lock()
+        # The seconds without an event after which a stream is opened again on another connection.
+        self.silence_s = SILENCE_S_MAX
 
     def copies_of(self, cache: str) -> Optional[Copies]:
         """Returns the copies of the values of a cache, or None if none are kept."""
         if self._near_cache is None:
             return None
-        if cache not in self._copies:
-            if len(self._copies) >= NEAR_CACHES_MAX:
-                return None
-            self._copies[cache] = Copies(self._near_cache)
-        return self._copies[cache]
+        with self._copies_lock:
+            found = self._copies.get(cache)
+            if found is None and (len(self._copies) < NEAR_CACHES_MAX or self._end_useless()):
+                found = self._copies[cache] = Copies(self._near_cache)
+            return found
+
+    def _end_useless(self) -> bool:
+        """Gives up the place of a cache that does not exist, or that no call has used, and returns if there is one."""
+        for cache, copies in self._copies.items():
+            if copies.is_useless:
+                del self._copies[cache]
+                copies.end_watch()
+                return True
+        return False
+
+    def _copies_for(self, scope: Scope) -> Optional[Copies]:
+        """Returns the copies for a call. Those of its scope may have given their place up."""
+        copies = scope.copies
+        return self.copies_of(scope.cache) if copies is not None and copies.ended else copies
 
     def _forget(self, call: Call[Any, Any], request: Any, scope: Scope) -> None:
         """Removes the copies of the values that a call of this client has changed."""
-        if scope.copies is not None:
-            scope.copies.forget(changed_keys(call, request))
-        elif call in (FLUSH_CACHE, DELETE_CACHE) and request.name in self._copies:
-            self._copies[request.name].drop()
+        if call in (FLUSH_CACHE, DELETE_CACHE):
+            copies = self._copies.get(request.name)
+            if copies is not None:
+                copies.drop()
+            return
+        copies = self._copies.get(scope.cache)
+        if copies is not None:
+            copies.forget(changed_keys(call, request))
 
     def _retry_delay_s(
         self, call: Call[Any, Any], status: grpc.StatusCode, state: RetryState, deadline: float

@@ -8,8 +8,7 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Awaitable, List, Optional, TypeVar, Union
-from weakref import WeakSet
+from typing import Any, Awaitable, List, Optional, Set, TypeVar, Union
 
 import grpc
 import grpc.aio
@@ -18,7 +17,7 @@ from gannet._calls import GET, GET_BATCH, WATCH_KEYS, Call
 from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies, Role, is_shared
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._requests import BadReply
-from gannet._streams import StreamPool, stream_options
+from gannet._streams import OpenStreams, StreamPool, stream_options
 from gannet._streams_async import AsyncStream
 from gannet._target import Options, Target, channel_options
 from gannet.configuration import Configuration
@@ -139,8 +138,9 @@ class AsyncEngine(Engine):
         self._credentials = target.channel_credentials() if target.tls else None
         self._limiter = Limiter(configuration, self._budget)
         self._connections = self._limiter.connections
-        self._streams: WeakSet[AsyncStream[Any]] = WeakSet()
-        self._watches: List[asyncio.Task[None]] = []
+        self._streams: OpenStreams[AsyncStream[Any]] = OpenStreams()
+        self._watches: Set[asyncio.Task[None]] = set()
+        self._closing: Set[asyncio.Task[None]] = set()
         self._pool: StreamPool[grpc.aio.Channel] = StreamPool(
             configuration, lambda: self._channel(stream_options(configuration))
         )
@@ -180,12 +180,12 @@ class AsyncEngine(Engine):
     async def close(self) -> None:
         """Ends all calls, and closes the connections."""
         self._limiter.close()
-        for stream in list(self._streams):
+        for stream in self._streams.all():
             await stream.close()
-        watches, self._watches = self._watches, []
-        for watch in watches:
+        watches, self._watches = self._watches, set()
+        for watch in list(watches):
             watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        await asyncio.gather(*watches, *self._closing, return_exceptions=True)
         connections, self._connections[:] = [*self._connections, *self._pool.close()], []
         for connection in connections:
             await connection.channel.close()
@@ -212,7 +212,7 @@ class AsyncEngine(Engine):
 
     async def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
         """Executes a call by the copies of values, or by the server."""
-        copies = scope.copies
+        copies = self._copies_for(scope)
         if copies is not None:
             self._watch(copies, scope)
         if copies is None or call not in (GET, GET_BATCH):
@@ -260,11 +260,14 @@ class AsyncEngine(Engine):
     def _watch(self, copies: Copies, scope: Scope) -> None:
         """Begins to watch the keys of a cache, unless a task watches them already."""
         if not copies.started and copies.start():
-            self._watches.append(asyncio.ensure_future(self._watch_keys(copies, scope)))
+            watch = asyncio.ensure_future(self._watch_keys(copies, scope))
+            self._watches.add(watch)
+            watch.add_done_callback(self._watches.discard)
+            copies.on_end = watch.cancel
 
     async def _watch_keys(self, copies: Copies, scope: Scope) -> None:
         """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
-        while not self._limiter.closed:
+        while not (self._limiter.closed or copies.ended):
             stream = AsyncStream(self, WATCH_KEYS, copies, scope)
             async for event in stream:
                 if isinstance(event, CacheError):
@@ -362,7 +365,19 @@ class AsyncEngine(Engine):
     def end_stream(self, stream: AsyncStream[Any], connection: AsyncConnection) -> None:
         """Frees the place of a stream."""
         self._streams.discard(stream)
-        self._pool.release(connection)
+        if self._pool.release(connection):
+            # The stream may end without an event loop, by the garbage collector.
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return
+            closing = loop.create_task(connection.channel.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def retire(self, connection: AsyncConnection) -> None:
+        """Gives no further streams to a connection that is silent."""
+        self._pool.retire(connection)
 
     async def open(self, stream: T) -> Union[T, CacheError]:
         """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, List, Optional, TypeVar, Union
-from weakref import WeakSet
 
 import grpc
 
@@ -18,7 +17,7 @@ from gannet._copies import REFUSED_DELAY_S, BatchRead, Copies, Role, is_shared
 from gannet._engine import Connection, Engine, NotSent, RetryState, Scope, Trace, details_of
 from gannet._proto import cache_pb2 as m
 from gannet._requests import BadReply
-from gannet._streams import StreamPool, stream_options
+from gannet._streams import OpenStreams, StreamPool, stream_options
 from gannet._streams_sync import SyncStream
 from gannet._target import Options, Target, channel_options
 from gannet.cancellation import Cancellation
@@ -193,7 +192,9 @@ class SyncEngine(Engine):
         self._connections: List[SyncConnection] = [
             Connection(self._channel(options)) for _ in range(configuration.connections_max)
         ]
-        self._streams: WeakSet[SyncStream[Any]] = WeakSet()
+        self._streams: OpenStreams[SyncStream[Any]] = OpenStreams()
+        self._checks_silence = False
+        self._checks_lock = threading.Lock()
         self._pool: StreamPool[grpc.Channel] = StreamPool(
             configuration, lambda: self._channel(stream_options(configuration))
         )
@@ -201,7 +202,7 @@ class SyncEngine(Engine):
         self._closed = False
         self._closing = threading.Event()
         if configuration.eager_connect:
-            self.connect(configuration.deadline.total_seconds())
+            self.connect(configuration.deadline.total_seconds(), wait_for_ready=False)
 
     def _channel(self, options: Options) -> grpc.Channel:
         if self._credentials is None:
@@ -212,13 +213,16 @@ class SyncEngine(Engine):
         """Returns the metadata of the calls on a cache."""
         return self.target.metadata(cache)
 
-    def connect(self, timeout_s: float) -> bool:
-        """Opens all connections, and returns whether they are open after at most `timeout_s`."""
+    def connect(self, timeout_s: float, wait_for_ready: bool = True) -> bool:
+        """Opens all connections, and returns whether they are open after at most `timeout_s`.
+
+        Without `wait_for_ready`, it makes one attempt for each connection.
+        """
         # A call that needs no item. The readiness of a channel would be polled by a thread that outlasts this function.
         request = m.KeysExistRequest()
         metadata = self.target.metadata("")
         futures = [
-            connection.methods[KEYS_EXIST.index].future(request, timeout_s, metadata, wait_for_ready=True)
+            connection.methods[KEYS_EXIST.index].future(request, timeout_s, metadata, wait_for_ready=wait_for_ready)
             for connection in self._connections
         ]
         absent = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
@@ -228,7 +232,9 @@ class SyncEngine(Engine):
         """Ends all calls, and closes the connections."""
         self._closed = True
         self._closing.set()
-        for stream in list(self._streams):
+        for copies in list(self._copies.values()):
+            copies.end_watch()
+        for stream in self._streams.all():
             stream.close()
         if self._limiter.close():
             for connection in [*self._connections, *self._pool.close()]:
@@ -257,7 +263,7 @@ class SyncEngine(Engine):
 
     def _call_near(self, call: Call[Any, R], request: Any, scope: Scope) -> Any:
         """Executes a call by the copies of values, or by the server."""
-        copies = scope.copies
+        copies = self._copies_for(scope)
         if copies is not None:
             self._watch(copies, scope)
         if copies is None or call not in (GET, GET_BATCH):
@@ -307,17 +313,19 @@ class SyncEngine(Engine):
     def _watch(self, copies: Copies, scope: Scope) -> None:
         """Begins to watch the keys of a cache, unless a thread watches them already."""
         if not copies.started and copies.start():
-            arguments = (copies, replace(scope, cancellation=None))
+            ending = threading.Event()
+            copies.on_end = ending.set
+            arguments = (copies, replace(scope, cancellation=None), ending)
             threading.Thread(target=self._watch_keys, args=arguments, name="gannet-near-cache", daemon=True).start()
 
-    def _watch_keys(self, copies: Copies, scope: Scope) -> None:
+    def _watch_keys(self, copies: Copies, scope: Scope, ending: threading.Event) -> None:
         """Reads the changes of keys until the client is closed. A refused watch is opened again after a while."""
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or copies.ended):
             stream = SyncStream(self, WATCH_KEYS, copies, scope)
             for event in stream:
                 if isinstance(event, CacheError):
                     copies.refused(event)
-            self._closing.wait(REFUSED_DELAY_S)
+            ending.wait(REFUSED_DELAY_S)
 
     def _send(self, call: Call[Any, R], request: Any, scope: Scope) -> Union[R, CacheError]:
         if not self._observed:
@@ -398,12 +406,34 @@ class SyncEngine(Engine):
         """Returns a connection for a stream, which ends with the client. Raises NotSent."""
         connection = self._pool.acquire()
         self._streams.add(stream)
+        with self._checks_lock:
+            starts, self._checks_silence = not self._checks_silence, True
+        if starts:
+            threading.Thread(target=self._check_silence, name="gannet-silence", daemon=True).start()
         return connection
+
+    def _check_silence(self) -> None:
+        """Finds streams that are silent for too long, while there are any."""
+        while not self._closing.wait(self.silence_s / 15):
+            now = monotonic()
+            streams = self._streams.all()
+            for stream in streams:
+                stream.check_silence(now, self.silence_s)
+            with self._checks_lock:
+                if not streams and not self._streams.all():
+                    self._checks_silence = False
+                    return
+            del streams
+
+    def retire(self, connection: SyncConnection) -> None:
+        """Gives no further streams to a connection that is silent."""
+        self._pool.retire(connection)
 
     def end_stream(self, stream: SyncStream[Any], connection: SyncConnection) -> None:
         """Frees the place of a stream."""
         self._streams.discard(stream)
-        self._pool.release(connection)
+        if self._pool.release(connection):
+            connection.channel.close()
 
     def open(self, stream: T) -> Union[T, CacheError]:
         """Opens a stream within the deadline of its scope, with retries, and returns it, or the error."""

@@ -14,8 +14,11 @@ class Reader(Generic[E]):
         """Returns the request that opens the stream at the present place."""
         raise NotImplementedError
 
-    def parse(self, message: Any) -> E:
-        """Returns the event of a message. Raises BadReply if it contradicts the schema."""
+    def parse(self, message: Any) -> Optional[E]:
+        """Returns the event of a message, or None if the consumer needs none.
+
+        Raises BadReply if the message contradicts the schema.
+        """
         raise NotImplementedError
 
     def broken(self) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Callable, Generic, List, Optional, TypeVar, Union
+from typing import Callable, Dict, Generic, List, Optional, TypeVar, Union
+from weakref import ReferenceType, ref
 
 import grpc
 
@@ -26,15 +27,18 @@ from gannet.retry import ExponentialBackoff
 
 C = TypeVar("C")
 E = TypeVar("E")
+S = TypeVar("S")
 
-# Statuses after which the same stream would end in the same way.
+# Statuses after which the same stream would end in the same way, as in clients/streams.toml.
 PERMANENT = frozenset(
     [
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.UNIMPLEMENTED,
     ]
@@ -50,6 +54,7 @@ class Failure:
 
 
 ENDED = Failure(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")
+SILENT = Failure(grpc.StatusCode.UNAVAILABLE, "the server has sent no heartbeat")
 
 
 class Backoff:
@@ -117,11 +122,18 @@ class StreamPool(Generic[C]):
             free[0].in_flight += 1
             return free[0]
 
-    def release(self, connection: Connection[C]) -> None:
-        """Frees a place."""
+    def release(self, connection: Connection[C]) -> bool:
+        """Frees a place, and returns True if the caller closes the connection, which has no further stream."""
         with self._lock:
             self.count -= 1
             connection.in_flight -= 1
+            return connection.in_flight == 0 and connection not in self.connections
+
+    def retire(self, connection: Connection[C]) -> None:
+        """Gives no further streams to a connection that is silent. Its other streams may notice that later."""
+        with self._lock:
+            if connection in self.connections:
+                self.connections.remove(connection)
 
     def close(self) -> List[Connection[C]]:
         """Refuses further streams, and returns the connections, which the caller closes."""
@@ -129,6 +141,30 @@ class StreamPool(Generic[C]):
             self._closed = True
             connections, self.connections = self.connections, []
             return connections
+
+
+class OpenStreams(Generic[S]):
+    """The streams that end with the client. Those that their owner has lost are not held.
+
+    The garbage collector may remove a stream while a thread adds or lists others: each operation is one on a dict,
+    which no other thread and no collection divides.
+    """
+
+    def __init__(self) -> None:
+        self._references: Dict[int, ReferenceType[S]] = {}
+
+    def add(self, stream: S) -> None:
+        """Adds a stream, which is removed before its end."""
+        self._references[id(stream)] = ref(stream)
+
+    def discard(self, stream: S) -> None:
+        """Removes a stream."""
+        self._references.pop(id(stream), None)
+
+    def all(self) -> List[S]:
+        """Returns the present streams."""
+        found = [reference() for reference in list(self._references.values())]
+        return [stream for stream in found if stream is not None]
 
 
 Attempt = Union[E, Failure]

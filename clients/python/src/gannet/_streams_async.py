@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, ClassVar, Deque, Generic, Optional, Type, TypeVar, Union
 
@@ -14,7 +15,7 @@ from gannet._calls import Call
 from gannet._engine import NotSent, Scope, details_of
 from gannet._reader import Reader
 from gannet._requests import BadReply
-from gannet._streams import ENDED, PERMANENT, Attempt, Backoff, Failure
+from gannet._streams import ENDED, PERMANENT, SILENT, Attempt, Backoff, Failure
 from gannet.errors import CacheError
 from gannet.topics import TopicEvent
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from gannet._engine_async import AsyncConnection, AsyncEngine
 
 E = TypeVar("E")
+
+# Seconds in which the event loop reads what has arrived while it did not run.
+LOOP_S = 0.05
 
 
 def _retrieve(reading: asyncio.Task[Any]) -> None:
@@ -43,6 +47,7 @@ class AsyncStream(Generic[E]):
         self._resuming = False
         self._attempt: Any = None
         self._reading: Optional[asyncio.Task[Any]] = None
+        self._reading_since = 0.0
         self._closing: Optional[asyncio.Event] = None
         self._closed = False
 
@@ -88,7 +93,8 @@ class AsyncStream(Generic[E]):
                     return self._engine.error(self.call, result.status, result.details)
                 self._resuming = True
                 continue
-            self._received.append(result)
+            if result is not None:
+                self._received.append(result)
             if self._resuming:
                 self._resuming = False
                 self._engine.resumes += 1
@@ -107,7 +113,8 @@ class AsyncStream(Generic[E]):
             self._cancel()
             result = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, None)
         if not isinstance(result, Failure):
-            self._received.append(result)
+            if result is not None:
+                self._received.append(result)
             self._backoff.reset()
             return None
         self._attempt = None
@@ -162,7 +169,7 @@ class AsyncStream(Generic[E]):
         except grpc.aio.UsageError:
             self._close()
 
-    async def _receive(self) -> Attempt[E]:
+    async def _receive(self) -> Attempt[Optional[E]]:
         if self._attempt is None:
             return ENDED
         # A task that is cancelled while it waits, as by a timeout, does not end the stream: the next one waits for
@@ -170,22 +177,31 @@ class AsyncStream(Generic[E]):
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._attempt.read())
             self._reading.add_done_callback(_retrieve)
+            self._reading_since = monotonic()
         reading = self._reading
-        try:
-            message = await asyncio.shield(reading)
-        except grpc.RpcError as failure:
-            self._reading = None
-            return Failure(*details_of(failure))
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            by_caller = task is not None and getattr(task, "cancelling", int)() > 0
-            if by_caller or not reading.done():
-                raise
-            # grpcio reports a status CANCELLED of the server in the same way.
-            self._reading = None
-            return ENDED if self._closed else Failure(grpc.StatusCode.CANCELLED, None)
+        # The event may have arrived while the loop did not run.
+        remaining_s = max(LOOP_S, self._reading_since + self._engine.silence_s - monotonic())
+        done, _ = await asyncio.wait([reading], timeout=remaining_s)
+        if not done:
+            return self._leave()
         self._reading = None
+        if reading.cancelled():
+            # grpcio reports a status CANCELLED of the server in the same way as the end of the stream by `close`.
+            return ENDED if self._closed else Failure(grpc.StatusCode.CANCELLED, None)
+        try:
+            message = reading.result()
+        except grpc.RpcError as failure:
+            return Failure(*details_of(failure))
         return ENDED if message is grpc.aio.EOF else self.reader.parse(message)
+
+    def _leave(self) -> Failure:
+        """Leaves a silent connection, so that the next attempt has another one."""
+        self._cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._engine.retire(connection)
+            self._engine.end_stream(self, connection)
+        return SILENT
 
 
 S = TypeVar("S", bound=AsyncStream[Any])

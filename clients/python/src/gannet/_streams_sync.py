@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Deque, Generic, Iterator, Optional, Type, TypeVar, Union
 
@@ -13,7 +14,7 @@ from gannet._calls import Call
 from gannet._engine import NotSent, Scope, details_of
 from gannet._reader import Reader
 from gannet._requests import BadReply
-from gannet._streams import ENDED, PERMANENT, Attempt, Backoff, Failure
+from gannet._streams import ENDED, PERMANENT, SILENT, Attempt, Backoff, Failure
 from gannet.errors import CacheError
 from gannet.topics import TopicEvent
 
@@ -37,6 +38,9 @@ class SyncStream(Generic[E]):
         self._attempt: Any = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        # The instant since which a thread waits for an event.
+        self._waiting_since: Optional[float] = None
+        self._silent = False
 
     def __enter__(self: S) -> S:
         return self
@@ -79,7 +83,8 @@ class SyncStream(Generic[E]):
                     return self._engine.error(self.call, result.status, result.details)
                 self._resuming = True
                 continue
-            self._received.append(result)
+            if result is not None:
+                self._received.append(result)
             if self._resuming:
                 self._resuming = False
                 self._engine.resumes += 1
@@ -107,7 +112,8 @@ class SyncStream(Generic[E]):
         finally:
             timer.cancel()
         if not isinstance(result, Failure):
-            self._received.append(result)
+            if result is not None:
+                self._received.append(result)
             self._backoff.reset()
             return None
         self._attempt = None
@@ -162,15 +168,44 @@ class SyncStream(Generic[E]):
         if closed:
             attempt.cancel()
 
-    def _receive(self) -> Attempt[E]:
+    def _receive(self) -> Attempt[Optional[E]]:
         if self._attempt is None:
             return ENDED
+        self._waiting_since = monotonic()
         try:
             return self.reader.parse(next(self._attempt))
         except StopIteration:
-            return ENDED
+            return self._left() or ENDED
         except grpc.RpcError as failure:
-            return Failure(*details_of(failure))
+            return self._left() or Failure(*details_of(failure))
+        finally:
+            self._waiting_since = None
+
+    def check_silence(self, now: float, limit_s: float) -> None:
+        """Gives the present attempt up if a thread has waited for longer than the limit. Any thread calls it."""
+        since = self._waiting_since
+        if since is None or now - since < limit_s:
+            return
+        with self._lock:
+            attempt, connection = self._attempt, self._connection
+            if attempt is None or connection is None or self._closing.is_set():
+                return
+            self._silent = True
+        self._engine.retire(connection)
+        attempt.cancel()
+
+    def _left(self) -> Optional[Failure]:
+        """Leaves a silent connection, so that the next attempt has another one. Returns None if it was not silent."""
+        with self._lock:
+            if not self._silent:
+                return None
+            self._silent = False
+            connection = None if self._closing.is_set() else self._connection
+            if connection is not None:
+                self._connection = None
+        if connection is not None:
+            self._engine.end_stream(self, connection)
+        return SILENT
 
 
 S = TypeVar("S", bound=SyncStream[Any])

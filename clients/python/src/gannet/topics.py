@@ -7,7 +7,6 @@ from typing import Any, Optional, Union
 
 from gannet._proto import topics_pb2 as m
 from gannet._reader import Reader
-from gannet._requests import BadReply
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class TopicReader(Reader[TopicEvent]):
         """Returns the request for the messages from the present place on."""
         return m.SubscribeRequest(topic=self._topic, sequence=self._sequence, page=self._page)
 
-    def parse(self, message: Any) -> TopicEvent:
-        """Returns the event of a message, and moves behind it."""
+    def parse(self, message: Any) -> Optional[TopicEvent]:
+        """Returns the event of a message, and moves behind it. An event of a later schema is None."""
         kind = message.WhichOneof("kind")
         if kind == "heartbeat":
             return _HEARTBEAT
@@ -89,7 +88,7 @@ class TopicReader(Reader[TopicEvent]):
             gap = message.discontinuity
             self._sequence, self._page = gap.new_sequence, gap.new_page
             return TopicDiscontinuity(gap.last_sequence, gap.new_sequence, gap.new_page)
-        raise BadReply("an event of Subscribe is empty")
+        return None
 
     def resumed(self) -> Optional[TopicEvent]:
         """Returns a discontinuity if the client knew no place at which to continue."""

@@ -32,7 +32,7 @@ namespace Gannet.Client.Engine
         public IRequest Request() =>
             new SubscribeRequest { Topic = topic, Sequence = Next?.Sequence ?? 0, Page = Next?.Page ?? 0 };
 
-        public TopicEvent EventOf(ReadOnlyMemory<byte> reply)
+        public TopicEvent? EventOf(ReadOnlyMemory<byte> reply)
         {
             var message = Calls.Decode(reply, V1.Replies.TopicEvent.Read);
             if (message.Item is TopicItem item)
@@ -52,9 +52,7 @@ namespace Gannet.Client.Engine
                 Next = new TopicPosition(gap.NewSequence, gap.NewPage);
                 return new TopicEvent.Discontinuity(gap.LastSequence, gap.NewSequence, gap.NewPage);
             }
-            return message.Heartbeat != null
-                ? TopicEvent.Heartbeat.Instance
-                : throw new BadReplyException("an event of a topic is empty");
+            return message.Heartbeat == null ? null : TopicEvent.Heartbeat.Instance;
         }
     }
 }

@@ -8,14 +8,17 @@ namespace Gannet.Client.Engine
 {
     /// <summary>The request of a stream, and the events that it makes of replies.</summary>
     internal interface IEventSource<out TEvent>
+        where TEvent : class
     {
         Method Method { get; }
 
         /// <summary>Returns the request that continues the stream after the events so far.</summary>
         IRequest Request();
 
-        /// <summary>Returns the event of a reply. Throws <see cref="BadReplyException"/>.</summary>
-        TEvent EventOf(ReadOnlyMemory<byte> reply);
+        /// <summary>
+        /// Returns the event of a reply, or null for one of a later schema. Throws <see cref="BadReplyException"/>.
+        /// </summary>
+        TEvent? EventOf(ReadOnlyMemory<byte> reply);
     }
 
     /// <summary>
@@ -106,7 +109,7 @@ namespace Gannet.Client.Engine
                     if (outcome is Outcome failure && !end.IsCancellationRequested)
                     {
                         failures++;
-                        Error ??= IsLasting(failure.Status) ? ErrorOf(failure) : null;
+                        Error ??= GrpcStatus.IsLasting(failure.Status) ? ErrorOf(failure) : null;
                     }
                 }
                 return null;
@@ -126,12 +129,6 @@ namespace Gannet.Client.Engine
                 Leave();
             }
         }
-
-        // A repetition has the same result.
-        private static bool IsLasting(int status) =>
-            status == GrpcStatus.InvalidArgument || status == GrpcStatus.NotFound || status == GrpcStatus.OutOfRange
-            || status == GrpcStatus.PermissionDenied || status == GrpcStatus.Unauthenticated
-            || status == GrpcStatus.Unimplemented;
 
         private CacheError ErrorOf(Outcome outcome) => engine.Ended(source.Method.Name, end)
             ?? ErrorFactory.OfOutcome(outcome, source.Method.Name, engine.Target, 0, null);

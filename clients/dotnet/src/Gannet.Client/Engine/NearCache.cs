@@ -362,9 +362,8 @@ namespace Gannet.Client.Engine
         public Event EventOf(ReadOnlyMemory<byte> reply)
         {
             var message = Calls.Decode(reply, V1.Replies.WatchKeysEvent.Read);
-            return message.Keys == null && message.All == null && message.Heartbeat == null
-                ? throw new BadReplyException("a report of changed keys is empty")
-                : new Event(message.Keys?.Keys ?? new List<ReadOnlyMemory<byte>>(), message.All != null);
+            // An event of a later schema shows that the watch works, as a heartbeat does.
+            return new Event(message.Keys?.Keys ?? new List<ReadOnlyMemory<byte>>(), message.All != null);
         }
 
         internal sealed class Event

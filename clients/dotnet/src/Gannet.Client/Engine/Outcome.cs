@@ -12,13 +12,23 @@ namespace Gannet.Client.Engine
         public const int InvalidArgument = 3;
         public const int DeadlineExceeded = 4;
         public const int NotFound = 5;
+        public const int AlreadyExists = 6;
         public const int PermissionDenied = 7;
         public const int ResourceExhausted = 8;
+        public const int FailedPrecondition = 9;
         public const int OutOfRange = 11;
         public const int Unimplemented = 12;
         public const int Internal = 13;
         public const int Unavailable = 14;
         public const int Unauthenticated = 16;
+
+        /// <summary>
+        /// The statuses after which the same stream would end in the same way, as in clients/streams.toml.
+        /// </summary>
+        public static bool IsLasting(int status) =>
+            status == AlreadyExists || status == FailedPrecondition || status == InvalidArgument || status == NotFound
+            || status == OutOfRange || status == PermissionDenied || status == ResourceExhausted
+            || status == Unauthenticated || status == Unimplemented;
     }
 
     /// <summary>The end of one attempt: replies, or a status with its details.</summary>

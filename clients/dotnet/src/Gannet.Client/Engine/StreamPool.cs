@@ -87,7 +87,7 @@ namespace Gannet.Client.Engine
                     }
                     return (null, failure);
                 }
-                stream = new ServerStream(this, connection, transport, body, ended);
+                stream = new ServerStream(this, connection, transport, body, ended, cancellation);
                 return (stream, default);
             }
             catch (OperationCanceledException)
@@ -131,6 +131,17 @@ namespace Gannet.Client.Engine
             connection.Dispose();
         }
 
+        /// <summary>
+        /// Gives no further streams to a connection that is silent. Its other streams may notice that later.
+        /// </summary>
+        public void Retire(Connection connection)
+        {
+            lock (mutex)
+            {
+                connections.Remove(connection);
+            }
+        }
+
         private Connection? Acquire()
         {
             lock (mutex)
@@ -164,6 +175,7 @@ namespace Gannet.Client.Engine
         private readonly Transport transport;
         private readonly Transport.ResponseBody body;
         private readonly CancellationTokenSource ended;
+        private readonly CancellationToken caller;
         private int isDisposed;
 
         public ServerStream(
@@ -171,13 +183,15 @@ namespace Gannet.Client.Engine
             Connection connection,
             Transport transport,
             Transport.ResponseBody body,
-            CancellationTokenSource ended)
+            CancellationTokenSource ended,
+            CancellationToken caller)
         {
             this.pool = pool;
             this.connection = connection;
             this.transport = transport;
             this.body = body;
             this.ended = ended;
+            this.caller = caller;
         }
 
         /// <summary>
@@ -202,6 +216,10 @@ namespace Gannet.Client.Engine
             {
                 var isBroken = transport.Broken.IsCancellationRequested;
                 connection.Suspect(transport);
+                if (!isBroken && !caller.IsCancellationRequested)
+                {
+                    pool.Retire(connection);
+                }
                 return (null, Outcome.Broken(isBroken ? transport.Cause : ErrorFactory.KeepaliveTimeout, null, true));
             }
         }

@@ -63,6 +63,8 @@ final class Engine {
     final List<Middleware> middleware;
     final long hedgeNs;
     final long attemptNs;
+    /** The time without an event after which a stream is begun again. */
+    volatile long silenceNs = EventStream.SILENCE_MAX.toNanos();
     /** Calls that wait before they are repeated. */
     final Set<PendingCall<?, ?, ?>> delayed = ConcurrentHashMap.newKeySet();
 

@@ -5,9 +5,11 @@ import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.time.Duration;
 import java.util.EnumSet;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
@@ -16,11 +18,14 @@ import java.util.concurrent.TimeUnit;
  * server refuses it for a reason that does not pass.
  */
 abstract class EventStream<Q extends Message, P extends Message> {
-    /** Statuses that another attempt would get too. */
-    private static final Set<Status.Code> PERMANENT = EnumSet.of(
+    /** Three heartbeats of the server. A connection that is silent for longer may be broken without notice. */
+    static final Duration SILENCE_MAX = Duration.ofSeconds(15);
+
+    /** Statuses that another attempt would get too, as in clients/streams.toml. */
+    static final Set<Status.Code> PERMANENT = EnumSet.of(
             Status.Code.NOT_FOUND, Status.Code.PERMISSION_DENIED, Status.Code.UNAUTHENTICATED,
             Status.Code.INVALID_ARGUMENT, Status.Code.UNIMPLEMENTED, Status.Code.FAILED_PRECONDITION,
-            Status.Code.OUT_OF_RANGE, Status.Code.ALREADY_EXISTS);
+            Status.Code.OUT_OF_RANGE, Status.Code.ALREADY_EXISTS, Status.Code.RESOURCE_EXHAUSTED);
 
     private static final double DELAY_GROWTH = 1.6;
 
@@ -31,6 +36,8 @@ abstract class EventStream<Q extends Message, P extends Message> {
     private boolean hadEvents;
     private boolean hasEnded;
     private double delayMs;
+    /** The next beginning of the stream, or the next check of the present one. */
+    private ScheduledFuture<?> timer;
 
     EventStream(Engine engine, Method<Q, P> method, String cache) {
         this.engine = engine;
@@ -60,7 +67,13 @@ abstract class EventStream<Q extends Message, P extends Message> {
 
     /** Begins the stream. */
     void open() {
-        engine.eventStreams.add(this);
+        synchronized (this) {
+            // It may have been closed during the delay.
+            if (hasEnded) {
+                return;
+            }
+            engine.eventStreams.add(this);
+        }
         if (!Credentials.isPrintableAscii(cache)) {
             end(Refusal.badCacheName().error(method.name()));
             return;
@@ -81,6 +94,7 @@ abstract class EventStream<Q extends Message, P extends Message> {
             request = request();
             attempt.credit = credit();
         }
+        later(() -> checkSilence(attempt), engine.silenceNs);
         attempt.start(request);
     }
 
@@ -92,9 +106,13 @@ abstract class EventStream<Q extends Message, P extends Message> {
                 return;
             }
             call = current.call;
+            if (current.credit == 0) {
+                // While no event was requested, none could arrive.
+                current.heardNs = System.nanoTime();
+            }
+            current.credit += events;
             if (call == null) {
                 // The stream is about to start, and requests them then.
-                current.credit += events;
                 return;
             }
         }
@@ -110,6 +128,9 @@ abstract class EventStream<Q extends Message, P extends Message> {
             }
             hasEnded = true;
             attempt = current;
+            if (timer != null) {
+                timer.cancel(false);
+            }
             ended(error);
         }
         engine.eventStreams.remove(this);
@@ -118,27 +139,62 @@ abstract class EventStream<Q extends Message, P extends Message> {
         }
     }
 
-    synchronized boolean hasEnded() {
-        return hasEnded;
+    /** Runs work after a delay, unless the stream has ended by then. */
+    private void later(Runnable work, long delayNs) {
+        try {
+            synchronized (this) {
+                if (timer != null) {
+                    timer.cancel(false);
+                }
+                if (!hasEnded) {
+                    timer = engine.timers.schedule(work, delayNs, TimeUnit.NANOSECONDS);
+                }
+            }
+        } catch (RejectedExecutionException e) {
+            end(Refusal.CLOSED.error(method.name()));
+        }
     }
 
-    /** Ends the present stream, and begins another one. */
-    void restart() {
-        Attempt attempt;
+    /** Begins another stream on another connection if this attempt has been silent for too long. */
+    private void checkSilence(Attempt attempt) {
+        long remainingNs;
         synchronized (this) {
-            attempt = current;
+            if (hasEnded || current != attempt) {
+                return;
+            }
+            remainingNs = engine.silenceNs;
+            if (attempt.credit > 0) {
+                remainingNs -= System.nanoTime() - attempt.heardNs;
+            }
+            if (remainingNs <= 0) {
+                current = null;
+                lost();
+            }
         }
-        if (attempt != null && attempt.call != null) {
+        if (remainingNs > 0) {
+            later(() -> checkSilence(attempt), remainingNs);
+            return;
+        }
+        // The other streams of the connection notice its silence themselves.
+        engine.streams.retire(attempt.connection);
+        if (attempt.call != null) {
             attempt.call.cancel("the stream is silent", null);
         }
+        openLater();
+    }
+
+    private synchronized boolean isCurrent(Attempt attempt) {
+        return !hasEnded && current == attempt;
     }
 
     private final class Attempt extends ClientCall.Listener<P> {
         private final Connection connection;
         private volatile ClientCall<Q, P> call;
         private boolean hasEvents;
-        /** The events to request when the stream starts. The lock of the outer object guards it. */
+        /** The events that are requested and have not arrived. The lock of the outer object guards it. */
         private int credit;
+        /** The time of the latest event, or of the beginning. The lock of the outer object guards it. */
+        private long heardNs = System.nanoTime();
 
         Attempt(Connection connection) {
             this.connection = connection;
@@ -158,7 +214,7 @@ abstract class EventStream<Q extends Message, P extends Message> {
             if (events > 0) {
                 started.request(events);
             }
-            if (hasEnded()) {
+            if (!isCurrent(this)) {
                 started.cancel("the stream is not needed any more", null);
             }
         }
@@ -177,6 +233,8 @@ abstract class EventStream<Q extends Message, P extends Message> {
                     }
                     hadEvents = true;
                 }
+                credit--;
+                heardNs = System.nanoTime();
                 received(event);
             }
         }
@@ -201,15 +259,11 @@ abstract class EventStream<Q extends Message, P extends Message> {
 
     private void openLater() {
         double jitter = 0.8 + 0.4 * ThreadLocalRandom.current().nextDouble();
-        long delay;
+        long delayNs;
         synchronized (this) {
-            delay = (long) (delayMs * jitter * 1_000);
+            delayNs = (long) (delayMs * jitter * 1_000_000);
             delayMs = Math.min(engine.configuration.reconnectDelayMax().toMillis(), delayMs * DELAY_GROWTH);
         }
-        try {
-            engine.timers.schedule(this::open, delay, TimeUnit.MICROSECONDS);
-        } catch (RejectedExecutionException e) {
-            end(Refusal.CLOSED.error(method.name()));
-        }
+        later(this::open, delayNs);
     }
 }

@@ -7,7 +7,6 @@ import dev.gannet.v1.CacheName;
 import dev.gannet.v1.SetBatchRequest;
 import dev.gannet.v1.WatchKeysEvent;
 import dev.gannet.v1.WatchKeysRequest;
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -15,9 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Copies of values in the process of the client: a read of a present key needs no request.
@@ -40,11 +36,11 @@ import java.util.concurrent.TimeUnit;
  * @param <T> String or Bytes
  */
 public final class NearCache<T> implements AutoCloseable {
+    /** Events that the server may send before more are requested, which happens at each event. */
+    private static final int EVENTS_REQUESTED = 1_024;
+
     /** Memory of a copy beside its key and its value. */
     private static final int ENTRY_BYTES = 200;
-
-    /** Three events of the server. */
-    private static final Duration SILENCE_MAX = Duration.ofSeconds(15);
 
     private final CacheCalls<T> calls;
     private final Engine engine;
@@ -54,7 +50,6 @@ public final class NearCache<T> implements AutoCloseable {
     private final long bytesMax;
     private final Watch watch;
     private final CompletableFuture<Void> begun = new CompletableFuture<>();
-    private final ScheduledFuture<?> silenceTimer;
 
     // The lock of this object guards the rest. The least recently read copy is the first one.
     private final LinkedHashMap<ByteString, ByteString> copies = new LinkedHashMap<>(16, 0.75f, true);
@@ -62,7 +57,8 @@ public final class NearCache<T> implements AutoCloseable {
     private final Map<ByteString, Reads> reads = new HashMap<>();
     private boolean isWatching;
     private CacheError failure;
-    private long lastEvent = System.nanoTime();
+    /** The time of the latest event. Tests move it into the past. */
+    long lastEvent = System.nanoTime();
     private long bytes;
     private long hits;
     private long misses;
@@ -90,13 +86,6 @@ public final class NearCache<T> implements AutoCloseable {
         this.bytesMax = bytesMax;
         engine.nearCaches.add(this);
         watch = new Watch();
-        ScheduledFuture<?> timer = null;
-        try {
-            timer = engine.timers.scheduleAtFixedRate(this::checkSilence, 1, 1, TimeUnit.SECONDS);
-        } catch (RejectedExecutionException e) {
-            // The client is closed: the watch ends with that error.
-        }
-        silenceTimer = timer;
         watch.open();
     }
 
@@ -113,7 +102,7 @@ public final class NearCache<T> implements AutoCloseable {
 
         @Override
         int credit() {
-            return Integer.MAX_VALUE;
+            return EVENTS_REQUESTED;
         }
 
         @Override
@@ -132,6 +121,7 @@ public final class NearCache<T> implements AutoCloseable {
                 }
             }
             begun.complete(null);
+            requestMore(1);
         }
 
         @Override
@@ -150,17 +140,6 @@ public final class NearCache<T> implements AutoCloseable {
         isWatching = false;
         failure = error;
         dropAll();
-    }
-
-    private void checkSilence() {
-        boolean isSilent;
-        synchronized (this) {
-            isSilent = isWatching && System.nanoTime() - lastEvent > SILENCE_MAX.toNanos();
-        }
-        if (isSilent) {
-            stopCopying(null);
-            watch.restart();
-        }
     }
 
     /** Drops a copy, and returns true if there was one. The replies of reads that are under way are not copied. */
@@ -213,13 +192,18 @@ public final class NearCache<T> implements AutoCloseable {
         ByteString name = calls.bytes(key);
         Reads own;
         synchronized (this) {
+            boolean isCurrent = isWatching && System.nanoTime() - lastEvent <= engine.silenceNs;
+            if (isWatching && !isCurrent) {
+                // The process was stopped for a while: the check of the stream may run later than this read.
+                dropAll();
+            }
             ByteString copy = copies.get(name);
             if (copy != null) {
                 hits++;
                 return CompletableFuture.completedFuture(new GetResult.Hit(new Bytes(copy)));
             }
             misses++;
-            own = isWatching && isCovered(name) ? reading(name) : null;
+            own = isCurrent && isCovered(name) ? reading(name) : null;
         }
         CompletableFuture<GetResult> call = calls.get(cache, key);
         if (own != null) {
@@ -293,9 +277,6 @@ public final class NearCache<T> implements AutoCloseable {
     @Override
     public void close() {
         engine.nearCaches.remove(this);
-        if (silenceTimer != null) {
-            silenceTimer.cancel(false);
-        }
         watch.end(null);
     }
 }

@@ -41,6 +41,19 @@ final class StreamConnections {
 
     synchronized void release(Connection used) {
         used.inFlight--;
+        if (used.inFlight == 0 && !connections.contains(used)) {
+            used.channel().shutdown();
+        }
+    }
+
+    /** Gives no further streams to a connection that is silent. It is closed after its last one. */
+    synchronized void retire(Connection used) {
+        connections.remove(used);
+    }
+
+    /** Returns the number of streams that are open. */
+    synchronized int inFlight() {
+        return connections.stream().mapToInt(each -> each.inFlight).sum();
     }
 
     synchronized void close() {

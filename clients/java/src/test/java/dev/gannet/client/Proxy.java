@@ -18,6 +18,8 @@ final class Proxy implements AutoCloseable {
     private final IntToLongFunction delayMs;
     private final List<Socket> open = new ArrayList<>();
     private int accepted;
+    /** The number of the first connections whose bytes are read and not sent on. */
+    private volatile int swallowed;
 
     /** Starts a proxy. The bytes from the server are late by a time that depends on the connection's number. */
     Proxy(String address, IntToLongFunction delayMs) {
@@ -66,18 +68,25 @@ final class Proxy implements AutoCloseable {
         }
     }
 
-    private static void forward(Socket from, Socket to, IntToLongFunction delayMs, int number) {
+    private void forward(Socket from, Socket to, IntToLongFunction delayMs, int number) {
         byte[] buffer = new byte[1 << 16];
         try (from; to) {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
             for (int size = in.read(buffer); size > 0; size = in.read(buffer)) {
-                Servers.sleep(delayMs.applyAsLong(number));
-                out.write(buffer, 0, size);
+                if (number >= swallowed) {
+                    Servers.sleep(delayMs.applyAsLong(number));
+                    out.write(buffer, 0, size);
+                }
             }
         } catch (IOException e) {
             // One of the ends was closed.
         }
+    }
+
+    /** Discards all further bytes of the present connections, which stay open. */
+    synchronized void swallow() {
+        swallowed = accepted;
     }
 
     /** Closes all connections. */

@@ -10,9 +10,14 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.dataformat.toml.TomlMapper;
 import com.google.protobuf.Descriptors.FileDescriptor;
+import io.grpc.Status;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -334,5 +339,108 @@ class ServicesTest {
             Servers.sleep(20);
             assertEquals("last", ((GetResult.Hit) got(near.get("services raced"))).valueString());
         }
+    }
+
+    private static CacheClient through(Proxy between) {
+        // Neither pings nor calls find a dead connection: only the streams notice it.
+        return CacheClient.create(
+                Credentials.noToken(between.address()),
+                Configurations.Laptop.v1().withKeepalive(Duration.ZERO, Duration.ofSeconds(1), false)
+                        .withReconnectDelay(Duration.ofMillis(300), Duration.ofMillis(300)),
+                Duration.ofMinutes(1));
+    }
+
+    /** The delayed beginning of a stream must find that the stream has ended meanwhile. */
+    @Test
+    void subscriptionThatIsClosedWhileItReconnectsLeaksItsStream() {
+        try (Proxy between = new Proxy(Servers.shared().address(), at -> 0);
+                CacheClient own = through(between)) {
+            TopicSubscription subscription = own.topicSubscribe(CACHE, "services reconnect");
+            got(subscription.begun());
+            assertEquals(1, own.engine.streams.inFlight());
+            between.cut();
+            eventually("the stream is lost", () -> own.engine.streams.inFlight() == 0);
+            subscription.close();
+            Servers.sleep(600);
+            assertEquals(0, own.engine.eventStreams.size());
+            assertEquals(0, own.engine.streams.inFlight());
+            assertEquals(0, own.engine.timers.getQueue().size());
+        }
+    }
+
+    @Test
+    void silentStreamsStayOnTheConnectionThatIsDead() {
+        try (Proxy between = new Proxy(Servers.shared().address(), at -> 0);
+                CacheClient own = through(between)) {
+            own.engine.silenceNs = Duration.ofSeconds(6).toNanos();
+            TopicSubscription subscription = own.topicSubscribe(CACHE, "services dead");
+            NearCache<String> near = own.nearCache(CACHE, 10, 10_000);
+            got(near.begun());
+            got(subscription.begun());
+            success(client.topicPublish(CACHE, "services dead", "a"));
+            assertEquals("a", assertInstanceOf(TopicEvent.Item.class, nextOf(subscription)).valueString());
+            int before = between.accepted();
+            between.swallow();
+            success(client.topicPublish(CACHE, "services dead", "b"));
+            assertEquals("b", assertInstanceOf(TopicEvent.Item.class, nextOf(subscription)).valueString());
+            assertTrue(between.accepted() > before);
+            eventually("the near cache is watched again",
+                    () -> near.metrics().isWatching() && own.metrics().resumes() == 2);
+        }
+    }
+
+    /** The attempt after the first silence may be silent too. */
+    @Test
+    void nearCacheStopsForGoodAfterASilentAttempt() {
+        try (Proxy between = new Proxy(Servers.shared().address(), at -> 0);
+                CacheClient own = through(between)) {
+            own.engine.silenceNs = Duration.ofMillis(500).toNanos();
+            NearCache<String> near = own.nearCache(CACHE, 10, 10_000);
+            got(near.begun());
+            for (int at = 0; at < 3; at++) {
+                int before = between.accepted();
+                between.swallow();
+                eventually("there is another connection", () -> between.accepted() > before);
+            }
+            eventually("the near cache is watched again", () -> near.metrics().isWatching());
+        }
+    }
+
+    @Test
+    void nearCacheServesACopyAfterTheProcessWasStopped() {
+        success(client.set(CACHE, "services stopped", "v"));
+        try (NearCache<String> near = client.nearCache(CACHE, 10, 10_000)) {
+            got(near.begun());
+            eventually("there is a copy", () -> {
+                got(near.get("services stopped"));
+                return near.metrics().entries() == 1;
+            });
+            long hits = near.metrics().hits();
+            got(near.get("services stopped"));
+            assertEquals(hits + 1, near.metrics().hits());
+            synchronized (near) {
+                near.lastEvent -= Duration.ofSeconds(16).toNanos();
+            }
+            got(near.get("services stopped"));
+            got(near.get("services stopped"));
+            assertEquals(hits + 1, near.metrics().hits());
+            assertEquals(0, near.metrics().entries());
+            // The next heartbeat shows that the watch works.
+            eventually("there is a copy again", () -> {
+                got(near.get("services stopped"));
+                return near.metrics().entries() == 1;
+            });
+        }
+    }
+
+    @Test
+    void statusesThatEndStreamsDifferFromThoseOfOtherLanguages() throws IOException {
+        JsonNode table = new TomlMapper().readTree(Servers.REPOSITORY.resolve("clients/streams.toml").toFile());
+        Set<Status.Code> lasting = EnumSet.noneOf(Status.Code.class);
+        table.get("lasting").forEach(each -> lasting.add(Status.Code.valueOf(each.asText())));
+        Set<Status.Code> passing = EnumSet.noneOf(Status.Code.class);
+        table.get("passing").forEach(each -> passing.add(Status.Code.valueOf(each.asText())));
+        assertEquals(lasting, EventStream.PERMANENT);
+        assertEquals(EnumSet.complementOf(EnumSet.copyOf(lasting)), passing);
     }
 }
