@@ -228,12 +228,14 @@ fn every_command_in_every_form_is_answered_as_by_debian_memcached_or_listed() {
 /// Words of which a random request consists. Values with documented differences that depend on the state are left out:
 /// times and client flags of more than 31 and 32 bits, opaques of 32 bytes, and the flags `x` and `E` of memcached
 /// 1.6.45.
-const KEYS: [&str; 9] = ["@s", "@s", "@n", "@n", "@k", "@k", "@long", "@full", "!!"];
+const KEYS: [&str; 9] = ["@s", "@s", "@n", "@n", "@k", "@k", "@long", "@full", "!!@k"];
+#[rustfmt::skip]
 const NUMBERS: [&str; 14] = [
     "0", "1", "3", "-1", "007", "+1", "1x", "x", "1.5", "4294967295", "18446744073709551615", "18446744073709551616",
     "noreply", "2592000",
 ];
 const TIMES: [&str; 10] = ["0", "0", "100", "-1", "2592000", "2147483647", "x", "1x", "99999999999999999999", "+5"];
+#[rustfmt::skip]
 const META_FLAGS: [&str; 52] = [
     "v", "k", "f", "s", "t", "c", "h", "l", "u", "b", "I", "q", "O", "O77", "O@o31", "O@o33", "T0", "T100", "Tx", "T",
     "T1x", "R30", "R", "Rx", "F5", "F", "Fx", "F-1", "J13", "J", "Jx", "J-1", "D5", "D", "Dx", "C1", "C", "Cx", "MI",
@@ -244,8 +246,27 @@ const META_FLAGS: [&str; 52] = [
 fn random_request(prng: &mut Prng) -> String {
     let of = |prng: &mut Prng, words: &[&str]| words[prng.below(words.len() as u64) as usize].to_owned();
     let verbs = [
-        "get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete", "incr", "decr",
-        "touch", "mg", "ms", "md", "ma", "me", "verbosity", "mn",
+        "get",
+        "gets",
+        "gat",
+        "gats",
+        "set",
+        "add",
+        "replace",
+        "append",
+        "prepend",
+        "cas",
+        "delete",
+        "incr",
+        "decr",
+        "touch",
+        "mg",
+        "ms",
+        "md",
+        "ma",
+        "me",
+        "verbosity",
+        "mn",
     ];
     let verb = of(prng, &verbs);
     let key = of(prng, &KEYS);

@@ -412,11 +412,13 @@ const REPORTS: &[(&str, &[&str])] = &[
 /// Words of `@k`: keys of each type, and keys that do not exist.
 const KEYS: [&str; 10] = ["text", "number", "hash", "list", "set", "zset", "stream", "geo", "none", ""];
 /// Words of `@n`.
+#[rustfmt::skip]
 const NUMBERS: [&str; 16] = [
     "0", "1", "2", "-1", "3", "10", "1.5", "abc", "", "+5", "9223372036854775807", "9223372036854775808",
     "-9223372036854775808", "4294967296", " 1", "0x1",
 ];
 /// Rules of `ACL SETUSER`, most of them malformed.
+#[rustfmt::skip]
 const RULES: [&str; 34] = [
     "on", "off", "nopass", "resetpass", ">pw", "<pw", "#12", "!12", "~*", "~k*", "%R~k*", "%W~", "%~k", "%X~k", "%RR~k",
     "allkeys", "resetkeys", "&*", "&c", "allchannels", "resetchannels", "+get", "-set", "+@read", "-@nosuch", "+nosuch",
@@ -442,6 +444,7 @@ fn report(prng: &mut Prng, name: &str, templates: &[&str]) -> Vec<String> {
 }
 
 /// Option words of many commands, in place of `@w` and among the words of valid requests.
+#[rustfmt::skip]
 const OPTIONS: [&str; 40] = [
     "NX", "XX", "GT", "LT", "CH", "INCR", "EX", "PX", "EXAT", "PXAT", "KEEPTTL", "GET", "PERSIST", "WITHSCORES",
     "LIMIT", "COUNT", "MATCH", "TYPE", "BYSCORE", "BYLEX", "REV", "WEIGHTS", "AGGREGATE", "MAXLEN", "MINID", "~", "=",
@@ -469,6 +472,10 @@ fn changed(prng: &mut Prng, name: &str) -> Vec<String> {
     let is_by_name = name.contains("lex") || words.iter().any(|word| word.eq_ignore_ascii_case("bylex"));
     for word in words.iter_mut().filter(|word| is_by_name && *word == "geo") {
         "zset".clone_into(word);
+    }
+    // Redis removes whole nodes of a stream with `~`, and this server each entry.
+    for word in words.iter_mut().filter(|word| *word == "~") {
+        "=".clone_into(word);
     }
     words
 }
@@ -523,6 +530,10 @@ fn compare_random(
         ours.client.send(&bytes);
         theirs.client.send(&bytes);
         let name = &words[0][..];
+        // The replies to these requests differ after a request that only one of the servers has refused.
+        for client in [&mut *ours, &mut *theirs] {
+            before.iter().for_each(|_| drop(client.next()));
+        }
         let mut next = |is_asked: bool| {
             let replies = [&mut *ours, &mut *theirs].map(|client| client.next().escape_ascii().to_string());
             let [ours, theirs] = replies.map(|reply| reply.trim_end_matches("\\r\\n").to_owned());
@@ -539,7 +550,7 @@ fn compare_random(
                 found.entry((name.to_owned(), ours, theirs)).or_insert_with(|| words.join(" "));
             }
         };
-        (0..before.len() + STATE.len()).for_each(|_| next(false));
+        (0..STATE.len()).for_each(|_| next(false));
         next(true);
         (0..after.len() + READS.len()).for_each(|_| next(false));
         compared[0] += 1;

@@ -69,7 +69,7 @@ pub(super) fn server(
         identity(shared, 0),
         config::port(shared),
         up_secs / 86_400,
-        now_us / 1_000_000 & LRU_CLOCK_MAX,
+        (now_us / 1_000_000) & LRU_CLOCK_MAX,
         process.executable.display(),
         process.config_file.display(),
         shared.workers.len()
