@@ -55,6 +55,7 @@ fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
         ("segments_free", stats.segments_free as i64),
         ("segments_retired", stats.segments_retired as i64),
         ("segments_reused", stats.segments_recycled as i64),
+        ("record_bytes", stats.record_bytes as i64),
         ("live_bytes", stats.live_bytes as i64),
         ("index_bytes", stats.index_bytes as i64),
         ("compaction_slices", graphs.compaction.slices.value() as i64),
