@@ -1,8 +1,8 @@
 //! Tests of the commands `G.*`: the form of each reply, bad input, queries of many visits, rights, and the bound of the
 //! store's memory.
 
-use crate::common::redis::{Replies, both, resp};
-use crate::common::start;
+use crate::common::redis::{Replies, both, request, resp};
+use crate::common::{start, wait_until};
 use gannet_server::start::{Running, ServerConfig};
 use std::fmt::Write;
 
@@ -259,6 +259,62 @@ fn rights_of_a_user_cover_graphs_by_their_names() {
     let bob = &mut resp(&running);
     bob.text("AUTH bob secret");
     assert!(bob.text("G.COUNT social:a 1 knows").starts_with("-NOPERM"));
+}
+
+/// A container command has no access of its own: each of its subcommands has.
+#[test]
+fn reader_of_a_graph_reads_objects_and_writer_changes_it_without_the_other_right() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    redis.text("ACL SETUSER reader on >secret %R~g +@graph");
+    redis.text("ACL SETUSER writer on >secret %W~g +@graph");
+    let [reader, writer] = &mut ["reader", "writer"].map(|name| {
+        let mut client = resp(&running);
+        assert_eq!(client.text(&format!("AUTH {name} secret")), "+OK");
+        client
+    });
+    let writes = [
+        ("G.TYPE g follows", "+OK"),
+        ("G.ADD g 1 knows 2", ":1"),
+        ("G.ARCHIVE g 1 knows 2", ":1"),
+        ("G.RESTORE g 1 knows 2", ":1"),
+        ("G.DEL g 1 knows 2", ":1"),
+        ("G.LOAD g knows EDGES 1\t3", "*4 :1 :1 :0 *0"),
+        ("G.NODE SET g 1 person", ":1"),
+        ("G.NODE ARCHIVE g 1", ":1"),
+        ("G.NODE RESTORE g 1", ":1"),
+    ];
+    for (line, reply) in writes {
+        assert!(reader.text(line).starts_with("-NOPERM"), "{line}");
+        assert_eq!(writer.shown(line), reply, "{line}");
+    }
+    for line in ["G.NODE GET g 1", "G.COUNT g 1 knows", "G.STATS g", "G.QUERY g COUNT"] {
+        assert!(writer.text(line).starts_with("-NOPERM"), "{line}");
+        assert!(!reader.text(line).starts_with("-NOPERM"), "{line}");
+    }
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    assert!(reader.text("G.NODE DEL g 1").starts_with("-NOPERM"));
+    assert_eq!(writer.text("G.NODE DEL g 1"), ":1");
+    let flags = |redis: &mut Replies, line: &str| redis.shown(&format!("COMMAND GETKEYSANDFLAGS {line}"));
+    assert_eq!(flags(redis, "G.NODE GET g 1"), "*1 *2 $1 g *2 +RO +access");
+    assert_eq!(flags(redis, "G.NODE DEL g 1"), "*1 *2 $1 g *2 +RW +delete");
+    assert_eq!(flags(redis, "G.ADD g 1 knows 2"), flags(redis, "SADD g 1"));
+    assert_eq!(flags(redis, "G.DEL g 1 knows 2"), flags(redis, "SREM g 1"));
+}
+
+#[test]
+fn pause_of_writes_delays_no_read_of_an_object() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(redis, &[("G.TYPE g knows", "+OK"), ("G.NODE SET g 1 person", ":1"), ("CLIENT PAUSE 60000 WRITE", "+OK")]);
+    let [reader, writer] = &mut [resp(&running), resp(&running)];
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    writer.client.send(&request(&[b"G.NODE", b"DEL", b"g", b"1"]));
+    wait_until("the change to wait", || redis.text("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    assert_eq!(redis.text("CLIENT UNPAUSE"), "+OK");
+    wait_until("the change", || reader.shown("G.NODE GET g 1") == "$-1");
 }
 
 #[test]
