@@ -20,6 +20,7 @@ mod node;
 mod operate;
 mod query;
 mod run;
+mod syntax;
 mod words;
 
 pub(super) use change::{add, archive, declare, del, restore};
@@ -28,7 +29,7 @@ pub(crate) use fault::PARTS_MAX;
 pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;
-pub(super) use operate::{compact, segments, snapshot, stats};
+pub(super) use operate::{compact, figures, segments, snapshot, stats};
 pub(crate) use query::LIMIT_MAX;
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
 pub use words::attributes_of;
