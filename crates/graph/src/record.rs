@@ -131,11 +131,19 @@ impl<'a> RecordRef<'a> {
         Self { words: &memory[start..memory.len().min(start + length.max(HEADER_WORDS))] }
     }
 
-    /// Returns the record at the start of `words`, in a segment with this sequence, if its checksum is right.
-    pub(crate) fn checked(words: &'a [AtomicU32], sequence: u32) -> Option<(Self, RecordKind)> {
+    /// Returns the record at the start of `words` if its header has a kind, and a length that is not longer than
+    /// `words`. Its checksum may be wrong.
+    pub(crate) fn unchecked(words: &'a [AtomicU32]) -> Option<(Self, RecordKind)> {
         let header = words.get(1)?.load(Relaxed);
         let (length, kind) = ((header & LENGTH_MASK) as usize, RecordKind::of(header >> 22 & 15)?);
         let words = words.get(..length).filter(|words| words.len() >= HEADER_WORDS && length.is_multiple_of(2))?;
+        Some((Self { words }, kind))
+    }
+
+    /// Returns the record at the start of `words`, in a segment with this sequence, if its checksum is right.
+    pub(crate) fn checked(words: &'a [AtomicU32], sequence: u32) -> Option<(Self, RecordKind)> {
+        let (Self { words }, kind) = Self::unchecked(words)?;
+        let length = words.len();
         let checked = words.get(1..kind.checked(length))?;
         let is_right = crc32c(sequence, checked.iter().map(|word| word.load(Relaxed))) == words[0].load(Relaxed);
         is_right.then_some((Self { words }, kind))

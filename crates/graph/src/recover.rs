@@ -1,7 +1,7 @@
 //! Opens a store in memory that an earlier store left, at whatever moment it ended.
 //!
 //! ```text
-//!   scan     every segment's records up to its used words; a torn record, whose checksum is wrong, ends the segment
+//!   scan     every segment's records up to its used words; damaged ones, whose checksums are wrong, become void
 //!   declare  graphs, types and nodes; nodes that records name and that have no record are hidden
 //!   adopt    for each range of a list the leaf with the highest sequence number, where it is
 //!   replay   edge records in the order of their sequence numbers, into the lists whose leaf has a lower one
@@ -28,8 +28,8 @@ use crate::limits::{GRAPHS_MAX, TIME_MS_MAX};
 use crate::memory::Backing;
 use crate::paged::PAGE;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
-use crate::query::inspect::shape::whole_record;
-use crate::record::{OF_BATCH, RecordKind, RecordRef};
+use crate::query::inspect::shape::{SEARCH_WORDS_MAX, next_whole, whole_record};
+use crate::record::{HEADER_WORDS, OF_BATCH, RecordKind, RecordRef};
 use crate::schema::EdgeType;
 use crate::state::{BatchMark, Head, NodeMark, OpenSegment};
 use crate::store::{GraphStore, GraphStoreConfig};
@@ -41,14 +41,20 @@ pub struct RestartReport {
     pub graphs: usize,
     /// The number of nodes.
     pub nodes: usize,
-    /// The number of lists.
+    /// The number of lists with leaves. Other lists are rebuilt from their edge records.
     pub lists: usize,
     /// The number of lists with leaves that had to be written again.
     pub lists_rebuilt: usize,
     /// The number of edge records that were not in a leaf yet.
     pub edges_replayed: usize,
-    /// The number of segments with a torn record at their end.
+    /// The number of segments with a damaged record.
     pub segments_torn: usize,
+    /// The number of places with one or more damaged records in a row, and their bytes.
+    pub damaged_places: usize,
+    /// See `damaged_places`.
+    pub damaged_bytes: u64,
+    /// The number of graphs whose name is lost. They are named `lost:NUMBER`.
+    pub graphs_lost: usize,
     /// The number of records that name a node or type whose own record is missing.
     pub records_orphaned: usize,
     /// The number of nodes whose own record is missing although others name them. Their edges are hidden, and their
@@ -76,6 +82,13 @@ struct GraphScan {
 }
 
 impl GraphScan {
+    /// Returns true if there is no record of the graph.
+    fn is_empty(&self) -> bool {
+        let lists = [&self.nodes, &self.marks, &self.objects];
+        let is_unnamed = self.name.is_none() && self.types.is_empty();
+        is_unnamed && self.leaves.is_empty() && self.edges.is_empty() && lists.iter().all(|list| list.is_empty())
+    }
+
     fn add(&mut self, position: u32, record: RecordRef<'_>, kind: RecordKind) {
         match kind {
             RecordKind::Name => {
@@ -141,9 +154,10 @@ impl GraphStore {
         }
         let mut report = RestartReport::default();
         let scans = store.scan(watermarks, &mut report);
-        for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| scan.name.is_some()) {
-            let (_, name) = scan.name.as_ref().expect("filtered");
-            let graph = store.place_graph(number, name);
+        for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| !scan.is_empty()) {
+            report.graphs_lost += usize::from(scan.name.is_none());
+            let name = scan.name.as_ref().map_or_else(|| format!("lost:{number}"), |(_, name)| name.clone());
+            let graph = store.place_graph(number, &name);
             let mut writer = graph.writer();
             (writer.may_take_reserve, writer.is_restoring) = (true, true);
             writer.reopen(&scan.whole);
@@ -190,11 +204,22 @@ impl GraphStore {
             }
             let (mut word, words) = (SEGMENT_HEADER_WORDS, &pool.segment(segment)[..info.used]);
             let scan = &mut scans[usize::from(info.graph)];
+            let (mut is_damaged, mut left) = (false, SEARCH_WORDS_MAX);
             while word < info.used {
                 let Some((record, kind)) = whole_record(&words[word..], info.sequence as u32) else {
-                    // A power loss tears records after the commit, which is no damage.
-                    report.segments_torn += usize::from(watermark.is_none());
-                    break;
+                    if watermark.is_some() {
+                        // A power loss tears records after the commit, which is no damage.
+                        break;
+                    }
+                    let next = next_whole(words, word, info.sequence as u32, &mut left);
+                    report.damaged_places += 1;
+                    report.damaged_bytes += (next - word) as u64 * 4;
+                    if next - word >= HEADER_WORDS {
+                        // Compaction walks over all records of a segment.
+                        RecordRef::fill_void(&words[word..next], info.sequence as u32);
+                    }
+                    (is_damaged, word) = (true, next);
+                    continue;
                 };
                 word += record.len();
                 if watermark.is_some_and(|watermark| watermark.excludes(record, kind)) {
@@ -203,12 +228,13 @@ impl GraphStore {
                 }
                 scan.add(pool.position(segment, word - record.len()), record, kind);
             }
+            report.segments_torn += usize::from(is_damaged);
             if word > SEGMENT_HEADER_WORDS {
                 used.push(segment);
                 if watermarks.is_some() {
                     // Records of lost writes may lie behind. No restart must reach them.
                     pool.close(segment, word, info.sequence as u32);
-                } else if word == info.used {
+                } else if !is_damaged {
                     scan.whole.push(OpenSegment { segment, used: word });
                 }
             }
@@ -237,9 +263,13 @@ impl Writer<'_> {
     }
 
     fn restore(&mut self, mut scan: GraphScan, report: &mut RestartReport) -> Result<(), GraphError> {
-        let (position, _) = scan.name.take().expect("the caller found it");
-        self.state.name_position = position;
-        self.adopt(position);
+        match scan.name.take() {
+            Some((position, _)) => {
+                self.state.name_position = position;
+                self.adopt(position);
+            }
+            None => self.write_name()?,
+        }
         report.types_lost += self.restore_types(&mut scan)?;
         let lost = self.restore_nodes(&scan)?;
         report.nodes += self.graph.ids.len() as usize;

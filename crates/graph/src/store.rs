@@ -8,7 +8,7 @@ use crate::epoch::Epochs;
 use crate::error::GraphError;
 use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::Backing;
-use crate::pool::Pool;
+use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::schema::{EdgeTypeConfig, TypeId, check_name};
 use crate::state::{GraphState, StoreState};
 use crate::sync::Mutex;
@@ -52,6 +52,8 @@ pub struct GraphStoreStats {
     pub segments_opened: u64,
     /// The size of a segment, in bytes.
     pub segment_bytes: usize,
+    /// The bytes of all records, live or not, in segments that have live records.
+    pub record_bytes: usize,
     /// The bytes of live records.
     pub live_bytes: usize,
     /// The bytes of the index outside the pool.
@@ -155,6 +157,13 @@ impl GraphStore {
         })
     }
 
+    /// Returns the words of all records in segments that have live ones.
+    fn record_words(&self) -> usize {
+        let pool = &self.state.pool;
+        let used = (0..pool.segments() as u32).filter(|segment| pool.live_words(*segment) > 0);
+        used.filter_map(|segment| Some(pool.info(segment)?.used - SEGMENT_HEADER_WORDS)).sum()
+    }
+
     /// Returns figures of the store.
     #[must_use]
     pub fn stats(&self) -> GraphStoreStats {
@@ -169,6 +178,8 @@ impl GraphStore {
             segments_recycled,
             segments_opened,
             segment_bytes: pool.segment_words() * 4,
+            // A writer may append between the two sums.
+            record_bytes: self.record_words().max(live) * 4,
             live_bytes: live * 4,
             index_bytes: index.sum(),
         }

@@ -203,7 +203,10 @@ impl<'a> View<'a> {
     /// # Errors
     /// If the identifier is reserved.
     pub fn object(&self, node: u64) -> Result<Option<NodeObject>, GraphError> {
-        let position = self.node(node)?.and_then(|node| self.graph.objects.find(node)).map(|word| word.load(Acquire));
+        check_node(node)?;
+        // A mark hides the edges of a node, and not its object.
+        let number = self.graph.ids.find(node);
+        let position = number.and_then(|node| self.graph.objects.find(node)).map(|word| word.load(Acquire));
         let record = position.filter(|position| *position != 0).map(|position| RecordRef::at(self.memory, position));
         Ok(record.filter(|record| record.word(5) == 0).map(NodeObject::of))
     }

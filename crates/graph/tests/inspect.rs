@@ -5,6 +5,7 @@
 mod memory_image;
 mod reference;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -98,9 +99,137 @@ fn flipped_bit_of_a_record_is_reported_with_its_place_and_opens() {
         let check = check_memory(&damaged, SEGMENT_BYTES);
         let first = check.faults.first().expect("a fault");
         assert_eq!((check.faults_count, first.offset), (1, start as u64 * 4), "word {word} of the record at {start}");
-        assert!(matches!(first.kind, MemoryFaultKind::Record(rest) if rest >= length as u64 * 4));
+        // All other records are read, also those behind the damaged one.
+        assert_eq!(first.kind, MemoryFaultKind::Record(length as u64 * 4), "word {word} of the record at {start}");
+        assert_eq!(check.records, records.len() as u64 - 1);
         restarts_agree(damaged);
     }
+}
+
+/// Opens an image, and returns all edges of all types with their values, and the report of the restart.
+fn all_edges(image: Box<[AtomicU32]>) -> (BTreeMap<(String, u64, u64), EdgeView>, RestartReport) {
+    let (store, report) = GraphStore::open(image, &CONFIG).expect("an image opens");
+    let mut reader = store.reader().expect("the only one");
+    let guard = reader.enter();
+    let mut edges = BTreeMap::new();
+    for graph in store.graphs() {
+        for name in graph.edge_types() {
+            let add = &mut |edge: &ListedEdge| {
+                edges.insert((name.clone(), edge.source, edge.destination), edge.edge.clone());
+                true
+            };
+            guard.view(&graph).each_edge(graph.edge_type(&name).expect("listed"), add).expect("listed");
+        }
+    }
+    (edges, report)
+}
+
+/// Returns the pairs of nodes whose edges differ, regardless of the direction.
+fn differing(
+    a: &BTreeMap<(String, u64, u64), EdgeView>,
+    b: &BTreeMap<(String, u64, u64), EdgeView>,
+) -> BTreeSet<(u64, u64)> {
+    let differ = a.keys().chain(b.keys()).filter(|key| a.get(*key) != b.get(*key));
+    differ.map(|(_, one, other)| (*one.min(other), *one.max(other))).collect()
+}
+
+#[test]
+fn flipped_bits_of_200_edge_records_leave_the_edges_of_all_others() {
+    let prng = &mut Prng::new(seed());
+    let (memory, _) = filled(prng);
+    let (before, _) = all_edges(image(&memory));
+    let records = records(&memory);
+    let of_edges: Vec<(usize, usize)> =
+        records.iter().copied().filter(|(start, _)| memory[start + 1].load(Relaxed) >> 22 & 15 == 4).collect();
+    let chosen: Vec<(usize, usize)> = of_edges.iter().copied().rev().step_by(5).take(200).collect();
+    assert_eq!(chosen.len(), 200);
+    let (all, mut changed) = (image(&memory), 0);
+    for (start, length) in &chosen {
+        let (word, bit) = (start + prng.below(*length as u64) as usize, 1 << prng.below(32));
+        let damaged = image(&memory);
+        damaged[word].fetch_xor(bit, Relaxed);
+        all[word].fetch_xor(bit, Relaxed);
+        let (after, report) = all_edges(damaged);
+        assert_eq!((report.damaged_places, report.damaged_bytes), (1, *length as u64 * 4), "word {word}");
+        let differ = differing(&before, &after).len();
+        assert!(differ <= 1, "word {word}: the edges of {differ} pairs of nodes differ");
+        changed += differ;
+    }
+    assert!(changed > 0, "no damaged record has an edge that is in no leaf");
+    let check = check_memory(&all, SEGMENT_BYTES);
+    let lost = records.len() as u64 - check.records;
+    assert!(lost == 200 && check.faults_count <= 200, "{lost} records, {} faults", check.faults_count);
+    let (after, report) = all_edges(all);
+    assert_eq!(report.damaged_places as u64, check.faults_count);
+    let differ = differing(&before, &after).len();
+    assert!((1..=200).contains(&differ), "the edges of {differ} pairs of nodes differ");
+}
+
+/// Compaction walks over all records of a segment, and damage must not lead it astray.
+#[test]
+fn compaction_after_damage_empties_segments_and_loses_no_other_edge() {
+    let prng = &mut Prng::new(seed());
+    let (memory, _) = filled(prng);
+    let records = records(&memory);
+    for _ in 0..40 {
+        let damaged = Arc::new(image(&memory));
+        for _ in 0..5 {
+            let (start, _) = records[prng.below(records.len() as u64) as usize];
+            // The header has the length.
+            damaged[start + 1].fetch_xor(1 << prng.below(22), Relaxed);
+        }
+        let (before, _) = all_edges(image(&damaged));
+        let (store, report) = GraphStore::open(Shared(Arc::clone(&damaged)), &CONFIG).expect("an image opens");
+        assert!(report.damaged_places > 0);
+        for graph in store.graphs() {
+            let mut writer = graph.writer();
+            writer.seal();
+            while writer.compact(100, 1 << 20).expect("room") == CompactionStep::More {}
+        }
+        drop(store);
+        let (after, report) = all_edges(image(&damaged));
+        assert_eq!((report.damaged_places, after == before), (0, true));
+    }
+}
+
+#[test]
+fn graph_whose_name_is_lost_retains_its_edges() {
+    let (memory, _) = filled(&mut Prng::new(seed()));
+    let (before, _) = all_edges(image(&memory));
+    let damaged = image(&memory);
+    let names = records(&memory).into_iter().filter(|(start, _)| memory[start + 1].load(Relaxed) >> 22 & 15 == 1);
+    names.for_each(|(start, _)| {
+        damaged[start].fetch_xor(1, Relaxed);
+    });
+    let damaged = Arc::new(damaged);
+    let (store, report) = GraphStore::open(Shared(Arc::clone(&damaged)), &CONFIG).expect("an image opens");
+    assert_eq!((report.graphs, report.graphs_lost), (1, 1));
+    assert!(store.graph("test").is_none() && store.graph("lost:0").is_some());
+    drop(store);
+    let (after, report) = all_edges(image(&damaged));
+    assert_eq!((report.graphs, report.graphs_lost), (1, 0));
+    assert!(after == before && !after.is_empty());
+}
+
+/// An object may contain the bytes of a record.
+#[test]
+fn damaged_object_with_the_bytes_of_a_record_is_no_record() {
+    let memory = Arc::new(anonymous(12 * SEGMENT_BYTES));
+    let store = GraphStore::new(Shared(Arc::clone(&memory)), &CONFIG).expect("enough");
+    let graph = store.create_graph("test").expect("room");
+    let forged = (0..6).map(|at| memory[records(&memory)[0].0 + at].load(Relaxed));
+    // The text of an object begins at an odd word.
+    let bytes: Vec<u8> = [0; 4].into_iter().chain(forged.flat_map(u32::to_le_bytes)).collect();
+    let mut writer = graph.writer();
+    writer.set_object(1, Some(&bytes), 1).expect("room");
+    writer.set_object(2, Some(b"object"), 1).expect("room");
+    let damaged = image(&memory);
+    let found = records(&memory);
+    let object = found.iter().find(|(start, _)| memory[start + 1].load(Relaxed) >> 22 & 15 == 9).expect("an object");
+    damaged[object.0 + 3].fetch_xor(1, Relaxed);
+    let check = check_memory(&damaged, SEGMENT_BYTES);
+    assert_eq!(check.records, found.len() as u64 - 1);
+    assert_eq!(check.faults[0].kind, MemoryFaultKind::Record(object.1 as u64 * 4));
 }
 
 /// Asserts that edges stay those of their nodes after a restart from damaged memory, when new nodes are added to it and

@@ -86,7 +86,10 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         Pause::Writes if entry.name == "exec" => {
             call.session.transaction.as_ref().is_some_and(|transaction| transaction.has_writes)
         }
-        Pause::Writes => entry.waits_with_writes(),
+        Pause::Writes => {
+            let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
+            entry.waits_with_writes(first)
+        }
         // As in Redis, `CLIENT UNPAUSE` waits too.
         Pause::All => true,
     };

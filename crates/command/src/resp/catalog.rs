@@ -5,7 +5,7 @@ mod rows;
 
 pub(super) use rows::COMMAND_COUNT;
 
-use super::subcommands::accepts;
+use super::subcommands::{accepts, find_subcommand};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -123,8 +123,13 @@ impl CommandSpec {
     }
 
     /// Returns true if a request of the command waits while writes are paused, and read-only scripts may not execute
-    /// it: it changes keys, publishes, or may change a HyperLogLog's stored count in Redis.
-    pub(super) fn waits_with_writes(&self) -> bool {
+    /// it: it changes keys, publishes, or may change a HyperLogLog's stored count in Redis. `first` is the first
+    /// argument, which is the subcommand of a container.
+    pub(super) fn waits_with_writes(&self, first: Option<&[u8]>) -> bool {
+        let part = first.filter(|_| self.is_container()).and_then(|first| find_subcommand(self.name, first));
+        if let Some((_, part)) = part {
+            return part.categories.contains(&"write");
+        }
         self.has(Flag::Write) || matches!(self.name, "pfcount" | "publish" | "spublish")
     }
 

@@ -73,9 +73,8 @@ const ANY_READ: &str = "We cannot tell how the keys will be used so we assume th
 /// Returns the key specifications of a command or subcommand with this full name.
 pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
     match name {
-        "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx" | "sadd" => {
-            const { &[spec(&["RW", "insert"], 1, 0, 1)] }
-        }
+        "append" | "g.add" | "g.load" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "pfadd" | "rpush" | "rpushx"
+        | "sadd" => const { &[spec(&["RW", "insert"], 1, 0, 1)] },
         "bitcount" | "bitfield_ro" | "g.count" | "g.deg2" | "g.diff" | "g.dist" | "g.get" | "g.inter" | "g.mutual"
         | "g.path" | "g.query" | "g.range" | "g.stats" | "g.suggest" | "g.union" | "bitpos" | "cas.get" | "digest"
         | "dump" | "expiretime" | "geodist" | "geohash" | "geopos" | "geosearch" | "get" | "getbit" | "getrange"
@@ -97,8 +96,9 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "cas.set" | "lease.set" | "psetex" | "restore" | "setex" => const { &[spec(&["OW", "update"], 1, 0, 1)] },
         "copy" => const { &[spec(&["RO", "access"], 1, 0, 1), spec(&["OW", "update"], 2, 0, 1)] },
         "decr" | "decrby" | "getset" | "hgetex" | "hincrby" | "hincrbyfloat" | "incr" | "incrby" | "incrbyfloat"
-        | "g.add" | "g.archive" | "g.del" | "g.load" | "g.restore" | "g.type" | "lease.get" | "move"
-        | "rec.operate" | "setbit" | "zincrby" => const { &[spec(&["RW", "access", "update"], 1, 0, 1)] },
+        | "lease.get" | "move" | "rec.operate" | "setbit" | "zincrby" => {
+            const { &[spec(&["RW", "access", "update"], 1, 0, 1)] }
+        }
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
@@ -111,25 +111,23 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         "evalsha" => const { &[spec(&["RW", "access", "update"], 3, COUNTED, 1)] },
         "evalsha_ro" => const { &[spec(&["RO", "access"], 3, COUNTED, 1)] },
         "exists" | "touch" | "watch" => const { &[spec(&["RO"], 1, -1, 1)] },
-        "expire" | "expireat" | "geoadd" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire"
-        | "hpexpireat" | "hset" | "hsetex" | "lease.stale" | "lset" | "persist" | "pexpire" | "pexpireat"
-        | "rec.add" | "rec.append" | "rec.put" | "rec.touch" | "setrange" | "xack" | "xclaim" | "xsetid" | "zadd" => {
-            const { &[spec(&["RW", "update"], 1, 0, 1)] }
-        }
+        "expire" | "expireat" | "g.archive" | "g.restore" | "g.type" | "geoadd" | "hexpire" | "hexpireat" | "hmset"
+        | "hpersist" | "hpexpire" | "hpexpireat" | "hset" | "hsetex" | "lease.stale" | "lset" | "persist"
+        | "pexpire" | "pexpireat" | "rec.add" | "rec.append" | "rec.put" | "rec.touch" | "setrange" | "xack"
+        | "xclaim" | "xsetid" | "zadd" => const { &[spec(&["RW", "update"], 1, 0, 1)] },
         "getdel" | "hgetdel" | "lpop" | "rpop" | "spop" | "zpopmax" | "zpopmin" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1)] }
         }
         "getex" => {
             const { &[noted("RW and UPDATE because it changes the TTL", spec(&["RW", "access", "update"], 1, 0, 1))] }
         }
-        "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem" | "zremrangebylex"
+        "g.del" | "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xtrim" | "zrem" | "zremrangebylex"
         | "zremrangebyrank" | "zremrangebyscore" => const { &[spec(&["RW", "delete"], 1, 0, 1)] },
         "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "rec.exists" | "strlen" | "type" | "xlen"
         | "zcard" => const { &[spec(&["RO"], 1, 0, 1)] },
-        "g.node" | "g.node|archive" | "g.node|del" | "g.node|restore" | "g.node|set" => {
-            const { &[spec(&["RW", "access", "update"], 2, 0, 1)] }
+        "g.node|archive" | "g.node|restore" | "g.node|set" | "xgroup|setid" => {
+            const { &[spec(&["RW", "update"], 2, 0, 1)] }
         }
-        "g.node|get" => const { &[spec(&["RO", "access"], 2, 0, 1)] },
         "memory|usage" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
             const { &[spec(&["RO"], 2, 0, 1)] }
         }
@@ -143,10 +141,11 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
         }
         "xread" => const { &[spec(&["RO", "access"], 1, STREAMED, 1)] },
         "xreadgroup" => const { &[spec(&["RO", "access"], 4, STREAMED, 1)] },
-        "xinfo|consumers" | "xinfo|groups" | "xinfo|stream" => const { &[spec(&["RO", "access"], 2, 0, 1)] },
+        "g.node|get" | "xinfo|consumers" | "xinfo|groups" | "xinfo|stream" => {
+            const { &[spec(&["RO", "access"], 2, 0, 1)] }
+        }
         "xgroup|create" | "xgroup|createconsumer" => const { &[spec(&["RW", "insert"], 2, 0, 1)] },
-        "xgroup|setid" => const { &[spec(&["RW", "update"], 2, 0, 1)] },
-        "xgroup|delconsumer" | "xgroup|destroy" => const { &[spec(&["RW", "delete"], 2, 0, 1)] },
+        "g.node|del" | "xgroup|delconsumer" | "xgroup|destroy" => const { &[spec(&["RW", "delete"], 2, 0, 1)] },
         "blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" => {
             const { &[spec(&["RW", "access", "delete"], 1, 0, 1), spec(&["RW", "insert"], 2, 0, 1)] }
         }

@@ -48,7 +48,7 @@ pub(super) fn queues<'c>(
     }
     transaction.queue.extend_from_slice(&call.buf[call.at..call.at + consumed]);
     transaction.commands += 1;
-    transaction.has_writes |= entry.waits_with_writes();
+    transaction.has_writes |= entry.waits_with_writes(args.into_iter().next());
     transaction.has_script |= entry.runs_script();
     if entry.kind == Command::Flush || entry.name == "swapdb" {
         transaction.key_locks.add_all();

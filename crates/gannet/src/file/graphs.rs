@@ -94,7 +94,9 @@ fn boot_text(boot: FileBoot) -> String {
 
 fn faults_count(file: &GraphFile, checks: &[TypeCheck]) -> u64 {
     let lists: u64 = checks.iter().map(|one| one.check.faults_count).sum();
-    let restart = (file.restart.records_orphaned + file.restart.nodes_lost + file.restart.types_lost) as u64;
+    let restart =
+        (file.restart.records_orphaned + file.restart.nodes_lost + file.restart.types_lost + file.restart.graphs_lost)
+            as u64;
     u64::from(file.stated_bytes.is_some()) + file.memory.faults_count + restart + lists
 }
 
@@ -149,6 +151,10 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         let lost = file.restart.nodes_lost;
         faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
     }
+    if file.restart.graphs_lost > 0 {
+        let lost = file.restart.graphs_lost;
+        faults.push(format!("{lost} graphs have no record of their names; they are named lost:NUMBER"));
+    }
     if file.restart.types_lost > 0 {
         let lost = file.restart.types_lost;
         faults.push(format!("{lost} edge types have no record although others name them; they are named lost:NUMBER"));
@@ -161,7 +167,8 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         faults.push(format!("{count} faults in all"));
     }
     faults.push(
-        "the other edges are intact; save them with `gannet file dump`, or restore a copy of the file if there is one"
+        "edges of these records are missing or have an earlier state, and all others are intact; save them with \
+         `gannet file dump`, or restore a copy of the file if there is one"
             .to_owned(),
     );
     print(&text).and(Err(Failure::Failed(faults)))
@@ -174,7 +181,7 @@ fn memory_fault(fault: &MemoryFault) -> String {
         MemoryFaultKind::Header => "the header is wrong, so the records of the segment are not read".to_owned(),
         MemoryFaultKind::Length => "the header states more bytes than the segment has".to_owned(),
         MemoryFaultKind::Record(rest) => {
-            format!("the checksum or form of a record is wrong, so {rest} bytes up to the segment's end are not read")
+            format!("the checksum or form of a record is wrong, so {rest} bytes up to the next record are not read")
         }
         _ => "unknown fault".to_owned(),
     };

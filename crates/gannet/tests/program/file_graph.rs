@@ -28,6 +28,7 @@ fn killed_file(folder: &Folder) -> String {
         assert_eq!(redis.ask(&format!("G.ADD social {} follows {node} TS 7", node + 1)), ":1");
     }
     assert_eq!(redis.ask("G.ADD social 1 knows 9 TS 5 ATTR note a,b kind \"q"), ":1");
+    assert_eq!(redis.ask("G.ADD social 2 knows 8 TS 5 ATTR note  kind z"), ":1");
     assert_eq!(redis.ask("G.ARCHIVE social 3 knows 4 TS 1000"), ":1");
     assert_eq!(redis.ask("G.DEL social 5 knows 6 TS 1000"), ":1");
     assert_eq!(redis.ask("G.ADD social 7 follows 9 TS 8 NEGATIVE"), ":1");
@@ -61,7 +62,7 @@ fn killed_graph_file_is_checked_counted_and_dumped_unchanged() {
 
     let (_, out, _) = run(&["file", "stats", &path, "--json"]);
     let stats: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    for (name, wanted) in [("graphs", 1), ("edge_types", 3), ("nodes", 301), ("edges_live", 599), ("faults", 0)] {
+    for (name, wanted) in [("graphs", 1), ("edge_types", 3), ("nodes", 301), ("edges_live", 600), ("faults", 0)] {
         assert_eq!(stats[name], wanted, "{name}: {out}");
     }
     assert!(stats["bytes_per_edge"].as_f64().expect("a number") > 8.0);
@@ -69,13 +70,23 @@ fn killed_graph_file_is_checked_counted_and_dumped_unchanged() {
     assert!(out.contains("edges_negative          1\n") && out.contains("boot                    this\n"), "{out}");
 
     let (code, out, err) = run(&["file", "dump", &path]);
-    assert_eq!((code, err.as_str()), (0, "gannet: 601 edges\n"));
+    assert_eq!((code, err.as_str()), (0, "gannet: 602 edges\n"));
     let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines[0], serde_json::json!({"gannet_graph_dump": 1}));
     let has = |line: serde_json::Value| assert_eq!(lines.iter().filter(|found| **found == line).count(), 1, "{line}");
     has(serde_json::json!({"graph": "social", "declares": "followers", "inverse_of": "follows"}));
     has(serde_json::json!({"graph": "social", "type": "knows", "source": 1, "destination": 9, "time_ms": 5,
         "attributes": [["note", "a,b"], ["kind", "\"q"]]}));
+    // An empty attribute differs from none.
+    has(serde_json::json!({"graph": "social", "type": "knows", "source": 2, "destination": 8, "time_ms": 5,
+        "attributes": [["note", ""], ["kind", "z"]]}));
+    // The mark of node 300 hides these.
+    for (ty, source, destination, time_ms) in [("knows", 299, 300, 299), ("follows", 300, 299, 7)] {
+        has(serde_json::json!({"graph": "social", "type": ty, "source": source, "destination": destination,
+            "time_ms": time_ms, "hidden": true}));
+    }
+    let hidden = lines.iter().filter(|line| line["hidden"] == true);
+    assert_eq!(hidden.count(), 4);
     has(serde_json::json!({"graph": "social", "type": "knows", "source": 3, "destination": 4, "time_ms": 1000,
         "state": "archived"}));
     has(serde_json::json!({"graph": "social", "type": "knows", "source": 5, "destination": 6, "time_ms": 1000,
@@ -87,7 +98,7 @@ fn killed_graph_file_is_checked_counted_and_dumped_unchanged() {
 
     let (code, csv, _) = run(&["file", "dump", &path, "--graph", "social", "--type", "knows"]);
     assert_eq!((code, csv.lines().next()), (0, Some("source,destination,time_ms,note,kind")));
-    assert!(csv.contains("\n1,9,5,\"a,b\",\"\"\"q\"\n") && csv.lines().count() == 300, "{csv}");
+    assert!(csv.contains("\n1,9,5,\"a,b\",\"\"\"q\"\n") && csv.lines().count() == 301, "{csv}");
     let (code, _, err) = run(&["file", "dump", &path, "--graph", "social", "--type", "likes"]);
     assert!(code == 1 && err.contains("no edge type 'likes'; choose one of: knows, follows, followers"), "{err}");
     let (code, _, err) = run(&["file", "dump", &path, "--graph", "other", "--type", "likes"]);
@@ -111,12 +122,18 @@ fn damage_of_a_graph_file_is_named_with_its_byte() {
     let torn = damaged(&folder, &path, "torn", middle + 8, &[!contents[middle as usize + 8]]);
     let before = std::fs::read(&torn).expect("there");
     let (code, _, err) = run(&["file", "check", &torn]);
-    let rest = segment + used - middle;
+    let length = u64::from(word(middle + 4) & 0x3F_FFFF) * 4;
+    assert!(middle + length < segment + used, "records follow the damaged one");
     let wanted = format!(
-        "byte {middle}, segment {number}: the checksum or form of a record is wrong, so {rest} bytes up to the \
-         segment's end are not read"
+        "byte {middle}, segment {number}: the checksum or form of a record is wrong, so {length} bytes up to the next \
+         record are not read"
     );
-    assert!(code == 1 && err.contains(&wanted) && err.contains("save them with `gannet file dump`"), "{err}");
+    assert!(
+        code == 1
+            && err.contains(&wanted)
+            && err.contains("edges of these records are missing or have an earlier state"),
+        "{err}"
+    );
     let (code, _, err) = run(&["file", "dump", &torn]);
     assert!(code == 1 && err.contains("faults, so edges may be missing"), "{err}");
     assert!(std::fs::read(&torn).expect("there") == before, "a command changed the file");

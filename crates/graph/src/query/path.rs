@@ -6,6 +6,8 @@
 //!   3 edges   source -> a -> b -> destination      b of the neighbours of each a
 //! ```
 //!
+//! The path from a node to itself is the node.
+//!
 //! Paths come in the order of their lengths, then of their nodes' numbers.
 
 use crate::error::GraphError;
@@ -56,7 +58,7 @@ impl PathQuery {
     /// Begins a query of at most `paths_max` paths.
     ///
     /// # Errors
-    /// If the type is unknown, an identifier reserved, both nodes are one or the maximum is not from 1 to 3.
+    /// If the type is unknown, an identifier reserved or the maximum is not from 1 to 3.
     #[allow(clippy::too_many_arguments, reason = "each is a part of the query")]
     pub fn begin(
         view: &View<'_>,
@@ -72,13 +74,18 @@ impl PathQuery {
         if max == 0 || max > DISTANCE_MAX {
             return Err(GraphError::BadDistance(max));
         }
-        if source == destination {
-            return Err(GraphError::SelfEdge(source));
-        }
         let ends = view.node(source)?.zip(view.node(destination)?);
         scratch.reset(view.nodes());
-        let (reverse, meter, paths) = (view.reverse(ty), Meter::new(budget), Vec::new());
-        Ok(Self { ends, ty, reverse, max, paths_max, paths, phase: PathPhase::Edge, meter, scratch })
+        let (reverse, meter, mut paths) = (view.reverse(ty), Meter::new(budget), Vec::new());
+        let mut phase = PathPhase::Edge;
+        if let Some((source, destination)) = ends
+            && source == destination
+        {
+            // The path without edges is the only one without a loop.
+            paths.push(vec![source]);
+            phase = PathPhase::End;
+        }
+        Ok(Self { ends, ty, reverse, max, paths_max, paths, phase, meter, scratch })
     }
 
     /// Touches about `edges` edges at most.

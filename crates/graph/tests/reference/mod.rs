@@ -232,6 +232,9 @@ impl Reference {
 
     /// Returns all paths without loops of at most `max` edges, in the order of the store.
     pub fn paths(&self, ty: TypeId, source: u64, destination: u64, max: usize) -> Vec<Vec<u64>> {
+        if source == destination {
+            return vec![vec![source]];
+        }
         let mut all = Vec::new();
         let mut open = vec![vec![source]];
         for _ in 0..max {

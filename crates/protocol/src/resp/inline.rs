@@ -63,6 +63,22 @@ impl<'b> Inline<'b> {
     }
 }
 
+/// Splits a text of any length into words, as an inline command is split.
+///
+/// # Errors
+/// [`ProtocolError::UnbalancedQuotes`].
+pub fn split_line(text: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    let (mut rest, mut words) = (text, Vec::new());
+    loop {
+        let mut word = Vec::new();
+        match next_word(&mut rest, &mut |byte| word.push(byte)) {
+            Some(read) => read?,
+            None => return Ok(words),
+        }
+        words.push(word);
+    }
+}
+
 /// Consumes the next word of `rest` and passes its bytes to `give` one by one. Returns `None` if there is no word.
 fn next_word(rest: &mut &[u8], give: &mut impl FnMut(u8)) -> Option<Result<(), ProtocolError>> {
     while let [first, behind @ ..] = *rest {

@@ -34,7 +34,7 @@ pub mod reply;
 mod request;
 
 pub use error::ProtocolError;
-pub use inline::{INLINE_REWRITTEN_BYTES_MAX, Inline};
+pub use inline::{INLINE_REWRITTEN_BYTES_MAX, Inline, split_line};
 pub use lone::{Lone, lone};
 pub use request::{Args, Argument, Limits, Parsed, Parser, argument};
 

@@ -469,8 +469,8 @@ fn graphs(list: &mut MetricList, shared: &Shared) {
     list.gauge("gannet_graph_memory_bytes", "Memory of the graph store (graph.memory).", graphs.memory_bytes());
     list.gauge("gannet_graph_live_bytes", "Bytes of live records of graphs.", stats.live_bytes as u64);
     list.gauge("gannet_graph_index_bytes", "Bytes of the index of graphs.", stats.index_bytes as u64);
-    let debt = (used * stats.segment_bytes).saturating_sub(stats.live_bytes) as u64;
-    let help = "Bytes of segments in use that hold no live record: what compaction may free.";
+    let debt = stats.record_bytes.saturating_sub(stats.live_bytes) as u64;
+    let help = "Bytes of dead records in segments in use: what compaction may free.";
     list.gauge("gannet_graph_compaction_debt_bytes", help, debt);
     let slices = graphs.compaction.slices.value();
     list.total("gannet_graph_compaction_slices_total", "Slices of compaction of graphs.", slices);

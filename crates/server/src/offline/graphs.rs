@@ -246,6 +246,9 @@ fn edge_line(graph: &str, ty: &str, schema: &[String], edge: &ListedEdge) -> Jso
     if edge.edge.state != EdgeState::Live {
         fields.insert("state".to_owned(), json!(state_name(edge.edge.state)));
     }
+    if edge.is_hidden {
+        fields.insert("hidden".to_owned(), json!(true));
+    }
     let attributes = attributes_of(&edge.edge.attributes);
     let named = attributes.filter_map(|(number, value)| Some(json!([schema.get(number)?, bytes(value)])));
     let named: Vec<Json> = named.collect();

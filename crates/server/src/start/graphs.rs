@@ -173,16 +173,16 @@ fn own_file(file: &Arc<MapFile>, sync: GraphSync, store: &GraphStore) -> std::io
 
 fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
     if report.graphs > 0 {
-        let (graphs, nodes, lists) = (report.graphs, report.nodes, report.lists);
-        tracing::info!("opened {graphs} graphs with {nodes} nodes and {lists} lists");
+        let (graphs, nodes, lists, edges) = (report.graphs, report.nodes, report.lists, report.edges_replayed);
+        tracing::info!("opened {graphs} graphs with {nodes} nodes: {lists} lists in place, {edges} edges replayed");
     }
-    let lost = report.nodes_lost + report.types_lost;
-    if report.segments_torn > 0 || report.records_orphaned > 0 || lost > 0 {
-        let (torn, orphaned) = (report.segments_torn, report.records_orphaned);
+    let lost = report.nodes_lost + report.types_lost + report.graphs_lost;
+    if report.damaged_places > 0 || report.records_orphaned > 0 || lost > 0 {
+        let RestartReport { damaged_places: places, damaged_bytes: bytes, records_orphaned: orphaned, .. } = *report;
         tracing::warn!(
-            "the graphs in {} are damaged: {torn} segments end in a record whose checksum is wrong, {orphaned} records \
-             belong to none, and {lost} nodes or edge types are lost; everything else is in use; restore a copy of the \
-             file if you have one",
+            "the graphs in {} are damaged: {bytes} bytes of records in {places} places are lost, {orphaned} records \
+             belong to none, and {lost} graphs, nodes or edge types have no record of their own; edges of these records \
+             are missing or have an earlier state; all others are in use; restore a copy of the file if you have one",
             file.map_or(Path::new("memory"), MapFile::path).display()
         );
     }

@@ -167,6 +167,24 @@ fn each_key_of_a_command_needs_the_rights_that_redis_requires() {
         allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key} 1 1"))).iter().sum::<usize>();
         allowed += ["r", "w", "b"].map(|key| asked(&format!("ACL DRYRUN bob {name} {key} 1"))).iter().sum::<usize>();
     }
+    for line in [
+        "xinfo stream KEY",
+        "xinfo groups KEY",
+        "xinfo consumers KEY g",
+        "xgroup create KEY g $",
+        "xgroup createconsumer KEY g c",
+        "xgroup setid KEY g 0",
+        "xgroup destroy KEY g",
+        "xgroup delconsumer KEY g c",
+        "object encoding KEY",
+        "object freq KEY",
+        "object idletime KEY",
+        "object refcount KEY",
+        "memory usage KEY",
+    ] {
+        let lines = ["r", "w", "b", "x"].map(|key| format!("ACL DRYRUN bob {}", line.replace("KEY", key)));
+        allowed += lines.iter().map(|line| asked(line)).sum::<usize>();
+    }
     for from in ["r", "w", "b"] {
         for to in ["r", "w", "b"] {
             for (line, behind) in [

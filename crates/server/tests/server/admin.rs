@@ -1,9 +1,10 @@
 //! Tests of the admin port over real sockets, with well-behaved and misbehaving clients.
 
+use crate::common::redis::{both, resp};
 use crate::common::{Client, PATIENCE, config, start, tcp};
 use gannet_server::admin::{Admin, Bound};
 use gannet_server::config::{Settings, live};
-use gannet_server::start::Running;
+use gannet_server::start::{Running, ServerConfig};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,10 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let mut config = config();
+    fixture_of(config())
+}
+
+fn fixture_of(mut config: ServerConfig) -> Fixture {
     config.workers = 2;
     config.graph_memory_bytes = 90 << 20;
     let running = start(config);
@@ -243,4 +247,26 @@ fn unfinished_scrapes_do_not_block_other_scrapes() {
     let _ = last.read_to_end(&mut answer);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     fixture.running.stop();
+}
+
+/// An open segment is mostly unwritten, which compaction cannot free.
+#[test]
+fn compaction_debt_of_graphs_counts_no_unwritten_room() {
+    let fixture = fixture_of(both());
+    let redis = &mut resp(&fixture.running);
+    assert_eq!(redis.text("G.TYPE g knows UNDIRECTED"), "+OK");
+    let mut change = |command: &str, targets: std::ops::Range<u64>| {
+        for from in targets.step_by(500) {
+            let edges: String = (from..from + 500).map(|target| format!(" 1 knows {target}")).collect();
+            assert_eq!(redis.text(&format!("{command} g{edges}")), ":500");
+        }
+    };
+    let debt = || metric(&page(fixture.admin, "/metrics").1, "gannet_graph_compaction_debt_bytes");
+    change("G.ADD", 1000..2000);
+    let first = debt();
+    assert!(first < 1_048_576.0, "{first} bytes");
+    change("G.ADD", 2000..12_000);
+    change("G.DEL", 2000..12_000);
+    let last = debt();
+    assert!(last > first + 262_144.0, "{first} bytes became {last} when 10,000 edges were removed");
 }

@@ -134,6 +134,14 @@ fn pause_of_writes_delays_the_same_commands_as_in_redis() {
         "MULTI;PUBLISH a b",
         "SUBSCRIBE a",
         "CLIENT ID",
+        "XGROUP CREATE k g $",
+        "XGROUP HELP",
+        "XINFO STREAM k",
+        "OBJECT ENCODING k",
+        "MEMORY USAGE k",
+        "FUNCTION FLUSH",
+        "FUNCTION LIST",
+        "MULTI;XGROUP CREATE k g $",
         "PING",
     ] {
         let [ours, theirs] = [(&mut ours, addrs[0]), (&mut theirs, addrs[1])].map(|(control, addr)| {

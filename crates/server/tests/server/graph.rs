@@ -1,8 +1,8 @@
 //! Tests of the commands `G.*`: the form of each reply, bad input, queries of many visits, rights, and the bound of the
 //! store's memory.
 
-use crate::common::redis::{Replies, both, resp};
-use crate::common::start;
+use crate::common::redis::{Replies, both, request, resp};
+use crate::common::{start, wait_until};
 use gannet_server::start::{Running, ServerConfig};
 use std::fmt::Write;
 
@@ -134,12 +134,12 @@ fn bad_input_to_graphs_is_named_and_changes_nothing() {
         ("G.ADD g 5 knows 6 1 knows 1".to_owned(), "cannot connect node 1 with itself"),
         ("G.ADD g 5 knows 6 0 knows 1".to_owned(), "cannot use node 0"),
         ("G.ADD g 5 knows 6 18446744073709551615 knows 1".to_owned(), "cannot use node 18446744073709551615"),
-        ("G.ADD g 5 knows 6 x knows 1".to_owned(), "syntax error at 'x'"),
+        ("G.ADD g 5 knows 6 x knows 1".to_owned(), "syntax error at 'x'; use G.ADD graph src type dst"),
         ("G.ADD g x knows 1".to_owned(), "'x' is no node"),
         ("G.ADD g 5 knows 6 7 knows".to_owned(), "the request ends before a node"),
         ("G.ADD g 5 knows 6 ATTR a 1".to_owned(), "cannot store attributes: the edge type has no schema"),
         ("G.ADD g 5 rated 6 ATTR a 1".to_owned(), "'a' is not in the schema"),
-        (format!("G.ADD g 5 rated 6 ATTR stars {long}"), "cannot store 300 bytes of attributes"),
+        (format!("G.ADD g 5 rated 6 ATTR stars {long}"), "cannot store 302 bytes of attributes"),
         ("G.ADD g 5 knows 6 TS 281474976710656".to_owned(), "cannot use time 281474976710656"),
         (
             "G.ADD g 5 knows 6 1 capped 3".to_owned(),
@@ -157,7 +157,6 @@ fn bad_input_to_graphs_is_named_and_changes_nothing() {
         ("G.RANGE g 1 knows BYTIME 1 2".to_owned(), "cannot page by time"),
         ("G.DIST g 1 knows 2 MAX 4".to_owned(), "MAX '4' is no number from 1 to 3"),
         ("G.DIST g 1 knows 2 BUDGET 0".to_owned(), "BUDGET '0'"),
-        ("G.PATH g 1 1 knows".to_owned(), "use two different nodes"),
         ("G.INTER g knows".to_owned(), "wrong number of arguments"),
         ("G.INTER g knows 1".to_owned(), "syntax error"),
         ("G.NODE FLY g 1".to_owned(), "unknown subcommand"),
@@ -261,6 +260,62 @@ fn rights_of_a_user_cover_graphs_by_their_names() {
     assert!(bob.text("G.COUNT social:a 1 knows").starts_with("-NOPERM"));
 }
 
+/// A container command has no access of its own: each of its subcommands has.
+#[test]
+fn reader_of_a_graph_reads_objects_and_writer_changes_it_without_the_other_right() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    redis.text("ACL SETUSER reader on >secret %R~g +@graph");
+    redis.text("ACL SETUSER writer on >secret %W~g +@graph");
+    let [reader, writer] = &mut ["reader", "writer"].map(|name| {
+        let mut client = resp(&running);
+        assert_eq!(client.text(&format!("AUTH {name} secret")), "+OK");
+        client
+    });
+    let writes = [
+        ("G.TYPE g follows", "+OK"),
+        ("G.ADD g 1 knows 2", ":1"),
+        ("G.ARCHIVE g 1 knows 2", ":1"),
+        ("G.RESTORE g 1 knows 2", ":1"),
+        ("G.DEL g 1 knows 2", ":1"),
+        ("G.LOAD g knows EDGES 1\t3", "*4 :1 :1 :0 *0"),
+        ("G.NODE SET g 1 person", ":1"),
+        ("G.NODE ARCHIVE g 1", ":1"),
+        ("G.NODE RESTORE g 1", ":1"),
+    ];
+    for (line, reply) in writes {
+        assert!(reader.text(line).starts_with("-NOPERM"), "{line}");
+        assert_eq!(writer.shown(line), reply, "{line}");
+    }
+    for line in ["G.NODE GET g 1", "G.COUNT g 1 knows", "G.STATS g", "G.QUERY g COUNT"] {
+        assert!(writer.text(line).starts_with("-NOPERM"), "{line}");
+        assert!(!reader.text(line).starts_with("-NOPERM"), "{line}");
+    }
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    assert!(reader.text("G.NODE DEL g 1").starts_with("-NOPERM"));
+    assert_eq!(writer.text("G.NODE DEL g 1"), ":1");
+    let flags = |redis: &mut Replies, line: &str| redis.shown(&format!("COMMAND GETKEYSANDFLAGS {line}"));
+    assert_eq!(flags(redis, "G.NODE GET g 1"), "*1 *2 $1 g *2 +RO +access");
+    assert_eq!(flags(redis, "G.NODE DEL g 1"), "*1 *2 $1 g *2 +RW +delete");
+    assert_eq!(flags(redis, "G.ADD g 1 knows 2"), flags(redis, "SADD g 1"));
+    assert_eq!(flags(redis, "G.DEL g 1 knows 2"), flags(redis, "SREM g 1"));
+}
+
+#[test]
+fn pause_of_writes_delays_no_read_of_an_object() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(redis, &[("G.TYPE g knows", "+OK"), ("G.NODE SET g 1 person", ":1"), ("CLIENT PAUSE 60000 WRITE", "+OK")]);
+    let [reader, writer] = &mut [resp(&running), resp(&running)];
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    writer.client.send(&request(&[b"G.NODE", b"DEL", b"g", b"1"]));
+    wait_until("the change to wait", || redis.text("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(reader.shown("G.NODE GET g 1"), "*2 $6 person *0");
+    assert_eq!(redis.text("CLIENT UNPAUSE"), "+OK");
+    wait_until("the change", || reader.shown("G.NODE GET g 1") == "$-1");
+}
+
 #[test]
 fn full_graph_memory_refuses_additions_and_takes_them_again_after_removals() {
     let running: Running = start(config());
@@ -350,9 +405,177 @@ fn attributes_in_any_order_are_the_same_value_and_none_is_given_twice() {
             ("G.NODE DEL g 555", ":1"),
             ("G.NODE DEL g 555", ":0"),
             ("G.DEG2 g 1 t STALE -1", "-ERR STALE '-1' is no number from 0 to 18446744073709551615"),
-            ("G.PATH g 1 1 t", "-ERR cannot connect node 1 with itself; use two different nodes"),
+            ("G.PATH g 1 1 t", "*2 :0 *1 *1 :1"),
+            ("G.PATH g 1 1 t K 9", "*2 :0 *1 *1 :1"),
+            ("G.DIST g 1 t 1", "*2 :0 *1 :0"),
+            ("G.PATH g 777 777 t", "*2 :0 *0"),
+            ("G.DIST g 777 t 777", "*2 :0 *1 $-1"),
         ],
     );
+}
+
+#[test]
+fn repeated_group_of_attributes_loses_none_of_the_first() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    let attributes = "*1 *3 $4 live :5 *4 $1 a $1 1 $1 b $1 2";
+    converse(
+        redis,
+        &[
+            ("G.TYPE g t SCHEMA a b", "+OK"),
+            ("G.ADD g 1 t 2 TS 5 ATTR a 1 ATTR b 2", ":1"),
+            ("G.GET g 1 t 2", attributes),
+            ("G.ADD g 1 t 3 ATTR b 2 TS 5 ATTR a 1", ":1"),
+            ("G.GET g 1 t 3", attributes),
+            ("G.ADD g 1 t 2 ATTR a 1 ATTR a 2", "-ERR cannot set 'a' twice in one change: give each name once"),
+            ("G.ADD g 1 t 2 TS 1 TS 2", "-ERR cannot set 'TS' twice in one change: give each name once"),
+            // A group of names follows the word SCHEMA, which is no name.
+            ("G.TYPE g twice SCHEMA a SCHEMA b", "+OK"),
+            ("G.ADD g 1 twice 2 TS 5 ATTR a 1 b 2", ":1"),
+            ("G.GET g 1 twice 2", attributes),
+        ],
+    );
+    let missing = redis.text("G.TYPE g bad SCHEMA SCHEMA");
+    assert!(missing.starts_with("-ERR the request ends before the names of attributes; use G.TYPE"), "{missing}");
+}
+
+#[test]
+fn option_in_the_place_of_a_forgotten_text_is_no_text() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g t");
+    for line in ["G.LOAD g t CSV TS", "G.LOAD g t CSV TS 5", "G.LOAD g t EDGES line", "G.LOAD g t EDGES TS 5 LINE 7"] {
+        let reply = redis.text(line);
+        let expected = "-ERR the request ends before the text; use G.LOAD graph type CSV|EDGES [TS ms] [LINE n] text";
+        assert_eq!(reply, expected, "{line}");
+    }
+    assert_eq!(redis.shown("G.LOAD g t EDGES TS 5 LINE 7 1\t2"), "*4 :1 :1 :0 *0");
+}
+
+#[test]
+fn archived_node_retains_its_object() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    converse(
+        redis,
+        &[
+            ("G.TYPE g knows UNDIRECTED", "+OK"),
+            ("G.ADD g 1 knows 2", ":1"),
+            ("G.NODE SET g 1 person name Ann", ":1"),
+            ("G.NODE ARCHIVE g 1", ":1"),
+            ("G.RANGE g 2 knows", "*2 $1 0 *0"),
+            ("G.NODE GET g 1", "*2 $6 person *2 $4 name $3 Ann"),
+            ("G.NODE SET g 1 person name Bo", ":1"),
+            ("G.NODE GET g 1", "*2 $6 person *2 $4 name $2 Bo"),
+            ("G.NODE RESTORE g 1", ":1"),
+            ("G.NODE GET g 1", "*2 $6 person *2 $4 name $2 Bo"),
+            ("G.NODE GET g 0", "-ERR cannot use node 0: identifiers 0 and 2^64 - 1 are reserved"),
+        ],
+    );
+}
+
+#[test]
+fn bin_is_never_taken_for_the_time() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows");
+    for line in ["G.NODE SET g 1 person TS 5 name Ann", "G.NODE SET g 1 person ts 5 TS 6"] {
+        let reply = redis.text(line);
+        assert!(reply.starts_with("-ERR cannot name a bin 'TS': it is the option of the time"), "{line}: {reply}");
+    }
+    for (line, missing) in [
+        ("G.NODE SET g 1 person name Ann TS", "a time in ms"),
+        ("G.NODE SET g 1 person name", "the value of a bin"),
+        ("G.NODE SET g 1 person name TS 5", "the value of a bin"),
+    ] {
+        let usage = "use G.NODE SET <graph> <id> <type> [<name> <value> ..] [TS <ms>]";
+        assert_eq!(redis.text(line), format!("-ERR the request ends before {missing}; {usage}"), "{line}");
+    }
+    assert!(redis.text("G.NODE SET g 1 person TS soon").starts_with("-ERR 'soon' is no time"));
+    assert_eq!(redis.text("G.NODE GET g 1"), "$-1");
+}
+
+#[test]
+fn query_of_a_compound_request_is_split_like_an_inline_command() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    for words in [
+        &[&b"G.TYPE"[..], b"g", b"works with", b"UNDIRECTED"][..],
+        &[b"G.ADD", b"g", b"1", b"works with", b"2", b"2", b"works with", b"3"],
+    ] {
+        assert!(!redis.ask(words).starts_with(b"-"));
+    }
+    let words: &[&[u8]] = &[
+        b"G.QUERY",
+        b"g",
+        b"COUNT 2 \"works with\"",
+        b"\tDIST  1\n'works with' 3 ",
+        b"COUNT 2 \"works\\x20with\"",
+        b"COUNT 2 \"works with",
+        b"COUNT 2 'works with'x",
+        b" \t",
+        b"RANGE 2 'works with' LIMIT",
+        b"RANGE 2 'works with' FAST",
+    ];
+    let reply = String::from_utf8(redis.ask(words)).expect("text").replace("\r\n", " ");
+    let unbalanced = "its quotes are unbalanced; close each, and put a space behind it";
+    let usage = "use G.RANGE graph src type [CURSOR c] [LIMIT n] [BYTIME a b] [REV] [WITHATTR] [STATE s]";
+    let expected = format!(
+        "*8 :2 *2 :0 *1 :2 :2 -ERR cannot read the query 'COUNT 2 \"works with': {unbalanced} -ERR cannot read the \
+         query 'COUNT 2 'works with'x': {unbalanced} -ERR the request ends before a query; use G.QUERY graph query [query ..] -ERR the \
+         request ends before LIMIT; {usage} -ERR syntax error at 'FAST'; {usage}"
+    );
+    assert_eq!(reply.trim_end(), expected);
+}
+
+#[test]
+fn error_of_syntax_states_the_syntax_also_within_a_transaction() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows");
+    let deg2 = "G.DEG2 graph src type [COUNT] [CURSOR c] [LIMIT n] [BUDGET n] [STALE n]";
+    let expected = format!("-ERR syntax error at 'X'; use {deg2}");
+    assert_eq!(redis.text("G.DEG2 g 1 knows X"), expected);
+    converse(redis, &[("MULTI", "+OK"), ("G.DEG2 g 1 knows X", "+QUEUED"), ("EXEC", &format!("*1 {expected}"))]);
+    assert_eq!(redis.text("G.NODE DEL g 1 X"), "-ERR syntax error at 'X'; use G.NODE DEL <graph> <id> [TS <ms>]");
+    let add = "G.ADD graph src type dst [TS ms] [NEGATIVE] [ATTR name value ..] [src type dst ..]";
+    assert_eq!(redis.text("G.ADD g 1 knows 2 3"), format!("-ERR the request ends before an edge type; use {add}"));
+}
+
+#[test]
+fn error_of_too_long_attributes_states_the_bytes_of_each() {
+    let running = start(config());
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g t SCHEMA a b");
+    let add =
+        |value: usize, other: usize| format!("G.ADD g 1 t 2 ATTR a {} b {}", "x".repeat(value), "y".repeat(other));
+    assert_eq!(redis.text(&add(250, 1)), ":1");
+    for (value, other, total) in [(250, 2, 256), (254, 1, 259), (300, 1, 305)] {
+        let expected = format!(
+            "-ERR cannot store {total} bytes of attributes: at most 255 fit, with 2 for each attribute besides its \
+             value; shorten the values"
+        );
+        assert_eq!(redis.text(&add(value, other)), expected);
+    }
+}
+
+#[test]
+fn info_has_the_figures_of_graphs_only_where_there_is_a_store() {
+    let (without, running) = (start(both()), start(config()));
+    assert!(!resp(&without).text("INFO everything").contains("# Graph"));
+    let redis = &mut resp(&running);
+    redis.text("G.TYPE g knows UNDIRECTED");
+    redis.text("G.ADD g 1 knows 2");
+    let stats = redis.shown("G.STATS");
+    for request in ["INFO", "INFO graph", "INFO all"] {
+        let text = redis.text(request);
+        assert!(text.contains("# Graph graph_count:1 graph_memory_bytes:"), "{text}");
+        for name in ["segment_bytes", "live_bytes", "record_bytes", "edges_changed"] {
+            let value = stats.split(&format!(" {name} :")).nth(1).expect("a figure");
+            let value = value.split(' ').next().expect("a number");
+            assert!(text.contains(&format!(" graph_{name}:{value} ")), "{name} is not {value}: {text}");
+        }
+    }
 }
 
 #[test]

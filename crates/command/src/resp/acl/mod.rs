@@ -28,7 +28,7 @@ pub(crate) use token_user::TokenUser;
 pub use users::{FileError, User, Users};
 pub(in crate::resp) use users::{FileWork, PasswordWork, WorkedPasswords};
 
-use super::catalog::{CommandSpec, Flag, find, lower};
+use super::catalog::{COMMANDS, CommandSpec, Flag, find, lower};
 use super::databases;
 use super::error::{ErrorReply, Line, shown};
 use super::help::other_subcommand;
@@ -65,15 +65,15 @@ pub(super) enum KnownKeys<'k, 'c> {
     Later,
 }
 
-/// Returns the kinds of access, [`READ`] and [`WRITE`], that a command needs to its key number `place`. Returns 0 for a
-/// command that neither returns nor changes a value, such as `EXISTS`.
-fn access(entry: &CommandSpec, place: usize, args: Option<Args<'_>>) -> u8 {
-    match entry.name {
+/// Returns the kinds of access, [`READ`] and [`WRITE`], that the command or subcommand `number` needs to its key number
+/// `place`. Returns 0 for one that neither returns nor changes a value, such as `EXISTS`.
+fn access(number: usize, place: usize, args: Option<Args<'_>>) -> u8 {
+    match name_of(number) {
         "set" if !args.is_some_and(set_reads) => WRITE,
         "delex" if args.is_some_and(|args| args.len() > 1) => READ | WRITE,
         // As in Redis, requests that only read need no right to write.
         "bitfield" if args.is_some_and(only_gets_fields) => READ,
-        name if name.starts_with("rec.") && entry.has(Flag::Write) => READ | WRITE,
+        name if name.starts_with("rec.") && COMMANDS[number].has(Flag::Write) => READ | WRITE,
         name => {
             let specs = key_specs(name);
             let spec = if place == 0 { specs.first() } else { specs.last() };
@@ -133,10 +133,10 @@ fn denied(rights: &Rights, entry: &'static CommandSpec, number: usize, asked: Kn
         }
         KnownKeys::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
-            let (_, name) = keys.find(|(place, name)| !rights.allows_key(name, access(entry, *place, Some(args))))?;
+            let (_, name) = keys.find(|(place, name)| !rights.allows_key(name, access(number, *place, Some(args))))?;
             Some(key(name))
         }
-        KnownKeys::One(name) => (!rights.allows_key(name, access(entry, 0, None))).then(|| key(name)),
+        KnownKeys::One(name) => (!rights.allows_key(name, access(number, 0, None))).then(|| key(name)),
         KnownKeys::Some => (!rights.all_keys()).then(|| key(b"")),
         KnownKeys::Later => None,
     }

@@ -8,6 +8,7 @@
 
 use super::fault::GraphFault;
 use super::run::graph_named;
+use super::syntax;
 use super::words::{RequestWords, is_reserved_attribute};
 use crate::keyspace::graph_commits::GraphSync;
 use crate::keyspace::graphs::GraphCounters;
@@ -34,6 +35,17 @@ enum ChangeKind {
     Restore,
 }
 
+impl ChangeKind {
+    fn syntax(self) -> &'static str {
+        match self {
+            Self::Add => syntax::ADD,
+            Self::Remove => syntax::DEL,
+            Self::Archive => syntax::ARCHIVE,
+            Self::Restore => syntax::RESTORE,
+        }
+    }
+}
+
 /// A parsed change.
 struct Parsed {
     source: u64,
@@ -54,14 +66,16 @@ impl Parsed {
         let source = words.node()?;
         let edge_type = words.edge_type(graph)?;
         let destination = words.node()?;
-        let (mut time_ms, mut is_negative, mut attributes) = (None, false, Vec::new());
+        let (mut time_ms, mut is_negative, mut values) = (None, false, None::<AttributeValues<'_>>);
         loop {
             if words.skip(b"ts") {
-                time_ms = Some(words.time_ms()?);
+                if time_ms.replace(words.time_ms()?).is_some() {
+                    return Err(GraphFault::Twice(b"TS".to_vec()));
+                }
             } else if kind == ChangeKind::Add && words.skip(b"negative") {
                 is_negative = true;
             } else if kind == ChangeKind::Add && words.skip(b"attr") {
-                read_attributes(words, graph.schema(edge_type)?, &mut attributes)?;
+                values.get_or_insert_default().read(words, graph.schema(edge_type)?)?;
             } else {
                 break;
             }
@@ -69,6 +83,7 @@ impl Parsed {
         if words.peek().is_some() && !words.is_number() {
             words.end()?;
         }
+        let attributes = values.map_or(Ok(Vec::new()), |values| values.encode())?;
         Ok(Self { source, edge_type, destination, time_ms, is_negative, attributes })
     }
 
@@ -85,38 +100,51 @@ impl Parsed {
     }
 }
 
-/// Parses pairs of a name and a value, as long as a name of the schema follows. Replaces `bytes` by the attributes.
-fn read_attributes<'a, W: Iterator<Item = &'a [u8]> + Clone>(
-    words: &mut RequestWords<W>,
-    schema: &[String],
-    bytes: &mut Vec<u8>,
-) -> Result<(), GraphFault> {
-    if schema.is_empty() {
-        return Err(GraphError::NoSchema.into());
-    }
-    bytes.clear();
-    let place = |word: &[u8]| schema.iter().position(|name| name.as_bytes() == word);
-    let mut values = [None::<&[u8]>; SCHEMA_NAMES_MAX];
-    while let Some(number) = words.peek().and_then(place) {
-        let name = words.next("an attribute")?;
-        if values[number].replace(words.next("the value of an attribute")?).is_some() {
-            return Err(GraphFault::Twice(name.to_vec()));
+/// The values of the attributes of one edge, by the numbers of their names in the schema. They may be given in several
+/// groups `ATTR name value ..`.
+#[derive(Default)]
+struct AttributeValues<'a>([Option<&'a [u8]>; SCHEMA_NAMES_MAX]);
+
+impl<'a> AttributeValues<'a> {
+    /// Parses pairs of a name and a value, as long as a name of the schema follows.
+    fn read<W: Iterator<Item = &'a [u8]> + Clone>(
+        &mut self,
+        words: &mut RequestWords<W>,
+        schema: &[String],
+    ) -> Result<(), GraphFault> {
+        if schema.is_empty() {
+            return Err(GraphError::NoSchema.into());
         }
-    }
-    // In the order of the schema, the same attributes have the same bytes.
-    for (number, value) in (0..).zip(values).filter_map(|(number, value)| Some((number, value?))) {
-        let length = u8::try_from(value.len()).map_err(|_| GraphError::AttributesTooLong(value.len()))?;
-        bytes.extend([number, length]);
-        bytes.extend(value);
-        if bytes.len() > ATTRIBUTE_BYTES_MAX {
-            return Err(GraphError::AttributesTooLong(bytes.len()).into());
+        let place = |word: &[u8]| schema.iter().position(|name| name.as_bytes() == word);
+        let mut has_some = false;
+        while let Some(number) = words.peek().and_then(place) {
+            let name = words.next("an attribute")?;
+            if self.0[number].replace(words.next("the value of an attribute")?).is_some() {
+                return Err(GraphFault::Twice(name.to_vec()));
+            }
+            has_some = true;
         }
+        if !has_some {
+            let word = words.next("an attribute")?;
+            return Err(GraphFault::NotInSchema(word.to_vec()));
+        }
+        Ok(())
     }
-    if bytes.is_empty() {
-        let word = words.next("an attribute")?;
-        return Err(GraphFault::NotInSchema(word.to_vec()));
+
+    /// Encodes the attributes in the order of the schema, in which the same attributes have the same bytes.
+    fn encode(&self) -> Result<Vec<u8>, GraphFault> {
+        let given = || (0..).zip(&self.0).filter_map(|(number, value)| Some((number, (*value)?)));
+        let total = given().map(|(_, value)| value.len() + 2).sum::<usize>();
+        if total > ATTRIBUTE_BYTES_MAX {
+            return Err(GraphError::AttributesTooLong(total).into());
+        }
+        let mut bytes = Vec::with_capacity(total);
+        for (number, value) in given() {
+            bytes.extend([number, value.len() as u8]);
+            bytes.extend(value);
+        }
+        Ok(bytes)
     }
-    Ok(())
 }
 
 /// Executes `G.ADD graph src type dst [TS ms] [NEGATIVE] [ATTR name value ..] [src type dst ..]`.
@@ -141,18 +169,18 @@ pub(in crate::resp) fn restore<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
 
 fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run {
     if awaits_commit(call) {
-        return acknowledge(call);
+        return acknowledge(call, kind.syntax());
     }
     let name = args.next().unwrap_or_default();
     let graph = match graph_named(call, name) {
         Ok(graph) => graph,
-        Err(fault) => return fault.reply(call, 0),
+        Err(fault) => return fault.reply(call, 0, kind.syntax()),
     };
     if !call.session.fits {
         match check(call, args, &graph, kind) {
             Ok(true) => {}
             Ok(false) => return Err(SessionWait::Yield.into()),
-            Err(fault) => return fault.reply(call, 0),
+            Err(fault) => return fault.reply(call, 0, kind.syntax()),
         }
         (call.session.done, call.session.passed, call.session.fits) = (0, (0, 0), true);
     }
@@ -183,7 +211,7 @@ fn check<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
 /// Applies the changes from the position of the last visit on. `sum` of the session has the number of changed edges.
 fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: ChangeKind) -> Run {
     if call.ctx.shared.graphs.commits.has_failed() {
-        return GraphFault::Disk.reply(call, 0);
+        return GraphFault::Disk.reply(call, 0, kind.syntax());
     }
     let mut words = RequestWords(call.args_after(args, call.session.done));
     let now_ms = wall_ms(call);
@@ -209,7 +237,7 @@ fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
                     let changed = call.session.sum;
                     let is_full = fault == GraphFault::Engine(GraphError::NoSpace);
                     counters(call).refused.add(u64::from(is_full));
-                    return fault.reply(call, changed);
+                    return fault.reply(call, changed, kind.syntax());
                 }
             }
             call.session.done += (before - words.0.len()) as u32;
@@ -222,19 +250,19 @@ fn apply<'c>(call: &mut Call<'c, '_>, args: Args<'c>, graph: &Graph, kind: Chang
         }
     }
     counters(call).changed.add(call.session.sum as u64);
-    acknowledge(call)
+    acknowledge(call, kind.syntax())
 }
 
 /// Replies to changes with the session's `sum`, once a commit that the configuration asks for has ended.
 ///
 /// # Errors
 /// A wait for the commit, or an error reply if the disk refused it.
-pub(super) fn acknowledge(call: &mut Call<'_, '_>) -> Run {
+pub(super) fn acknowledge(call: &mut Call<'_, '_>, syntax: &str) -> Run {
     let commits = &call.ctx.shared.graphs.commits;
     if commits.sync() == GraphSync::Always
         && let Some(fault) = await_commit(call)?
     {
-        return fault.reply(call, 0);
+        return fault.reply(call, 0, syntax);
     }
     let changed = call.session.sum;
     call.session.end_request();
@@ -294,13 +322,13 @@ pub(in crate::resp) fn declare<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
             if call.ctx.shared.graphs.commits.sync() == GraphSync::Always
                 && let Some(fault) = await_commit(call)?
             {
-                return fault.reply(call, 0);
+                return fault.reply(call, 0, syntax::TYPE);
             }
             reply::simple(call.out, b"OK");
             Ok(())
         }
         Ok(false) => Err(wait(call)),
-        Err(fault) => fault.reply(call, 0),
+        Err(fault) => fault.reply(call, 0, syntax::TYPE),
     }
 }
 
@@ -334,13 +362,16 @@ fn text(word: &[u8]) -> Result<String, GraphFault> {
     std::str::from_utf8(word).map(str::to_owned).map_err(|_| GraphFault::NotText(word.to_vec()))
 }
 
+/// The properties of an edge type.
+const EDGE_TYPE_SYNTAX: &str = "[UNDIRECTED | INVERSE other] [SORT ID | TIME] [CAP n] [SCHEMA name ..]";
+
 /// Reads the properties of an edge type, as `G.TYPE` has them after the name of the type.
 ///
 /// # Errors
 /// The text of the error reply to such a command.
 pub fn parse_edge_type(options: &str) -> Result<EdgeTypeConfig, String> {
     let mut words = RequestWords(options.split_ascii_whitespace().map(str::as_bytes));
-    type_config(&mut words).map_err(|fault| fault.text())
+    type_config(&mut words).map_err(|fault| fault.text(EDGE_TYPE_SYNTAX))
 }
 
 fn type_config<'a, W: Iterator<Item = &'a [u8]> + Clone>(
@@ -364,7 +395,9 @@ fn type_config<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         } else if words.skip(b"cap") {
             config.cap = words.number("CAP", u32::MAX.into())? as u32;
         } else if words.skip(b"schema") {
-            let is_option = |word: &[u8]| matches!(&lower(word)[..], b"undirected" | b"inverse" | b"sort" | b"cap");
+            let is_option =
+                |word: &[u8]| matches!(&lower(word)[..], b"undirected" | b"inverse" | b"sort" | b"cap" | b"schema");
+            let before = config.schema.len();
             while words.peek().is_some_and(|word| !is_option(word)) {
                 let name = words.next("a name")?;
                 if is_reserved_attribute(name) {
@@ -372,7 +405,7 @@ fn type_config<'a, W: Iterator<Item = &'a [u8]> + Clone>(
                 }
                 config.schema.push(text(name)?);
             }
-            if config.schema.is_empty() {
+            if config.schema.len() == before {
                 return Err(GraphFault::Missing("the names of attributes"));
             }
         } else {

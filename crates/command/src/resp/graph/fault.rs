@@ -38,6 +38,10 @@ pub(super) enum GraphFault {
     NotInSchema(Vec<u8>),
     /// The name of an attribute is a number or an option.
     ReservedAttribute(Vec<u8>),
+    /// A bin has the name of the option for the time.
+    BinNamedTs,
+    /// A part of a compound query has a quote without its end, or text directly after a closing quote.
+    UnbalancedQuotes(Vec<u8>),
     /// The request gives an attribute or a bin twice.
     Twice(Vec<u8>),
     /// A compound query has no or too many parts.
@@ -65,8 +69,8 @@ impl From<ErrorReply> for GraphFault {
 }
 
 impl GraphFault {
-    /// Returns the error line, without the protocol's framing.
-    fn line(&self) -> Line {
+    /// Returns the error line of a command with this syntax, without the protocol's framing.
+    fn line(&self, syntax: &str) -> Line {
         let mut line = Line::new();
         let about = |line: &mut Line, before: &str, word: &[u8], after: &str| {
             line.put(before.as_bytes());
@@ -76,6 +80,18 @@ impl GraphFault {
         match self {
             Self::Engine(GraphError::NoSpace) => {
                 line.put(b"OOM graph memory is full: remove edges, or start the server with a larger --graph-memory")
+            }
+            Self::Engine(GraphError::NoRoomForGraph) => line.put(
+                b"ERR cannot create the graph: less than a quarter of the segments is free; add its edges to another \
+                  graph as types of their own, or start the server with a larger --graph-memory",
+            ),
+            Self::Engine(GraphError::AttributesTooLong(bytes)) => {
+                let most = graph::limits::ATTRIBUTE_BYTES_MAX;
+                let text = format!(
+                    "ERR cannot store {bytes} bytes of attributes: at most {most} fit, with 2 for each attribute \
+                     besides its value; shorten the values"
+                );
+                line.put(text.as_bytes());
             }
             Self::Engine(error) => line.put(format!("ERR {error}").as_bytes()),
             Self::NoStore => {
@@ -94,8 +110,21 @@ impl GraphFault {
                 about(&mut line, "ERR '", word, "' is no time: use milliseconds since 1970, from 0 to 281474976710655");
             }
             Self::NotText(word) => about(&mut line, "ERR the name '", word, "' is not UTF-8"),
-            Self::Unexpected(word) => about(&mut line, "ERR syntax error at '", word, "'; see COMMAND DOCS"),
-            Self::Missing(what) => line.put(format!("ERR the request ends before {what}; see COMMAND DOCS").as_bytes()),
+            Self::Unexpected(word) => {
+                about(&mut line, "ERR syntax error at '", word, "'; ");
+                put_usage(&mut line, syntax);
+            }
+            Self::Missing(what) => {
+                line.put(format!("ERR the request ends before {what}; ").as_bytes());
+                put_usage(&mut line, syntax);
+            }
+            Self::BinNamedTs => line.put(
+                b"ERR cannot name a bin 'TS': it is the option of the time, whose pair is the last; use another name",
+            ),
+            Self::UnbalancedQuotes(query) => {
+                let remedy = "': its quotes are unbalanced; close each, and put a space behind it";
+                about(&mut line, "ERR cannot read the query '", query, remedy);
+            }
             Self::NotInSchema(word) => {
                 about(&mut line, "ERR '", word, "' is not in the schema of the edge type: declare a type with SCHEMA");
             }
@@ -127,14 +156,14 @@ impl GraphFault {
         line
     }
 
-    /// Replies with the error. `changed` is the number of edges that the request has changed before, which the text
-    /// states if it is not 0.
+    /// Replies with the error of a command with this syntax, as [`super::syntax`] has it. `changed` is the number of
+    /// edges that the request has changed before, which the text states if it is not 0.
     #[cold]
-    pub(super) fn reply(self, call: &mut Call<'_, '_>, changed: i64) -> Run {
+    pub(super) fn reply(self, call: &mut Call<'_, '_>, changed: i64, syntax: &str) -> Run {
         if let Self::Common(error) = self {
             return Err(Interrupt::Fault(error));
         }
-        let mut line = self.line();
+        let mut line = self.line(syntax);
         if changed > 0 {
             line.put(format!(" ({changed} edges were changed before)").as_bytes());
         }
@@ -143,20 +172,26 @@ impl GraphFault {
         Ok(())
     }
 
-    /// Returns the text of the error reply, without its code.
-    pub(super) fn text(&self) -> String {
+    /// Returns the text of the error reply without its code. `syntax` is that of the words.
+    pub(super) fn text(&self, syntax: &str) -> String {
         let mut out = Vec::new();
-        self.put(&mut out);
+        self.put(&mut out, syntax);
         let line = String::from_utf8_lossy(&out).trim_end().to_owned();
         line.strip_prefix("-ERR ").map(str::to_owned).unwrap_or(line)
     }
 
-    /// Writes the error as a part of the reply to a compound query.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    /// Writes the error as a part of the reply to a compound query. `syntax` is that of the part.
+    pub(super) fn put(&self, out: &mut Vec<u8>, syntax: &str) {
         match self {
             Self::Common(ErrorReply::ClientMemory) => reply::error(out, b"OOM client memory is used up"),
             Self::Common(error) => reply::error(out, error.line().as_slice()),
-            _ => reply::error(out, self.line().as_slice()),
+            _ => reply::error(out, self.line(syntax).as_slice()),
         }
     }
+}
+
+/// Writes the remedy for an error of syntax.
+fn put_usage(line: &mut Line, syntax: &str) {
+    line.put(b"use ");
+    line.put(syntax.as_bytes());
 }

@@ -11,6 +11,7 @@
 use super::change::{counters, wait, wall_ms};
 use super::fault::GraphFault;
 use super::run::graph_named;
+use super::syntax;
 use super::words::RequestWords;
 use crate::keyspace::graph_commits::GraphSync;
 use crate::memory::budget::{Grant, MemoryUse};
@@ -55,7 +56,7 @@ pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
         _ => match begin(call, args, text) {
             Ok(Some(work)) => Box::new(work),
             Ok(None) => return Err(SessionWait::Parked.into()),
-            Err(fault) => return fault.reply(call, 0),
+            Err(fault) => return fault.reply(call, 0, syntax::LOAD),
         },
     };
     let visit = if work.commit.is_some() { Ok(LoadVisit::Done) } else { advance(call, &mut work, text) };
@@ -84,7 +85,7 @@ pub(in crate::resp) fn load<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run 
             counters(call).changed.add(work.changed);
             let is_full = fault == GraphFault::Engine(GraphError::NoSpace);
             counters(call).refused.add(u64::from(is_full));
-            fault.reply(call, work.changed as i64)
+            fault.reply(call, work.changed as i64, syntax::LOAD)
         }
     }
 }
@@ -127,7 +128,11 @@ fn begin<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, text: &[u8]) -> Result
             words.end()?;
         }
     }
-    words.next("the text")?;
+    let text_word = words.next("the text")?;
+    // The client has forgotten the text: no line of edges has one word.
+    if matches!(&lower(text_word)[..], b"ts" | b"line") {
+        return Err(GraphFault::Missing("the text"));
+    }
     if time_ms > graph::limits::TIME_MS_MAX {
         return Err(GraphError::TimeOutOfRange(time_ms).into());
     }
@@ -311,7 +316,10 @@ pub fn encode_attributes<'a>(
             return Err(format!("it has more attributes than the {names} names of the schema; remove the others"));
         }
         if bytes.len() + 2 + field.len() > ATTRIBUTE_BYTES_MAX {
-            return Err(format!("its attributes are longer than {ATTRIBUTE_BYTES_MAX} bytes; shorten them"));
+            return Err(format!(
+                "its attributes have more than {ATTRIBUTE_BYTES_MAX} bytes, with 2 for each besides its value; shorten \
+                 them"
+            ));
         }
         bytes.extend([number as u8, field.len() as u8]);
         bytes.extend_from_slice(&field);

@@ -20,6 +20,7 @@ mod node;
 mod operate;
 mod query;
 mod run;
+mod syntax;
 mod words;
 
 pub use change::parse_edge_type;
@@ -30,7 +31,7 @@ pub use load::encode_attributes;
 pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;
-pub(super) use operate::{compact, segments, snapshot, stats};
+pub(super) use operate::{compact, figures, segments, snapshot, stats};
 pub(crate) use query::LIMIT_MAX;
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
 pub use words::attributes_of;

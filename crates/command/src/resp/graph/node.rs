@@ -6,6 +6,7 @@
 use super::change::{acknowledge, awaits_commit, wait, wall_ms};
 use super::fault::GraphFault;
 use super::run::{graph_named, take_worker};
+use super::syntax;
 use super::words::RequestWords;
 use crate::keyspace::graphs::GraphQueryKind;
 use crate::resp::aside;
@@ -44,10 +45,10 @@ pub(in crate::resp) fn node<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
         Ok(is_done)
     });
     match ran {
-        Ok(true) if is_changed => acknowledge(call),
+        Ok(true) if is_changed => acknowledge(call, "G.NODE"),
         Ok(true) => Ok(()),
         Ok(false) => Err(wait(call)),
-        Err(fault) => fault.reply(call, 0),
+        Err(fault) => fault.reply(call, 0, &syntax::of_node(&part)),
     }
 }
 
@@ -65,7 +66,11 @@ fn change<'a, W: Iterator<Item = &'a [u8]> + Clone>(
             let mut bytes = Vec::new();
             put_text(&mut bytes, words.next("the type of the node")?)?;
             while words.peek().is_some() {
-                if words.0.clone().count() == 2 && words.skip(b"ts") {
+                // The time is the last pair. A bin of that name is refused, so no bin is taken for the time.
+                if words.skip(b"ts") {
+                    if words.0.clone().count() > 1 {
+                        return Err(GraphFault::BinNamedTs);
+                    }
                     time_ms = Some(words.time_ms()?);
                     break;
                 }

@@ -3,11 +3,13 @@
 use super::change::await_commit;
 use super::fault::GraphFault;
 use super::run::{graph_named, nodes_of, take_worker};
+use super::syntax;
 use super::words::RequestWords;
 use crate::keyspace::graph_commits::GraphSync;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::error::ErrorReply;
+use crate::shared::Shared;
 use protocol::resp::{Args, reply};
 
 /// Executes `G.STATS [graph]`: figures of the store, or the number of nodes of a graph and its edge types.
@@ -15,7 +17,7 @@ pub(in crate::resp) fn stats<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     let Some(name) = args.next() else {
         return match put_store(call) {
             Ok(reply) => aside::send_long_reply(call, reply),
-            Err(fault) => fault.reply(call, 0),
+            Err(fault) => fault.reply(call, 0, syntax::STATS),
         };
     };
     let described = graph_named(call, name).and_then(|graph| {
@@ -34,17 +36,18 @@ pub(in crate::resp) fn stats<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     });
     match described {
         Ok(reply) => aside::send_long_reply(call, reply),
-        Err(fault) => fault.reply(call, 0),
+        Err(fault) => fault.reply(call, 0, syntax::STATS),
     }
 }
 
-fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
-    let graphs = &call.ctx.shared.graphs;
-    let store = graphs.store().ok_or(GraphFault::NoStore)?;
-    let (stats, names) = (store.stats(), store.graphs().map(|graph| graph.name().to_owned()));
-    let names: Vec<String> = names.collect();
+/// Returns the figures of the store with their names. Returns `None` if there is no store.
+/// It takes some ns for each segment.
+pub(in crate::resp) fn figures(shared: &Shared) -> Option<[(&'static str, i64); 19]> {
+    let graphs = &shared.graphs;
+    let store = graphs.store()?;
+    let stats = store.stats();
     let sum = |of: fn(&crate::keyspace::graphs::GraphCounters) -> u64| -> i64 {
-        call.ctx.shared.workers.iter().map(|worker| of(&worker.graph)).sum::<u64>() as i64
+        shared.workers.iter().map(|worker| of(&worker.graph)).sum::<u64>() as i64
     };
     let figures = [
         ("memory_bytes", graphs.memory_bytes() as i64),
@@ -55,6 +58,7 @@ fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
         ("segments_free", stats.segments_free as i64),
         ("segments_retired", stats.segments_retired as i64),
         ("segments_reused", stats.segments_recycled as i64),
+        ("record_bytes", stats.record_bytes as i64),
         ("live_bytes", stats.live_bytes as i64),
         ("index_bytes", stats.index_bytes as i64),
         ("compaction_slices", graphs.compaction.slices.value() as i64),
@@ -66,6 +70,20 @@ fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
         ("second_degree_hits", sum(|counters| counters.cache_hits.value())),
         ("second_degree_misses", sum(|counters| counters.cache_misses.value())),
     ];
+    Some(figures)
+}
+
+fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
+    let figures = figures(&call.ctx.shared).ok_or(GraphFault::NoStore)?;
+    let names: Vec<String> = call
+        .ctx
+        .shared
+        .graphs
+        .store()
+        .into_iter()
+        .flat_map(|store| store.graphs())
+        .map(|graph| graph.name().to_owned())
+        .collect();
     let mut out = Vec::new();
     reply::map(&mut out, call.session.version, figures.len() as u64 + 1);
     for (name, value) in figures {
@@ -80,7 +98,9 @@ fn put_store(call: &Call<'_, '_>) -> Result<Vec<u8>, GraphFault> {
 
 /// Executes `G.SEGMENTS`: for each segment in use, its number, the number of its graph, its used and its live bytes.
 pub(in crate::resp) fn segments<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let Some(store) = call.ctx.shared.graphs.store() else { return GraphFault::NoStore.reply(call, 0) };
+    let Some(store) = call.ctx.shared.graphs.store() else {
+        return GraphFault::NoStore.reply(call, 0, syntax::SEGMENTS);
+    };
     let mut out = Vec::new();
     let used: Vec<_> = store.segments().collect();
     reply::array(&mut out, used.len() as u64);
@@ -106,7 +126,7 @@ pub(in crate::resp) fn snapshot<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> 
         _ => await_commit(call)?,
     };
     if let Some(fault) = fault {
-        return fault.reply(call, 0);
+        return fault.reply(call, 0, syntax::SNAPSHOT);
     }
     call.int(call.ctx.shared.graphs.commits.count() as i64);
     Ok(())
@@ -119,7 +139,7 @@ pub(in crate::resp) fn compact<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
     }
     let graphs = &call.ctx.shared.graphs;
     if graphs.store().is_none() {
-        return GraphFault::NoStore.reply(call, 0);
+        return GraphFault::NoStore.reply(call, 0, syntax::COMPACT);
     }
     graphs.ask_for_compaction();
     reply::simple(call.out, b"OK");

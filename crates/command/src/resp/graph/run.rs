@@ -117,8 +117,13 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     visited
 }
 
-/// Executes a command that is one query.
-fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: GraphQueryKind, operation: SetOperation) -> Run {
+/// Executes a command that is one query, with this syntax.
+fn run<'c>(
+    call: &mut Call<'c, '_>,
+    mut args: Args<'c>,
+    (kind, operation): (GraphQueryKind, SetOperation),
+    syntax: &str,
+) -> Run {
     let (graph, unfinished, grant) = match take_work(call) {
         Some(work) => (Ok(work.graph), work.query, work.grant),
         None => (graph_named(call, args.next().unwrap_or_default()), None, None),
@@ -138,7 +143,7 @@ fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: GraphQueryKind, op
             retain_work(call, Box::new(work), nodes)
         }
         Ok((_, Visit::Busy)) => Err(SessionWait::Parked.into()),
-        Err(fault) => fault.reply(call, 0),
+        Err(fault) => fault.reply(call, 0, syntax),
     }
 }
 
@@ -152,9 +157,12 @@ macro_rules! queries {
         $(
             #[doc = concat!("Executes `", $syntax, "`.")]
             pub(in crate::resp) fn $name<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-                run(call, args, GraphQueryKind::$kind, SetOperation::$operation)
+                run(call, args, (GraphQueryKind::$kind, SetOperation::$operation), $syntax)
             }
         )+
+
+        /// The syntax of each query.
+        pub(super) const QUERY_SYNTAX: &[&str] = &[$($syntax),+];
     };
 }
 

@@ -77,7 +77,7 @@ impl<'a, W: Iterator<Item = &'a [u8]> + Clone> RequestWords<W> {
 }
 
 /// The words that follow an attribute in a request. No attribute has one of these names.
-const OPTIONS: [&[u8]; 7] = [b"ts", b"negative", b"attr", b"undirected", b"inverse", b"sort", b"cap"];
+const OPTIONS: [&[u8]; 8] = [b"ts", b"negative", b"attr", b"undirected", b"inverse", b"sort", b"cap", b"schema"];
 
 /// Returns true if an attribute cannot have this name, because a request could mean an option or the next edge by it.
 pub(crate) fn is_reserved_attribute(name: &[u8]) -> bool {

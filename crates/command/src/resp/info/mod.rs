@@ -41,7 +41,7 @@ const fn section(title: &'static str, names: &'static [&'static str], selected: 
 }
 
 /// All sections, in the order of the reply.
-const SECTIONS: [Section; 15] = [
+const SECTIONS: [Section; 16] = [
     section("Server", &["server"], Selected::Usually, sections::server),
     section("Clients", &["clients"], Selected::Usually, sections::clients),
     section("Memory", &["memory"], Selected::Usually, sections::memory),
@@ -56,6 +56,7 @@ const SECTIONS: [Section; 15] = [
     section("Cluster", &["cluster"], Selected::Usually, |text, _, _| text.write_str("cluster_enabled:0\r\n")),
     section("Keyspace", &["keyspace"], Selected::Usually, sections::keyspace),
     section("TLS", &["tls"], Selected::Usually, sections::tls),
+    section("Graph", &["graph"], Selected::Usually, sections::graph),
     section("Namespaces", &["namespaces"], Selected::ByAll, sections::namespaces),
 ];
 
@@ -87,7 +88,13 @@ pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let request = InfoRequest { now_secs: call.ctx.now.secs(), namespace: call.session.namespace };
     let (wanted, mut text) = (Wanted::of(args), String::new());
     let has_tls = call.ctx.shared.host.tls().is_some();
-    let is_here = |section: &&Section| wanted.has(section, args) && (has_tls || section.title != "TLS");
+    let has_graphs = call.ctx.shared.graphs.store().is_some();
+    let exists = |section: &Section| match section.title {
+        "TLS" => has_tls,
+        "Graph" => has_graphs,
+        _ => true,
+    };
+    let is_here = |section: &&Section| wanted.has(section, args) && exists(section);
     for section in SECTIONS.iter().filter(is_here) {
         let blank = if text.is_empty() { "" } else { "\r\n" };
         let written = write!(text, "{blank}# {}\r\n", section.title)

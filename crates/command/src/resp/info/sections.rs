@@ -7,6 +7,7 @@ use crate::keyspace::namespaces::Namespaces;
 use crate::push::outbox::ChannelKind;
 use crate::resp::REDIS_VERSION;
 use crate::resp::config;
+use crate::resp::graph::figures as graph_figures;
 use crate::shared::{Pause, Shared, WorkerShared};
 use base::prng::Prng;
 use segment::Namespace;
@@ -321,6 +322,13 @@ pub(super) fn keyspace(text: &mut String, shared: &Shared, _: InfoRequest) -> st
         }
     }
     Ok(())
+}
+
+/// Writes the figures of `G.STATS`.
+pub(super) fn graph(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {
+    let (Some(figures), Some(store)) = (graph_figures(shared), shared.graphs.store()) else { return Ok(()) };
+    write!(text, "graph_count:{}\r\n", store.graphs().count())?;
+    figures.into_iter().try_for_each(|(name, value)| write!(text, "graph_{name}:{value}\r\n"))
 }
 
 pub(super) fn namespaces(text: &mut String, shared: &Shared, _: InfoRequest) -> std::fmt::Result {

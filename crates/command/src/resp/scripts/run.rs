@@ -320,7 +320,7 @@ fn check_command(
     if call.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
         return Err(format!("ERR {} is disabled by this server's configuration", entry.name));
     }
-    if limits.is_read_only && entry.waits_with_writes() {
+    if limits.is_read_only && entry.waits_with_writes(first) {
         return Err("ERR Write commands are not allowed from read-only scripts.".into());
     }
     may_execute(call, entry, args)

@@ -12,7 +12,7 @@ use crate::pool::{SEGMENT_HEADER_WORDS, SegmentInfo, USED};
 use crate::record::RecordRef;
 use crate::schema::TypeId;
 use crate::view::{EdgeView, NodeObject, View, edge_view};
-use shape::whole_record;
+use shape::{SEARCH_WORDS_MAX, next_whole, whole_record};
 
 /// The maximum number of faults that a check reports in full.
 pub const FAULTS_MAX: usize = 20;
@@ -36,8 +36,8 @@ pub enum MemoryFaultKind {
     Header,
     /// The header names more used bytes than the segment has.
     Length,
-    /// The checksum or the form of a record is wrong. A restart ignores it and the rest of the segment: this number of
-    /// bytes.
+    /// The checksum or the form of a record is wrong. A restart ignores this number of bytes: up to the next whole record,
+    /// or to the end of the segment.
     Record(u64),
 }
 
@@ -91,12 +91,13 @@ pub fn check_memory(memory: &[AtomicU32], segment_bytes: usize) -> MemoryCheck {
         if used > segment_words {
             check.report(segment_words, segment, USED, MemoryFaultKind::Length);
         }
-        let (mut word, words) = (SEGMENT_HEADER_WORDS, &words[..info.used]);
+        let (mut word, words, mut left) = (SEGMENT_HEADER_WORDS, &words[..info.used], SEARCH_WORDS_MAX);
         while word < info.used {
             let Some((record, _)) = whole_record(&words[word..], info.sequence as u32) else {
-                let rest = (info.used - word) as u64 * 4;
-                check.report(segment_words, segment, word, MemoryFaultKind::Record(rest));
-                break;
+                let next = next_whole(words, word, info.sequence as u32, &mut left);
+                check.report(segment_words, segment, word, MemoryFaultKind::Record((next - word) as u64 * 4));
+                word = next;
+                continue;
             };
             check.records += 1;
             check.record_bytes += record.len() as u64 * 4;
@@ -116,6 +117,8 @@ pub struct ListedEdge {
     pub destination: u64,
     /// The value.
     pub edge: EdgeView,
+    /// True if one of the nodes is archived as a whole, which hides the edge regardless of its state.
+    pub is_hidden: bool,
 }
 
 /// A disagreement between the lists of a type.
@@ -171,7 +174,12 @@ impl View<'_> {
                 let is_reported = is_undirected && edge.id < node && self.list(edge.id, ty).find(node).is_some();
                 is_reported
                     || [source, self.external(edge.id)].contains(&LOST)
-                    || f(&ListedEdge { source, destination: self.external(edge.id), edge: edge_view(&edge) })
+                    || f(&ListedEdge {
+                        source,
+                        destination: self.external(edge.id),
+                        edge: edge_view(&edge),
+                        is_hidden: [node, edge.id].into_iter().any(|node| self.graph.is_archived(node)),
+                    })
             })
         });
         Ok(())

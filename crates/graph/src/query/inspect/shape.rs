@@ -15,6 +15,55 @@ pub(crate) fn whole_record(words: &[AtomicU32], sequence: u32) -> Option<(Record
     RecordRef::checked(words, sequence).filter(|(record, kind)| is_well_formed(*record, *kind))
 }
 
+/// The maximum number of words that the search for whole records reads behind the damaged ones of one segment: it takes
+/// some 50 ms.
+pub(crate) const SEARCH_WORDS_MAX: usize = 1 << 26;
+
+/// Returns the place of the next whole record behind the damaged one at `from`, or the end of `words` if there is none.
+/// `left` is the number of words that the search may still read. If it does not suffice, the rest counts as damaged.
+pub(crate) fn next_whole(words: &[AtomicU32], from: usize, sequence: u32, left: &mut usize) -> usize {
+    // A record with text from clients is left out as a whole if its length is right: its text could look like a record.
+    if let Some((record, RecordKind::Edge | RecordKind::Object)) = RecordRef::unchecked(&words[from..]) {
+        let (is_edge, end) = (record.kind() == Some(RecordKind::Edge), from + record.len());
+        let kind = if is_edge { RecordKind::Edge } else { RecordKind::Object };
+        if has_length(record, kind) && (end == words.len() || whole_record(&words[end..], sequence).is_some()) {
+            return end;
+        }
+    }
+    for at in (from + 2..words.len()).step_by(2) {
+        let found = RecordRef::unchecked(&words[at..]).filter(|(record, kind)| has_length(*record, *kind));
+        // The checksums of the records whose length has no bound cover few words.
+        let is_short = |kind| matches!(kind, RecordKind::Recent | RecordKind::Leaves | RecordKind::Void);
+        let cost = found.map_or(1, |(record, kind)| if is_short(kind) { 8 } else { record.len() });
+        if *left < cost {
+            break;
+        }
+        *left -= cost;
+        if found.is_some() && whole_record(&words[at..], sequence).is_some() {
+            return at;
+        }
+    }
+    words.len()
+}
+
+/// Returns true if a record has the length that its words state, so that a search reads few words of other ones.
+fn has_length(record: RecordRef<'_>, kind: RecordKind) -> bool {
+    let is = |words: usize| record.len() == words.next_multiple_of(2);
+    let text = |bytes: u32| (bytes as usize).div_ceil(4);
+    let has = |words: usize| record.len() >= words;
+    match kind {
+        RecordKind::Name => has(4) && is(4 + text(record.word(3))),
+        RecordKind::EdgeType => has(7) && is(7 + text(record.word(6))),
+        RecordKind::Nodes => has(4) && is(4 + record.word(3) as usize * 2),
+        RecordKind::Edge => has(EDGE_WORDS) && is(EDGE_WORDS + text(record.edge_properties().2 as u32)),
+        RecordKind::Mark => is(6),
+        RecordKind::Object => has(7) && is(7 + text(record.word(6))),
+        RecordKind::Batch => is(7),
+        RecordKind::Leaf => leaf::is_well_formed(record),
+        RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => true,
+    }
+}
+
 /// Returns true if every reader of such a record stays inside it, and finds values that the writer could have written.
 fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
     let has = |words: usize| record.len() >= words;
