@@ -301,6 +301,10 @@ fn random_request(prng: &mut Prng) -> String {
             // memcached 1.6.18 returns no size from `ms`, shows the time left as negative in `me`, and accepts no
             // base64 of more than 250 bytes.
             words.retain(|word| word != "s" || verb != "ms");
+            // memcached skips bytes that are not base64, if enough others remain.
+            if words[1] == "!!@k" && words.contains(&"b".to_owned()) {
+                words[1] = "!!".to_owned();
+            }
             if verb == "me" || words.contains(&"b".to_owned()) && words[1] == "@long" {
                 words[1] = "@k".to_owned();
             }

@@ -70,6 +70,7 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
 const RANDOM_DIFFERENCES: &[(&str, &str, &str, &str)] = &[
     ("acl", "-ERR Error in ACL SETUSER modifier \\'()\\': Syntax error", "+OK", "there are no selectors"),
     ("lpos", "-ERR value is out of range, value must between", "-ERR", "refuses the rank, as Redis 7.2 does"),
+    ("zincrby", "-ERR value is not a valid float", "-ERR syntax error", "has no options of `ZADD`"),
 ];
 
 const DIGITS: &str = "writes a score in the fewest digits, as Redis 7.2 does";
