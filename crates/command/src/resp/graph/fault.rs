@@ -156,8 +156,8 @@ impl GraphFault {
         line
     }
 
-    /// Replies with the error of a command with this syntax, as [`super::syntax`] has it. `changed` is the number of edges that the request has changed before, which the text
-    /// states if it is not 0.
+    /// Replies with the error of a command with this syntax, as [`super::syntax`] has it. `changed` is the number of
+    /// edges that the request has changed before, which the text states if it is not 0.
     #[cold]
     pub(super) fn reply(self, call: &mut Call<'_, '_>, changed: i64, syntax: &str) -> Run {
         if let Self::Common(error) = self {
