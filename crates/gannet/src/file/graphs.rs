@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::Path;
 
-use graph::{Direction, EdgeState, FAULTS_MAX, ListCheck, ListFault, MemoryFault, MemoryFaultKind, TypeId};
+use graph::{
+    Direction, EdgeState, FAULTS_MAX, ListCheck, ListFault, MemoryFault, MemoryFaultKind, RestartReport, TypeId,
+};
 use server::offline::graphs::{FileBoot, GraphFile, csv_line, put_field, state_name, types_of};
 
 use super::{FileFigures, print_figures};
@@ -143,22 +145,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         faults.push(format!("the file has {bytes} of {stated} bytes, so edges at its end are lost"));
     }
     faults.extend(memory.faults.iter().map(memory_fault));
-    if file.restart.records_orphaned > 0 {
-        let orphaned = file.restart.records_orphaned;
-        faults.push(format!("{orphaned} records name a node or type whose own record is missing, and are ignored"));
-    }
-    if file.restart.nodes_lost > 0 {
-        let lost = file.restart.nodes_lost;
-        faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
-    }
-    if file.restart.graphs_lost > 0 {
-        let lost = file.restart.graphs_lost;
-        faults.push(format!("{lost} graphs have no record of their names; they are named lost:NUMBER"));
-    }
-    if file.restart.types_lost > 0 {
-        let lost = file.restart.types_lost;
-        faults.push(format!("{lost} edge types have no record although others name them; they are named lost:NUMBER"));
-    }
+    faults.extend(restart_faults(&file.restart));
     for TypeCheck { graph, name, check, .. } in &checks {
         faults.extend(check.faults.iter().map(|fault| format!("{graph} {name}: {}", list_fault(*fault))));
     }
@@ -172,6 +159,28 @@ pub fn check(path: &Path) -> Result<(), Failure> {
             .to_owned(),
     );
     print(&text).and(Err(Failure::Failed(faults)))
+}
+
+/// Describes the records whose graph, node or edge type has no record of its own.
+fn restart_faults(restart: &RestartReport) -> Vec<String> {
+    let mut faults = Vec::new();
+    if restart.records_orphaned > 0 {
+        let orphaned = restart.records_orphaned;
+        faults.push(format!("{orphaned} records name a node or type whose own record is missing, and are ignored"));
+    }
+    if restart.nodes_lost > 0 {
+        let lost = restart.nodes_lost;
+        faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
+    }
+    if restart.graphs_lost > 0 {
+        let lost = restart.graphs_lost;
+        faults.push(format!("{lost} graphs have no record of their names; they are named lost:NUMBER"));
+    }
+    if restart.types_lost > 0 {
+        let lost = restart.types_lost;
+        faults.push(format!("{lost} edge types have no record although others name them; they are named lost:NUMBER"));
+    }
+    faults
 }
 
 /// Describes a fault of the memory, with its position in the file.

@@ -181,8 +181,9 @@ fn log_restart(report: &RestartReport, file: Option<&MapFile>) {
         let RestartReport { damaged_places: places, damaged_bytes: bytes, records_orphaned: orphaned, .. } = *report;
         tracing::warn!(
             "the graphs in {} are damaged: {bytes} bytes of records in {places} places are lost, {orphaned} records \
-             belong to none, and {lost} graphs, nodes or edge types have no record of their own; edges of these records \
-             are missing or have an earlier state; all others are in use; restore a copy of the file if you have one",
+             belong to none, and {lost} graphs, nodes or edge types have no record of their own; edges of these \
+             records are missing or have an earlier state; all others are in use; restore a copy of the file if you \
+             have one",
             file.map_or(Path::new("memory"), MapFile::path).display()
         );
     }

@@ -522,8 +522,8 @@ fn query_of_a_compound_request_is_split_like_an_inline_command() {
     let usage = "use G.RANGE graph src type [CURSOR c] [LIMIT n] [BYTIME a b] [REV] [WITHATTR] [STATE s]";
     let expected = format!(
         "*8 :2 *2 :0 *1 :2 :2 -ERR cannot read the query 'COUNT 2 \"works with': {unbalanced} -ERR cannot read the \
-         query 'COUNT 2 'works with'x': {unbalanced} -ERR the request ends before a query; use G.QUERY graph query [query ..] -ERR the \
-         request ends before LIMIT; {usage} -ERR syntax error at 'FAST'; {usage}"
+         query 'COUNT 2 'works with'x': {unbalanced} -ERR the request ends before a query; use G.QUERY graph \
+         query [query ..] -ERR the request ends before LIMIT; {usage} -ERR syntax error at 'FAST'; {usage}"
     );
     assert_eq!(reply.trim_end(), expected);
 }

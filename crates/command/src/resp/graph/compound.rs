@@ -43,8 +43,8 @@ fn kind(
     acl::refused_command(call, command).map_or(Ok((kind, operation)), |error| Err(error.into()))
 }
 
-/// Executes `G.QUERY graph query [query ..]`. Each query is split like an inline command. The reply has the reply of each query. A refused query is an error in its
-/// place.
+/// Executes `G.QUERY graph query [query ..]`. Each query is split like an inline command. The reply
+/// has the reply of each query. A refused query is an error in its place.
 pub(in crate::resp) fn query_several<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = args.next().unwrap_or_default();
     if args.len() == 0 || args.len() > PARTS_MAX {

@@ -36,8 +36,8 @@ pub enum MemoryFaultKind {
     Header,
     /// The header names more used bytes than the segment has.
     Length,
-    /// The checksum or the form of a record is wrong. A restart ignores this number of bytes: up to the next whole record,
-    /// or to the end of the segment.
+    /// The checksum or the form of a record is wrong. A restart ignores this number of bytes: up to the next whole
+    /// record, or to the end of the segment.
     Record(u64),
 }
 
