@@ -26,7 +26,7 @@ pub use cells::{Cells, Order, Pages};
 pub use file::{BOOT_ID_VARIABLE, MapFile, Medium, OpenError, boot_id, boot_id_override};
 pub use words::Words;
 
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -210,39 +210,52 @@ impl Map {
         Ok(())
     }
 
-    /// Returns the number of bytes of this map that huge pages back now, from `/proc/self/smaps`. Slow: not for a data
-    /// thread.
+    /// Returns the number of bytes that huge pages back now in this map, from `/proc/self/smaps`. Adjacent maps may be
+    /// one entry there, and then count too. Slow: not for a data thread.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
-        self.summed(huge_line)
-    }
-
-    /// Returns the number of bytes of this map that are resident now. Slow, like [`Map::huge_bytes`].
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
-    pub fn resident_bytes(&self) -> io::Result<u64> {
-        self.summed(|line| line.strip_prefix("Rss:"))
-    }
-
-    /// Sums the kB numbers in the `smaps` lines of this map, in bytes. `number` returns the number's text for each line
-    /// to count.
-    fn summed(&self, number: fn(&str) -> Option<&str>) -> io::Result<u64> {
         let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
         let mut inside = false;
         let mut kib = 0;
         for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
             if let Some((start, end)) = line.split(' ').next().and_then(address_range) {
                 inside = start < to && end > from;
-            } else if let (true, Some(rest)) = (inside, number(line)) {
+            } else if let (true, Some(rest)) = (inside, huge_line(line)) {
                 kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
             }
         }
         Ok(kib * 1024)
     }
+
+    /// Returns the number of bytes of this map that are resident now, from `/proc/self/pagemap`. Slow, like
+    /// [`Map::huge_bytes`], but exact.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let first = self.start.as_ptr() as usize / PAGE_BYTES;
+        let mut left = self.bytes.div_ceil(PAGE_BYTES);
+        let mut pages = std::fs::File::open("/proc/self/pagemap")?;
+        pages.seek(SeekFrom::Start((first * PAGEMAP_ENTRY_BYTES) as u64))?;
+        let (mut resident, mut buffer) = (0, vec![0; PAGEMAP_READ_BYTES]);
+        while left > 0 {
+            let entries = left.min(PAGEMAP_READ_BYTES / PAGEMAP_ENTRY_BYTES);
+            let read = &mut buffer[..entries * PAGEMAP_ENTRY_BYTES];
+            pages.read_exact(read)?;
+            let (words, _) = read.as_chunks::<PAGEMAP_ENTRY_BYTES>();
+            resident += words.iter().filter(|word| u64::from_ne_bytes(**word) >> PAGEMAP_PRESENT & 1 == 1).count();
+            left -= entries;
+        }
+        Ok((resident * PAGE_BYTES) as u64)
+    }
 }
+
+/// The length of a page's entry in `/proc/PID/pagemap` in bytes, the bit of pages in memory, and the length of a read.
+const PAGEMAP_ENTRY_BYTES: usize = 8;
+const PAGEMAP_PRESENT: u32 = 63;
+const PAGEMAP_READ_BYTES: usize = 1 << 16;
 
 /// Returns the number, as text, from an `smaps` line that counts huge pages of private memory or of a file. Returns
 /// `None` for other lines.
@@ -289,6 +302,18 @@ mod tests {
         }
         map.release(PAGE_BYTES, PAGE_BYTES).expect("release");
         assert_eq!([read(&map, 0), read(&map, PAGE_BYTES), read(&map, 2 * PAGE_BYTES)], [7, 0, 7]);
+    }
+
+    /// The kernel shows adjacent maps as one. Regression: the resident pages of neighbours counted too.
+    #[test]
+    fn resident_bytes_are_those_of_the_map_alone() {
+        let maps = [0; 8].map(|_| Map::reserve(4 * PAGE_BYTES, false).expect("reserve"));
+        for (number, map) in maps.iter().enumerate() {
+            (0..number % 5).for_each(|page| write(map, page * PAGE_BYTES, 1));
+        }
+        for (number, map) in maps.iter().enumerate() {
+            assert_eq!(map.resident_bytes().expect("pagemap"), (number % 5 * PAGE_BYTES) as u64, "map {number}");
+        }
     }
 
     #[test]
