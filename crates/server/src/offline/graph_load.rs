@@ -209,12 +209,15 @@ impl GraphFileLoad {
         Ok(())
     }
 
-    /// Compacts some segments. Returns false if none became free.
+    /// Compacts some segments. Returns false if that frees none.
     fn make_room(&mut self) -> Result<bool, String> {
-        // Segments that earlier compaction emptied are free after a commit.
-        self.commit()?;
-        let free = |load: &Self| load.store().stats().segments_free;
-        let before = free(self);
+        // Segments that became empty are free after a commit.
+        let empty = |load: &Self| {
+            let stats = load.store().stats();
+            stats.segments_free + stats.segments_retired
+        };
+        let before = empty(self);
+        let has_retired = self.store().stats().segments_retired > 0;
         let mut emptied = 0;
         while emptied < COMPACTED_SEGMENTS {
             let step = self.graph.writer().compact(LIVE_MAX, COMPACTION_WORDS);
@@ -225,7 +228,7 @@ impl GraphFileLoad {
             }
         }
         self.commit()?;
-        Ok(free(self) > before)
+        Ok(has_retired || empty(self) > before)
     }
 
     fn commit(&mut self) -> Result<(), String> {
