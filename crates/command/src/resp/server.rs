@@ -7,6 +7,7 @@ use crate::context::audit_redis;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
 use crate::resp::collection::words;
+use crate::resp::session::CommandOrigin;
 use crate::resp::state::waits::TimeoutReply;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
@@ -43,9 +44,14 @@ pub(super) fn module<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Executes `TIME`: replies with the Unix time, in seconds and microseconds.
+/// Executes `TIME`: replies with the Unix time, in seconds and microseconds. For a script, no time passes.
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let micros = call.ctx.wall_us();
+    let micros = if call.session.origin == CommandOrigin::Script {
+        let moment = call.moment();
+        moment.to_wall(moment.now).0 * 1000
+    } else {
+        call.ctx.wall_us()
+    };
     reply::array(call.out, 2);
     for number in [micros / 1_000_000, micros % 1_000_000] {
         reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());
