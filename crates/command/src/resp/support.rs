@@ -185,7 +185,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "info",
         "fields of features that the server lacks have the value that Redis reports while they are unused; figures of \
-         the process and rates are up to one second old; also the section Namespaces",
+         the process and rates are up to one second old; also the sections Graph and Namespaces",
     ),
     (
         "keys",

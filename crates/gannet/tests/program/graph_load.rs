@@ -313,17 +313,17 @@ fn file_of_graphs_is_created_and_loaded_and_then_served() {
 
 #[test]
 fn load_into_a_full_file_names_the_remedy_and_resumes_with_more_memory() {
-    const EDGES: u64 = 350_000;
+    const EDGES: u64 = 250_000;
     let folder = Folder::new("graph-load-file-full");
     let file = file_of_long_edges(&folder, EDGES);
     let words = ["--format", "csv", "--part-size", "1MiB", "--resume", "--declare", "SCHEMA note"];
     let (code, out, err) = load_offline(&folder, &file, &[&words[..], &["--graph-memory", "90MiB"]].concat());
     let remedy = "the memory for graphs is full; pass a larger --graph-memory; the same command continues the load";
     assert!(code == 1 && err.contains(" of the text: ") && err.contains(remedy), "{code} {out}{err}");
-    let (code, out, err) = load_offline(&folder, &file, &[&words[..], &["--graph-memory", "256MiB"]].concat());
+    let (code, out, err) = load_offline(&folder, &file, &[&words[..], &["--graph-memory", "512MiB"]].concat());
     assert!(code == 0 && out.starts_with(&format!("{EDGES} edges, ")), "{code} {out}{err}");
     let (code, out, err) = run(&["file", "stats", &folder.file("graphs"), "--json"]);
-    assert!(code == 0 && out.contains("350000"), "{code} {out}{err}");
+    assert!(code == 0 && out.contains("250000"), "{code} {out}{err}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ const COMMIT_PERIOD: Duration = Duration::from_secs(1);
 const COMPACTED_SEGMENTS: usize = 8;
 const COMPACTION_WORDS: usize = 1 << 20;
 /// The maximum share of live words of a segment that is compacted, in percent.
-const LIVE_MAX: u32 = 95;
+const LIVE_MAX: u32 = 75;
 
 /// The place of the edges.
 #[derive(Clone, Debug)]
@@ -180,15 +180,19 @@ impl GraphFileLoad {
         }
         let graph = self.graph.clone();
         BulkWriter::new(&mut graph.writer()).begin(batch).map_err(|(error, _)| error.to_string())?;
+        // The segments that were opened until the last time that there was no room.
+        let mut opened_before = None;
         loop {
             let mut writer = graph.writer();
             match steps(&mut writer) {
                 Ok(()) => break,
                 Err(GraphError::NoSpace) => {
                     drop(writer);
-                    if !self.make_room()? {
+                    let is_stuck = opened_before == Some(self.store().stats().segments_opened);
+                    if !self.make_room()? && is_stuck {
                         return Err("the memory for graphs is full; pass a larger --graph-memory".to_owned());
                     }
+                    opened_before = Some(self.store().stats().segments_opened);
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -217,7 +221,6 @@ impl GraphFileLoad {
             stats.segments_free + stats.segments_retired
         };
         let before = empty(self);
-        let has_retired = self.store().stats().segments_retired > 0;
         let mut emptied = 0;
         while emptied < COMPACTED_SEGMENTS {
             let step = self.graph.writer().compact(LIVE_MAX, COMPACTION_WORDS);
@@ -228,7 +231,7 @@ impl GraphFileLoad {
             }
         }
         self.commit()?;
-        Ok(has_retired || empty(self) > before)
+        Ok(empty(self) > before)
     }
 
     fn commit(&mut self) -> Result<(), String> {
