@@ -12,6 +12,7 @@ use crate::context::WorkerContext;
 use crate::resp::acl;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::pubsub;
+use crate::resp::scripts;
 use crate::resp::session::CommandOrigin;
 use crate::resp::settle;
 use crate::resp::transaction;
@@ -88,7 +89,7 @@ fn check_allowed<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::CommandSp
         }
         Pause::Writes => {
             let first = if let KnownKeys::All(mut args) = asked { args.next() } else { None };
-            entry.waits_with_writes(first)
+            entry.waits_with_writes(first) && !scripts::is_declared_not_to_write(call, entry.name, first)
         }
         // As in Redis, `CLIENT UNPAUSE` waits too.
         Pause::All => true,

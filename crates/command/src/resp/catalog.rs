@@ -30,6 +30,8 @@ pub enum Flag {
     Loading,
     /// In Redis, a replica executes the command even if it lags behind its primary.
     Stale,
+    /// In Redis, the command is refused while a replica loads a data set beside its own.
+    NoAsyncLoading,
     /// The command publishes or subscribes.
     PubSub,
     /// No script may call the command.
@@ -60,6 +62,7 @@ impl Flag {
             Self::NoAuth => "no_auth",
             Self::Loading => "loading",
             Self::Stale => "stale",
+            Self::NoAsyncLoading => "no_async_loading",
             Self::PubSub => "pubsub",
             Self::NoScript => "noscript",
             Self::AllowBusy => "allow_busy",
@@ -123,14 +126,14 @@ impl CommandSpec {
     }
 
     /// Returns true if a request of the command waits while writes are paused, and read-only scripts may not execute
-    /// it: it changes keys, publishes, or may change a HyperLogLog's stored count in Redis. `first` is the first
-    /// argument, which is the subcommand of a container.
+    /// it: it changes keys, publishes, may change a HyperLogLog's stored count in Redis, or executes a script that may
+    /// write. `first` is the first argument, which is the subcommand of a container.
     pub(super) fn waits_with_writes(&self, first: Option<&[u8]>) -> bool {
         let part = first.filter(|_| self.is_container()).and_then(|first| find_subcommand(self.name, first));
         if let Some((_, part)) = part {
             return part.categories.contains(&"write");
         }
-        self.has(Flag::Write) || matches!(self.name, "pfcount" | "publish" | "spublish")
+        self.has(Flag::Write) || matches!(self.name, "pfcount" | "publish" | "spublish" | "eval" | "evalsha" | "fcall")
     }
 
     /// Returns true if `reply`, the reply to a request of the command, has the form of messages to a subscriber. A

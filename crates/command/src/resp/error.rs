@@ -331,6 +331,8 @@ pub(super) enum ErrorReply {
     NoFunction,
     /// The number of keys of a function is not a number.
     FunctionKeys,
+    /// The server shall follow another one.
+    NoReplicas,
 }
 
 impl ErrorReply {
@@ -533,6 +535,7 @@ impl ErrorReply {
             Self::DumpDamaged => "ERR DUMP payload version or checksum are wrong",
             Self::FunctionFlushMode => "ERR FUNCTION FLUSH only supports SYNC|ASYNC option",
             Self::NoFunction => "ERR Function not found",
+            Self::NoReplicas => "ERR REPLICAOF accepts NO ONE only: this server cannot follow another one",
             Self::FunctionKeys => "ERR Bad number of keys provided",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
             Self::KeysBelowZero => "ERR Number of keys can't be negative",

@@ -233,11 +233,10 @@ pub(super) fn only_gets_fields(mut args: Args<'_>) -> bool {
 /// Returns the tips of a command or subcommand with this full name.
 pub(super) fn tips(name: &str) -> &'static [&'static str] {
     match name {
-        "client|info" | "client|list" | "dump" | "hrandfield" | "hscan" | "spop" | "srandmember" | "sscan"
-        | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time" | "ttl"
-        | "zrandmember" | "zscan" | "xadd" | "xautoclaim" | "xclaim" | "xinfo|consumers" | "xpending" | "xtrim" => {
-            &["nondeterministic_output"]
-        }
+        "client|info" | "client|list" | "dump" | "hrandfield" | "hscan" | "lastsave" | "spop" | "srandmember"
+        | "sscan" | "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" | "pttl" | "time"
+        | "ttl" | "zrandmember" | "zscan" | "xadd" | "xautoclaim" | "xclaim" | "xinfo|consumers" | "xpending"
+        | "xtrim" => &["nondeterministic_output"],
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
         | "module|list" | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
         "config|set" | "latency|reset" | "slowlog|reset" => {

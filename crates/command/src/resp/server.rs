@@ -1,6 +1,6 @@
 //! Commands that report on the server itself: `ROLE`, `WAIT`, `TIME`; and `DEBUG`.
 
-use super::error::subcommand;
+use super::error::{ErrorReply, subcommand};
 use super::help::{other_subcommand, reply_help};
 use crate::clients::audit::AuditEvent;
 use crate::context::audit_redis;
@@ -19,6 +19,22 @@ pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     call.int(0);
     reply::array(call.out, 0);
     Ok(())
+}
+
+/// Executes `LASTSAVE`. As `INFO` reports it, the last save was at the server's start: nothing is saved to RDB files.
+pub(super) fn lastsave<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    call.int(call.ctx.shared.started.secs() as i64);
+    Ok(())
+}
+
+/// Executes `REPLICAOF host port` and `SLAVEOF host port`: accepts `NO ONE`, because the server is a primary.
+pub(super) fn replicaof<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [host, port] = words(args);
+    if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        reply::simple(call.out, b"OK");
+        return Ok(());
+    }
+    Err(ErrorReply::NoReplicas.into())
 }
 
 /// Executes `WAIT replicas timeout`. There are no replicas, so a client that requires any waits until the timeout.

@@ -192,6 +192,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "other clients are served meanwhile, so the result is not a snapshot; returns at most 1,048,576 keys and \
          64 MiB",
     ),
+    ("lastsave", "replies the time of the server's start, because nothing is saved to RDB files"),
     (
         "latency",
         "`EXPLAIN` returns p50, p99, p999 and the maximum of waiting, execution and sending; the quantiles of \
@@ -235,6 +236,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("rec.sets", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.touch", "not in Redis; see `docs/protocol/records.md`"),
     ("rec.truncate", "not in Redis; see `docs/protocol/records.md`"),
+    ("replicaof", "accepts `NO ONE` only, because there are no replicas"),
     ("restore", RESTORED),
     ("role", "reports no replicas; the role never changes"),
     (
@@ -254,6 +256,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "copies the value, or the piece with the bit if the value is stored in pieces (above a sixteenth of a \
          segment); such a value is copied when it grows, and in transactions with `--file`",
     ),
+    ("slaveof", "accepts `NO ONE` only, because there are no replicas"),
     (
         "slowlog",
         "covers requests of all protocols, the last 64 per worker; the last \
@@ -291,18 +294,15 @@ pub const ABSENT: &[Absent] = &[
     absent("bgsave", -1, "server", No(NO_SAVES)),
     absent("cluster", -2, "cluster", NotYet(CLUSTERS)),
     absent("failover", -1, "server", No("there are no replicas")),
-    absent("lastsave", 1, "server", No(NO_SAVES)),
     absent("lolwut", -1, "server", No("it only draws pictures")),
     absent("migrate", -6, "generic", NotYet("connections to other servers")),
     absent("psync", -3, "server", No("there are no replicas")),
     absent("readonly", 1, "cluster", NotYet(CLUSTERS)),
     absent("readwrite", 1, "cluster", NotYet(CLUSTERS)),
     absent("replconf", -1, "server", No("there are no replicas")),
-    absent("replicaof", 3, "server", No("there are no replicas")),
     absent("restore-asking", -4, "server", NotYet(CLUSTERS)),
     absent("save", 1, "server", No(NO_SAVES)),
     absent("shutdown", -1, "server", No("stop the server with a signal or through the admin port")),
-    absent("slaveof", 3, "server", No("there are no replicas")),
     absent("sync", 1, "server", No("there are no replicas")),
     absent("waitaof", 4, "generic", No(NO_SAVES)),
 ];

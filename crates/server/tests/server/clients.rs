@@ -539,3 +539,44 @@ fn an_operator_is_answered_as_by_redis() {
     assert!(differ.is_empty(), "{differ:#?}");
     running.stop();
 }
+
+#[test]
+fn script_that_may_write_waits_during_a_pause_of_writes() {
+    let running = start(both());
+    let (mut one, mut other) = (resp(&running), resp(&running));
+    const LIBRARY: &[u8] = b"#!lua name=lib\n\
+        redis.register_function('put', function(keys) return redis.call('SET', keys[1], 'w') end)\n\
+        redis.register_function{function_name='see', flags={'no-writes'}, \
+        callback=function(keys) return redis.call('GET', keys[1]) end}";
+    assert_eq!(one.ask(&[b"FUNCTION", b"LOAD", LIBRARY]), b"$3\r\nlib\r\n");
+    const PUT: &[u8] = b"return redis.call('SET', KEYS[1], 'w')";
+    const SEE: &[u8] = b"#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])";
+    let load = |client: &mut Replies, text: &[u8]| client.ask(&[b"SCRIPT", b"LOAD", text])[5..45].to_vec();
+    let (put, see) = (load(&mut one, PUT), load(&mut one, SEE));
+    other.ask(&[b"SET", b"k", b"v"]);
+    for words in [[&b"EVAL"[..], PUT], [b"EVALSHA", &put], [b"FCALL", b"put"]] {
+        assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+        for reads in [[&b"EVAL"[..], SEE], [b"EVALSHA", &see], [b"FCALL", b"see"], [b"EVAL_RO", b"return 'v'"]] {
+            let seen = other.ask(&[reads[0], reads[1], b"1", b"k"]);
+            assert_eq!(seen, b"$1\r\nv\r\n", "{:?} waits", String::from_utf8_lossy(reads[0]));
+        }
+        other.client.send(&request(&[words[0], words[1], b"1", b"k"]));
+        for _ in 0..30 {
+            assert_eq!(one.ask(&[b"GET", b"k"]), b"$1\r\nv\r\n", "{:?}", String::from_utf8_lossy(words[0]));
+        }
+        assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+        assert_eq!(other.next(), b"+OK\r\n");
+        other.ask(&[b"SET", b"k", b"v"]);
+    }
+    // A script that is queued makes its transaction wait.
+    assert_eq!(other.ask(&[b"MULTI"]), b"+OK\r\n");
+    assert_eq!(other.ask(&[b"EVAL", PUT, b"1", b"k"]), b"+QUEUED\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    other.client.send(&request(&[b"EXEC"]));
+    for _ in 0..30 {
+        assert_eq!(one.ask(&[b"GET", b"k"]), b"$1\r\nv\r\n");
+    }
+    assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+    assert_eq!(other.next(), b"*1\r\n+OK\r\n");
+    running.stop();
+}

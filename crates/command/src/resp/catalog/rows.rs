@@ -2,8 +2,8 @@
 
 use super::CommandSpec;
 use super::Flag::{
-    Admin, AllowBusy, Blocking, DenyOom, Fast, Loading, MovableKeys, NoAuth, NoMandatoryKeys, NoScript, PubSub,
-    ReadOnly, SkipMonitor, SkipSlowlog, Stale, Write,
+    Admin, AllowBusy, Blocking, DenyOom, Fast, Loading, MovableKeys, NoAsyncLoading, NoAuth, NoMandatoryKeys, NoScript,
+    PubSub, ReadOnly, SkipMonitor, SkipSlowlog, Stale, Write,
 };
 use crate::metrics::Command;
 use crate::resp::subcommands::is_container;
@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 282;
+pub(in crate::resp) const COMMAND_COUNT: usize = 285;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -400,6 +400,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
            "1.0.0" "generic" "O(N) where N is the number of keys" Other,
            "Returns all keys that match a pattern"),
+    entry!("lastsave" 1 [Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
+           "1.0.0" "server" "O(1)" Other,
+           "Returns the time of the last save, which is the server's start"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "2.8.13" "server" "O(N) where N is the number of entries" Other,
            "Returns the times of waiting, execution and sending of requests"),
@@ -589,6 +592,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
            "1.0.0" "generic" "O(N) where N is the length of the value" Set,
            "Renames a key if the destination does not exist"),
+    entry!("replicaof" 3 [Admin NoScript Stale NoAsyncLoading] (0 0 0) ["admin" "slow" "dangerous"]
+           "5.0.0" "server" "O(1)" Other,
+           "Accepts `NO ONE` only, since the server is always a primary"),
     entry!("reset" 1 [NoScript NoAuth Loading Stale Fast AllowBusy] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other,
            "Resets the connection to its initial state"),
@@ -658,6 +664,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("sismember" 3 [ReadOnly Fast] (1 1 1) ["read" "set" "fast"]
            "1.0.0" "set" "O(1)" Get,
            "Returns whether a set has an element"),
+    entry!("slaveof" 3 [Admin NoScript Stale NoAsyncLoading] (0 0 0) ["admin" "slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Other,
+           "Accepts `NO ONE` only, as `REPLICAOF` does"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["slow"]
            "2.2.12" "server" "O(N) where N is the number of entries" Other,
            "Returns the slow log's entries"),

@@ -114,6 +114,24 @@ fn call_function<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>
     start(call, (name, args), script, (flags, name == "fcall_ro"), (words, keys))
 }
 
+/// Returns true if the request of a command executes a script or function with the flag `no-writes`. `word` is the
+/// script's text or digest, or the function's name.
+pub(super) fn is_declared_not_to_write(call: &mut Call<'_, '_>, name: &str, word: Option<&[u8]>) -> bool {
+    let Some(word) = word else { return false };
+    let flags = match name {
+        "eval" => script::Header::read(word).ok().and_then(|header| header.flags),
+        "evalsha" => cached::digest_in(word)
+            .and_then(|digest| call.ctx.scripts.find(&digest, &call.ctx.shared.scripts))
+            .and_then(|cached| cached.script.header.flags),
+        "fcall" => {
+            let libraries = call.ctx.scripts.libraries(&call.ctx.shared.scripts.libraries);
+            libraries.function(word).map(|(_, function)| function.flags)
+        }
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags.no_writes)
+}
+
 /// Checks the number of keys. Returns the arguments and that number.
 fn check_keys(args: Args<'_>) -> Result<(Args<'_>, usize), ErrorReply> {
     let count = super::number::integer(args.into_iter().nth(1).unwrap_or_default())?;
