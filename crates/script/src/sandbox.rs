@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 
 /// The error about a write to a read-only table.
-const READ_ONLY: &str = "Attempt to modify a readonly table";
+pub(crate) const READ_ONLY: &str = "Attempt to modify a readonly table";
 
 /// Lua's own globals that scripts may use.
 const BASE: &[&str] = &[
@@ -109,6 +109,7 @@ pub(crate) fn create<'scope, 'env>(
     replace_collecting(scope, caller, &globals)?;
     library::add(lua, scope, caller, &globals)?;
     let protector = Protector::new(lua)?;
+    library::tables::add(lua, &native, &globals.raw_get("table")?, protector.is_read_only(lua)?)?;
     let redis_running = globals.raw_get::<Table>("redis")?;
     let redis_loading = library::functions::create(lua, scope, caller, &redis_running)?;
     redis_loading.set_metatable(Some(refusing_unknown(lua)?))?;
@@ -148,6 +149,12 @@ impl Protector {
     fn new(lua: &Lua) -> mlua::Result<Self> {
         let refuse = lua.create_function(|lua, _: MultiValue| Err::<(), _>(at_caller(lua, READ_ONLY)))?;
         Ok(Self { refuse, proxies: Proxies::default() })
+    }
+
+    /// Returns a function that returns true for a table that scripts may not change.
+    fn is_read_only(&self, lua: &Lua) -> mlua::Result<Function> {
+        let proxies = Proxies::clone(&self.proxies);
+        lua.create_function(move |_, table: Table| Ok(proxies.borrow().contains(&table.to_pointer())))
     }
 
     /// Returns a read-only view of a table.

@@ -192,3 +192,78 @@ fn results_of_the_scripts_on_standard_input() {
         println!("== {text}\n{}", run(&mut machine, number as u64, &text));
     }
 }
+
+/// C code that moves many elements is not counted in instructions: a script that inserted 20,000 elements at the front
+/// of a list held its worker for 0.4 s.
+#[test]
+fn scripts_are_suspended_while_tables_move_many_elements() {
+    let mut machine = Machine::new().expect("a stack");
+    let scripts = [
+        (
+            "local t = {} for i = 1, 2000 do table.insert(t, 1, i) end return t[1] .. ' ' .. t[2000] .. ' ' .. #t",
+            "2000 1 2000",
+        ),
+        (
+            "local t = {} for i = 1, 4000 do t[i] = i end for i = 1, 2000 do table.remove(t, 1) end \
+             return t[1] .. ' ' .. #t",
+            "2001 2000",
+        ),
+        (
+            "local t = {} for i = 1, 30000 do t[i] = 'x' end local n = 0 \
+             for i = 1, 30 do n = n + #table.concat(t, ',', 2) end return n .. ''",
+            "1799910",
+        ),
+    ];
+    for ((number, text), want) in scripts.iter().map(|(text, _)| text).enumerate().zip(scripts.map(|(_, want)| want)) {
+        let (result, ticks) = run_replying(&mut machine, number as u64, text, b"+OK\r\n");
+        assert_eq!(result, format!("${}\r\n{want}\r\n", want.len()), "{text}");
+        assert!(ticks > 20, "{ticks} ticks: {text}");
+    }
+}
+
+#[test]
+fn functions_of_tables_return_and_refuse_the_same_at_every_length() {
+    let mut machine = Machine::new().expect("a stack");
+    let long = "local t = {} for i = 1, 1200 do t[i] = i end ";
+    let cases = [
+        ("local t = {1, 2} table.insert(t, 2, 9) return table.concat(t, ',')", "1,9,2"),
+        ("local t = {1, 2} table.insert(t, '1', 9) return table.concat(t, ',', 1, 2)", "9,1"),
+        ("local t = {1, 2} table.insert(t, 9, 7) return table.concat(t, ',')", "1,2"),
+        ("return tostring(table.remove({}))", "user_script:1: bad argument #1 to 'tostring' (value expected)"),
+        ("local t = {1, 2, 3} return table.remove(t, 1) .. #t .. table.concat(t)", "1223"),
+        ("local t = {1, 2, 3} return table.remove(t) .. select('#', table.remove(t, 7))", "30"),
+        ("{long} table.insert(t, 3.7, 'x') return t[2] .. t[3] .. t[4] .. #t", "2x31201"),
+        ("{long} return table.remove(t, 2) .. t[2] .. #t .. tostring(t[1200])", "231199nil"),
+        ("{long} return #table.concat(t) .. ' ' .. #table.concat(t, 7, 2, 1101)", "3693 4395"),
+        ("local value = table.insert(nil, 1)", "user_script:1: bad argument #1 to 'insert' (table expected, got nil)"),
+        ("local value = table.insert({}, 1, 2, 3)", "user_script:1: wrong number of arguments to 'insert'"),
+        (
+            "local value = table.insert({}, 'x', 2)",
+            "user_script:1: bad argument #2 to 'insert' (number expected, got string)",
+        ),
+        ("local value = table.remove(1)", "user_script:1: bad argument #1 to 'remove' (table expected, got number)"),
+        (
+            "local value = table.concat({1, {}, 3})",
+            "user_script:1: invalid value (table) at index 2 in table for 'concat'",
+        ),
+        (
+            "{long} t[900] = {} return table.concat(t)",
+            "user_script:1: invalid value (table) at index 900 in table for 'concat'",
+        ),
+        (
+            "{long} return table.concat(t, {})",
+            "user_script:1: bad argument #2 to 'concat' (string expected, got table)",
+        ),
+        ("return table.insert(redis, 'x')", "Attempt to modify a readonly table"),
+        ("return table.insert(redis, -200, 'x')", "Attempt to modify a readonly table"),
+        ("return tostring(table.remove(string, nil) == nil)", "true"),
+        ("local value = table.insert(1)", "user_script:1: bad argument #1 to 'insert' (table expected, got number)"),
+        ("local value = table.concat()", "user_script:1: bad argument #1 to 'concat' (table expected, got no value)"),
+    ];
+    for (number, (text, want)) in cases.iter().enumerate() {
+        let text = text.replace("{long}", long);
+        let caught = format!("local done, value = pcall(function() {text} end) return value");
+        let result = run(&mut machine, number as u64, &caught);
+        assert_eq!(result, format!("${}\r\n{want}\r\n", want.len()), "{text}");
+    }
+}

@@ -11,6 +11,7 @@ pub(crate) mod redis;
 mod strings;
 mod strtod;
 mod structs;
+pub(crate) mod tables;
 
 use crate::caller::Caller;
 use mlua::{Lua, Scope, Table};

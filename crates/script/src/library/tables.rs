@@ -1,0 +1,140 @@
+//! The functions of `table` that may move or copy many elements: `insert`, `remove` and `concat`. They can be
+//! interrupted.
+//!
+//! Lua's own functions are C code, which the count of instructions does not see. So a script that inserts at the front
+//! of a long list would hold its worker for as long as it likes. Long moves and copies are therefore loops in Lua, and
+//! short ones remain those of C.
+
+use crate::failure::{passed_on, plain, position};
+use crate::sandbox::READ_ONLY;
+use mlua::{Function, Lua, Table, Value};
+
+/// The name of [`SOURCE`] and of the sandbox's other functions in positions.
+const CHUNK: &str = "redis";
+/// The number of levels of the stack that may lie between an error and the script's function.
+const LEVELS_MAX: usize = 8;
+/// The source of the functions.
+///
+/// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which
+/// leaves out the position, and `fail` adds that of the script.
+const SOURCE: &str = r"
+local insert, remove, concat, sort, is_read_only, fail = ...
+local type, select, tonumber, rawget, rawset, pcall = type, select, tonumber, rawget, rawset, pcall
+local floor, ceil, min, getmetatable, error = math.floor, math.ceil, math.min, getmetatable, error
+-- The number of elements that C code moves or copies at a time.
+local MOVED, PIECE = 100, 500
+
+local function whole(number)
+  return number and (number < 0 and ceil(number) or floor(number))
+end
+
+local function check(list)
+  if getmetatable(list) ~= nil and is_read_only(list) then fail('') end
+end
+
+local function settle(name, done, ...)
+  if done then return ... end
+  fail(name, (...))
+end
+
+local function joined(list, separator, first, last)
+  if last - first < PIECE then
+    local done, text = pcall(concat, list, separator, first, last)
+    if not done then error(text, 0) end
+    return text
+  end
+  local pieces, count = {}, 0
+  for at = first, last, PIECE do
+    count = count + 1
+    pieces[count] = joined(list, separator, at, min(at + PIECE - 1, last))
+  end
+  return joined(pieces, separator, 1, count)
+end
+
+return function(list, ...)
+    local count = select('#', ...)
+    if type(list) == 'table' then
+      check(list)
+      if count == 1 then return insert(list, ...) end
+      local place, value = ...
+      place = whole(tonumber(place))
+      local free = #list + 1
+      if count == 2 and place and free - place > MOVED then
+        for at = free, place + 1, -1 do rawset(list, at, rawget(list, at - 1)) end
+        rawset(list, place, value)
+        return
+      end
+    end
+    return settle('insert', pcall(insert, list, ...))
+  end,
+  function(...)
+    local list, place = ...
+    if type(list) == 'table' then
+      if place == nil then return remove(list) end
+      place = whole(tonumber(place))
+      local last = #list
+      if place and place >= 1 and last - place > MOVED then
+        local removed = rawget(list, place)
+        for at = place, last - 1 do rawset(list, at, rawget(list, at + 1)) end
+        rawset(list, last, nil)
+        return removed
+      end
+    end
+    return settle('remove', pcall(remove, ...))
+  end,
+  function(...)
+    local list, separator, first, last = ...
+    if type(list) == 'table' then
+      first, last = whole(tonumber(first or 1)), whole(tonumber(last or #list))
+    end
+    local is_text = separator == nil or type(separator) == 'string' or type(separator) == 'number'
+    if type(list) == 'table' and is_text and first and last and last - first >= PIECE then
+      return settle('concat', pcall(joined, list, separator, first, last))
+    end
+    return settle('concat', pcall(concat, ...))
+  end,
+  function(list, ...)
+    if type(list) == 'table' then check(list) end
+    return sort(list, ...)
+  end
+";
+
+/// Replaces the functions. `is_read_only` returns true for a table that scripts may not change.
+pub(crate) fn add(lua: &Lua, native: &Table, table: &Table, is_read_only: Function) -> mlua::Result<()> {
+    let fail =
+        lua.create_function(|lua, (name, raised): (String, Option<Value>)| Err::<(), _>(failure(lua, &name, raised)))?;
+    let own = |name: &str| table.raw_get::<Value>(name);
+    let functions: (Function, Function, Function, Function) = lua
+        .load(SOURCE)
+        .set_name(format!("={CHUNK}"))
+        .set_environment(native.clone())
+        .call((own("insert")?, own("remove")?, own("concat")?, own("sort")?, is_read_only, fail))?;
+    table.raw_set("insert", functions.0)?;
+    table.raw_set("remove", functions.1)?;
+    table.raw_set("concat", functions.2)?;
+    table.raw_set("sort", functions.3)
+}
+
+/// Returns the error that the function `name` raises after C code has raised an error. Without one, the table is
+/// read-only.
+fn failure(lua: &Lua, name: &str, raised: Option<Value>) -> mlua::Error {
+    match raised {
+        None => plain(READ_ONLY),
+        Some(Value::String(text)) if text.as_bytes() == b"not enough memory".as_slice() => {
+            passed_on(Value::String(text))
+        }
+        Some(Value::String(text)) => {
+            let text = text.to_string_lossy().replacen("to '?'", &format!("to '{name}'"), 1);
+            plain(place_in_script(lua) + &text)
+        }
+        Some(other) => passed_on(other),
+    }
+}
+
+/// Returns the position in the script: that of the first function on the stack which is not of the sandbox. How many
+/// are of the sandbox depends on whether they were called last in their caller, whose place they then take. If that was
+/// the whole script, the position is lost.
+fn place_in_script(lua: &Lua) -> String {
+    let places = (1..LEVELS_MAX).map(|level| position(lua, level));
+    places.into_iter().find(|place| !place.is_empty() && !place.starts_with(CHUNK)).unwrap_or_default()
+}
