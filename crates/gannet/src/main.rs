@@ -104,7 +104,7 @@ fn helped(text: &str, code: u8) -> ExitCode {
     if code == 0 {
         return ended(print(text));
     }
-    eprint!("{text}");
+    warn(text.trim_end());
     ExitCode::from(code)
 }
 
@@ -117,9 +117,15 @@ fn ended(ended: Result<(), Failure>) -> ExitCode {
         Err(Failure::Code(code, lines)) => (lines, code),
     };
     for line in lines {
-        eprintln!("gannet: {line}");
+        warn(&format!("gannet: {line}"));
     }
     ExitCode::from(code)
+}
+
+/// Writes a line to standard error. A reader that has closed it, as in `2>&1 | head`, must not end the program, and no
+/// place is left to report another error.
+pub fn warn(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Writes to standard output. A reader that has closed it, as in `| head`, is not an error.

@@ -183,7 +183,7 @@ impl Pass {
     pub fn connect(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::connect(&fd, &address(name)?)?;
-        check_user(&sockopt::socket_peercred(&fd)?)?;
+        check_user(&sockopt::socket_peercred(&fd).map_err(unseen)?)?;
         Ok(Self(fd))
     }
 
@@ -253,6 +253,15 @@ impl Pass {
         }
         bytes.truncate(received.bytes);
         Ok(Some(Message { bytes, descriptors }))
+    }
+}
+
+/// Returns the error for a process whose credentials cannot be read. Its id is 0 if it is in a PID namespace that this
+/// process does not see, which is an error with the number 0.
+fn unseen(error: Errno) -> Error {
+    match error.raw_os_error() {
+        0 => Error::new(ErrorKind::PermissionDenied, "the process is in another PID namespace"),
+        _ => error.into(),
     }
 }
 

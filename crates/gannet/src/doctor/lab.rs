@@ -12,7 +12,7 @@ use doctor::lab::{LABS, Lab, LabOptions, Ledger, html, run as show, run_part};
 
 use super::args::failed;
 use crate::load::stop;
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -176,8 +176,8 @@ fn one(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     let stop = stop::switch()?;
     let folder = matches.get_one::<PathBuf>("folder").cloned().unwrap_or_else(usual_folder);
     let (mut ledger, lines) = Ledger::begin(&folder).map_err(words)?;
-    lines.iter().for_each(|line| eprintln!("gannet: {line}"));
-    let ran = show(entry.lab, &wanted, &mut ledger, &stop, &mut |line| eprintln!("{name}: {line}"));
+    lines.iter().for_each(|line| warn(&format!("gannet: {line}")));
+    let ran = show(entry.lab, &wanted, &mut ledger, &stop, &mut |line| warn(&format!("{name}: {line}")));
     drop(ledger);
     let outcome = ran.map_err(|why| words(format!("lab {name}: {why}")))?;
     if let Some(path) = matches.get_one::<PathBuf>("html") {

@@ -7,7 +7,7 @@ use doctor::plan::{PROCESSES_MAX, PlanFormat, Purpose, Role, check, measured, pl
 use doctor::{CheckTarget, CpuPlan, Host, OptInActions, Topology, Wanted};
 
 use super::args::{failed, pid, read_named, root, target};
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// Highest number of threads or queues that the arguments accept.
 const COUNT_MAX: u64 = io::affinity::CPU_NUMBER_END as u64;
@@ -98,7 +98,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             let checked = check(&text, &topology)
                 .map_err(|faults| failed(faults.iter().map(|fault| format!("{path}: {fault}")).collect()))?;
             for doubt in checked.doubts {
-                eprintln!("gannet: {path}: {doubt}");
+                warn(&format!("gannet: {path}: {doubt}"));
             }
             checked.plan
         }

@@ -14,7 +14,7 @@ use doctor::tune::{
 use doctor::{CheckTarget, Host};
 
 use super::args::{failed, pid, root, target};
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// Default time in seconds after which a run that changes network settings is undone unless it is confirmed.
 const CONFIRM_S: &str = "60";
@@ -142,7 +142,7 @@ pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
         return print(&script(&drafted, &root));
     }
     for (check, why) in &drafted.beside {
-        eprintln!("gannet: {check}: {why}");
+        warn(&format!("gannet: {check}: {why}"));
     }
     if drafted.steps.is_empty() {
         return print("There is nothing to write.\n");

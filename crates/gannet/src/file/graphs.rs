@@ -10,7 +10,7 @@ use graph::{
 use server::offline::graphs::{FileBoot, GraphFile, csv_line, put_field, state_name, types_of};
 
 use super::{FileFigures, print_figures};
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// The bytes before the first segment of a file.
 const HEADER_BYTES: u64 = 4096;
@@ -233,7 +233,7 @@ pub fn dump(path: &Path, selection: Option<EdgeSelection<'_>>) -> Result<(), Fai
     let faults = faults_count(&file, &check_types(&file));
     match written.and_then(|counts| out.flush().map(|()| counts)) {
         Ok((edges, 0)) if faults == 0 => {
-            eprintln!("gannet: {edges} edges");
+            warn(&format!("gannet: {edges} edges"));
             Ok(())
         }
         Ok((edges, refused)) => {

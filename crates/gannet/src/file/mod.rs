@@ -18,7 +18,7 @@ use server::offline::{self, FlashRemainder, Offline};
 use server::start::StartError;
 
 use self::graphs::EdgeSelection;
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -112,6 +112,7 @@ fn open(path: &Path, matches: &ArgMatches) -> Result<Offline, Failure> {
             StartError::Store(segment::StartError::File { path, fault }) => {
                 format!("{}: {}", path.display(), fault.for_reader())
             }
+            StartError::File { path, error } => format!("{}: {}", path.display(), with_remedy(error)),
             _ => remedy::start_error(&error),
         }])
     })
@@ -133,7 +134,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "migrate" => return migrate(path, matches),
         _ => {}
     }
-    let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
+    let file = MapFile::open_there(path).map_err(|error| failed(with_remedy(&error)))?;
     let file = Arc::new(file);
     let faulty = |fault: FileFault| failed(fault.for_reader());
     let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
@@ -147,6 +148,17 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             print_figures(&figures, matches.get_flag(JSON))
         }
         _ => print_check(&report, segment::file_check(&file, power().boot).map_err(faulty)?),
+    }
+}
+
+/// Returns the reason why a file cannot be opened, with its remedy if the command knows it.
+pub fn with_remedy(error: &arena::OpenError) -> String {
+    match error {
+        arena::OpenError::OtherOwner { owner, .. } => {
+            format!("{error}; run this command as that user, with `sudo -u '#{owner}' gannet file ..`")
+        }
+        arena::OpenError::Locked => format!("{error}; stop the server that uses it"),
+        _ => error.to_string(),
     }
 }
 
@@ -270,7 +282,7 @@ fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         .and_then(|counts| out.flush().map(|()| counts));
     match written {
         Ok(counts) if counts.lost == 0 => {
-            eprintln!("gannet: {} items", counts.reported);
+            warn(&format!("gannet: {} items", counts.reported));
             Ok(())
         }
         Ok(counts) => Err(Failure::Failed(vec![format!(

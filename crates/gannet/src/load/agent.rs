@@ -8,7 +8,7 @@ use load::agents::{Agent, Fleet, FleetLimits};
 use load::result::{AgentHost, RunResult};
 
 use super::compare::read_text;
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 /// Minimum length of a token in characters; a shorter token could be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -41,8 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let token = token(matches, "token")?;
     let system = |error: std::io::Error| Failure::Failed(vec![format!("cannot watch signals: {error}")]);
     let mut signals = io::signal::Signals::take_over().map_err(system)?;
-    let tell = |line: &str| eprintln!("{line}");
-    let agent = Agent::start(listen, token, HostClock::default(), tell)
+    let agent = Agent::start(listen, token, HostClock::default(), warn)
         .map_err(|error| Failure::Failed(vec![format!("--listen {listen}: {error}")]))?;
     print(&format!("agent listens at {}\n", agent.addr()))?;
     signals.wait();

@@ -88,7 +88,21 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
 
 /// Writes a file of results.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| {
-        Failure::Failed(vec![format!("{}: cannot write the file ({error}); use another name", path.display())])
-    })
+    std::fs::write(path, text).map_err(|error| unwritable(path, &error))
+}
+
+/// Returns an error if the file cannot be written, so that a long run does not end without its results. Changes no
+/// file.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    let is_new = !path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| unwritable(path, &error))?;
+    // A run that fails leaves no empty file. If it cannot be removed, the results replace it.
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(vec![format!("{}: cannot write the file ({error}); use another name", path.display())])
 }

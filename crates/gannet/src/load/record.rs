@@ -12,7 +12,7 @@ use trace::{Header, Secret};
 
 use super::ask::Flags;
 use super::stop;
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -142,14 +142,14 @@ impl Teller {
     fn tell(&mut self, seen: &Seen, (written, lost): (u64, u64), broken: bool) {
         if broken && !self.broken {
             self.broken = true;
-            eprintln!("the trace cannot be written any more; clients are still served, and Ctrl-C ends the recording");
+            warn("the trace cannot be written any more; clients are still served, and Ctrl-C ends the recording");
         }
         if self.quiet || self.printed.elapsed() < PERIOD {
             return;
         }
         self.printed = Instant::now();
         let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
-        eprintln!("{written} requests written{lost}, {} connections", seen.connections);
+        warn(&format!("{written} requests written{lost}, {} connections", seen.connections));
     }
 }
 
@@ -168,7 +168,7 @@ fn proxied(
         failed(format!("cannot listen on {listen} for {target} ({error}); pass a free address and a known server"))
     })?;
     let address = proxy.address().map_err(|error| failed(error.to_string()))?;
-    eprintln!("recording: clients connect to {address} and are forwarded to {target}");
+    warn(&format!("recording: clients connect to {address} and are forwarded to {target}"));
     let mut teller = Teller::new(asked);
     let mut look = |proxy: &Proxy| {
         let (seen, counts) = proxy.seen();
@@ -179,7 +179,7 @@ fn proxied(
     };
     proxy.run(stop, &mut look).map_err(|error| failed(format!("cannot wait for clients ({error})")))?;
     if proxy.refused() > 0 {
-        eprintln!("note: {} clients were disconnected, because {target} refused the connection", proxy.refused());
+        warn(&format!("note: {} clients were disconnected, because {target} refused the connection", proxy.refused()));
     }
     proxy.end().map_err(|error| failed(error.to_string()))
 }
@@ -195,7 +195,7 @@ fn overheard(
     let refused = |error| failed(format!("cannot connect to it ({error}); check that the server is running"));
     let mut connection = link::ServerStream::connect(server, None, CONNECT).map_err(refused)?;
     let mut tape = tape(asked, path)?;
-    eprintln!("recording: the watch stream of {server}");
+    warn(&format!("recording: the watch stream of {server}"));
     let (mut by, mut ledger, mut seen) = (WatchRecording::new(asked.secret), Ledger::default(), Seen::default());
     let (mut teller, mut flushed) = (Teller::new(asked), Instant::now());
     let mut look = |by: &WatchRecording, ledger: &mut Ledger, seen: &Seen| {

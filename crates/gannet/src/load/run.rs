@@ -23,7 +23,7 @@ use load::workload::source;
 
 use super::agent;
 use super::ask::{LoadRun, ask, secured};
-use super::compare::write;
+use super::compare::{check_writable, write};
 use super::stop;
 use super::view::{Screen, Spoken};
 use crate::{Failure, print};
@@ -38,6 +38,7 @@ pub const PARTIAL: u8 = 5;
 /// Runs the subcommand.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let asked = ask(matches)?;
+    check_files(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
     let run_control = Arc::new(RunControl::default());
     stop::run_control(&run_control)?;
@@ -273,18 +274,28 @@ impl View for Counted<'_> {
     fn step(&mut self, _: &load::result::StepResult) {}
 }
 
+/// The function that formats a file of results.
+type Written = fn(&RunResult) -> String;
+
+/// The flags that name files of results, with their contents.
+const FILES: [(&str, Written); 6] = [
+    ("report", html),
+    ("json", RunResult::to_json),
+    ("hdr", hdr::log),
+    ("csv", csv::intervals),
+    ("steps-csv", csv::steps),
+    ("prometheus", metrics::text),
+];
+
+/// Returns an error if a requested file cannot be written. Called before a run begins.
+pub fn check_files(matches: &ArgMatches) -> Result<(), Failure> {
+    let paths = FILES.iter().filter_map(|(flag, _)| matches.try_get_one::<String>(flag).ok().flatten());
+    paths.into_iter().try_for_each(|path| check_writable(Path::new(path)))
+}
+
 /// Writes all requested files. From the second round on, the file names contain the number of the round.
 pub fn files(matches: &ArgMatches, result: &RunResult, round: u32) -> Result<(), Failure> {
-    type Written = fn(&RunResult) -> String;
-    let kinds: [(&str, Written); 6] = [
-        ("report", html),
-        ("json", RunResult::to_json),
-        ("hdr", hdr::log),
-        ("csv", csv::intervals),
-        ("steps-csv", csv::steps),
-        ("prometheus", metrics::text),
-    ];
-    for (flag, text) in kinds {
+    for (flag, text) in FILES {
         if let Some(path) = matches.get_one::<String>(flag) {
             write(&of_round(Path::new(path), round), &text(result))?;
         }

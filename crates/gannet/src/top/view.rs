@@ -120,8 +120,7 @@ impl Section {
             _ => self.name.to_owned(),
         };
         let shown = self.rows.iter().take(room).map(|row| (Weight::Plain, row.text.clone()));
-        // The titles of the other columns give way to a longer first one.
-        let titles = self.titles.chars().skip(title.chars().count().saturating_sub(12)).collect::<String>();
+        let titles = without_spaces(&self.titles, title.chars().count().saturating_sub(12));
         std::iter::once((Weight::Head, format!("{title:<12}{titles}"))).chain(shown).collect()
     }
 
@@ -133,6 +132,21 @@ impl Section {
         }
         self
     }
+}
+
+/// Removes up to `most` spaces from the titles of columns, so that they make room for a longer first title. Leaves a
+/// space between two titles.
+fn without_spaces(titles: &str, most: usize) -> String {
+    let (mut left, mut kept) = (most, String::new());
+    let mut chars = titles.chars().peekable();
+    while let Some(char) = chars.next() {
+        if left > 0 && char == ' ' && chars.peek() == Some(&' ') {
+            left -= 1;
+        } else {
+            kept.push(char);
+        }
+    }
+    kept
 }
 
 /// Returns the requests per second between two readings.
@@ -568,6 +582,15 @@ mod tests {
         let lines = lines(&empty, None, "x", &layout(80, 24, RowOrder::Rate));
         let text: String = lines.iter().map(|line| line.text.as_str()).collect();
         assert!(text.contains("memory 0 B used of 4.0 GiB"), "{text}");
+    }
+
+    #[test]
+    fn longer_first_title_takes_spaces_and_no_letters_of_the_others() {
+        let row = |name: &str| Row { name: name.into(), rate: 0.0, slowest_ns: 0.0, text: name.into() };
+        let titles = "  requests/s        wait p99".to_owned();
+        let section = Section { name: "command", titles, rows: ["a", "b", "c"].map(row).into() };
+        assert_eq!(section.lines(4)[0].1, "command       requests/s        wait p99");
+        assert_eq!(section.lines(3)[0].1, "command 2 of 3 requests/s       wait p99");
     }
 
     #[test]

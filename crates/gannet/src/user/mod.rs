@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use command::resp::acl::users_file::{NewPassword, UserError, UserSummary, UsersFile};
 
 use crate::load::{args, ask};
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 use password::PasswordSource;
 use users_file::{Edit, read, read_or_create};
 
@@ -155,12 +155,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(addr) => {
             let login = login.as_ref().map(|(admin, secret)| (*admin, secret.as_str()));
             server::load(addr, tls.as_ref(), login)?;
-            eprintln!("gannet: {addr} has read the file");
+            warn(&format!("gannet: {addr} has read the file"));
         }
-        None => eprintln!(
+        None => warn(&format!(
             "gannet: {} is written; a running server reads it after SIGHUP, ACL LOAD, or --server ADDR",
             path.display()
-        ),
+        )),
     }
     Ok(())
 }

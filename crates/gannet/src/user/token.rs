@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use command::clients::tokens::{Claims, Grant, ID_BYTES_MAX, KeyError, TokenKey, TokenKind, TokenRole, permissions};
 
 use super::password;
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 
 const KEY: &str = "key";
 const ROLE: &str = "role";
@@ -98,7 +98,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let token = key.sign(&claims).ok_or_else(|| usage("the prefixes are too long; use shorter ones".to_owned()))?;
     print(&format!("{token}\n"))?;
     if is_new && !matches.get_flag("quiet") {
-        eprintln!("gannet: {} is a new key; start the server with --token-key {}", path.display(), path.display());
+        warn(&format!("gannet: {} is a new key; start the server with --token-key {}", path.display(), path.display()));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::common::{Serving, TempFile, ask, connect, free_port, gannet, run};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 /// Runs `gannet serve`, which must fail with the exit code `code`. Returns its error text.
 fn refused(args: &[&str], code: i32) -> String {
@@ -278,4 +279,14 @@ fn every_line_of_a_json_log_is_an_object_until_the_end_and_after_a_failure() {
     let lines: Vec<_> = err.lines().map(object).collect();
     assert!(lines.len() == 1 && lines[0]["message"].as_str().unwrap().contains("another process listens"), "{err}");
     assert!(refused(&["--log-format", "jsn"], 2).contains("did you mean \"json\""));
+}
+
+#[test]
+fn reader_that_closes_standard_error_does_not_abort_the_program() {
+    for args in [&["top", "--once", "127.0.0.1:1"][..], &["load", "--rate"], &["file", "stats", "/no-such-file"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let status = gannet(args).stdout(Stdio::null()).stderr(writer).status().expect("it runs");
+        assert!(status.code().is_some_and(|code| code == 1 || code == 2), "{args:?}: {status:?}");
+    }
 }

@@ -127,3 +127,23 @@ fn unusable_cpu_unknown_host_and_missing_socket_are_reported() {
     let (code, _, err) = run(&[&args[..], &[&format!("unix:{}", gone.display())]].concat());
     assert!(code == 1 && err.contains("gannet-no-such-folder") && err.contains("No such file"), "{code}: {err}");
 }
+
+/// A search of an hour must not end with the remark that its results cannot be written.
+#[test]
+fn file_of_results_that_cannot_be_written_is_refused_before_the_run() {
+    let folder = std::env::temp_dir();
+    let folder = folder.to_str().unwrap();
+    for flag in ["--report", "--json", "--csv"] {
+        for path in ["/no-such-folder/results", folder] {
+            // Nothing listens there, so a run would fail with another error.
+            let target = format!("127.0.0.1:{}", free_port());
+            let (code, out, err) = run(&["load", "--target", &target, "--rate", "10", flag, path]);
+            assert!(code == 1 && out.is_empty(), "{flag} {path}: {code}: {out}{err}");
+            assert!(err.contains(path) && err.contains("use another name"), "{flag} {path}: {err}");
+        }
+    }
+    let path = std::env::temp_dir().join(format!("gannet-{}-unwritten.json", std::process::id()));
+    let target = format!("127.0.0.1:{}", free_port());
+    let (code, ..) = run(&["load", "--target", &target, "--rate", "10", "--json", path.to_str().unwrap()]);
+    assert!(code != 0 && !path.exists(), "a run that failed leaves an empty file");
+}

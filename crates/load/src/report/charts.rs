@@ -30,6 +30,8 @@ fn rate_axis(scale: Scale) -> Axis {
 #[derive(Clone, Copy, PartialEq)]
 enum TrialKind {
     Met,
+    /// The objectives were met, but the generator was slower than intended, so the service may do better.
+    MetLimited,
     Broken,
     /// The generator was the bottleneck, so the trial does not describe the service.
     Limited,
@@ -38,7 +40,8 @@ enum TrialKind {
 impl TrialKind {
     const fn of(step: &StepResult) -> Self {
         match (step.passed, &step.generator_limit) {
-            (true, _) => Self::Met,
+            (true, None) => Self::Met,
+            (true, Some(_)) => Self::MetLimited,
             (false, None) => Self::Broken,
             (false, Some(_)) => Self::Limited,
         }
@@ -58,6 +61,7 @@ pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
     };
     let kinds = [
         (TrialKind::Met, "objectives met", 0, Mark::Dot),
+        (TrialKind::MetLimited, "objectives met, limited by the generator", 0, Mark::Ring),
         (TrialKind::Broken, "objectives broken", 5, Mark::Cross),
         (TrialKind::Limited, "limited by the generator, not judged", 1, Mark::Ring),
     ];

@@ -86,6 +86,13 @@ fn generator_limited_trials_are_marked_apart_from_broken_ones() {
     assert!(svg.contains("limited by the generator, not judged"), "{svg}");
     let count = |class: &str| svg.matches(class).count();
     assert_eq!([count("class=\"dot"), count("class=\"cross"), count("class=\"ring")], [3, 1, 1]);
+    let steps = &mut result.search.as_mut().unwrap().steps;
+    let met = steps.iter_mut().find(|step| step.passed).unwrap();
+    met.generator_limit = Some("late by 1 ms".to_owned());
+    let svg = charts::rate_against_percentile(&result).unwrap().render();
+    assert!(svg.contains("objectives met, limited by the generator"), "{svg}");
+    let count = |class: &str| svg.matches(class).count();
+    assert_eq!([count("class=\"dot"), count("class=\"cross"), count("class=\"ring")], [2, 1, 2]);
 }
 
 #[test]

@@ -274,7 +274,8 @@ fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),
             Err(error) => {
                 return Err(Refused(format!(
-                    "cannot take over the server at {addr}: {error}; run this process as the server's user"
+                    "cannot take over the server at {addr}: {error}; run this process as the server's user and in its \
+                     PID namespace"
                 )));
             }
         }

@@ -39,7 +39,7 @@ use load::timeline::locate;
 use super::args::{self, failed};
 use super::tune;
 use crate::load::{compare::write, run::PARTIAL, stop};
-use crate::{Failure, print};
+use crate::{Failure, print, warn};
 use change::{HostChange, HostSettings};
 use live::{Live, apart};
 use trial::{Bench, settle};
@@ -135,7 +135,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     });
     let mut bench = meter(matches)?;
     let rounds = rounds_wanted(matches, &bench)?;
-    eprintln!("{}", length(&bench, changes.len() as u64, rounds));
+    warn(&length(&bench, changes.len() as u64, rounds));
     stop::run_control(&run_control)?;
     let mut proofs = Vec::new();
     for (subject, change) in &mut changes {
@@ -398,9 +398,9 @@ fn rounds(
 ) -> Result<Vec<ProofRound>, Failure> {
     let mut rounds: Vec<ProofRound> = Vec::new();
     let counted = |rounds: &[ProofRound]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
-    eprintln!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed);
+    warn(&format!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed));
     if !subject.rate.is_empty() {
-        eprintln!("the rate: {}", subject.rate);
+        warn(&format!("the rate: {}", subject.rate));
     }
     let is_wanted = |rounds: &[ProofRound]| {
         counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !run_control.is_stopped()
@@ -440,7 +440,7 @@ fn print_round(round: usize, side: Side, measured: &Measured) {
     let figures: Vec<String> =
         measured.judged().map(|(figure, value)| format!("{} {}", figure.name, number(figure.unit, value))).collect();
     match &measured.fault {
-        Some(fault) => eprintln!("round {}, {side}: does not count: {fault}", round + 1),
-        None => eprintln!("round {}, {side}: {}", round + 1, figures.join("; ")),
+        Some(fault) => warn(&format!("round {}, {side}: does not count: {fault}", round + 1)),
+        None => warn(&format!("round {}, {side}: {}", round + 1, figures.join("; "))),
     }
 }
