@@ -28,6 +28,9 @@ const PAGE_NODES_MAX: u64 = 420;
 /// The maximum number of nodes that [`Ids::find_many`] looks up at once.
 pub(crate) const FIND_MAX: usize = 64;
 
+/// The mean number of nodes of a page from which on the identifiers of a list are looked up page by page.
+const PAGE_NUMBERS_MIN: usize = 4;
+
 /// The identifier of a node whose record was lost. Its number is never given to another node.
 pub(crate) const LOST: u64 = 0;
 
@@ -102,16 +105,24 @@ impl Ids {
     /// Appends the identifiers of nodes to `out`. If the numbers ascend, that is faster than one call for each, because
     /// a page is looked up once for all its numbers.
     pub(crate) fn externals(&self, numbers: &[u32], out: &mut Vec<u64>) {
-        let start = out.len();
-        out.resize(start + numbers.len(), 0);
-        let (mut index, mut page) = (usize::MAX, None::<&[AtomicU64; PAGE]>);
-        for (number, external) in numbers.iter().zip(&mut out[start..]) {
-            let number = *number as usize;
-            if number / PAGE != index {
-                index = number / PAGE;
-                page = self.externals.page(index).and_then(|page| page.try_into().ok());
+        out.reserve(numbers.len());
+        let page = |index: usize| self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
+        let span = numbers.last().zip(numbers.first()).map_or(0, |(last, first)| last.saturating_sub(*first) as usize);
+        if span / PAGE * PAGE_NUMBERS_MIN > numbers.len() {
+            // The lookup of a page whose number was not known before costs less than the end of a run that was not.
+            out.extend(numbers.iter().map(|number| self.external(*number)));
+            return;
+        }
+        let mut rest = numbers;
+        while let Some(first) = rest.first() {
+            let index = *first as usize / PAGE;
+            let count = rest.iter().take_while(|number| **number as usize / PAGE == index).count();
+            let (run, after) = rest.split_at(count);
+            match page(index) {
+                Some(page) => out.extend(run.iter().map(|number| page[*number as usize % PAGE].load(Relaxed))),
+                None => out.extend(run.iter().map(|_| 0)),
             }
-            *external = page.map_or(0, |page| page[number % PAGE].load(Relaxed));
+            rest = after;
         }
     }
 
