@@ -153,7 +153,8 @@ impl Ids {
             let page = self.pages.find(page_of(hash, pages)).map_or(0, |page| page.load(Acquire));
             (hash, self.slots.page(page as usize))
         };
-        // The first loop only brings the slots into the cache. The loads of different nodes do not depend on each other.
+        // The first loop only brings the slots into the cache. The loads of different nodes do not depend on each
+        // other.
         let mut sum = 0;
         for external in externals {
             let (hash, page) = page(*external);

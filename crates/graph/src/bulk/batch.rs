@@ -187,8 +187,8 @@ pub(crate) struct BulkState {
     pub(crate) phase: BulkPhase,
     /// The index of the next edge, or in phases that read lists, of the next entry.
     pub(crate) at: usize,
-    /// The index of the first entry whose list was not read ahead.
-    pub(crate) ahead: usize,
+    /// The index of the first entry whose list was not prefetched.
+    pub(crate) prefetched: usize,
     /// The end of the entries of a list that are deferred.
     pub(crate) deferred_end: usize,
     pub(crate) has_deferred: bool,
@@ -214,7 +214,7 @@ impl BulkState {
             batch,
             phase: BulkPhase::Number,
             at: 0,
-            ahead: 0,
+            prefetched: 0,
             deferred_end: 0,
             has_deferred: false,
             growth: 0,

@@ -28,9 +28,9 @@ const LEAF_HEADER_WORDS: u64 = 14;
 /// The number of entries that a leaf certainly holds, even if attributes fill it.
 const LEAF_ENTRIES_LEAST: usize = 64;
 
-/// The maximum number of lists that are read ahead at once, and of their entries.
-const LISTS_AHEAD: usize = 16;
-const ENTRIES_AHEAD: usize = 512;
+/// The maximum number of lists that are prefetched at once, and of their entries.
+const LISTS_PREFETCHED: usize = 16;
+const ENTRIES_PREFETCHED: usize = 512;
 
 /// The result of a slice of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl<'g> LoadSlice<'_, 'g> {
                 return Ok(BulkStep::More);
             }
             self.bulk.phase = next;
-            (self.bulk.at, self.bulk.ahead) = (0, 0);
+            (self.bulk.at, self.bulk.prefetched) = (0, 0);
         }
     }
 
@@ -260,7 +260,7 @@ impl<'g> LoadSlice<'_, 'g> {
             if !self.take() {
                 return Ok(false);
             }
-            self.read_ahead();
+            self.prefetch_lists();
             let first = self.bulk.batch.sort.refs[self.bulk.at];
             if self.bulk.at < self.bulk.deferred_end {
                 self.bulk.batch.log[first.edge()] = DEFERRED;
@@ -288,19 +288,19 @@ impl<'g> LoadSlice<'_, 'g> {
         Ok(true)
     }
 
-    /// Brings the heads and the records of the next lists into the cache. Their cache misses overlap, in contrast to those
-    /// of the code that reads one list after another.
-    fn read_ahead(&mut self) {
-        if self.bulk.at < self.bulk.ahead {
+    /// Brings the heads and the records of the next lists into the cache. Their cache misses overlap, in contrast to
+    /// those of the code that reads one list after another.
+    fn prefetch_lists(&mut self) {
+        if self.bulk.at < self.bulk.prefetched {
             return;
         }
         let refs = &self.bulk.batch.sort.refs[self.bulk.at..];
-        let (mut lists, mut count) = ([(0, 0); LISTS_AHEAD], 0);
+        let (mut lists, mut count) = ([(0, 0); LISTS_PREFETCHED], 0);
         let mut last = None;
         let mut end = 0;
-        for entry in &refs[..refs.len().min(ENTRIES_AHEAD)] {
+        for entry in &refs[..refs.len().min(ENTRIES_PREFETCHED)] {
             if last.is_none_or(|last| !entry.is_beside(last)) {
-                if count == LISTS_AHEAD {
+                if count == LISTS_PREFETCHED {
                     break;
                 }
                 lists[count] = (entry.node, self.type_of(*entry));
@@ -313,7 +313,7 @@ impl<'g> LoadSlice<'_, 'g> {
         let words = self.writer.store.pool.words();
         let sum = positions[..count].iter().fold(0, |sum, position| sum ^ words[*position as usize * 2].load(Relaxed));
         std::hint::black_box(sum);
-        self.bulk.ahead = self.bulk.at + end;
+        self.bulk.prefetched = self.bulk.at + end;
     }
 
     /// Returns more words than the entries from `at` to `end`, which belong to one list, add to its records.
@@ -432,7 +432,7 @@ impl<'g> LoadSlice<'_, 'g> {
                 return Ok(false);
             }
             self.writer.check_room()?;
-            self.read_ahead();
+            self.prefetch_lists();
             let ty = self.type_of(first);
             let list = self.writer.list(first.node, ty);
             let index = list.part_of(first.id);

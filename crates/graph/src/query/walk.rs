@@ -110,8 +110,8 @@ pub(crate) fn walk(list: &List<'_>, from: &mut u32, meter: &mut Meter, f: &mut i
     result
 }
 
-/// Looks for one of `ids`, which ascend and have the stamp 1, among the live neighbours of a list from number `from` on.
-/// A list that is much longer than `ids` is searched for each of them, and a shorter one is walked.
+/// Looks for one of `ids`, which ascend and have the stamp 1, among the live neighbours of a list from number `from`
+/// on. A list that is much longer than `ids` is searched for each of them, and a shorter one is walked.
 pub(crate) fn meets(list: &List<'_>, ids: &[u32], scratch: &Scratch, from: &mut u32, meter: &mut Meter) -> Walk {
     if !is_searched(list.head.live, ids.len()) {
         return walk(list, from, meter, &mut |id| scratch.stamp(id) != 1);
