@@ -23,7 +23,7 @@ from graph_peers import Connection, Gannet
 HUB = 1
 PAGE = 100
 PART_BYTES = 900_000
-GETS = 400
+GETS = 200
 
 
 def load(client, edges):
@@ -127,7 +127,7 @@ def main():
         print("| one request in flight | p50 us | p99 us | p999 us | CPU us p50 | p99 |\n" + "|---" * 6 + "|")
         kinds = operations(options.edges, cursor)
         for name, requests in kinds.items():
-            quick, cpu = alone(server, requests, 4000)
+            quick, cpu = alone(server, requests, 2000)
             print(f"| {name} | {shown(quick)} | {shown(cpu)} |", flush=True)
         bystander = Connection(server.port)
         bystander.ask("SET", "bystander", "x" * 32)
