@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 RELEASE = $${CARGO_TARGET_DIR:-target}/release/gannet
 DEBS = $${CARGO_TARGET_DIR:-target}/debian
 
-.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-tls bench-grpc bench-graph bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check install deb test-deb bench load-accuracy load-agree lab-numa dax prove-irq bench-tls bench-grpc bench-graph bench-hub bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -76,6 +76,10 @@ bench-grpc: ## CPU a gRPC call, beside a tonic server and a server of fixed fram
 bench-graph: ## graph queries beside other stores; PYTHON=a Python with numpy and the stores' packages; ARGS=--open-loop
 	$(CARGO) build --release --bin gannet
 	$${PYTHON:-python3} lab/graph_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
+
+bench-hub: ## a node of 3 million edges: its queries, and GETs of a bystander behind them; ARGS="--edges 1000000"
+	$(CARGO) build --release --bin gannet
+	$${PYTHON:-python3} lab/graph_hub.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
 
 bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

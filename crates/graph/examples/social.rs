@@ -1,9 +1,10 @@
 //! Builds an R-MAT graph (Chakrabarti et al., SDM '04), one change at a time and in bulk, and measures the engine in
 //! process and on one thread. Prints a Markdown list and a table.
 //!
-//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE] [bulk]`: 2^SCALE nodes, and with
-//! `bulk` no graph of one change at a time. The endpoints of
-//! queries are ends of random edges, so nodes with many edges are asked for more often: the hard case.
+//! `cargo run --release -p gannet-graph --example social -- [SCALE] [EDGES A NODE] [bulk] [load] [only=TEXT]`: 2^SCALE
+//! nodes. With `bulk` no graph is built of one change at a time, with `load` no query is measured, and with `only` the
+//! queries are measured whose names contain a text. The endpoints of queries are ends of random edges, so nodes with
+//! many edges are asked for more often: the hard case.
 
 use std::collections::BinaryHeap;
 use std::time::Instant;
@@ -71,23 +72,33 @@ impl Clock {
     }
 }
 
-/// Prints a row with the percentiles of times in ns.
-fn print(name: &str, mut times: Vec<u64>, partial: usize) {
+/// Prints a row with the percentiles of times in ns, and the mean of CPU seconds.
+fn print(name: &str, mut times: Vec<u64>, cpu: f64, partial: usize) {
     times.sort_unstable();
     let at = |permille: usize| times[(times.len() - 1) * permille / 1000] as f64 / 1000.0;
     let share = partial as f64 * 100.0 / times.len() as f64;
-    println!("| {name} | {:.2} | {:.2} | {:.2} | {share:.2} |", at(500), at(990), at(999));
+    let cpu_us = cpu * 1e6 / times.len() as f64;
+    println!("| {name} | {:.2} | {:.2} | {:.2} | {cpu_us:.2} | {share:.2} |", at(500), at(990), at(999));
+}
+
+/// Returns true unless the arguments exclude the queries of a name.
+fn is_measured(name: &str) -> bool {
+    std::env::args().all(|argument| argument.strip_prefix("only=").is_none_or(|text| name.contains(text)))
 }
 
 /// Times `queries` calls of `query`, which returns true if its answer is partial.
 fn time(name: &str, queries: usize, mut query: impl FnMut(usize) -> bool) {
-    let (mut times, mut partial) = (Vec::with_capacity(queries), 0);
+    if !is_measured(name) {
+        return;
+    }
+    let (mut times, mut partial, mut clock) = (Vec::with_capacity(queries), 0, Clock::new());
     for number in 0..queries {
         let start = Instant::now();
         partial += usize::from(query(number));
         times.push(start.elapsed().as_nanos() as u64);
     }
-    print(name, times, partial);
+    clock.pause();
+    print(name, times, clock.cpu, partial);
 }
 
 fn new_graph(bytes: usize) -> Result<(GraphStore, Graph, TypeId), GraphError> {
@@ -120,7 +131,10 @@ fn main() -> Result<(), GraphError> {
         println!("- a checksum shows that both ways give the same graph");
     }
     println!("- {stored} edges");
-    println!("\n| query | p50 us | p99 us | p999 us | partial % |\n|---|---|---|---|---|");
+    if std::env::args().any(|argument| argument == "load") {
+        return Ok(());
+    }
+    println!("\n| query | p50 us | p99 us | p999 us | CPU us, mean | partial % |\n|---|---|---|---|---|---|");
     query(&store, &graph, knows, &edges)
 }
 

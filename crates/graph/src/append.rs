@@ -53,7 +53,7 @@ impl Writer<'_> {
 
     /// Returns an error unless compaction can copy a record of `words` words, in segments that are reserved for it.
     pub(crate) fn check_room_to_copy(&self, stream: Stream, words: usize) -> Result<(), GraphError> {
-        let has_room = self.words_left(stream) >= words || self.store.pool.reclaim_now(&self.store.epochs) > 0;
+        let has_room = self.words_left(stream) >= words || self.store.pool.has_free(1, &self.store.epochs);
         if has_room { Ok(()) } else { Err(GraphError::NoSpace) }
     }
 
@@ -69,10 +69,7 @@ impl Writer<'_> {
             }
         }
         let wanted = SEGMENTS_RESERVED + reserved + 1 + self.segments_a_change();
-        if self.store.pool.reclaim_now(&self.store.epochs) >= wanted {
-            return Ok(());
-        }
-        Err(GraphError::NoSpace)
+        if self.store.pool.has_free(wanted, &self.store.epochs) { Ok(()) } else { Err(GraphError::NoSpace) }
     }
 
     /// Returns the number of words that are left in the open segment of a stream.

@@ -25,6 +25,12 @@ use crate::sync::AtomicU64;
 /// twice the mean, 840 nodes, so one of 1,024 slots is full with a probability below 10^-9.
 const PAGE_NODES_MAX: u64 = 420;
 
+/// The maximum number of nodes that [`Ids::find_many`] looks up at once.
+pub(crate) const FIND_MAX: usize = 64;
+
+/// The mean number of nodes of a page from which on the identifiers of a list are looked up page by page.
+const PAGE_NUMBERS_MIN: usize = 4;
+
 /// The identifier of a node whose record was lost. Its number is never given to another node.
 pub(crate) const LOST: u64 = 0;
 
@@ -100,13 +106,19 @@ impl Ids {
     /// a page is looked up once for all its numbers.
     pub(crate) fn externals(&self, numbers: &[u32], out: &mut Vec<u64>) {
         out.reserve(numbers.len());
+        let page = |index: usize| self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
+        let span = numbers.last().zip(numbers.first()).map_or(0, |(last, first)| last.saturating_sub(*first) as usize);
+        if span / PAGE * PAGE_NUMBERS_MIN > numbers.len() {
+            // The lookup of a page whose number was not known before costs less than the end of a run that was not.
+            out.extend(numbers.iter().map(|number| self.external(*number)));
+            return;
+        }
         let mut rest = numbers;
         while let Some(first) = rest.first() {
             let index = *first as usize / PAGE;
-            let page = self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
             let count = rest.iter().take_while(|number| **number as usize / PAGE == index).count();
             let (run, after) = rest.split_at(count);
-            match page {
+            match page(index) {
                 Some(page) => out.extend(run.iter().map(|number| page[*number as usize % PAGE].load(Relaxed))),
                 None => out.extend(run.iter().map(|_| 0)),
             }
@@ -129,6 +141,45 @@ impl Ids {
             }
             pages = after;
         }
+    }
+
+    /// Returns the numbers of up to [`FIND_MAX`] nodes, as [`Ids::find`] does. The cache misses of all of them overlap,
+    /// which makes it several times faster than one call for each in a map that is larger than the cache.
+    pub(crate) fn find_many(&self, externals: &[u64]) -> [Option<u32>; FIND_MAX] {
+        let mut found = [None; FIND_MAX];
+        let pages = self.page_count.load(Acquire);
+        let page = |external: u64| {
+            let hash = split_mix(external);
+            let page = self.pages.find(page_of(hash, pages)).map_or(0, |page| page.load(Acquire));
+            (hash, self.slots.page(page as usize))
+        };
+        // The first loop only brings the slots into the cache. The loads of different nodes do not depend on each
+        // other.
+        let mut sum = 0;
+        for external in externals {
+            let (hash, page) = page(*external);
+            sum ^= page.map_or(0, |page| page[(hash >> 22) as usize % PAGE].load(Relaxed));
+        }
+        std::hint::black_box(sum);
+        for (external, found) in externals.iter().zip(&mut found) {
+            let (hash, page) = page(*external);
+            let start = (hash >> 22) as usize;
+            let mut slots =
+                page.into_iter().flat_map(|page| (start..start + PAGE).map(|at| page[at % PAGE].load(Acquire)));
+            let slot = slots.find(|slot| *slot == 0 || slot >> 32 == hash >> 32);
+            *found = slot.and_then(|slot| (slot as u32).checked_sub(1));
+        }
+        let mut is_right = [true; FIND_MAX];
+        for ((external, found), is_right) in externals.iter().zip(&found).zip(&mut is_right) {
+            *is_right = found.is_some_and(|number| self.external(number) == *external);
+        }
+        for ((external, found), is_right) in externals.iter().zip(&mut found).zip(is_right) {
+            if !is_right {
+                // Another node has the fingerprint, the page was split meanwhile, or the node is absent.
+                *found = self.find(*external);
+            }
+        }
+        found
     }
 
     fn probe(&self, external: u64, hash: u64, pages: u64) -> Option<u32> {
@@ -215,6 +266,11 @@ mod tests {
         for number in 0..200_000u32 {
             assert_eq!(ids.find(u64::from(number) * 3 + 1), Some(number));
             assert_eq!(ids.find(u64::from(number) * 3 + 2), None);
+        }
+        let externals: Vec<u64> = (1..=300_000u64).map(|number| number * 7919 % 700_000 + 1).collect();
+        for part in externals.chunks(FIND_MAX - 1) {
+            let expected: Vec<Option<u32>> = part.iter().map(|external| ids.find(*external)).collect();
+            assert_eq!(ids.find_many(part)[..part.len()], expected);
         }
         assert!(spare.created < 520, "{} pages: replaced pages are reused", spare.created);
     }

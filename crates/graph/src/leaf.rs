@@ -325,7 +325,14 @@ impl Numbers<'_> {
         match self {
             Self::Words(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
             Self::Packed(first, width, words) => {
-                out.extend(range.map(|index| first + packed(words, width, index) as u32));
+                let (aligned, end) = (range.start.next_multiple_of(BLOCK).min(range.end), range.end / BLOCK * BLOCK);
+                out.extend((range.start..aligned).map(|index| self.at(index)));
+                let start = out.len();
+                out.resize(start + end.saturating_sub(aligned), 0);
+                for (block, out) in (aligned / BLOCK..).zip(out[start..].as_chunks_mut().0) {
+                    unpack(&words[block * width as usize..], width, first, out);
+                }
+                out.extend((end.max(aligned)..range.end).map(|index| self.at(index)));
             }
             Self::Halves(first, words) => {
                 // Whole words are read, and the halves outside the range are dropped.
@@ -342,6 +349,40 @@ impl Numbers<'_> {
                 out.truncate(start + range.len());
             }
         }
+    }
+}
+
+/// The number of node numbers that are read at once. Packed with any width, they end at the end of a word.
+pub(crate) const BLOCK: usize = 32;
+
+/// Unpacks the first [`BLOCK`] numbers. A fixed width turns all shifts into constants.
+pub(crate) fn unpack(words: &[AtomicU32], width: u32, first: u32, out: &mut [u32; BLOCK]) {
+    match width {
+        17 => unpack_fixed::<17>(words, first, out),
+        18 => unpack_fixed::<18>(words, first, out),
+        19 => unpack_fixed::<19>(words, first, out),
+        20 => unpack_fixed::<20>(words, first, out),
+        21 => unpack_fixed::<21>(words, first, out),
+        22 => unpack_fixed::<22>(words, first, out),
+        23 => unpack_fixed::<23>(words, first, out),
+        24 => unpack_fixed::<24>(words, first, out),
+        _ => out.iter_mut().enumerate().for_each(|(index, out)| *out = first + packed(words, width, index) as u32),
+    }
+}
+
+#[inline]
+fn unpack_fixed<const WIDTH: usize>(words: &[AtomicU32], first: u32, out: &mut [u32; BLOCK]) {
+    let words: &[AtomicU32; WIDTH] = words[..WIDTH].try_into().expect("a slice of this length");
+    let (mut pending, mut bits, mut next) = (0u64, 0, 0);
+    for number in out {
+        if bits < WIDTH {
+            pending |= u64::from(words[next].load(Relaxed)) << bits;
+            bits += 32;
+            next += 1;
+        }
+        *number = first + (pending as u32 & (u32::MAX >> (32 - WIDTH)));
+        pending >>= WIDTH;
+        bits -= WIDTH;
     }
 }
 
@@ -606,6 +647,23 @@ mod tests {
             list.push(((first + span).min(u32::MAX - 2), EdgeState::Archived, latest, b""));
             round_trip(&list);
             round_trip(&list[..3]);
+        }
+    }
+
+    #[test]
+    fn ranges_of_numbers_of_every_width_are_copied_as_single_ones_are_read() {
+        for step in (0..29).map(|bits| (1u32 << bits) / 100).filter(|step| *step > 0) {
+            let ids: Vec<u32> = (0..100).map(|at| 5 + at * step + at % 2 * (step / 2)).collect();
+            let mut words = Vec::new();
+            encode_plain(&ids, 1, &LeafPlace { source: 1, ty: 0, range: WHOLE, lsn: 1 }, &mut words);
+            let memory = anonymous(words.len() * 4);
+            words.iter().zip(&memory).for_each(|(word, to)| to.store(*word, Relaxed));
+            let leaf = Leaf::of(RecordRef::at(&memory, 0));
+            for (start, end) in (0..=100).flat_map(|start| (start..=100).map(move |end| (start, end))) {
+                let mut copied = vec![7];
+                leaf.numbers.copy(start..end, &mut copied);
+                assert_eq!(copied[1..], ids[start..end], "from {start} to {end} with a step of {step}");
+            }
         }
     }
 

@@ -8,13 +8,16 @@
 //!
 //! An entry of `recent` replaces the leaf's entry of the same node number, and earlier entries of `recent`.
 
-use crate::leaf::{EdgeState, Leaf, LeafEntries, LeafEntry, Numbers};
+use crate::leaf::{BLOCK, EdgeState, Leaf, LeafEntries, LeafEntry, Numbers, unpack};
 use crate::limits::RECENT_MAX;
 use crate::memory::AtomicU32;
 use crate::record::{
     EDGE_WORDS, LEAVES_WORDS, RECENT_COUNT, RECENT_ENTRY_WORDS, RECENT_LEAF, RECENT_WORDS, RecordKind, RecordRef,
 };
 use crate::state::{GraphState, Head};
+
+/// The least number of packed neighbours that a walk unpacks one at a time.
+const FIRST_SINGLE: usize = 16;
 
 /// A change in a `recent` record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,7 +181,27 @@ impl<'a> ListPart<'a> {
                 match leaf.numbers {
                     Numbers::Words(_) => indexes.into_iter().all(|index| f(leaf.numbers.at(index))),
                     numbers @ Numbers::Halves(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
-                    numbers @ Numbers::Packed(..) => indexes.into_iter().all(|index| f(numbers.at(index))),
+                    Numbers::Packed(first, width, words) => {
+                        let (mut index, mut block) = (indexes.start, [0; BLOCK]);
+                        while index < indexes.end {
+                            // Many walks end early, so blocks are unpacked only after some single numbers.
+                            let is_block = index % BLOCK == 0
+                                && index >= indexes.start + FIRST_SINGLE
+                                && index + BLOCK <= indexes.end;
+                            let ids = if is_block {
+                                unpack(&words[index / BLOCK * width as usize..], width, first, &mut block);
+                                &block[..]
+                            } else {
+                                block[0] = leaf.numbers.at(index);
+                                &block[..1]
+                            };
+                            index += ids.len();
+                            if !ids.iter().all(|id| f(*id)) {
+                                return false;
+                            }
+                        }
+                        true
+                    }
                 }
             }
             _ => self.walk(from, &mut |edge| edge.state != EdgeState::Live || f(edge.id)),

@@ -195,6 +195,15 @@ impl Pool {
         }
     }
 
+    /// Returns true if `wanted` segments are free. Frees retired segments only if that is necessary.
+    pub(crate) fn has_free(&self, wanted: usize, epochs: &Epochs) -> bool {
+        let mut lists = self.lists();
+        if lists.free.len() < wanted {
+            self.reclaim(&mut lists, epochs);
+        }
+        lists.free.len() >= wanted
+    }
+
     /// Frees retired segments that no reader can be in, and returns the number of free ones.
     pub(crate) fn reclaim_now(&self, epochs: &Epochs) -> usize {
         let mut lists = self.lists();
@@ -283,14 +292,19 @@ impl Pool {
         self.reserved.fetch_sub(words, Relaxed);
     }
 
+    /// Adds words of a new record. Only the writer of the segment's graph changes this number, so it needs no atomic
+    /// addition, which would wait until all earlier writes are in the cache.
     pub(crate) fn add_live(&self, segment: u32, words: u32) {
-        self.live[segment as usize].fetch_add(words, Relaxed);
+        let live = &self.live[segment as usize];
+        live.store(live.load(Relaxed) + words, Relaxed);
     }
 
     /// Subtracts words of dead records. Returns true if none is left.
     pub(crate) fn sub_live(&self, segment: u32, words: u32) -> bool {
-        let before = self.live[segment as usize].fetch_sub(words, Relaxed);
+        let live = &self.live[segment as usize];
+        let before = live.load(Relaxed);
         debug_assert!(before >= words, "segment {segment}: {words} dead of {before} words");
+        live.store(before.wrapping_sub(words), Relaxed);
         before == words
     }
 

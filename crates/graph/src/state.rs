@@ -176,8 +176,10 @@ impl GraphState {
         self.changes(ty) + self.mark_changes.load(Acquire)
     }
 
+    /// Counts changes of a type. Only the graph's writer calls this function, so it needs no atomic addition.
     pub(crate) fn count_changes(&self, ty: u8, changes: u64) {
-        self.changes[usize::from(ty)].fetch_add(changes, Release);
+        let count = &self.changes[usize::from(ty)];
+        count.store(count.load(Relaxed) + changes, Release);
     }
 
     /// Returns true if some node is archived, so that queries must check nodes.

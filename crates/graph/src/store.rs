@@ -10,8 +10,8 @@ use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_R
 use crate::memory::Backing;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::schema::{EdgeTypeConfig, TypeId, check_name};
-use crate::state::{GraphState, StoreState};
-use crate::sync::Mutex;
+use crate::state::{GraphState, StoreState, WriterState};
+use crate::sync::{Mutex, MutexGuard};
 use crate::tombstones::TombstoneClock;
 use crate::view::View;
 use crate::write::check_change;
@@ -213,7 +213,17 @@ impl Graph {
     /// Returns the graph's writer. Waits until no other writer of the graph exists.
     #[must_use]
     pub fn writer(&self) -> Writer<'_> {
-        let state = self.state().writer.lock().expect("no holder of the lock panics");
+        self.writer_with(self.state().writer.lock().expect("no holder of the lock panics"))
+    }
+
+    /// Returns the graph's writer, or `None` if another writer of the graph exists.
+    #[must_use]
+    pub fn try_writer(&self) -> Option<Writer<'_>> {
+        self.state().writer.try_lock().ok().map(|state| self.writer_with(state))
+    }
+
+    /// Returns the writer that holds the lock of `state`.
+    fn writer_with<'g>(&'g self, state: MutexGuard<'g, WriterState>) -> Writer<'g> {
         Writer {
             store: &self.store,
             graph: self.state(),
@@ -222,20 +232,6 @@ impl Graph {
             is_restoring: false,
             has_reservation: false,
         }
-    }
-
-    /// Returns the graph's writer, or `None` if another writer of the graph exists.
-    #[must_use]
-    pub fn try_writer(&self) -> Option<Writer<'_>> {
-        let state = self.state().writer.try_lock().ok()?;
-        Some(Writer {
-            store: &self.store,
-            graph: self.state(),
-            state,
-            may_take_reserve: false,
-            is_restoring: false,
-            has_reservation: false,
-        })
     }
 
     /// Checks a change, apart from caps and room. Takes no lock.

@@ -163,24 +163,17 @@ pub fn check(path: &Path) -> Result<(), Failure> {
 
 /// Describes the records whose graph, node or edge type has no record of its own.
 fn restart_faults(restart: &RestartReport) -> Vec<String> {
-    let mut faults = Vec::new();
-    if restart.records_orphaned > 0 {
-        let orphaned = restart.records_orphaned;
-        faults.push(format!("{orphaned} records name a node or type whose own record is missing, and are ignored"));
-    }
-    if restart.nodes_lost > 0 {
-        let lost = restart.nodes_lost;
-        faults.push(format!("{lost} nodes have no record although others name them; their edges are hidden"));
-    }
-    if restart.graphs_lost > 0 {
-        let lost = restart.graphs_lost;
-        faults.push(format!("{lost} graphs have no record of their names; they are named lost:NUMBER"));
-    }
-    if restart.types_lost > 0 {
-        let lost = restart.types_lost;
-        faults.push(format!("{lost} edge types have no record although others name them; they are named lost:NUMBER"));
-    }
-    faults
+    let fault = |count: usize, text: &str| (count > 0).then(|| format!("{count} {text}"));
+    let faults = [
+        fault(restart.records_orphaned, "records name a node or type whose own record is missing, and are ignored"),
+        fault(restart.nodes_lost, "nodes have no record although others name them; their edges are hidden"),
+        fault(restart.graphs_lost, "graphs have no record of their names; they are named lost:NUMBER"),
+        fault(
+            restart.types_lost,
+            "edge types have no record although others name them; they are named lost:NUMBER",
+        ),
+    ];
+    faults.into_iter().flatten().collect()
 }
 
 /// Describes a fault of the memory, with its position in the file.

@@ -122,7 +122,9 @@ impl BulkBatch {
 
     /// Returns the value that an edge has if no other change was made.
     pub(crate) fn value(&self, edge: usize) -> EdgeValue {
-        EdgeValue::of(EdgeAction::Add(self.attributes(edge)), self.times[edge])
+        // Edges are asked for in the order of lists, so each read of their times would be a cache miss.
+        let time = self.times[if self.has_one_time { 0 } else { edge }];
+        EdgeValue::of(EdgeAction::Add(self.attributes(edge)), time)
     }
 }
 
@@ -185,6 +187,8 @@ pub(crate) struct BulkState {
     pub(crate) phase: BulkPhase,
     /// The index of the next edge, or in phases that read lists, of the next entry.
     pub(crate) at: usize,
+    /// The index of the first entry whose list was not prefetched.
+    pub(crate) prefetched: usize,
     /// The end of the entries of a list that are deferred.
     pub(crate) deferred_end: usize,
     pub(crate) has_deferred: bool,
@@ -210,6 +214,7 @@ impl BulkState {
             batch,
             phase: BulkPhase::Number,
             at: 0,
+            prefetched: 0,
             deferred_end: 0,
             has_deferred: false,
             growth: 0,

@@ -53,19 +53,19 @@ pub(crate) struct RefSort {
     spare: Vec<EdgeRef>,
     /// The passes that are left, the next last.
     passes: Vec<Digit>,
-    /// The number of entries of each digit in the current pass, then the place of the next one.
-    places: Vec<u32>,
+    /// For each pass that is left the number of entries of each digit, then the place of the next one.
+    places: Vec<[u32; DIGITS]>,
     is_counted: bool,
     at: usize,
 }
 
 /// Adds the entries of each digit.
-fn count(refs: &[EdgeRef], places: &mut [u32], digit: impl Fn(&EdgeRef) -> u32) {
+fn count(refs: &[EdgeRef], places: &mut [u32; DIGITS], digit: impl Fn(&EdgeRef) -> u32) {
     refs.iter().for_each(|entry| places[digit(entry) as usize % DIGITS] += 1);
 }
 
 /// Moves entries to their places.
-fn scatter(refs: &[EdgeRef], spare: &mut [EdgeRef], places: &mut [u32], digit: impl Fn(&EdgeRef) -> u32) {
+fn scatter(refs: &[EdgeRef], spare: &mut [EdgeRef], places: &mut [u32; DIGITS], digit: impl Fn(&EdgeRef) -> u32) {
     for entry in refs {
         let place = &mut places[digit(entry) as usize % DIGITS];
         spare[*place as usize] = *entry;
@@ -81,7 +81,9 @@ impl RefSort {
         self.passes.extend(has_sides.then_some(Digit::Side));
         self.passes.extend(shifts.iter().rev().map(|shift| Digit::Node(*shift)));
         self.passes.extend(shifts.iter().rev().map(|shift| Digit::Id(*shift)));
-        self.begin_pass();
+        self.places.clear();
+        self.places.resize(self.passes.len(), [0; DIGITS]);
+        (self.is_counted, self.at) = (false, 0);
     }
 
     /// Reserves memory for entries.
@@ -103,40 +105,44 @@ impl RefSort {
         self.spare.clear();
     }
 
-    fn begin_pass(&mut self) {
-        self.places.clear();
-        self.places.resize(DIGITS, 0);
-        (self.is_counted, self.at) = (false, 0);
-    }
-
     /// Reads or moves at most `refs_max` entries. Returns true if all are sorted.
     pub(crate) fn step(&mut self, refs_max: usize) -> bool {
-        let Some(digit) = self.passes.last().copied() else { return true };
         let end = self.refs.len().min(self.at + refs_max);
         let refs = &self.refs[self.at..end];
-        let (spare, places) = (&mut self.spare, &mut self.places);
-        match (digit, self.is_counted) {
-            (Digit::Id(shift), false) => count(refs, places, |entry| entry.id >> shift),
-            (Digit::Node(shift), false) => count(refs, places, |entry| entry.node >> shift),
-            (Digit::Side, false) => count(refs, places, |entry| u32::from(entry.is_reverse())),
-            (Digit::Id(shift), true) => scatter(refs, spare, places, |entry| entry.id >> shift),
-            (Digit::Node(shift), true) => scatter(refs, spare, places, |entry| entry.node >> shift),
-            (Digit::Side, true) => scatter(refs, spare, places, |entry| u32::from(entry.is_reverse())),
+        if !self.is_counted {
+            // All passes sort the same entries, so their digits are counted at once.
+            for (digit, places) in self.passes.iter().zip(&mut self.places) {
+                match *digit {
+                    Digit::Id(shift) => count(refs, places, |entry| entry.id >> shift),
+                    Digit::Node(shift) => count(refs, places, |entry| entry.node >> shift),
+                    Digit::Side => count(refs, places, |entry| u32::from(entry.is_reverse())),
+                }
+            }
+        } else if let Some((digit, places)) = self.passes.last().zip(self.places.last_mut()) {
+            let spare = &mut self.spare;
+            match *digit {
+                Digit::Id(shift) => scatter(refs, spare, places, |entry| entry.id >> shift),
+                Digit::Node(shift) => scatter(refs, spare, places, |entry| entry.node >> shift),
+                Digit::Side => scatter(refs, spare, places, |entry| u32::from(entry.is_reverse())),
+            }
         }
         self.at = end;
         if end < self.refs.len() {
             return false;
         }
+        self.at = 0;
         if self.is_counted {
             std::mem::swap(&mut self.refs, &mut self.spare);
             self.passes.pop();
-            self.begin_pass();
+            self.places.pop();
         } else {
-            let mut sum = 0;
-            for place in &mut self.places {
-                sum += std::mem::replace(place, sum);
+            for places in &mut self.places {
+                let mut sum = 0;
+                for place in places {
+                    sum += std::mem::replace(place, sum);
+                }
             }
-            (self.is_counted, self.at) = (true, 0);
+            self.is_counted = true;
         }
         self.passes.is_empty()
     }
@@ -168,7 +174,7 @@ mod tests {
             let mut expected = refs;
             expected.sort_by_key(|entry| (entry.is_reverse(), entry.node, entry.id));
             assert_eq!(sort.refs, expected);
-            assert!(count == 0 || steps >= 2 * count / slice, "{steps} steps");
+            assert!(count == 0 || steps >= 2 * count / slice, "{steps} steps of {slice} entries");
         }
     }
 }

@@ -5,12 +5,14 @@ use crate::bulk::batch::{BulkBatch, BulkPhase, BulkReport, BulkState, DEFERRED};
 use crate::bulk::sort::EdgeRef;
 use crate::change::{EdgeAction, EdgeChange, EdgeValue};
 use crate::error::GraphError;
+use crate::ids::FIND_MAX;
 use crate::leaf::{EdgeState, LeafEntry, LeafPlace, encode_plain};
 use crate::limits::{LEAF_ENTRIES_MAX, LEAVES_MAX};
 use crate::list::{ListPart, recent_change, recent_count};
 use crate::record::{OF_BATCH, RECENT_ENTRY_WORDS, RecordRef};
 use crate::schema::TypeId;
 use crate::state::Head;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The maximum number of entries that are merged into one leaf at once, and of the bytes of their attributes. The
 /// leaves that result fit into the room that `Writer::check_room` guarantees.
@@ -25,6 +27,10 @@ const ENTRY_WORDS: u64 = 6;
 const LEAF_HEADER_WORDS: u64 = 14;
 /// The number of entries that a leaf certainly holds, even if attributes fill it.
 const LEAF_ENTRIES_LEAST: usize = 64;
+
+/// The maximum number of lists that are prefetched at once, and of their entries.
+const LISTS_PREFETCHED: usize = 16;
+const ENTRIES_PREFETCHED: usize = 512;
 
 /// The result of a slice of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +175,7 @@ impl<'g> LoadSlice<'_, 'g> {
                 return Ok(BulkStep::More);
             }
             self.bulk.phase = next;
-            self.bulk.at = 0;
+            (self.bulk.at, self.bulk.prefetched) = (0, 0);
         }
     }
 
@@ -192,25 +198,44 @@ impl<'g> LoadSlice<'_, 'g> {
 
     fn number(&mut self) -> Result<bool, GraphError> {
         let (ty, reverse) = (self.bulk.batch.ty, self.reverse());
-        while let Some((source, destination)) = self.bulk.batch.ends.get(self.bulk.at).copied() {
-            if !self.take() {
+        while self.bulk.at < self.bulk.batch.len() {
+            if self.left == 0 {
                 return Ok(false);
             }
-            self.writer.check_room()?;
-            let source = self.writer.node_number(source)?;
-            let destination = self.writer.node_number(destination)?;
-            let edge = self.bulk.at;
-            self.bulk.batch.sort.push(EdgeRef::new(source, destination, edge, false));
-            if let Some(reverse) = reverse {
-                self.bulk.batch.sort.push(EdgeRef::new(destination, source, edge, reverse != ty));
+            let ends = &self.bulk.batch.ends[self.bulk.at..];
+            let count = ends.len().min(self.left).min(FIND_MAX / 2);
+            let mut externals = [0; FIND_MAX];
+            for (pair, (source, destination)) in externals.as_chunks_mut::<2>().0.iter_mut().zip(&ends[..count]) {
+                *pair = [*source, *destination];
             }
-            self.bulk.batch.log.push(0);
-            self.bulk.at += 1;
+            let found = self.writer.graph.ids.find_many(&externals[..count * 2]);
+            let pairs = externals.as_chunks::<2>().0.iter().zip(found.as_chunks::<2>().0);
+            for (externals, found) in pairs.take(count) {
+                let (source, destination) =
+                    (self.number_of(externals[0], found[0])?, self.number_of(externals[1], found[1])?);
+                let edge = self.bulk.at;
+                self.bulk.batch.sort.push(EdgeRef::new(source, destination, edge, false));
+                if let Some(reverse) = reverse {
+                    self.bulk.batch.sort.push(EdgeRef::new(destination, source, edge, reverse != ty));
+                }
+                self.bulk.batch.log.push(0);
+                self.bulk.at += 1;
+                self.left -= 1;
+            }
         }
         self.bulk.report.nodes_added = u64::from(self.writer.graph.ids.len() - self.bulk.nodes_before);
         let has_sides = reverse.is_some_and(|reverse| reverse != ty);
         self.bulk.batch.sort.begin(self.writer.graph.ids.len(), has_sides);
         Ok(true)
+    }
+
+    /// Returns the number of a node, and adds the node unless it was found.
+    fn number_of(&mut self, external: u64, found: Option<u32>) -> Result<u32, GraphError> {
+        if let Some(number) = found {
+            return Ok(number);
+        }
+        self.writer.check_room()?;
+        self.writer.node_number(external)
     }
 
     fn sort(&mut self) -> bool {
@@ -235,6 +260,7 @@ impl<'g> LoadSlice<'_, 'g> {
             if !self.take() {
                 return Ok(false);
             }
+            self.prefetch_lists();
             let first = self.bulk.batch.sort.refs[self.bulk.at];
             if self.bulk.at < self.bulk.deferred_end {
                 self.bulk.batch.log[first.edge()] = DEFERRED;
@@ -260,6 +286,34 @@ impl<'g> LoadSlice<'_, 'g> {
         }
         self.reserve()?;
         Ok(true)
+    }
+
+    /// Brings the heads and the records of the next lists into the cache. Their cache misses overlap, in contrast to
+    /// those of the code that reads one list after another.
+    fn prefetch_lists(&mut self) {
+        if self.bulk.at < self.bulk.prefetched {
+            return;
+        }
+        let refs = &self.bulk.batch.sort.refs[self.bulk.at..];
+        let (mut lists, mut count) = ([(0, 0); LISTS_PREFETCHED], 0);
+        let mut last = None;
+        let mut end = 0;
+        for entry in &refs[..refs.len().min(ENTRIES_PREFETCHED)] {
+            if last.is_none_or(|last| !entry.is_beside(last)) {
+                if count == LISTS_PREFETCHED {
+                    break;
+                }
+                lists[count] = (entry.node, self.type_of(*entry));
+                count += 1;
+                last = Some(*entry);
+            }
+            end += 1;
+        }
+        let positions = lists.map(|(node, ty)| self.writer.graph.head(node, ty).position);
+        let words = self.writer.store.pool.words();
+        let sum = positions[..count].iter().fold(0, |sum, position| sum ^ words[*position as usize * 2].load(Relaxed));
+        std::hint::black_box(sum);
+        self.bulk.prefetched = self.bulk.at + end;
     }
 
     /// Returns more words than the entries from `at` to `end`, which belong to one list, add to its records.
@@ -378,6 +432,7 @@ impl<'g> LoadSlice<'_, 'g> {
                 return Ok(false);
             }
             self.writer.check_room()?;
+            self.prefetch_lists();
             let ty = self.type_of(first);
             let list = self.writer.list(first.node, ty);
             let index = list.part_of(first.id);

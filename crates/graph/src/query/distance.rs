@@ -7,12 +7,15 @@
 //!       or look at the neighbours of each target's neighbours
 //! ```
 //!
+//! All targets share the stamped neighbours of the source. A list that is much longer than these is not walked, but
+//! searched for each of them, so that a hub costs no more than the smaller side.
+//!
 //! A directed type without an inverse has no lists against the edges' direction. There, the second and the third ring
 //! are walked from the source.
 
 use crate::error::GraphError;
 use crate::limits::DISTANCE_MAX;
-use crate::query::walk::{Meter, Place, QueryStep, Scratch, Walk, walk, walk_all};
+use crate::query::walk::{Meter, Place, QueryStep, Scratch, Walk, meeting_edges, meets, walk, walk_all};
 use crate::schema::TypeId;
 use crate::view::View;
 
@@ -206,11 +209,13 @@ impl DistanceQuery {
             if let Some(node) = self.targets[place.index].node.filter(|_| self.targets[place.index].is_open()) {
                 let scratch = &self.scratch;
                 let mut look = |id: u32| scratch.stamp(id) != u32::from(ring);
-                let is_new = place.from == 0;
-                let result = if is_new && !self.meter.take_list() {
+                let list = view.list(node, reverse);
+                let result = if place.from == 0 && !self.meter.take_list() {
                     Walk::Paused
+                } else if ring == 1 {
+                    meets(&list, &scratch.first, scratch, &mut place.from, &mut self.meter)
                 } else {
-                    walk(&view.list(node, reverse), &mut place.from, &mut self.meter, &mut look)
+                    walk(&list, &mut place.from, &mut self.meter, &mut look)
                 };
                 self.phase = Phase::Near { ring, place };
                 match result {
@@ -227,9 +232,12 @@ impl DistanceQuery {
     /// Compares the degrees of both sides, as far as a sample of each shows them.
     fn choose(&mut self, view: &View<'_>) -> Phase {
         let (source, reverse) = (self.source.expect("open"), self.reverse.expect("chosen with both directions"));
-        let from_source = sampled_degrees(view, source, self.ty, self.ty);
+        let edges = |live| u64::from(live);
+        let from_source = sampled_degrees(view, source, self.ty, self.ty, &edges);
+        let first = self.scratch.first.len();
+        let edges = |live| meeting_edges(live, first);
         let open = self.targets.iter().filter(|target| target.is_open()).filter_map(|target| target.node);
-        let from_targets: u64 = open.take(64).map(|node| sampled_degrees(view, node, reverse, reverse)).sum();
+        let from_targets: u64 = open.take(64).map(|node| sampled_degrees(view, node, reverse, reverse, &edges)).sum();
         // A search from a target ends at its first hit, and most of them hit early.
         if from_source < from_targets / 4 {
             return Phase::Ring { ring: 1, place: Place::default() };
@@ -293,25 +301,34 @@ impl DistanceQuery {
 
     fn far(&mut self, view: &View<'_>, target: usize, mut place: Place) -> Option<Phase> {
         let reverse = self.reverse.expect("the phase needs lists against the edges' direction");
-        let scratch = &self.scratch;
-        let mut look = |_: u32, id: u32| scratch.stamp(id) != 1;
-        let result = walk_all(view, &self.near, reverse, &mut place, &mut self.meter, &mut look);
-        self.phase = Phase::Far { target, place };
-        match result {
-            Walk::Paused => return None,
-            Walk::Ended => self.targets[target].distance = Some(3),
-            Walk::Finished => {}
+        while let Some(node) = self.near.get(place.index).copied() {
+            let result = if place.from == 0 && !self.meter.take_list() {
+                Walk::Paused
+            } else {
+                let list = view.list(node, reverse);
+                meets(&list, &self.scratch.first, &self.scratch, &mut place.from, &mut self.meter)
+            };
+            self.phase = Phase::Far { target, place };
+            match result {
+                Walk::Paused => return None,
+                Walk::Ended => {
+                    self.targets[target].distance = Some(3);
+                    break;
+                }
+                Walk::Finished => place = Place { index: place.index + 1, from: 0 },
+            }
         }
         Some(Phase::Collect { target: target + 1, from: 0 })
     }
 }
 
-/// Returns an estimate of the sum of the degrees of a node's neighbours, from up to 16 of them.
-fn sampled_degrees(view: &View<'_>, node: u32, ty: u8, next: u8) -> u64 {
+/// Returns an estimate of the sum of the edges that the neighbours of a node cost, from up to 16 of them. `edges`
+/// returns the edges that a degree costs.
+fn sampled_degrees(view: &View<'_>, node: u32, ty: u8, next: u8, edges: &dyn Fn(u32) -> u64) -> u64 {
     let list = view.list(node, ty);
     let (mut sum, mut count) = (0u64, 0u64);
     list.neighbours(0, &mut |id| {
-        sum += u64::from(view.graph.head(id, next).live);
+        sum += edges(view.graph.head(id, next).live);
         count += 1;
         count < 16
     });

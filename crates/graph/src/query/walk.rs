@@ -110,6 +110,36 @@ pub(crate) fn walk(list: &List<'_>, from: &mut u32, meter: &mut Meter, f: &mut i
     result
 }
 
+/// Looks for one of `ids`, which ascend and have the stamp 1, among the live neighbours of a list from number `from`
+/// on. A list that is much longer than `ids` is searched for each of them, and a shorter one is walked.
+pub(crate) fn meets(list: &List<'_>, ids: &[u32], scratch: &Scratch, from: &mut u32, meter: &mut Meter) -> Walk {
+    if !is_searched(list.head.live, ids.len()) {
+        return walk(list, from, meter, &mut |id| scratch.stamp(id) != 1);
+    }
+    for id in &ids[ids.partition_point(|id| id < from)..] {
+        *from = *id;
+        if !meter.take_list() {
+            return Walk::Paused;
+        }
+        if list.contains(*id) {
+            return Walk::Ended;
+        }
+    }
+    Walk::Finished
+}
+
+/// Returns true if [`meets`] searches a list of `live` neighbours for each of `ids` numbers.
+#[inline]
+fn is_searched(live: u32, ids: usize) -> bool {
+    u64::from(live) > ids as u64 * LIST_EDGES
+}
+
+/// Returns the number of edges that [`meets`] counts at most, apart from the opening of the list.
+#[inline]
+pub(crate) fn meeting_edges(live: u32, ids: usize) -> u64 {
+    u64::from(live).min(ids as u64 * LIST_EDGES)
+}
+
 /// A place in the neighbours of a list of nodes: the index of the node, and the neighbour to continue from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
