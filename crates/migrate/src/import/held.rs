@@ -5,10 +5,11 @@
 //! wait for the source's `DEL`. A target expires keys by its own clock, so the import stores them with a later expiry
 //! until it has caught up, and then sets their own:
 //! ```text
-//!   stored with expiry T          held: HELD_FROM_MS + number x 1 s; T is remembered under the number
-//!   caught up                     SCAN, PEXPIRETIME; each key that still has a held expiry gets its T
+//!   stored with expiry T          held: HELD_FROM_MS + number x 1 s; a table has T by number
+//!   caught up                     SCAN, PEXPIRETIME; each key with a held expiry gets its T
 //! ```
-//! A command that changes the expiry replaces the held one, so only the last expiry of a key is set. The number is in the
+//! A command that changes the expiry replaces the held one, so only the last expiry of a key is set. The
+//! number is in the
 //! expiry itself, so that it follows a key through `RENAME` and `COPY`.
 
 use std::collections::BTreeMap;

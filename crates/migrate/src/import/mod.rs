@@ -37,8 +37,8 @@
 //!   allows it.
 //! - Memory is bounded by the largest element of a value or command (up to three copies), plus a page of
 //!   [`value::PAGE_BYTES_MAX`] bytes, plus the unanswered requests: [`pipe::REQUESTS_MAX`] of them and
-//!   [`pipe::UNANSWERED_BYTES_MAX`] bytes, plus 8 bytes for each held expiry. A stream is one element. The source's own buffer grows while the
-//!   target is slower than the source's clients.
+//!   [`pipe::UNANSWERED_BYTES_MAX`] bytes, plus 8 bytes for each held expiry. A stream is one element. The source's
+//!   own buffer grows while the target is slower than the source's clients.
 
 mod compare;
 mod held;

@@ -269,7 +269,8 @@ impl TargetPipe {
         Ok(())
     }
 
-    /// Executes one step of the walk over the selected database, while no request is unanswered. Returns the next cursor
+    /// Executes one step of the walk over the selected database, while no request is unanswered. Returns the
+    /// next cursor
     /// and the keys.
     pub fn scan(&mut self, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
         let (cursor, count) = (cursor.to_string(), count.to_string());
