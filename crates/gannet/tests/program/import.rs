@@ -15,9 +15,14 @@ use crate::peers::{Folder, Peer, until};
 
 /// Starts Gannet with the Redis protocol. Returns the server and its address.
 pub fn serving() -> (Serving, String) {
+    serving_with("256MiB")
+}
+
+/// Starts Gannet as [`serving`], with this much memory.
+fn serving_with(memory: &str) -> (Serving, String) {
     let port = free_port();
     let resp = format!("127.0.0.1:{port}");
-    let free = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "256MiB", "--workers", "1"];
+    let free = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", memory, "--workers", "1"];
     (Serving::start(&[&["--resp", &resp][..], &free].concat()), format!("redis://{resp}"))
 }
 
@@ -285,6 +290,113 @@ fn commands_are_applied_once_when_the_source_is_lost_and_data_is_loaded_again_wh
     assert!(outcome.partial_syncs >= 5, "{}", outcome.text());
     assert_eq!(ask::<Option<String>>(&mut target, &["GET", "only-after"]).as_deref(), Some("v"));
     assert_eq!(ask::<u64>(&mut target, &["DBSIZE"]), 1, "keys of the earlier data stay");
+}
+
+/// Stores keys that take this many bytes together, so that a snapshot is not loaded at once.
+fn pad(server: &mut Connection, bytes: usize) {
+    const VALUE_BYTES: usize = 500;
+    let mut sets = ::redis::pipe();
+    for n in 0..bytes / VALUE_BYTES {
+        // Different values, which a snapshot cannot compress.
+        let value: String =
+            (0..VALUE_BYTES as u64).map(|at| char::from(33 + ((n as u64 + 7) * at * at % 89) as u8)).collect();
+        sets.cmd("SET").arg(format!("pad:{n}")).arg(value).ignore();
+    }
+    sets.exec(server).unwrap();
+}
+
+#[test]
+fn key_that_the_source_keeps_extending_does_not_expire_while_the_target_is_behind() {
+    let folder = Folder::new("import-extended");
+    let Some(source) = redis(&folder, &[]) else { return };
+    let address = source.place("redis");
+    let mut server = connect(&address);
+    pad(&mut server, 4_000_000);
+    for n in 0..20 {
+        ask::<()>(&mut server, &["HSET", &format!("session:{n}"), "first", "1"]);
+        ask::<()>(&mut server, &["PEXPIRE", &format!("session:{n}"), "1000"]);
+    }
+    ask::<()>(&mut server, &["SET", "expires", "v", "PX", "1500"]);
+    ask::<()>(&mut server, &["SET", "in-2101", "v", "EXAT", "4150000007"]);
+    ask::<()>(&mut server, &["SET", "renamed", "v", "PX", "60000"]);
+    let (_serving, to) = serving();
+    let args = ["--rate", "1MB", "--cut-over", "--verify", "all"];
+    let mut importing = Importing::begin(&folder, &address, &to, &args);
+    let (begun, mut target) = (Instant::now(), connect(&to));
+    let mut was_behind = false;
+    while begun.elapsed() < Duration::from_secs(6) {
+        for n in 0..20 {
+            let key = format!("session:{n}");
+            ask::<()>(&mut server, &["HINCRBY", &key, "visits", "1"]);
+            ask::<()>(&mut server, &["PEXPIRE", &key, "1000"]);
+            // A key that was created after the snapshot, and is extended too.
+            let created = format!("created:{n}");
+            if ask::<u64>(&mut server, &["PEXPIRE", &created, "1000"]) == 0 {
+                ask::<()>(&mut server, &["SET", &created, "v", "PX", "1000"]);
+            }
+        }
+        if begun.elapsed() < Duration::from_secs(2) {
+            was_behind |= ask::<u64>(&mut target, &["EXISTS", "created:0"]) == 0;
+            let _ = cmd("RENAMENX").arg("renamed").arg("moved").exec(&mut server);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (code, outcome) = importing.ended();
+    assert!(was_behind, "the snapshot was loaded before a key could expire");
+    assert_eq!(outcome.ended_early, None, "{outcome:?}");
+    // The last expiry may pass between the two reads of the comparison.
+    let gone = ask::<u64>(&mut server, &["EXISTS", "session:0"]) == 0;
+    assert!(code == Some(0) || gone, "{code:?}: {}", outcome.text());
+    assert_eq!((outcome.full_syncs, outcome.counts.refused_sum()), (1, 0), "{}", outcome.text());
+    for key in ["in-2101", "moved"] {
+        let [ours, theirs] = [&mut target, &mut server].map(|side| ask::<i64>(side, &["PEXPIRETIME", key]));
+        assert_eq!(ours, theirs, "{key}");
+    }
+    assert_eq!(ask::<u64>(&mut target, &["EXISTS", "expires"]), 0);
+}
+
+#[test]
+fn keys_that_the_target_evicts_are_counted_and_make_the_import_fail() {
+    let folder = Folder::new("import-evicted");
+    let Some(source) = redis(&folder, &[]) else { return };
+    let address = source.place("redis");
+    let mut server = connect(&address);
+    pad(&mut server, 40_000_000);
+    let (_serving, to) = serving_with("32MiB");
+    let (code, outcome) = Importing::begin(&folder, &address, &to, &["--cut-over"]).ended();
+    let [stored, all] = [connect(&to), server].map(|mut side| ask::<u64>(&mut side, &["DBSIZE"]));
+    assert!(stored < all, "the target has room for everything");
+    let evicted = outcome.counts.refused.iter().find(|(why, _)| why.contains("evicted by the target"));
+    assert_eq!(evicted.map(|(_, count)| *count), Some(all - stored), "{}", outcome.text());
+    assert_eq!(code, Some(1), "{}", outcome.text());
+}
+
+#[test]
+fn source_that_stops_replying_is_not_taken_for_a_quiet_one() {
+    let folder = Folder::new("import-frozen");
+    let Some(source) = redis(&folder, &[]) else { return };
+    let address = source.place("redis");
+    let mut server = connect(&address);
+    ask::<()>(&mut server, &["SET", "before", "1"]);
+    let id = ask::<String>(&mut server, &["INFO", "server"]);
+    let id = id.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned();
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &id]).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    let (_serving, to) = serving();
+    let mut target = connect(&to);
+    let mut importing = Importing::begin(&folder, &address, &to, &["--cut-over", "--timeout", "1s"]);
+    until("the snapshot is loaded", || ask::<u64>(&mut target, &["EXISTS", "before"]) == 1);
+    signal("-STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    let is_running = importing.child.try_wait().unwrap().is_none();
+    signal("-CONT");
+    ask::<()>(&mut server, &["SET", "after", "1"]);
+    assert!(is_running, "{:?}", importing.ended());
+    let (code, outcome) = importing.ended();
+    assert_eq!((code, outcome.lag_bytes), (Some(0), Some(0)), "{}", outcome.text());
+    assert_eq!(ask::<u64>(&mut target, &["EXISTS", "after"]), 1, "{}", outcome.text());
 }
 
 #[test]

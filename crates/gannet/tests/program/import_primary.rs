@@ -224,7 +224,7 @@ fn encodings_of_versions_that_are_not_installed_are_loaded_and_a_cut_transaction
     assert!(refused[2].0.starts_with("key of database 17: ERR DB index is out of range"), "{text}");
     assert!(refused[3].0.starts_with("value of the module "), "{text}");
     assert!(refused.len() == 4 && refused.iter().all(|(_, count)| *count == 1), "{text}");
-    assert_eq!((outcome.counts.expired, outcome.counts.keys), (1, 16), "{text}");
+    assert_eq!((outcome.counts.expired, outcome.counts.keys), (1, 17), "{text}");
     check_values(&to);
 }
 

@@ -63,7 +63,7 @@ pub struct ImportCounts {
     pub keys: u64,
     /// Bytes of the snapshot that were read.
     pub bytes: u64,
-    /// Keys of the snapshot that had expired.
+    /// Keys that had expired when they were stored, or when the target had caught up.
     pub expired: u64,
     /// Function libraries that were stored.
     pub functions: u64,
@@ -172,7 +172,7 @@ impl ImportOutcome {
         row(&mut out, "commands", counts.commands, "of the source's clients, executed after the snapshot");
         for (what, count, more) in [
             ("functions", counts.functions, "function libraries"),
-            ("expired", counts.expired, "before they were stored"),
+            ("expired", counts.expired, "during the import"),
             ("not chosen", counts.not_chosen, "keys and commands of other databases"),
             ("synchronized", self.full_syncs, "times from a snapshot; the counts are those of the last time"),
             ("continued", self.partial_syncs, "times after a lost connection, without a snapshot"),

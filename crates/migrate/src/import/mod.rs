@@ -21,6 +21,7 @@
 //! - `primary`: the connection to the source: handshake, snapshot bytes, acknowledgements
 //! - `snapshot`, `value`: keys of the snapshot, as requests
 //! - `tail`: commands of the source, as requests
+//! - `held`: expiries that are set when the target has caught up
 //! - `pipe`: the connection to the target, with the requests that wait for replies
 //! - `session`: the states above; `compare`: both servers afterwards
 //!
@@ -29,15 +30,18 @@
 //!   behind the last command that was sent. After a loss of the target with unanswered requests, nothing shows
 //!   which of them were executed, so the databases are emptied and loaded again.
 //! - A transaction that the source's loss cuts off is discarded, and read again from its beginning.
-//! - Nothing is dropped silently: each key and command that the target does not take is counted by its reason.
+//! - Nothing is dropped silently: each key and command that the target does not take, and each key that it evicts, is
+//!   counted by its reason.
+//! - A key does not expire at the target while a command that extends it is still to be applied.
 //! - The source is only read. The target's databases are emptied only if they were empty at the start, or if the user
 //!   allows it.
 //! - Memory is bounded by the largest element of a value or command (up to three copies), plus a page of
 //!   [`value::PAGE_BYTES_MAX`] bytes, plus the unanswered requests: [`pipe::REQUESTS_MAX`] of them and
-//!   [`pipe::UNANSWERED_BYTES_MAX`] bytes. A stream is one element. The source's own buffer grows while the
-//!   target is slower than the source's clients.
+//!   [`pipe::UNANSWERED_BYTES_MAX`] bytes, plus 8 bytes for each held expiry. A stream is one element. The source's
+//!   own buffer grows while the target is slower than the source's clients.
 
 mod compare;
+mod held;
 mod job;
 mod pipe;
 mod primary;

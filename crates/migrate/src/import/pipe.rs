@@ -7,16 +7,22 @@ use std::time::{Duration, Instant};
 use link::{Link, wait_any};
 use protocol::resp::client::{ParsedValue, Value, command, value};
 
+use super::held::HeldExpiries;
 use super::job::ImportCounts;
 use super::primary::WAIT_MAX;
 use crate::place::{Login, ServerAddress};
 use crate::reconnect::{ConnectSettings, RequestError};
-use crate::redis::{text, trouble};
+use crate::redis::{page, text, trouble};
 
 /// Highest number of requests without a reply.
 pub(super) const REQUESTS_MAX: usize = 1024;
 /// Bytes of requests without a reply above which no further request is sent.
 pub(super) const UNANSWERED_BYTES_MAX: usize = 4 << 20;
+
+/// Reason under which keys are counted that the target has evicted.
+const EVICTED: &str = "evicted by the target, because its memory is too small";
+/// Interval at which the target is asked for its evictions.
+const EVICTIONS_EVERY: Duration = Duration::from_secs(1);
 
 /// The request to which a reply is awaited.
 #[derive(Debug)]
@@ -29,6 +35,10 @@ pub(super) enum Awaited {
     Function,
     /// A request of the import itself, which must succeed.
     Own,
+    /// The statistics of the target, of which the number of evicted keys is used.
+    Statistics,
+    /// The expiry of this key.
+    Expiry(Vec<u8>),
     /// The end of a transaction that is not executed.
     Discard,
     /// A command of the source, with its name, and the stream's offset after it.
@@ -46,6 +56,11 @@ pub(super) struct Ledger {
     pub counts: ImportCounts,
     /// Offset in the source's stream up to which the target has executed all commands.
     pub applied: u64,
+    /// Keys with their expiries in milliseconds since 1970, as the target has reported them.
+    pub expiries: Vec<(Vec<u8>, u64)>,
+    /// Keys that the target has evicted since its start, and how many of them before the import.
+    evicted: u64,
+    evicted_before: u64,
     /// The error of a part of the current key.
     failed: Option<String>,
     /// The commands of the current transaction.
@@ -57,6 +72,14 @@ impl Ledger {
     fn settle(&mut self, awaited: Awaited, reply: &Value<'_>) -> Result<(), RequestError> {
         match awaited {
             Awaited::Own => return if let Value::Error(error) = reply { Err(trouble(error)) } else { Ok(()) },
+            Awaited::Statistics => self.count_evicted(reply),
+            Awaited::Expiry(key) => {
+                if let Value::Int(at_ms) = reply
+                    && let Ok(at_ms) = u64::try_from(*at_ms)
+                {
+                    self.expiries.push((key, at_ms));
+                }
+            }
             Awaited::Discard => self.queued.clear(),
             Awaited::Part(name) => self.fail(name, reply),
             Awaited::KeyEnd(name) => {
@@ -84,6 +107,21 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Counts the keys that the target has evicted, by the reply to `INFO stats`.
+    fn count_evicted(&mut self, reply: &Value<'_>) {
+        self.evicted = reply.text().map_or(0, evicted_keys);
+        let count = self.evicted.saturating_sub(self.evicted_before);
+        if count > 0 {
+            self.counts.refused.insert(EVICTED.to_owned(), count);
+        }
+    }
+
+    /// Resets the counts, because all data is loaded again.
+    pub fn begin(&mut self, offset: u64) {
+        self.counts = ImportCounts::default();
+        (self.applied, self.evicted_before) = (offset, self.evicted);
     }
 
     /// Returns whether the target has refused a part of the current key.
@@ -129,6 +167,10 @@ pub(super) struct TargetPipe {
     heard: Instant,
     /// The results of the replies.
     pub ledger: Ledger,
+    /// The expiries that are set when the target has caught up.
+    pub held: HeldExpiries,
+    /// The last time at which the target was asked for its evictions.
+    evictions_asked: Instant,
     /// The identifier of the server's run, if there was a connection; empty if the server does not report it.
     run_id: Option<String>,
     /// The commands that the target has, in upper case; empty if it does not list them.
@@ -150,6 +192,8 @@ impl TargetPipe {
             unanswered_bytes: 0,
             heard: Instant::now(),
             ledger: Ledger::default(),
+            held: HeldExpiries::default(),
+            evictions_asked: Instant::now(),
             run_id: None,
             commands: BTreeSet::new(),
             databases: BTreeMap::new(),
@@ -185,6 +229,7 @@ impl TargetPipe {
         })?;
         let is_same = self.run_id.as_ref().is_none_or(|before| *before == run_id);
         self.run_id = Some(run_id);
+        self.count_evictions()?;
         Ok(is_same)
     }
 
@@ -195,6 +240,7 @@ impl TargetPipe {
         self.unanswered.clear();
         (self.unanswered_bytes, self.selected) = (0, None);
         (self.ledger.failed, self.ledger.queued) = (None, Vec::new());
+        self.ledger.expiries.clear();
         was_asked
     }
 
@@ -206,6 +252,32 @@ impl TargetPipe {
     /// Discards the open transaction.
     pub fn discard(&mut self) {
         self.put_words(Awaited::Discard, &[b"DISCARD"]);
+    }
+
+    /// Asks the target for its evictions once in a while.
+    pub fn watch_evictions(&mut self) {
+        if self.evictions_asked.elapsed() >= EVICTIONS_EVERY {
+            self.evictions_asked = Instant::now();
+            self.put_words(Awaited::Statistics, &[b"INFO", b"stats"]);
+        }
+    }
+
+    /// Counts the keys that the target has evicted, while no request is unanswered.
+    pub fn count_evictions(&mut self) -> Result<(), RequestError> {
+        let evicted = self.ask(&[b"INFO", b"stats"], |reply| Ok(reply.text().map(<[u8]>::to_vec)))?;
+        self.ledger.count_evicted(&evicted.as_deref().map_or(Value::Null, Value::Bulk));
+        Ok(())
+    }
+
+    /// Executes one step of the walk over the selected database, while no request is unanswered. Returns the
+    /// next cursor
+    /// and the keys.
+    pub fn scan(&mut self, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
+        let (cursor, count) = (cursor.to_string(), count.to_string());
+        self.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes()], |reply| match reply {
+            Value::Error(error) => Err(trouble(error)),
+            reply => page(&reply).ok_or_else(|| garbled("an unexpected reply to SCAN")),
+        })
     }
 
     /// Returns the number of keys of the selected database, while no request is unanswered.
@@ -367,6 +439,12 @@ impl TargetPipe {
 fn run_id(info: &[u8]) -> String {
     let info = String::from_utf8_lossy(info);
     info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned()
+}
+
+/// Returns the number of evicted keys in the reply of `INFO`.
+fn evicted_keys(info: &[u8]) -> u64 {
+    let info = String::from_utf8_lossy(info);
+    info.lines().find_map(|line| line.strip_prefix("evicted_keys:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 fn accepted(reply: Value<'_>) -> Result<(), RequestError> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use link::wait_any;
 
 use super::compare::compare;
+use super::held;
 use super::job::{ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView};
 use super::pipe::TargetPipe;
 use super::primary::{Attached, Primary, StreamPlace, WAIT_MAX};
@@ -60,6 +61,7 @@ pub fn import(
     if session.full_syncs == 0 {
         result.as_ref().map(drop).map_err(MigrateError::clone)?;
     }
+    let result = session.finish(result);
     let tail_offset = session.tail.as_ref().map(|tail| tail.applied(&session.pipe));
     outcome.lag_bytes = session.length.zip(tail_offset).map(|(length, applied)| length.saturating_sub(applied));
     let is_loaded = session.tail.is_some();
@@ -268,6 +270,8 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
         match (attached, &mut self.tail) {
             (Attached::Continued(replid), Some(tail)) => {
                 tail.rename(replid);
+                self.length = None;
+                self.pipe.held.begin();
                 self.partial_syncs += 1;
             }
             (Attached::Continued(_), None) => {
@@ -298,8 +302,11 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
             self.flush().map_err(|error| target_ended(self.pipe.name(), error))?;
         }
         self.full_syncs += 1;
-        self.pipe.ledger.counts = super::job::ImportCounts::default();
-        self.pipe.ledger.applied = place.offset;
+        self.pipe.ledger.begin(place.offset);
+        self.pipe.held.clear();
+        if self.pipe.has("PEXPIRETIME") && self.pipe.has("SCAN") {
+            self.pipe.held.begin();
+        }
         let pace = CopyPace::new(None, self.job.bytes_per_s);
         let mut input = match self.primary.snapshot(pace, self.is_stopped) {
             Ok(input) => input,
@@ -362,6 +369,22 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
         }
         self.tail = Some(tail);
         ended
+    }
+
+    /// Returns the target's databases that belong to the import.
+    fn databases(&self) -> Vec<u32> {
+        flushed(self.job, &self.pipe)
+    }
+
+    /// Gives keys their own expiries, and counts evicted keys, however the import has ended.
+    fn finish(&mut self, result: Result<(), MigrateError>) -> Result<(), MigrateError> {
+        if self.tail.is_none() || !self.pipe.is_connected() {
+            return result;
+        }
+        let databases = self.databases();
+        let finished = held::finish(&mut self.pipe, &databases, &|| false);
+        let finished = finished.and_then(|()| self.pipe.drain(&|| false)).and_then(|()| self.pipe.count_evictions());
+        result.and(finished.map_err(|error| of_server(self.pipe.name(), error)))
     }
 
     fn compare(&mut self) -> Result<crate::Verified, MigrateError> {
@@ -456,6 +479,9 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
                 has_moved = true;
             }
         }
+        if self.session.pipe.held.is_due() && !self.tail.is_open() {
+            self.settle()?;
+        }
         let exchanged = self.session.pipe.exchange();
         has_moved |= exchanged.map_err(|error| target_ended(self.session.pipe.name(), error))?;
         if self.measured.elapsed() >= MEASURE_EVERY
@@ -496,6 +522,14 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
         Ok(has_moved)
     }
 
+    /// Gives some of the held keys their own expiries.
+    fn settle(&mut self) -> Result<(), Ended> {
+        let session = &mut *self.session;
+        let databases = session.databases();
+        let stepped = held::step(&mut session.pipe, &databases, false, session.is_stopped);
+        stepped.map_err(|error| target_ended(session.pipe.name(), error))
+    }
+
     /// Acknowledges, measures the lag and shows it. Returns the end if the import is complete.
     fn measure(&mut self) -> Result<Option<Ended>, Ended> {
         self.measured = Instant::now();
@@ -517,7 +551,11 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
         }
         let tell = |_: &str| {};
         let context = Context { retries: no_retries(session.job), is_stopped: session.is_stopped, tell: &tell };
-        session.length = persist(&mut session.side, &context, stream_offset).unwrap_or(None);
+        let length_before = session.length;
+        let measured = persist(&mut session.side, &context, stream_offset);
+        // A source that does not reply may have commands that were not received.
+        let is_known = !matches!(measured, Err(MigrateError::Lost(_)));
+        session.length = measured.unwrap_or(None);
         let applied = self.tail.applied(&session.pipe);
         let lag_bytes = session.length.map(|length| length.saturating_sub(applied));
         let bytes_per_s = self.rate.follow(self.tail.offset());
@@ -529,8 +567,16 @@ impl<'s, 'a, 'v, 'w> Following<'s, 'a, 'v, 'w> {
             lag_bytes,
         });
         // Without a reported length, a quiet source whose commands are all executed has no lag that can be seen.
-        let has_all = lag_bytes.unwrap_or(0) == 0 && session.pipe.is_idle();
-        let is_complete = session.job.cut_over && has_all && self.sent.1.elapsed() >= QUIET;
+        let is_quiet = self.sent.1.elapsed() >= QUIET;
+        let has_caught_up = length_before.map_or(is_quiet && is_known, |length| applied >= length);
+        if session.pipe.held.is_holding() && has_caught_up && length_before.is_some() == session.length.is_some() {
+            session.pipe.held.caught_up();
+        }
+        let has_all = is_known && lag_bytes.unwrap_or(0) == 0 && session.pipe.is_idle();
+        if !self.tail.is_open() {
+            session.pipe.watch_evictions();
+        }
+        let is_complete = session.job.cut_over && has_all && is_quiet;
         Ok(is_complete.then_some(Ended::CutOver))
     }
 }

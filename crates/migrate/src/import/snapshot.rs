@@ -48,6 +48,7 @@ impl SnapshotLoad<'_> {
                 Err(error) => break Err(error),
             }
             self.pipe.ledger.counts.bytes = reader.mark().offset;
+            self.pipe.watch_evictions();
             (self.after_key)(self.pipe);
         };
         match result {
@@ -57,12 +58,13 @@ impl SnapshotLoad<'_> {
         }
         input.finish().map_err(LoadError::Source)?;
         self.pipe.ledger.counts.bytes = input.read;
-        self.pipe.drain(self.is_stopped).map_err(LoadError::Target)
+        self.pipe.drain(self.is_stopped).map_err(LoadError::Target)?;
+        self.pipe.count_evictions().map_err(LoadError::Target)
     }
 
     /// Reads one record with all that belongs to it. Returns false at the end.
     fn step(&mut self, reader: &mut FileReader<&mut SnapshotInput<'_>>) -> Result<bool, Stumble> {
-        let (key, db, value_type) = match reader.next_event()? {
+        let (mut key, db, value_type) = match reader.next_event()? {
             None => return Ok(false),
             Some(Event::Key(Key { db, name, value_type, expire_at_ms, .. })) => {
                 (SnapshotKey { name: name.to_vec(), expire_at_ms }, db, value_type)
@@ -79,7 +81,7 @@ impl SnapshotLoad<'_> {
             }
             Some(_) => return Ok(true),
         };
-        if self.takes(&key, db)? {
+        if self.takes(&mut key, db)? {
             self.send(key, value_type, reader)?;
         } else {
             reader.skip_value()?;
@@ -88,7 +90,7 @@ impl SnapshotLoad<'_> {
     }
 
     /// Selects the key's database. Returns false for a key that is not stored, and counts it.
-    fn takes(&mut self, key: &SnapshotKey, db: u32) -> Result<bool, Stumble> {
+    fn takes(&mut self, key: &mut SnapshotKey, db: u32) -> Result<bool, Stumble> {
         let Some(to) = self.job.db_at_target(db) else {
             self.pipe.ledger.counts.not_chosen += 1;
             return Ok(false);
@@ -97,6 +99,8 @@ impl SnapshotLoad<'_> {
             self.pipe.ledger.counts.refuse(format!("key of database {db}: {refusal}"));
             return Ok(false);
         }
+        // A later command of the stream may extend a key that has expired.
+        key.expire_at_ms = key.expire_at_ms.map(|at| self.pipe.held.hold(at));
         if key.expire_at_ms.is_some_and(|at| at <= now_ms()) {
             self.pipe.ledger.counts.expired += 1;
             return Ok(false);
@@ -144,7 +148,8 @@ impl From<RequestError> for Stumble {
     }
 }
 
-fn now_ms() -> u64 {
+/// Returns the time of this host's clock, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 

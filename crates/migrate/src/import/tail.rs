@@ -164,13 +164,22 @@ impl Apply<'_> {
             "FLUSHALL" => self.flush_all()?,
             // These do not belong to a database.
             "FUNCTION" | "SCRIPT" | "PUBLISH" | "SPUBLISH" => self.send(name, wire)?,
-            "SWAPDB" | "MOVE" | "COPY" if self.job.db.is_some() => self.between(name, words)?,
+            "SWAPDB" | "MOVE" | "COPY" if self.job.db.is_some() => {
+                self.pipe.held.moved();
+                self.between(name, words)?;
+            }
             _ => {
                 if name == "SWAPDB" {
                     self.meet_swapped(words)?;
                 }
+                if MOVING.contains(&name.as_str()) {
+                    self.pipe.held.moved();
+                }
                 if self.select(&name, self.tail.now.db)? {
-                    self.send(name, wire)?;
+                    match with_held_expiry(&name, words, self.pipe) {
+                        Some(held) => self.send(name, &held)?,
+                        None => self.send(name, wire)?,
+                    }
                 }
             }
         }
@@ -280,6 +289,30 @@ impl Apply<'_> {
         }
         Ok(())
     }
+}
+
+/// Commands after which a key is at another place, so that a walk over the keys may miss it.
+const MOVING: [&str; 5] = ["RENAME", "RENAMENX", "COPY", "MOVE", "SWAPDB"];
+
+/// Returns a command with a held expiry in place of its own; `None` if its expiry is not held, or if it has none.
+fn with_held_expiry(name: &str, words: &[&[u8]], pipe: &mut TargetPipe) -> Option<Vec<u8>> {
+    let option = |name: &[u8]| (3..words.len()).find(|at| words[*at].eq_ignore_ascii_case(name));
+    let (at, unit_ms) = match name {
+        "PEXPIREAT" => (2, 1),
+        "EXPIREAT" => (2, 1_000),
+        "SET" => option(b"PXAT").map(|at| (at + 1, 1)).or_else(|| option(b"EXAT").map(|at| (at + 1, 1_000)))?,
+        "RESTORE" => option(b"ABSTTL").map(|_| (2, 1))?,
+        _ => return None,
+    };
+    let own_ms = std::str::from_utf8(words.get(at)?).ok()?.parse::<u64>().ok()?.checked_mul(unit_ms)?;
+    let held_ms = if own_ms == 0 { own_ms } else { pipe.held.hold(own_ms) };
+    if held_ms == own_ms {
+        return None;
+    }
+    let expiry = (held_ms / unit_ms).to_string();
+    let mut wire = Vec::new();
+    command(&mut wire, words.iter().enumerate().map(|(n, word)| if n == at { expiry.as_bytes() } else { word }));
+    Some(wire)
 }
 
 /// Returns the position of the option `DB` of a `COPY`, behind the two keys.

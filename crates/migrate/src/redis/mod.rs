@@ -200,7 +200,7 @@ impl Reconnecting for Redis {
 }
 
 /// Parses a reply of `SCAN` and similar commands: a cursor and elements.
-fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
+pub(super) fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
     let mut parts = answer.items();
     let cursor = std::str::from_utf8(parts.next()?.text()?).ok()?.parse().ok()?;
     let keys = parts.next()?.items().map(|key| key.text().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
