@@ -270,13 +270,13 @@ func (p *player) subscribe(step table) *subscription {
 // receive compares the next event with a step.
 func (s *subscription) receive(step table) error {
 	begun := time.Now()
+	// Heartbeats do not extend the time.
+	defer time.AfterFunc(timeout, s.cancel).Stop()
 	result := outcome{fields: table{}}
 	for result.fields["type"] == nil {
 		event, err := gannet.TopicEvent(nil), s.err
 		if err == nil {
-			timer := time.AfterFunc(timeout, s.cancel)
 			event, err = s.received.Next()
-			timer.Stop()
 		}
 		if err != nil {
 			code, _ := gannet.CodeOf(err)

@@ -75,6 +75,8 @@ const ENTRY_BYTES = 200;
 const ENTRIES_MAX = 10_000;
 const BYTES_MAX = 64 * 2 ** 20;
 const STALENESS_SECONDS = 15;
+/** Milliseconds after which a watch that the server has refused or ended begins again. */
+const REFUSED_DELAY_MS = 5000;
 // One interval of the server's heartbeats, and a second for the way.
 const STALENESS_SECONDS_LEAST = 6;
 
@@ -188,13 +190,16 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
   drops = 0;
   private readonly prefixes: readonly string[];
   private readonly reads = new Map<string, Reads>();
-  private readonly events: EventStream<WatchEvent>;
+  private events: EventStream<WatchEvent>;
+  /** The next beginning of a watch that the server has refused. */
+  private again: NodeJS.Timeout | undefined;
+  private closed = false;
   /** The instant of the latest event. */
   private heardAt = 0;
 
   constructor(
     private readonly engine: Engine,
-    scope: Scope,
+    private readonly scope: Scope,
     private readonly watched: readonly Bytes[],
     options: NearCacheOptions,
   ) {
@@ -205,23 +210,37 @@ class WatchedCopies implements EventSource<WatchEvent>, ChangeListener {
     this.events = new EventStream(engine, this, scope, undefined);
   }
 
-  /** Begins the watch, and calls `begun` after the first event, and at the end of the watch. */
+  /**
+   * Begins the watch, and calls `begun` after each event, and at the end of the watch. After its first event, a watch
+   * that the server refuses begins again after a delay.
+   */
   async open(begun: () => void): Promise<void> {
     this.engine.listeners.add(this);
-    this.events.open();
+    let hasBegun = false;
     for (;;) {
-      const event = await this.events.read();
-      if (event === undefined || event.type === "error") {
+      this.events.open();
+      let event = await this.events.read();
+      while (event !== undefined && event.type !== "error") {
+        hasBegun = true;
+        begun();
+        event = await this.events.read();
+      }
+      if (event === undefined || !hasBegun || this.engine.closed) {
         this.close();
         this.failure = event;
         this.ended = true;
         return begun();
       }
-      begun();
+      this.onBreak(event);
+      await new Promise<void>((resolve) => (this.again = setTimeout(resolve, REFUSED_DELAY_MS).unref()));
+      if (this.closed || this.engine.closed) return this.close();
+      this.events = new EventStream(this.engine, this, this.scope, undefined);
     }
   }
 
   close(): void {
+    this.closed = true;
+    clearTimeout(this.again);
     this.engine.listeners.delete(this);
     this.events.close();
     this.onBreak(undefined);
@@ -398,7 +417,7 @@ export class NearCache extends Opaque {
 
   /**
    * The error because of which the server reports no changes now, so that all reads go to it; undefined while it does,
-   * and after `close`. The watch begins again by itself, unless the server has refused it for good.
+   * and after `close`. The watch begins again by itself: after 5 s if the server has refused it.
    */
   get failure(): CacheError | undefined {
     return this.watch.failure;

@@ -70,6 +70,7 @@ struct Net {
     clock_ns: Arc<AtomicU64>,
     wires: Vec<SimWire>,
     received_bytes: u64,
+    sends: u64,
 }
 
 /// The network and the server's side of it.
@@ -91,7 +92,7 @@ pub struct SimClient {
 impl Sim {
     /// Creates a network whose faults all follow from `seed`, and whose time is `clock_ns`.
     pub fn new(seed: u64, faults: Faults, clock_ns: Arc<AtomicU64>, events_max: usize) -> Self {
-        let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new(), received_bytes: 0 };
+        let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new(), received_bytes: 0, sends: 0 };
         Self { net: Rc::new(RefCell::new(net)), events_max }
     }
 
@@ -118,6 +119,11 @@ impl SimDialler {
     /// Returns the number of bytes that the server has received over all connections.
     pub fn received_bytes(&self) -> u64 {
         self.net.borrow().received_bytes
+    }
+
+    /// Returns the number of the server's sends over all connections that sent something.
+    pub fn sends(&self) -> u64 {
+        self.net.borrow().sends
     }
 
     /// Returns true if a worker has nothing to wait for: no byte is in flight to it and no event is due.
@@ -321,6 +327,7 @@ impl Backend for Sim {
         if net.prng.chance(net.faults.short_sends, 1000) {
             taken = 1 + net.prng.below(taken as u64) as usize;
         }
+        net.sends += 1;
         let mut left = taken;
         for part in parts {
             let bytes = left.min(part.len());

@@ -4,6 +4,9 @@
 //! thread.
 
 mod common;
+#[path = "server/grpc_client.rs"]
+#[allow(dead_code, reason = "the other suites use the rest")]
+mod grpc_client;
 
 use base::clock::UnixMillis;
 use command::clients::endpoint::Protocol;
@@ -12,9 +15,11 @@ use common::redis::request;
 use common::{Client, pattern, set, value};
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use grpc_client::{GET, Grpc, SET, call, item, key, prefixed};
 use io::listen::{Accepted, AcceptedStream, ListenAddr, Listener};
 use io::waker::Waker;
 use io::{Backend, allocation, epoll, uring};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::mpsc::sync_channel;
 
@@ -92,10 +97,79 @@ fn resp_round() -> Vec<(Vec<u8>, Vec<u8>)> {
     exchanges
 }
 
-/// Allocations are counted on one thread at a time, so one test covers both reactors and both protocols.
+/// The connection of a gRPC client. Its calls have other streams in each round, so a round is no list of bytes.
+struct GrpcRounds {
+    grpc: Grpc,
+    next_stream: u32,
+}
+
+impl GrpcRounds {
+    fn connect(addr: SocketAddr) -> Self {
+        Self { grpc: Grpc::connect_to(addr), next_stream: 1 }
+    }
+
+    /// Sends calls in one piece, and checks their replies.
+    fn ask(&mut self, calls: &[(&str, Vec<u8>, &[u8])]) {
+        let streams: Vec<u32> = (0..calls.len() as u32).map(|at| self.next_stream + 2 * at).collect();
+        self.next_stream += 2 * calls.len() as u32;
+        let frames = streams.iter().zip(calls).flat_map(|(stream, (path, message, _))| call(*stream, path, message));
+        self.grpc.client.send(&frames.collect::<Vec<u8>>());
+        for (answer, (path, _, reply)) in self.grpc.answers(&streams).iter().zip(calls) {
+            assert_eq!((&answer.status[..], &answer.data[..]), ("0", *reply), "{path}");
+        }
+    }
+
+    /// Sends gets, as many at once as a connection may have. A request that is not received in one piece takes memory
+    /// until it is complete, so there are no batches of sets.
+    fn round(&mut self) {
+        let hit = |value: &[u8]| {
+            prefixed(|out| {
+                out.uint(1, 2).bytes(2, value);
+            })
+        };
+        let result = |number| {
+            prefixed(|out| {
+                out.uint(1, number);
+            })
+        };
+        let small = pattern(200);
+        let small_hit = hit(&small);
+        let miss = result(3);
+        let stored = result(1);
+        self.ask(&[(SET, item("small", &small), &stored[..])]);
+        self.ask(&[(GET, key("small"), &small_hit[..])]);
+        self.ask(&[(GET, key("none"), &miss[..])]);
+        self.ask(&vec![(GET, key("small"), &small_hit[..]); 100]);
+    }
+}
+
+/// A client that talks one protocol in rounds.
+enum Talker {
+    Lines(Client, Vec<(Vec<u8>, Vec<u8>)>),
+    Grpc(GrpcRounds),
+}
+
+impl Talker {
+    fn connect(protocol: Protocol, addr: SocketAddr) -> Self {
+        match protocol {
+            Protocol::Grpc => Self::Grpc(GrpcRounds::connect(addr)),
+            Protocol::Resp => Self::Lines(Client::connect(addr), resp_round()),
+            _ => Self::Lines(Client::connect(addr), round()),
+        }
+    }
+
+    fn talk(&mut self) {
+        match self {
+            Self::Lines(client, round) => round.iter().for_each(|(ask, reply)| client.ask(ask, reply)),
+            Self::Grpc(rounds) => rounds.round(),
+        }
+    }
+}
+
+/// Allocations are counted on one thread at a time, so one test covers both reactors and all protocols.
 #[test]
 fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
-    for protocol in [Protocol::Memcache, Protocol::Resp] {
+    for protocol in [Protocol::Memcache, Protocol::Resp, Protocol::Grpc] {
         serve_and_count(protocol, |waker| epoll::Opened::open(waker).unwrap().reactor(EVENTS_MAX));
         serve_and_count(protocol, |waker| uring::Opened::open(waker, 16).unwrap().reactor());
     }
@@ -121,23 +195,21 @@ fn serve_and_count<B: Backend<Stream = AcceptedStream>>(protocol: Protocol, reac
     let (warm, done, taken) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let counted = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = Client::connect(addr);
-            let round = if protocol == Protocol::Memcache { round() } else { resp_round() };
-            let talk = |client: &mut Client| round.iter().for_each(|(ask, reply)| client.ask(ask, reply));
-            talk(&mut client);
+            let mut client = Talker::connect(protocol, addr);
+            client.talk();
             // A watcher that has come and gone leaves nothing to pay for.
             let mut watcher = Client::connect(addr);
             if protocol == Protocol::Memcache {
                 watcher.ask(b"watch fetchers mutations\r\n", b"OK\r\n");
             }
-            talk(&mut client);
+            client.talk();
             drop(watcher);
             while shared.watch.watchers() > 0 || shared.connections_open() > 1 {
                 std::thread::yield_now();
             }
-            talk(&mut client);
+            client.talk();
             warm.store(true, Release);
-            (0..20).for_each(|_| talk(&mut client));
+            (0..20).for_each(|_| client.talk());
             done.store(true, Release);
             waker.wake();
             // A connection that ends gives memory back: not while that is counted.
@@ -155,7 +227,7 @@ fn serve_and_count<B: Backend<Stream = AcceptedStream>>(protocol: Protocol, reac
             worker.iterate();
         }
         assert_eq!(accepted, 2);
-        assert!(protocol == Protocol::Resp || shared.watch.written.load(Relaxed) > 100, "nothing was watched");
+        assert!(protocol != Protocol::Memcache || shared.watch.written.load(Relaxed) > 100, "nothing was watched");
         allocation::count_this_thread();
         while !done.load(Acquire) {
             worker.iterate();

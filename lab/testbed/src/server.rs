@@ -77,6 +77,8 @@ pub struct ServerOptions {
     pub null: NullReply,
     /// True if Gannet also serves Redis clients: [`TestServer::resp`].
     pub resp: bool,
+    /// True if Gannet also serves gRPC clients: [`TestServer::grpc`].
+    pub grpc: bool,
     /// Size of a temporary file for items on flash, in MiB; 0 for none.
     pub flash_mib: u64,
     /// The file with Gannet's memory, if any.
@@ -103,6 +105,7 @@ impl ServerOptions {
             workers: 1,
             null: NullReply { bytes: 245, lines: 1 },
             resp: false,
+            grpc: false,
             flash_mib: 0,
             file: None,
         }
@@ -118,6 +121,8 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// The address on which the server listens for Redis clients; `address` if there is no separate one.
     pub resp: SocketAddr,
+    /// The address on which the server listens for gRPC clients, if [`ServerOptions::grpc`] is set; Gannet only.
+    pub grpc: Option<SocketAddr>,
     /// The server's admin port; Gannet only.
     pub admin: Option<SocketAddr>,
     child: Child,
@@ -183,9 +188,13 @@ impl TestServer {
         );
         let admin = if is_gannet { Some(free_address()) } else { None };
         let resp = if is_gannet && options.resp { free_address() } else { address };
+        let grpc = (is_gannet && options.grpc).then(free_address);
         let mut command = command(kind, options, address, admin)?;
         if resp != address {
             command.args(["--resp", &resp.to_string()]);
+        }
+        if let Some(grpc) = grpc {
+            command.args(["--grpc", &grpc.to_string()]);
         }
         let flash = (options.flash_mib > 0).then(|| std::env::temp_dir().join(format!("flash-{}", address.port())));
         if let Some(path) = &flash {
@@ -215,7 +224,7 @@ impl TestServer {
             pin(None)?;
         }
         let mut server =
-            Self { kind, address, resp, admin, child: child?, files: flash.into_iter().chain(file).collect() };
+            Self { kind, address, resp, grpc, admin, child: child?, files: flash.into_iter().chain(file).collect() };
         server.wait_until_it_listens()?;
         Ok(server)
     }

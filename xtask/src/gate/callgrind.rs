@@ -38,7 +38,7 @@ impl Counted {
         let under =
             clock.prefix().into_iter().chain(["valgrind".to_owned()]).chain(options(&folder)).collect::<Vec<_>>();
         let connections_max = if kind == ServerKind::Memcached { open_files_under_valgrind() } else { 64 };
-        let options = ServerOptions { connections_max, resp: true, ..ServerOptions::memory(64) };
+        let options = ServerOptions { connections_max, resp: true, grpc: true, ..ServerOptions::memory(64) };
         let server = TestServer::start_under(&under, kind, &options)?;
         Ok(Self { server: Some(server), folder, _clock: clock })
     }

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
+use super::grpc;
+
 /// Number of keys that are stored before the first case. Keys have 24 bytes, values 200.
 const KEYS: usize = 4096;
 const VALUE_BYTES: usize = 200;
@@ -16,14 +18,22 @@ const WARM_REQUESTS: usize = 2048;
 /// Time limit for a reply; callgrind slows a server down about fifty times.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// The protocol of a case's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateProtocol {
+    Memcache,
+    Resp,
+    Grpc,
+}
+
 /// A case: one kind of request, sent in batches whose instructions are counted.
 pub struct Case {
     /// Name of the case in the file of stored counts.
     pub name: &'static str,
     /// Description of its requests.
     pub what: &'static str,
-    /// True for requests in RESP; false for the memcached protocol.
-    pub resp: bool,
+    /// The protocol of its requests.
+    pub protocol: GateProtocol,
     /// Number of requests in flight, written as one batch.
     pub depth: usize,
     /// Number of measured batches.
@@ -32,7 +42,8 @@ pub struct Case {
     keys: usize,
     /// Function that appends the request with a number.
     request: fn(&mut Vec<u8>, usize),
-    /// Function that returns the length of the reply to the request with a number, in bytes.
+    /// Function that returns the length of the reply to the request with a number, in bytes. For gRPC it is that of the
+    /// payloads of all DATA frames, because the server also sends frames that belong to no reply.
     reply_bytes: fn(usize) -> usize,
 }
 
@@ -42,7 +53,7 @@ const HIT_BYTES: usize = 6 + 24 + 8 + VALUE_BYTES + 2;
 const PLAIN: Case = Case {
     name: "get",
     what: "get, hit",
-    resp: false,
+    protocol: GateProtocol::Memcache,
     depth: 64,
     batches: 150,
     keys: 1,
@@ -65,7 +76,7 @@ pub const ALL: &[Case] = &[
     Case {
         name: "multi-get",
         what: "get of 50 keys, all hits; per key",
-        resp: false,
+        protocol: GateProtocol::Memcache,
         depth: 4,
         batches: 60,
         keys: 50,
@@ -203,6 +214,22 @@ pub const ALL: &[Case] = &[
         reply_bytes: |_| 4,
         ..RESP
     },
+    GRPC,
+    Case { name: "grpc-get-1", depth: 1, batches: 2000, ..GRPC },
+    Case {
+        name: "grpc-get-miss",
+        what: "gRPC Get, miss",
+        request: |out, n| grpc::get(out, &format!("none{}", key(n))),
+        reply_bytes: |_| grpc::RESULT_BYTES,
+        ..GRPC
+    },
+    Case {
+        name: "grpc-set",
+        what: "gRPC Set of 200 bytes, overwriting",
+        request: |out, n| grpc::set(out, &key(n), &[b'x'; VALUE_BYTES]),
+        reply_bytes: |_| grpc::RESULT_BYTES,
+        ..GRPC
+    },
 ];
 
 /// The reply to a command whose name is neither known nor similar to a known name.
@@ -224,9 +251,21 @@ const BULK_BYTES: usize = 6 + VALUE_BYTES + 2;
 const RESP: Case = Case {
     name: "resp-get",
     what: "GET, hit",
-    resp: true,
+    protocol: GateProtocol::Resp,
     request: |out, n| words(out, &["GET", &key(n)]),
     reply_bytes: |_| BULK_BYTES,
+    ..PLAIN
+};
+
+/// As many calls are in flight as a connection may have streams.
+const GRPC: Case = Case {
+    name: "grpc-get",
+    what: "gRPC Get, hit",
+    protocol: GateProtocol::Grpc,
+    depth: 100,
+    batches: 120,
+    request: |out, n| grpc::get(out, &key(n)),
+    reply_bytes: |_| grpc::hit_bytes(VALUE_BYTES),
     ..PLAIN
 };
 
@@ -266,6 +305,8 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
 pub struct GateClient {
     stream: TcpStream,
     reply: Vec<u8>,
+    /// The streams of a gRPC connection.
+    grpc: Option<grpc::Streams>,
 }
 
 impl GateClient {
@@ -273,11 +314,16 @@ impl GateClient {
     ///
     /// # Errors
     /// If the server does not accept the connection.
-    pub fn connect(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    pub fn connect(protocol: GateProtocol, address: SocketAddr) -> Result<Self, String> {
+        let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(REPLY_WAIT_MAX)));
         set.map_err(|error| error.to_string())?;
-        Ok(Self { stream, reply: Vec::new() })
+        let mut reply = Vec::new();
+        let grpc = match protocol {
+            GateProtocol::Grpc => Some(grpc::Streams::begin(&mut stream, &mut reply)?),
+            GateProtocol::Memcache | GateProtocol::Resp => None,
+        };
+        Ok(Self { stream, reply, grpc })
     }
 
     /// Stores the items that the case uses, unless earlier cases left them in place. `is_first` if the server has had
@@ -287,7 +333,7 @@ impl GateClient {
     /// If a store gets a wrong reply.
     pub fn prepare(&mut self, case: &Case, is_first: bool) -> Result<(), String> {
         let stores = Case { name: "prepare", request: |out, n| set(out, "set", n), reply_bytes: |_| 8, ..PLAIN };
-        if case.resp && is_first {
+        if case.protocol == GateProtocol::Resp && is_first {
             let set = |out: &mut Vec<u8>, n: usize| words(out, &["SET", &key(n), &"x".repeat(VALUE_BYTES)]);
             let stores = Case { name: "prepare", request: set, reply_bytes: |_| 5, ..RESP };
             self.run(&stores, 0..KEYS / stores.depth)?;
@@ -305,7 +351,12 @@ impl GateClient {
             let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
             self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
-        if !case.resp && (is_first || matches!(case.name, "touch" | "set-delete")) {
+        if case.protocol == GateProtocol::Grpc && is_first {
+            let set = |out: &mut Vec<u8>, n: usize| grpc::set(out, &key(n), &[b'x'; VALUE_BYTES]);
+            let stores = Case { request: set, reply_bytes: |_| grpc::RESULT_BYTES, ..GRPC };
+            self.run(&stores, 0..KEYS.div_ceil(stores.depth))?;
+        }
+        if case.protocol == GateProtocol::Memcache && (is_first || matches!(case.name, "touch" | "set-delete")) {
             self.run(&stores, 0..KEYS / stores.depth)?;
             // The counters are so large that increments do not change the number of digits.
             let counter = |out: &mut Vec<u8>, n: usize| {
@@ -327,7 +378,15 @@ impl GateClient {
             bytes.clear();
             let requests = batch * case.depth..(batch + 1) * case.depth;
             requests.clone().for_each(|n| (case.request)(&mut bytes, n));
-            self.exchange(&bytes, requests.map(case.reply_bytes).sum())?;
+            let reply_bytes = requests.map(case.reply_bytes).sum();
+            match &mut self.grpc {
+                Some(streams) => {
+                    let calls = streams.number(&mut bytes);
+                    self.stream.write_all(&bytes).map_err(|error| error.to_string())?;
+                    grpc::receive(&mut self.stream, &mut self.reply, calls, reply_bytes)?;
+                }
+                None => self.exchange(&bytes, reply_bytes)?,
+            }
         }
         Ok(())
     }

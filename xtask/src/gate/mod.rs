@@ -20,13 +20,14 @@
 
 mod callgrind;
 mod cases;
+mod grpc;
 mod steps;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use callgrind::Counted;
-use cases::Case;
+use cases::{Case, GateProtocol};
 
 use testbed::server::{ServerKind, TestServer};
 
@@ -72,8 +73,8 @@ pub fn run(root: &Path, options: &GateOptions) -> Result<bool, String> {
     };
     let peer = match options.with_peer {
         true => {
-            let mut peer = count(ServerKind::Memcached, &|case| !case.resp)?;
-            peer.extend(count(ServerKind::Redis, &|case| case.resp)?);
+            let mut peer = count(ServerKind::Memcached, &|case| case.protocol == GateProtocol::Memcache)?;
+            peer.extend(count(ServerKind::Redis, &|case| case.protocol == GateProtocol::Resp)?);
             Some(peer)
         }
         false => None,
@@ -119,7 +120,9 @@ fn report_cases(ours: &Counts, kept: &BTreeMap<String, u64>, peer: Option<&Count
     for case in cases::ALL {
         let now = ours[case.name];
         let was = kept.get(case.name).copied();
-        let theirs = peer.map(|peer| format!(" {} |", peer[case.name])).unwrap_or_default();
+        // Neither peer serves gRPC clients.
+        let theirs = |peer: &Counts| format!(" {} |", peer.get(case.name).map_or("-".into(), u64::to_string));
+        let theirs = peer.map(theirs).unwrap_or_default();
         println!(
             "| {} | {} | {now} | {} |{theirs}",
             case.what,
@@ -189,7 +192,7 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
 fn count(kind: ServerKind, is_asked: &dyn Fn(&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     let asked: Vec<&Case> = cases::ALL.iter().filter(|case| is_asked(case)).collect();
-    let is_first = |at: usize| at == 0 || asked[at - 1].resp != asked[at].resp;
+    let is_first = |at: usize| at == 0 || asked[at - 1].protocol != asked[at].protocol;
     asked.iter().enumerate().map(|(at, case)| Ok((case.name, one(&counted, case, is_first(at))?))).collect()
 }
 
@@ -198,7 +201,12 @@ fn count(kind: ServerKind, is_asked: &dyn Fn(&Case) -> bool) -> Result<BTreeMap<
 fn one(counted: &Counted, case: &Case, is_first: bool) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
     let server: &TestServer = counted.server();
-    let mut client = cases::GateClient::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
+    let address = match case.protocol {
+        GateProtocol::Memcache => server.address,
+        GateProtocol::Resp => server.resp,
+        GateProtocol::Grpc => server.grpc.ok_or("the server does not listen for gRPC clients")?,
+    };
+    let mut client = cases::GateClient::connect(case.protocol, address).map_err(at)?;
     client.prepare(case, is_first).map_err(at)?;
     client.run(case, 0..case.warm_batches()).map_err(at)?;
     counted.zero()?;

@@ -52,28 +52,15 @@ namespace Gannet.Client.Tests
             await using var server = await Server.StartAsync();
             var configuration = Configurations.InRegion.Default.V1().WithDeadline(TimeSpan.FromSeconds(20));
             await using var client = await CacheClient.CreateAsync(server.Address, configuration);
-            var (flight, connections, queued) = (0, 0, 0);
-            using var isOver = new CancellationTokenSource();
-            // A thread of its own: the pool is busy with the calls.
-            var sampler = new Thread(() =>
-            {
-                while (!isOver.IsCancellationRequested)
-                {
-                    var metrics = client.GetMetrics();
-                    flight = Math.Max(flight, metrics.InFlight);
-                    queued = Math.Max(queued, metrics.Queued);
-                    connections = Math.Max(connections, server.Connections());
-                }
-            });
-            sampler.IsBackground = true;
-            sampler.Start();
+            await Wait.UntilAsync("4 connections are open", () => server.Connections() == 4);
+            // No call ends while the server is stopped, so that all of them are in flight or in the queue.
+            await server.PauseAsync();
             var all = Task.WhenAll(Enumerable.Range(0, 5000).Select(number => client.SetAsync($"k{number}", "v")));
+            await Wait.UntilAsync("all calls have begun", () => Pending(client) == 5000);
+            var metrics = client.GetMetrics();
+            Assert.Equal((400, 4600, 4), (metrics.InFlight, metrics.Queued, server.Connections()));
+            server.Resume();
             Assert.Equal(5000, (await all).OfType<DoneResult.Success>().Count());
-            isOver.Cancel();
-            sampler.Join();
-            Assert.True(
-                flight > 0 && flight <= 400 && queued <= 4600 && connections == 4,
-                $"{flight} in flight, {queued} queued, {connections} connections");
             Assert.Equal(4, server.Connections());
             Drained(client);
             // Threads of the pool that call in turn reach the cap again and again.

@@ -39,7 +39,7 @@ _ENTRY_OVERHEAD_BYTES = 300
 # Three heartbeats of the server. After a longer silence, the watch may be broken without notice.
 SILENCE_S_MAX = 15.0
 # The time after which a watch that the server refused is opened again.
-REFUSED_DELAY_S = 10.0
+REFUSED_DELAY_S = 5.0
 
 # Calls that change no item. After any other call, the copies of its keys are removed.
 _READS = frozenset(

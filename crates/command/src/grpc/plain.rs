@@ -173,10 +173,19 @@ impl PlainCalls {
     fn answer(&mut self, replied: &mut OutBuffer, wire: &mut Wire, out: &mut OutBuffer, ctx: &WorkerContext) {
         let mut joined = std::mem::take(&mut self.partial);
         if replied.plain().is_none() || !joined.is_empty() {
-            joined.extend_from_slice(&replied.take_unsent(&ctx.shared.store));
+            let unsent = replied.take_unsent(&ctx.shared.store);
+            match joined.is_empty() {
+                true => joined = unsent,
+                false => joined.extend_from_slice(&unsent),
+            }
+        }
+        let times = Some([self.ready, self.begun, ctx.clock.ticks()]);
+        if let (Some((stream, method)), Some(value_bytes)) = (self.calls.get(self.answered), lone_hit_bytes(&joined)) {
+            let call = (*stream, Timed { method, times });
+            reply_in_place(call, std::mem::take(&mut joined), value_bytes, wire, out, ctx);
+            self.answered += 1;
         }
         let mut rest = if joined.is_empty() { replied.plain().unwrap_or_default() } else { &joined[..] };
-        let times = Some([self.ready, self.begun, ctx.clock.ticks()]);
         while let (Some((stream, method)), ParsedValue::Value { value, consumed }) =
             (self.calls.get(self.answered), value(rest))
         {
@@ -219,6 +228,41 @@ fn reply_to(stream: u32, timed: Timed, value: Value<'_>, wire: &mut Wire, out: &
     }
     let messages = [&prefix, message[0], message[1]].concat();
     wire.replies.push_back(Reply::messages(stream, messages, grant, ctx.clock.ticks()).timed(timed));
+}
+
+/// Returns the length of the value if `replies` is the reply to one Get that has found it.
+fn lone_hit_bytes(replies: &[u8]) -> Option<usize> {
+    match value(replies) {
+        ParsedValue::Value { value: Value::Bulk(text), consumed } if consumed == replies.len() => Some(text.len()),
+        _ => None,
+    }
+}
+
+/// Replies to a Get, as [`reply_to`] does. `reply` is the reply to its command: `$LENGTH`, a line end, the value, and a
+/// line end. A reply that must be queued keeps these bytes: a long value is not copied once more.
+fn reply_in_place(
+    (stream, timed): (u32, Timed),
+    mut reply: Vec<u8>,
+    value_bytes: usize,
+    wire: &mut Wire,
+    out: &mut OutBuffer,
+    ctx: &WorkerContext,
+) {
+    let mut head = [0; HEAD_BYTES_MAX];
+    let head = hit(&mut head, value_bytes);
+    reply.truncate(reply.len() - b"\r\n".len());
+    let value_at = reply.len() - value_bytes;
+    if wire.write_unary(stream, [head, &reply[value_at..]], out) {
+        return timed.record(Status::Ok, ctx);
+    }
+    let prefix = message_prefix((head.len() + value_bytes) as u32);
+    let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
+    if !grant.resize((prefix.len() + head.len() + value_bytes) as u64) {
+        return wire.replies.push_back(Reply::error(stream, no_memory()).timed(timed));
+    }
+    reply.reserve_exact(prefix.len() + head.len());
+    reply.splice(..value_at, prefix.iter().chain(head).copied());
+    wire.replies.push_back(Reply::messages(stream, reply, grant, ctx.clock.ticks()).timed(timed));
 }
 
 /// The maximum number of bytes of a message before its value: the field 1 as a varint, and the tag and length of the

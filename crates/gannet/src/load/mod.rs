@@ -12,6 +12,7 @@
 //!   agent     one run on several hosts         clients  the load programs of client libraries
 //!   replay    a trace at its instants      record    requests of clients, as a trace
 //!   stop      Ctrl-C ends the run          started   a server that a run starts and ends
+//!   scenario  scenarios of the client libraries, over gRPC
 //! ```
 
 mod agent;
@@ -29,6 +30,7 @@ mod record;
 mod replay;
 mod rerun;
 pub mod run;
+mod scenario;
 mod self_test;
 pub mod started;
 pub mod stop;
@@ -59,6 +61,7 @@ pub fn command() -> Command {
         .subcommand(clients::command())
         .subcommand(record::command())
         .subcommand(replay::command())
+        .subcommand(scenario::command())
         .subcommands(tool::commands())
         .subcommand(migrate::command("warm").about("Copy keys to another server: an alias of `gannet migrate`"))
         .subcommand(Command::new("presets").about("List the published workloads"))
@@ -79,6 +82,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("warm", matches)) => migrate::run(matches),
         Some(("record", matches)) => record::run(matches),
         Some(("replay", matches)) => replay::run(matches),
+        Some(("scenario", matches)) => scenario::run(matches),
         Some(("presets", _)) => print(&presets()),
         Some((name @ ("aerospike" | "memtier" | "rpc-perf" | "mc-crusher"), matches)) => tool::run(name, matches),
         Some(("schema", _)) => print(&load::result::schema()),

@@ -278,3 +278,50 @@ fn restarted_server_is_found_again() {
     assert!(counts.answered - counts.errors > 500, "{counts:?} {faults:?}");
     assert_eq!(counts.wrong, 0);
 }
+
+/// The scenarios that need no client library.
+const PLAYED: [&str; 7] =
+    ["batch_order", "error_codes", "hit_and_miss", "missing_cache", "ttl_changes", "ttl_expiry", "type_error"];
+
+#[test]
+fn scenarios_of_the_client_libraries_have_the_same_results_for_the_generator() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/clients/scenarios");
+    let mut played = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the scenarios") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let file = path.to_str().expect("a path of text");
+        let (_serving, addr) = serve(&[&PLAIN[..], &["--test-faults"]].concat());
+        let (code, out, err) = run(&["load", "scenario", file, "--target", &addr.to_string()]);
+        match code {
+            0 => {
+                assert!(out.starts_with("ok: ") && out.ends_with(" steps\n"), "{file}: {out}");
+                played.push(path.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned());
+            }
+            // The scenario is about a part that only client libraries have.
+            2 => assert!(err.contains("with a client library") || err.contains("with one of `clients/`"), "{err}"),
+            _ => panic!("{file}: {code}: {out}{err}"),
+        }
+    }
+    played.sort_unstable();
+    assert_eq!(played, PLAYED);
+}
+
+#[test]
+fn result_of_a_scenario_that_differs_names_its_step() {
+    let (_serving, addr) = serve(&PLAIN);
+    let folder = Folder::new("load-grpc-scenario");
+    let steps = [("set", "type = \"success\""), ("get", "type = \"hit\", value = \"other\"")];
+    let step = |(call, expect): (&str, &str)| {
+        let value = if call == "set" { ", value = \"v\"" } else { "" };
+        format!("[[steps]]\ncall = \"{call}\"\narguments = {{ key = \"k\"{value} }}\nexpect = {{ {expect} }}\n")
+    };
+    let text = format!("name = \"differs\"\n{}", steps.map(step).concat());
+    let file = folder.written("differs.toml", &text);
+    let (code, _, err) = run(&["load", "scenario", &file, "--target", &addr.to_string()]);
+    assert!(code == 1 && err.contains("step 2: get: `value` must be \"other\""), "{code}: {err}");
+    let (code, _, err) = run(&["load", "scenario", &file, "--target", "127.0.0.1:1"]);
+    assert!(code == 1 && err.contains("cannot connect to 127.0.0.1:1") && err.contains("--target HOST:PORT"), "{err}");
+}

@@ -16,6 +16,7 @@
 pub mod bench;
 pub mod delay_proxy;
 pub mod page;
+pub mod scenario;
 pub mod study;
 pub mod table;
 

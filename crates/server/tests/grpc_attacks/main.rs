@@ -15,5 +15,6 @@ mod calls;
 mod compression;
 mod fields;
 mod flood;
+mod sends;
 mod streams;
 mod topics;

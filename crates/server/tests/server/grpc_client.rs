@@ -8,6 +8,7 @@ use io::listen::ListenAddr;
 use protocol::grpc::protobuf::{Encoder, Message};
 use protocol::http2::hpack::{FieldList, FieldName, HpackDecoder, encode};
 use std::io::Read;
+use std::net::SocketAddr;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -99,7 +100,11 @@ pub(crate) struct Grpc {
 
 impl Grpc {
     pub(crate) fn connect(running: &Running) -> Self {
-        let mut client = Client::connect(addr(running, Protocol::Grpc));
+        Self::connect_to(addr(running, Protocol::Grpc))
+    }
+
+    pub(crate) fn connect_to(addr: SocketAddr) -> Self {
+        let mut client = Client::connect(addr);
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         client.send(&frame(SETTINGS, 0, 0, &[]));
         // As much as a client may receive.

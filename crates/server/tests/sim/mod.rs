@@ -55,6 +55,12 @@ impl World {
         self.dialler.received_bytes()
     }
 
+    /// Returns the number of the worker's sends on all connections.
+    #[allow(dead_code, reason = "not every test binary asks")]
+    pub fn sends(&self) -> u64 {
+        self.dialler.sends()
+    }
+
     /// Runs an iteration of the worker and a short slice of background work.
     pub fn guard(&mut self) {
         assert!(self.worker.iterate(), "the worker does not stop by itself");

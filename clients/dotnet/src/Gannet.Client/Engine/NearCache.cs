@@ -39,7 +39,7 @@ namespace Gannet.Client.Engine
         };
 
         // The time before a watch that the server has refused is tried again.
-        private static readonly TimeSpan RefusedDelay = TimeSpan.FromSeconds(10);
+        private static readonly TimeSpan RefusedDelay = TimeSpan.FromSeconds(5);
 
         private readonly object mutex = new object();
         private readonly Dictionary<byte[], LinkedListNode<Copy>> copies =

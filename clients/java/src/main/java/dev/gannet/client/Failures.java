@@ -2,6 +2,7 @@ package dev.gannet.client;
 
 import io.grpc.Status;
 import io.grpc.netty.shaded.io.netty.handler.codec.http2.Http2Exception;
+import java.io.IOException;
 import java.util.Locale;
 
 /** Translates the statuses of gRPC into errors that name their remedies. */
@@ -70,6 +71,22 @@ final class Failures {
             }
         }
         return false;
+    }
+
+    /**
+     * Returns the status of a call, which is UNAVAILABLE if its connection has ended. The library of gRPC reports
+     * UNKNOWN if it writes a request to a connection that has just closed.
+     */
+    static Status ofTransport(Status status) {
+        if (status.getCode() != Status.Code.UNKNOWN) {
+            return status;
+        }
+        for (Throwable each = status.getCause(); each != null; each = each.getCause()) {
+            if (each instanceof IOException) {
+                return Status.UNAVAILABLE.withDescription(status.getDescription()).withCause(status.getCause());
+            }
+        }
+        return status;
     }
 
     static ErrorCode codeOf(Status.Code code) {

@@ -14,6 +14,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Copies of values in the process of the client: a read of a present key needs no request.
@@ -39,6 +41,9 @@ public final class NearCache<T> implements AutoCloseable {
     /** Events that the server may send before more are requested, which happens at each event. */
     private static final int EVENTS_REQUESTED = 1_024;
 
+    /** The time after which a watch that the server has refused or ended begins again. */
+    private static final long REFUSED_DELAY_MS = 5_000;
+
     /** Memory of a copy beside its key and its value. */
     private static final int ENTRY_BYTES = 200;
 
@@ -48,7 +53,8 @@ public final class NearCache<T> implements AutoCloseable {
     private final List<ByteString> prefixes;
     private final int entriesMax;
     private final long bytesMax;
-    private final Watch watch;
+    private Watch watch;
+    private boolean isClosed;
     private final CompletableFuture<Void> begun = new CompletableFuture<>();
 
     // The lock of this object guards the rest. The least recently read copy is the first one.
@@ -133,7 +139,31 @@ public final class NearCache<T> implements AutoCloseable {
         void ended(CacheError error) {
             stopCopying(error);
             begun.complete(null);
+            if (error != null) {
+                watchLater();
+            }
         }
+    }
+
+    /** Begins a watch that the server has refused again after a delay. */
+    private void watchLater() {
+        try {
+            engine.timers.schedule(this::watchAgain, REFUSED_DELAY_MS, TimeUnit.MILLISECONDS);
+        } catch (RejectedExecutionException e) {
+            // The client is closed, and with it the near cache.
+        }
+    }
+
+    private void watchAgain() {
+        Watch next;
+        synchronized (this) {
+            if (isClosed) {
+                return;
+            }
+            next = new Watch();
+            watch = next;
+        }
+        next.open();
     }
 
     private synchronized void stopCopying(CacheError error) {
@@ -262,7 +292,10 @@ public final class NearCache<T> implements AutoCloseable {
         return begun.copy();
     }
 
-    /** Returns the error for which the server does not report changes any more. All reads then go to the server. */
+    /**
+     * Returns the error for which the server does not report changes now. All reads then go to the server, and the
+     * client asks again after 5 s.
+     */
     public synchronized Optional<CacheError> failure() {
         return Optional.ofNullable(failure);
     }
@@ -277,6 +310,11 @@ public final class NearCache<T> implements AutoCloseable {
     @Override
     public void close() {
         engine.nearCaches.remove(this);
-        watch.end(null);
+        Watch last;
+        synchronized (this) {
+            isClosed = true;
+            last = watch;
+        }
+        last.end(null);
     }
 }

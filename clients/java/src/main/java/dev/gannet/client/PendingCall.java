@@ -260,7 +260,7 @@ final class PendingCall<Q extends Message, P extends Message, R> extends Limiter
             if (status.isOk()) {
                 succeeded(this);
             } else {
-                failed(status);
+                failed(Failures.ofTransport(status));
             }
         }
 

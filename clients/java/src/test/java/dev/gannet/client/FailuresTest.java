@@ -8,8 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.Status;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -44,6 +46,14 @@ class FailuresTest {
                 CacheClient.create(credentials, Configurations.InRegion.Default.v1(), Duration.ofMinutes(1))) {
             error(ErrorCode.UNAVAILABLE, client.connect(), "no server listens there");
         }
+    }
+
+    @Test
+    void requestThatIsWrittenToAConnectionThatHasJustClosed() {
+        Status closed = Status.UNKNOWN.withDescription("channel closed").withCause(new ClosedChannelException());
+        assertEquals(Status.Code.UNAVAILABLE, Failures.ofTransport(closed).getCode());
+        Status ofServer = Status.UNKNOWN.withDescription("ERR");
+        assertEquals(ofServer, Failures.ofTransport(ofServer));
     }
 
     @Test
