@@ -168,10 +168,7 @@ fn restart_faults(restart: &RestartReport) -> Vec<String> {
         fault(restart.records_orphaned, "records name a node or type whose own record is missing, and are ignored"),
         fault(restart.nodes_lost, "nodes have no record although others name them; their edges are hidden"),
         fault(restart.graphs_lost, "graphs have no record of their names; they are named lost:NUMBER"),
-        fault(
-            restart.types_lost,
-            "edge types have no record although others name them; they are named lost:NUMBER",
-        ),
+        fault(restart.types_lost, "edge types have no record although others name them; they are named lost:NUMBER"),
     ];
     faults.into_iter().flatten().collect()
 }

@@ -4,18 +4,22 @@
 //! gives it more time finds no key, and the key is lost. The source's own replicas therefore never expire keys: they
 //! wait for the source's `DEL`. A target expires keys by its own clock, so the import stores them with a later expiry
 //! until it has caught up, and then sets their own:
+//!
 //! ```text
 //!   stored with expiry T          held: HELD_FROM_MS + number x 1 s; a table has T by number
 //!   caught up                     SCAN, PEXPIRETIME; each key with a held expiry gets its T
 //! ```
-//! A command that changes the expiry replaces the held one, so only the last expiry of a key is set. The
-//! number is in the
-//! expiry itself, so that it follows a key through `RENAME` and `COPY`.
+//!
+//! A command that changes the expiry replaces the held one, so only the last expiry of a key is set. The number is in
+//! the expiry itself, so that it follows a key through `RENAME` and `COPY`.
+//!
+//! Bounds: 8 bytes for each expiry that was held, for at most [`HELD_MAX`] of them; later ones are stored as they are.
+//! If the import is killed before it has caught up, the keys stay with their held expiries until it begins again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::pipe::{Awaited, TargetPipe};
+use super::pipe::{Awaited, TargetPipe, scan};
 use super::snapshot::now_ms;
 use crate::reconnect::RequestError;
 
@@ -38,7 +42,7 @@ const _: () = assert!(HELD_FROM_MS / 1_000 + (HELD_MAX as u64) < u32::MAX as u64
 
 /// A walk over the target's keys.
 #[derive(Debug)]
-struct Walk {
+struct ExpiryWalk {
     /// The databases that were not reached yet; the last one is being read.
     databases: Vec<u32>,
     cursor: u64,
@@ -55,7 +59,7 @@ pub(super) struct HeldExpiries {
     alike: BTreeMap<(u32, Vec<u8>), u64>,
     /// True until the target has caught up.
     is_holding: bool,
-    walk: Option<Walk>,
+    walk: Option<ExpiryWalk>,
     /// Time of the next walk.
     walk_at: Option<Instant>,
 }
@@ -125,8 +129,11 @@ pub(super) fn step(
     is_last: bool,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(), RequestError> {
-    let walk =
-        pipe.held.walk.get_or_insert_with(|| Walk { databases: databases.to_vec(), cursor: 0, is_partial: false });
+    let walk = pipe.held.walk.get_or_insert_with(|| ExpiryWalk {
+        databases: databases.to_vec(),
+        cursor: 0,
+        is_partial: false,
+    });
     let Some((db, cursor)) = walk.databases.last().map(|db| (*db, walk.cursor)) else {
         let is_partial = walk.is_partial;
         pipe.held.walk = None;
@@ -138,7 +145,7 @@ pub(super) fn step(
     };
     pipe.select(db, is_stopped)?;
     pipe.drain(is_stopped)?;
-    let (next, keys) = pipe.scan(cursor, KEYS_MAX)?;
+    let (next, keys) = scan(pipe, cursor, KEYS_MAX)?;
     for key in keys {
         let words: [&[u8]; 2] = [b"PEXPIRETIME", &key];
         let name = key.clone();

@@ -229,7 +229,7 @@ impl TargetPipe {
         })?;
         let is_same = self.run_id.as_ref().is_none_or(|before| *before == run_id);
         self.run_id = Some(run_id);
-        self.count_evictions()?;
+        count_evictions(self)?;
         Ok(is_same)
     }
 
@@ -260,24 +260,6 @@ impl TargetPipe {
             self.evictions_asked = Instant::now();
             self.put_words(Awaited::Statistics, &[b"INFO", b"stats"]);
         }
-    }
-
-    /// Counts the keys that the target has evicted, while no request is unanswered.
-    pub fn count_evictions(&mut self) -> Result<(), RequestError> {
-        let evicted = self.ask(&[b"INFO", b"stats"], |reply| Ok(reply.text().map(<[u8]>::to_vec)))?;
-        self.ledger.count_evicted(&evicted.as_deref().map_or(Value::Null, Value::Bulk));
-        Ok(())
-    }
-
-    /// Executes one step of the walk over the selected database, while no request is unanswered. Returns the
-    /// next cursor
-    /// and the keys.
-    pub fn scan(&mut self, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
-        let (cursor, count) = (cursor.to_string(), count.to_string());
-        self.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes()], |reply| match reply {
-            Value::Error(error) => Err(trouble(error)),
-            reply => page(&reply).ok_or_else(|| garbled("an unexpected reply to SCAN")),
-        })
     }
 
     /// Returns the number of keys of the selected database, while no request is unanswered.
@@ -439,6 +421,23 @@ impl TargetPipe {
 fn run_id(info: &[u8]) -> String {
     let info = String::from_utf8_lossy(info);
     info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned()
+}
+
+/// Counts the keys that the target has evicted, while no request is unanswered.
+pub(super) fn count_evictions(pipe: &mut TargetPipe) -> Result<(), RequestError> {
+    let evicted = pipe.ask(&[b"INFO", b"stats"], |reply| Ok(reply.text().map(<[u8]>::to_vec)))?;
+    pipe.ledger.count_evicted(&evicted.as_deref().map_or(Value::Null, Value::Bulk));
+    Ok(())
+}
+
+/// Executes one step of a walk over the keys of the selected database, while no request is unanswered. Returns the next
+/// cursor and the keys.
+pub(super) fn scan(pipe: &mut TargetPipe, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
+    let (cursor, count) = (cursor.to_string(), count.to_string());
+    pipe.ask(&[b"SCAN", cursor.as_bytes(), b"COUNT", count.as_bytes()], |reply| match reply {
+        Value::Error(error) => Err(trouble(error)),
+        reply => page(&reply).ok_or_else(|| garbled("an unexpected reply to SCAN")),
+    })
 }
 
 /// Returns the number of evicted keys in the reply of `INFO`.

@@ -8,7 +8,7 @@ use link::wait_any;
 use super::compare::compare;
 use super::held;
 use super::job::{ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView};
-use super::pipe::TargetPipe;
+use super::pipe::{TargetPipe, count_evictions};
 use super::primary::{Attached, Primary, StreamPlace, WAIT_MAX};
 use super::snapshot::{LoadError, SnapshotLoad};
 use super::tail::{StreamError, StreamTail, TailStep, flushed};
@@ -383,7 +383,8 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
         }
         let databases = self.databases();
         let finished = held::finish(&mut self.pipe, &databases, &|| false);
-        let finished = finished.and_then(|()| self.pipe.drain(&|| false)).and_then(|()| self.pipe.count_evictions());
+        let finished =
+            finished.and_then(|()| self.pipe.drain(&|| false)).and_then(|()| count_evictions(&mut self.pipe));
         result.and(finished.map_err(|error| of_server(self.pipe.name(), error)))
     }
 

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rdb::{Damage, Element, Event, FileReader, Key, ReadLimits, ValueType};
 
 use super::job::ImportJob;
-use super::pipe::{Awaited, TargetPipe};
+use super::pipe::{Awaited, TargetPipe, count_evictions};
 use super::primary::SnapshotInput;
 use super::value::{SnapshotKey, ValueSender};
 use crate::MigrateError;
@@ -59,7 +59,7 @@ impl SnapshotLoad<'_> {
         input.finish().map_err(LoadError::Source)?;
         self.pipe.ledger.counts.bytes = input.read;
         self.pipe.drain(self.is_stopped).map_err(LoadError::Target)?;
-        self.pipe.count_evictions().map_err(LoadError::Target)
+        count_evictions(self.pipe).map_err(LoadError::Target)
     }
 
     /// Reads one record with all that belongs to it. Returns false at the end.
