@@ -180,6 +180,11 @@ pub struct Scratch {
 
 /// The number of different stamps in one generation.
 const STAMPS: u32 = 4;
+/// The number of stamps that are cleared at most, because clearing belongs to a query's slice. For more of them, memory
+/// is allocated that the kernel clears page by page as it is first used.
+const CLEARED_MAX: usize = 1 << 15;
+/// The number of nodes by which room for stamps grows.
+const GROWTH: usize = 4096;
 
 impl Scratch {
     /// Returns empty scratch memory. It grows to 4 bytes a node with the first query.
@@ -190,12 +195,13 @@ impl Scratch {
 
     /// Prepares for a query of a graph with `nodes` nodes.
     pub(crate) fn reset(&mut self, nodes: u32) {
+        let missing = (nodes as usize).saturating_sub(self.stamps.len());
+        if missing > CLEARED_MAX || self.generation > u32::MAX - 3 * STAMPS {
+            let len = self.stamps.len().max((nodes as usize).next_multiple_of(GROWTH));
+            (self.stamps, self.generation) = (vec![0; len], 0);
+        }
         self.grow(nodes);
         self.generation += STAMPS;
-        if self.generation > u32::MAX - 2 * STAMPS {
-            self.stamps.fill(0);
-            self.generation = STAMPS;
-        }
         self.first.clear();
         self.second.clear();
     }
@@ -203,7 +209,7 @@ impl Scratch {
     /// Makes room for nodes that were added since the query began.
     pub(crate) fn grow(&mut self, nodes: u32) {
         if self.stamps.len() < nodes as usize {
-            self.stamps.resize((nodes as usize).next_multiple_of(4096), 0);
+            self.stamps.resize((nodes as usize).next_multiple_of(GROWTH), 0);
         }
     }
 
@@ -220,6 +226,24 @@ impl Scratch {
         debug_assert!((1..STAMPS).contains(&stamp));
         if let Some(word) = self.stamps.get_mut(node as usize) {
             *word = self.generation + stamp;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_sees_no_stamps_of_earlier_ones_when_the_graph_has_grown_or_the_generations_are_used_up() {
+        let mut scratch = Scratch::new();
+        for (nodes, generation) in [(10, 0), (5_000, 4), (1 << 20, 8), (1 << 20, u32::MAX - 3 * STAMPS + 1), (9, 12)] {
+            scratch.generation = generation;
+            scratch.reset(nodes);
+            assert!((0..nodes).all(|node| scratch.stamp(node) == 0), "{nodes} nodes after generation {generation}");
+            (1..STAMPS).for_each(|stamp| scratch.set(stamp, stamp));
+            assert!((1..STAMPS).all(|stamp| scratch.stamp(stamp) == stamp));
+            assert!(scratch.stamps.len() >= nodes as usize && scratch.generation <= u32::MAX - 2 * STAMPS);
         }
     }
 }
