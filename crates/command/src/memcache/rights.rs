@@ -127,6 +127,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, request: &Request<'_>, reached: u3
     let Some((reason, object)) = denied.or_else(|| denied_namespace(call, &user.rights, right, reached)) else {
         return true;
     };
+    call.counters().note_denied(reason);
     log_refusal(call, &user, reason, object);
     false
 }

@@ -426,7 +426,7 @@ fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
         // These counters are reported under other names, or memcached's tools do not read them.
         "items_stored" | "auth_cmds" | "auth_errors" | "auth_delayed" | "user_ops_refused" | "protocol_errors"
-        | "yields" => {}
+        | "denied_commands" | "denied_keys" | "denied_channels" | "denied_namespaces" | "yields" => {}
         _ => lines.number(name, value),
     });
 }

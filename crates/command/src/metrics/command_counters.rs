@@ -83,12 +83,32 @@ counters! {
     auth_errors,
     /// Authentication attempts that were answered late, because of earlier failures from the same source.
     auth_delayed,
+    /// Requests that were refused because their user has no right to the command.
+    denied_commands,
+    /// Requests that were refused because their user has no right to one of the keys.
+    denied_keys,
+    /// Requests that were refused because their user has no right to one of the channels.
+    denied_channels,
+    /// Requests that were refused because their user has no right to the namespace.
+    denied_namespaces,
     /// Requests that were refused because their user's quota of requests per second was used up.
     user_ops_refused,
     /// Commands that were answered with a protocol error.
     protocol_errors,
     /// The number of times that a session yielded to other sessions before all its requests were executed.
     yields,
+}
+
+impl CommandCounters {
+    /// Counts a refused request by the kind of right that is missing.
+    pub(crate) fn note_denied(&self, reason: &str) {
+        match reason {
+            "command" => self.denied_commands.add(1),
+            "key" => self.denied_keys.add(1),
+            "channel" => self.denied_channels.add(1),
+            _ => self.denied_namespaces.add(1),
+        }
+    }
 }
 
 /// The state of the command counters that all workers share.

@@ -18,6 +18,7 @@ use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::listing;
 use crate::resp::secrets::SecretArgs;
+use crate::resp::session::CommandOrigin;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::visit::progress::{OPS_A_BATCH, SessionWait};
 use arrayvec::ArrayVec;
@@ -357,8 +358,13 @@ pub(super) fn send_to_monitors<'w>(
         return;
     }
     let now_us = call.ctx.wall_us();
-    let peer = call.ctx.connection_table().peer(call.ctx.push.watch.connection);
-    let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
+    let peer = match call.session.origin {
+        CommandOrigin::Script => "lua".to_owned(),
+        _ => {
+            let peer = call.ctx.connection_table().peer(call.ctx.push.watch.connection);
+            peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string())
+        }
+    };
     let (secs, us) = (now_us / 1_000_000, now_us % 1_000_000);
     let mut line = format!("+{secs}.{us:06} [{} {peer}]", call.session.namespace.0).into_bytes();
     let mut secrets = SecretArgs::of(name);

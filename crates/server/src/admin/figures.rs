@@ -580,6 +580,14 @@ fn authentication(list: &mut MetricList, shared: &Shared, totals: &CommandTotals
         "Authentication attempts answered late because of earlier failures from the same source.",
         totals.auth_delayed,
     );
+    let denied = [
+        ("command", totals.denied_commands),
+        ("key", totals.denied_keys),
+        ("channel", totals.denied_channels),
+        ("namespace", totals.denied_namespaces),
+    ];
+    let help = "Requests refused because their user lacks a right, by the kind of right.";
+    list.by(MetricKind::Counter, "gannet_permission_denied_total", help, "right", denied);
     list.total(
         "gannet_user_ops_refused_total",
         "Requests refused because their user's quota of requests per second was used up.",

@@ -242,6 +242,22 @@ fn changed_acl_rules_apply_to_open_connections_and_deluser_closes_them() {
 }
 
 #[test]
+fn refused_requests_are_counted_by_the_right_that_is_missing() {
+    let running = start(served());
+    let (mut admin, mut ann) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann on nopass ~a* &news +@all -flushall"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "AUTH ann x"), "+OK\r\n");
+    for line in ["FLUSHALL", "GET b", "SET b 1", "PUBLISH other x", "PUBLISH other y", "PUBLISH other z"] {
+        assert!(ask(&mut ann, line).starts_with("-NOPERM"), "{line}");
+    }
+    let info = ask(&mut admin, "INFO stats");
+    for field in ["acl_access_denied_cmd:1", "acl_access_denied_key:2", "acl_access_denied_channel:3"] {
+        assert!(info.contains(&format!("\r\n{field}\r\n")), "{field}: {info}");
+    }
+    running.stop();
+}
+
+#[test]
 fn password_on_the_default_user_requires_auth_in_both_protocols() {
     let running = start(served());
     let connect = || Replies::connect(addr(&running));

@@ -270,6 +270,24 @@ fn monitor_shows_commands_and_hides_their_secrets() {
 }
 
 #[test]
+fn monitor_names_lua_as_the_client_of_the_commands_of_a_script_like_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let seen = [resp_addr(&running), redis.addr].map(|addr| {
+        let [mut monitor, mut client] = [(); 2].map(|()| Replies::connect(addr));
+        assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
+        client.ask(&[b"EVAL", b"redis.call('set', KEYS[1], 'v') return redis.pcall('get', KEYS[1])", b"1", b"k"]);
+        let peer = client.client.stream.local_addr().unwrap().to_string();
+        [(); 3].map(|()| {
+            let line = String::from_utf8(monitor.next()).unwrap();
+            line.split_once(' ').expect("a time").1.replace(&peer, "client")
+        })
+    });
+    assert_eq!(seen[0], seen[1]);
+    assert!(seen[0][1].starts_with("[0 lua] ") && seen[0][0].starts_with("[0 client] "), "{seen:?}");
+    running.stop();
+}
+
+#[test]
 fn monitor_shows_transactions_when_executed_like_redis() {
     let (redis, running) = (Redis::start(), start(both()));
     let replied = [resp_addr(&running), redis.addr].map(|addr| {

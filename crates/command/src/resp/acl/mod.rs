@@ -172,6 +172,7 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static CommandSpec, asked
     let denied = denied(&user.rights, entry, number_of(entry, first), asked);
     let denied = denied.or_else(|| denied_namespace(call, &user.rights, entry, asked));
     let Some(denied) = denied else { return Ok(()) };
+    call.counters().note_denied(denied.reason);
     log_refusal(call, denied.reason, denied.object, user.name.clone());
     Err(denied.fault.into())
 }

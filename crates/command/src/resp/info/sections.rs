@@ -249,6 +249,7 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
          total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\ninstantaneous_input_kbps:{:.2}\r\n\
          instantaneous_output_kbps:{:.2}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\n\
          evicted_clients:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\nacl_access_denied_auth:{}\r\n\
+         acl_access_denied_cmd:{}\r\nacl_access_denied_key:{}\r\nacl_access_denied_channel:{}\r\n\
          auth_delayed:{}\r\nuser_ops_refused:{}\r\n",
         counts.connections,
         counts.ops,
@@ -264,6 +265,9 @@ pub(super) fn stats(text: &mut String, shared: &Shared, _: InfoRequest) -> std::
         commands.get_hits,
         commands.get_misses,
         commands.auth_errors,
+        commands.denied_commands,
+        commands.denied_keys,
+        commands.denied_channels,
         commands.auth_delayed,
         commands.user_ops_refused,
     )?;
