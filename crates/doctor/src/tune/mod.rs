@@ -207,13 +207,19 @@ fn place(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
+/// Returns true if `path` names a setting of the kernel, the only kind of file that is written.
+#[must_use]
+pub fn is_setting(path: &str) -> bool {
+    let is_below = ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|start| path.starts_with(start));
+    (is_below || Tunable::of(path).is_some()) && !path.split('/').any(|part| part == "..")
+}
+
 /// Returns the reason why a file must not be written, if there is one.
 fn refusal(root: &Path, path: &str) -> Option<String> {
-    let text = Tunable::of(path).map(|tunable| tunable.text_path());
-    let is_known = text.is_some() || ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|start| path.starts_with(start));
-    if !is_known || path.split('/').any(|part| part == "..") {
+    if !is_setting(path) {
         return Some("it is no setting of the kernel's".to_owned());
     }
+    let text = Tunable::of(path).map(|tunable| tunable.text_path());
     if root == Path::new("/") {
         return None;
     }

@@ -484,6 +484,9 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let duration_ns = flags.span("duration").map_or(Config::default().duration_ns, nanos);
     let usual = config_of(workload, mode, plan, duration_ns);
     let requests_max = flags.whole("requests");
+    if requests_max == Some(0) {
+        flags.fault("requests", "a run without requests measures nothing; write 1 or more");
+    }
     Config {
         // If the number of requests is limited, the last reply could arrive before a warm-up ends. So such a run has no
         // warm-up by default.

@@ -368,6 +368,9 @@ impl PartialCommandLine {
             return self
                 .refuse(code::USAGE, format!("-I: an item of {item_bytes} bytes is too small; write 1k or more"));
         }
+        if self.memory_mib <= 0 {
+            return self.refuse(code::USAGE, "-m: the memory is no number of MiB above 0; write it as in -m 1024");
+        }
         if item_bytes > memory_bytes / 2 {
             let what = format!("an item of {item_bytes} bytes exceeds half of {} MiB", self.memory_mib);
             return self.refuse(code::USAGE, format!("-I: {what}; lower -I or raise -m"));

@@ -92,7 +92,8 @@ fn files_that_can_not_be_read_or_written_are_named() {
 #[test]
 fn conflicting_or_invalid_flags_are_rejected_with_the_correct_usage() {
     let refused = format!("127.0.0.1:{}", free_port());
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
+        (&["--rate", "10", "--requests", "0"], &["--requests: ", "write 1 or more"]),
         (&["--closed", "--rate", "5k"], &["--closed", "--rate"]),
         (&["--workload", "a.toml", "--preset", "pelikan-t2a"], &["--workload", "--preset"]),
         (&["--preset", "pelikan"], &["pelikan"]),

@@ -231,7 +231,7 @@ fn unprovable_change_is_rejected_with_the_reason() {
         (&["--set", "vm.delay_ms"][..], 2, "write it as in vm.swappiness=10"),
         (&["--set", "vm.delay_ms=7"], 3, "nothing to compare"),
         (&["--set", "vm.none=7"], 3, "/proc/sys/vm/none does not exist"),
-        (&["--set", "/etc/passwd=7"], 3, "/etc/passwd"),
+        (&["--set", "/etc/passwd=7"], 2, "/etc/passwd is no setting of the kernel"),
         (&["--remedy", "mem.thq"], 3, "the nearest is mem.thp"),
         (&["--remedy", "lim.nofile"], 3, "the remedy is not a setting that the doctor writes"),
         (&["--remedy", "mem.thp"], 3, "does not exist"),

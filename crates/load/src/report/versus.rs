@@ -162,6 +162,8 @@ fn row(figure: &Figure, pairs: &Pairs<'_>, is_judged: bool) -> Option<Vec<String
     let (is_above, is_below) = (from > 1.0 && !a_bound, to < 1.0 && !b_bound);
     let better = match (is_above, is_below) {
         _ if !is_judged || (a_bound && b_bound) => "no verdict",
+        // With 2 rounds, a coin would name a winner in half of all comparisons.
+        _ if confidence < CONFIDENCE_MIN => "too few rounds",
         (true, _) if figure.more_is_better => "b",
         (_, true) if !figure.more_is_better => "b",
         (true, _) | (_, true) => "a",
@@ -281,6 +283,16 @@ mod tests {
         assert_eq!(nine.interval, (2.0, 8.0));
         assert_eq!(of(&[2.0]).unwrap().confidence, 0.0);
         assert_eq!(of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn few_rounds_name_no_winner_however_far_apart_the_sides_are() {
+        let (slow, fast) = (searched("", 1_000.0), searched("", 9_000.0));
+        for (rounds, better) in [(1, "too few rounds"), (4, "too few rounds"), (5, "b")] {
+            let rows = rows(&slow[..rounds], &fast[..rounds]);
+            let row = rows.iter().find(|row| row[3] == "x 9.000").expect("the ratio of the answers");
+            assert_eq!(row[5], better, "{rounds} rounds");
+        }
     }
 
     #[test]

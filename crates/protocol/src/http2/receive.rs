@@ -93,7 +93,12 @@ fn step<'b, S: Sink>(context: &mut FrameContext<'_, S>, input: &'b [u8]) -> Resu
 fn preface<'b, S: Sink>(context: &mut FrameContext<'_, S>, input: &'b [u8]) -> Result<Received<'b>, ConnectionFailure> {
     let len = input.len().min(PREFACE.len());
     if input[..len] != PREFACE[..len] {
-        return Err(protocol("invalid connection preface"));
+        return Err(protocol(match input[0] {
+            // The first byte of a TLS handshake.
+            0x16 => "TLS on a plaintext port: connect without TLS, or to an address that --grpc lists with tls:",
+            b'A'..=b'Z' => "HTTP/1 on a port for gRPC, which begins with the preface of HTTP/2",
+            _ => "invalid connection preface",
+        }));
     }
     if len < PREFACE.len() {
         return Ok(Received { consumed: 0, event: FrameEvent::Incomplete });

@@ -30,7 +30,7 @@ use doctor::prove::{
     Measured, Proof, ProofRound, ProofVerdict, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Side, Subject, judge, number,
     order, text,
 };
-use doctor::tune::{Setting, TunePlan, draft_remedy, draft_settings, is_written};
+use doctor::tune::{Setting, TunePlan, draft_remedy, draft_settings, is_setting, is_written};
 use doctor::{Host, checks};
 use load::result::Machine;
 use load::session::RunControl;
@@ -324,6 +324,11 @@ fn setting(text: &str) -> Result<Setting, Failure> {
         true => name.to_owned(),
         false => format!("/proc/sys/{}", name.replace('.', "/")),
     };
+    if !is_setting(&path) {
+        let what = "no setting of the kernel; name one as in vm.swappiness=10, or a file below /proc/sys, /proc/irq \
+                    or /sys";
+        return Err(Failure::Usage(vec![format!("--set: {path} is {what}")]));
+    }
     Ok(Setting { path, value: value.to_owned() })
 }
 

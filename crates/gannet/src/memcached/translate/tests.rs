@@ -173,6 +173,7 @@ fn invalid_or_unsupported_flags_are_rejected_with_the_memcached_code() {
         ("-o bogus", 1, "unknown option bogus"),
         ("-o hashpower=3", 1, "from 12 to 32"),
         ("-I 100", 64, "too small"),
+        ("-m abc", 64, "-m: the memory is no number of MiB"),
         ("-I 33m", 64, "half of 64 MiB"),
         ("-m 1", 64, "half of 1 MiB"),
         ("-m 4096 -I 1025m", 64, "too large"),
