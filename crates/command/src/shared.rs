@@ -350,10 +350,6 @@ pub struct Live {
     pub connections_max: AtomicU64,
     /// The state of `CLIENT PAUSE`: which clients wait, and until when.
     pub pause: PauseSwitch,
-    /// The Unix time in ms of the last `SLOWLOG RESET`. `SLOWLOG` reports no earlier request.
-    pub slow_reset_ms: AtomicU64,
-    /// The Unix time in ms of the last `LATENCY RESET`. `LATENCY` reports no earlier request.
-    pub latency_reset_ms: AtomicU64,
     /// The maximum number of slow requests that `SLOWLOG` reports.
     pub slow_entries_max: AtomicU64,
     /// The password that `CONFIG SET requirepass` has set, for `CONFIG GET`. Empty for none.

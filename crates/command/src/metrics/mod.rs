@@ -26,6 +26,7 @@ pub use command::{Command, Part};
 pub use histogram::{BucketCounts, CoarseHistogram, Histogram, MAX_NS};
 pub use recorder::{Recorder, Totals};
 pub use slow::{
-    LINE_BYTES_MAX as SLOW_LINE_BYTES_MAX, SLOW_MAX, SLOW_REPORTED, SlowLine, SlowLines, SlowRequest, SlowRing,
+    LINE_BYTES_MAX as SLOW_LINE_BYTES_MAX, SLOW_MAX, SLOW_REPORTED, SlowLine, SlowLines, SlowReport, SlowRequest,
+    SlowRing,
 };
 pub use window::Window;

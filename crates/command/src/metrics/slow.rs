@@ -200,11 +200,23 @@ impl SlowEntry {
 pub struct SlowRing {
     entries: Box<[SlowEntry]>,
     pushed: AtomicU64,
+    /// For each report, the number of requests that were recorded before it was last reset.
+    reset_at: [AtomicU64; 2],
+}
+
+/// A report on slow requests, which clients reset apart from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowReport {
+    /// `SLOWLOG`.
+    Log = 0,
+    /// `LATENCY`.
+    Latency = 1,
 }
 
 impl Default for SlowRing {
     fn default() -> Self {
-        Self { entries: (0..SLOW_MAX).map(|_| SlowEntry::default()).collect(), pushed: AtomicU64::new(0) }
+        let entries = (0..SLOW_MAX).map(|_| SlowEntry::default()).collect();
+        Self { entries, pushed: AtomicU64::new(0), reset_at: [const { AtomicU64::new(0) }; 2] }
     }
 }
 
@@ -225,6 +237,19 @@ impl SlowRing {
     /// later.
     pub fn total(&self) -> u64 {
         self.pushed.load(Relaxed)
+    }
+
+    /// Removes all requests that are recorded so far from a report. Any thread may call this function.
+    pub fn reset(&self, report: SlowReport) {
+        self.reset_at[report as usize].fetch_max(self.total(), Relaxed);
+    }
+
+    /// Returns the requests of a report, as [`SlowRing::read`] returns all.
+    pub fn report(&self, report: SlowReport, worker: usize) -> Vec<SlowRequest> {
+        let first = self.reset_at[report as usize].load(Relaxed);
+        let mut requests = self.read(worker);
+        requests.retain(|request| request.number >= first);
+        requests
     }
 
     /// Returns the requests in the ring, in no particular order, with `worker` as their worker's number. Skips an entry

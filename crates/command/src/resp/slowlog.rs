@@ -9,7 +9,7 @@ use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::number::integer;
 use crate::config::WORKERS_MAX;
-use crate::metrics::{Command, Part, SlowRequest, Totals};
+use crate::metrics::{Command, Part, SlowReport, SlowRequest, Totals};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::config;
@@ -17,7 +17,6 @@ use crate::resp::info::{self, Named};
 use crate::visit::progress::{REPORT_OPS, SessionWait};
 use protocol::resp::{Args, Version, reply};
 use segment::Key;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The event name under which `LATENCY LATEST` reports slow requests.
 const EVENT: &[u8] = b"command";
@@ -49,8 +48,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             Ok(())
         }
         (b"reset", 0) => {
-            let now = call.ctx.clock.unix();
-            call.ctx.shared.live.slow_reset_ms.store(now.0, Relaxed);
+            reset(call, SlowReport::Log);
             call.out.push(reply::OK);
             Ok(())
         }
@@ -61,7 +59,7 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// Returns the slow requests that `SLOWLOG` reports.
 fn logged(call: &Call<'_, '_>) -> Vec<SlowRequest> {
     let shared = &call.ctx.shared;
-    let mut slow = slow(call, shared.live.slow_reset_ms.load(Relaxed));
+    let mut slow = slow(call, SlowReport::Log);
     slow.truncate(config::slow_entries(shared));
     slow
 }
@@ -100,10 +98,9 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         (b"history", 1) => history(call, args.next().unwrap_or_default()),
         (b"reset", _) => {
             let ours = args.len() == 0 || args.into_iter().any(|event| event == EVENT);
-            let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+            let slow = slow(call, SlowReport::Latency);
             if ours {
-                let now = call.ctx.clock.unix();
-                call.ctx.shared.live.latency_reset_ms.store(now.0, Relaxed);
+                reset(call, SlowReport::Latency);
             }
             call.int(i64::from(ours && !slow.is_empty()));
             Ok(())
@@ -120,13 +117,17 @@ fn kind(word: &[u8]) -> Option<Command> {
     named.or_else(|| find(word).map(|entry| entry.kind))
 }
 
-/// Returns the slow requests of all workers that are later than `after_ms`, in Unix ms. The latest request is first.
-fn slow(call: &Call<'_, '_>, after_ms: u64) -> Vec<SlowRequest> {
+/// Removes the slow requests of all workers from a report. They are counted and not compared by time: requests before
+/// and after a reset may begin in the same millisecond.
+fn reset(call: &Call<'_, '_>, report: SlowReport) {
+    call.ctx.shared.workers.iter().for_each(|worker| worker.recorder.slow().reset(report));
+}
+
+/// Returns the slow requests of all workers in a report. The latest request is first.
+fn slow(call: &Call<'_, '_>, report: SlowReport) -> Vec<SlowRequest> {
     let workers = call.ctx.shared.workers.iter().enumerate();
-    let mut slow: Vec<SlowRequest> = workers
-        .flat_map(|(number, worker)| worker.recorder.slow().read(number))
-        .filter(|request| request.at.0 > after_ms)
-        .collect();
+    let mut slow: Vec<SlowRequest> =
+        workers.flat_map(|(number, worker)| worker.recorder.slow().report(report, number)).collect();
     slow.sort_by_key(|request| std::cmp::Reverse((request.at, request.number)));
     slow
 }
@@ -215,7 +216,7 @@ fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
 }
 
 fn latest(call: &mut Call<'_, '_>) -> Run {
-    let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    let slow = slow(call, SlowReport::Latency);
     let ms = |request: &SlowRequest| (request.total_ns() / 1_000_000) as i64;
     let Some(last) = slow.first() else {
         reply::array(call.out, 0);
@@ -231,7 +232,7 @@ fn latest(call: &mut Call<'_, '_>) -> Run {
 }
 
 fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
-    let mut slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    let mut slow = slow(call, SlowReport::Latency);
     if event != EVENT {
         slow.clear();
     }
@@ -248,7 +249,7 @@ fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
 /// Replies with the percentages of waiting, execution and sending in the total time of slow requests, and with a remedy
 /// for the largest of them.
 fn doctor(call: &mut Call<'_, '_>) -> Run {
-    let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    let slow = slow(call, SlowReport::Latency);
     let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
     let parts = [sum(|slow| slow.wait_ns), sum(|slow| slow.execute_ns), sum(|slow| slow.send_ns)];
     let all = parts.iter().sum::<u64>().max(1);

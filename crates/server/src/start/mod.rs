@@ -277,8 +277,6 @@ fn live(config: &ServerConfig) -> Live {
     Live {
         connections_max: AtomicU64::new(config.connections_max as u64),
         pause: PauseSwitch::default(),
-        slow_reset_ms: AtomicU64::new(0),
-        latency_reset_ms: AtomicU64::new(0),
         slow_entries_max: AtomicU64::new(command::metrics::SLOW_REPORTED),
         password: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),

@@ -580,3 +580,24 @@ fn script_that_may_write_waits_during_a_pause_of_writes() {
     assert_eq!(other.next(), b"*1\r\n+OK\r\n");
     running.stop();
 }
+
+/// Requests before and after a reset begin in the same millisecond.
+#[test]
+fn reset_of_the_slow_log_removes_all_earlier_requests_and_no_later_one() {
+    let running = start(both());
+    let mut client = resp(&running);
+    client.ask(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]);
+    for round in 0..100 {
+        for _ in 0..3 {
+            client.ask(&[b"GET", b"old"]);
+        }
+        assert_eq!(client.ask(&[b"SLOWLOG", b"RESET"]), b"+OK\r\n");
+        client.ask(&[b"GET", b"new"]);
+        let log = String::from_utf8(client.ask(&[b"SLOWLOG", b"GET", b"128"])).unwrap();
+        assert!(log.contains("\r\nnew\r\n") && !log.contains("\r\nold\r\n"), "round {round}: {log}");
+    }
+    client.ask(&[b"LATENCY", b"RESET"]);
+    client.ask(&[b"GET", b"new"]);
+    assert!(client.ask(&[b"LATENCY", b"HISTORY", b"command"]).starts_with(b"*"));
+    running.stop();
+}
