@@ -31,6 +31,8 @@ end
 ";
 /// The name of the chunk with the sandbox's functions in Lua.
 const WRAPPERS_SOURCE: &str = "=redis";
+/// The source that Lua reports for a function that was replaced by the function that it called last.
+const REPLACED: &str = "=(tail call)";
 /// The name under which the Lua registry stores the function that suspends the script.
 const TICK: &str = "gannet.tick";
 
@@ -283,9 +285,10 @@ fn describe(lua: &Lua, raised: &Value) -> Ended {
         })
     };
     let raiser = place_at(1).map_or(1, |(is_c, ..)| if is_c { 2 } else { 1 });
-    // The sandbox's own functions are no part of the script.
+    // The sandbox's own functions are no part of the script, and a caller that was replaced by its last call has no
+    // place.
     let mut places = (raiser..).map_while(place_at).map(|(_, source, line)| (source, line));
-    let place = places.find(|(source, _)| source != WRAPPERS_SOURCE);
+    let place = places.find(|(source, _)| source != WRAPPERS_SOURCE && source != REPLACED);
     Ended { text: text_of(raised), place }
 }
 

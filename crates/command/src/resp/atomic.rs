@@ -237,8 +237,16 @@ fn advance(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
     }
     if transaction.stage == Stage::Obtaining {
         if call.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
-            call.ctx.retry_at_once = true;
-            return Err(SessionWait::Parked);
+            if blocking::waits_in_command(call.session) || !call.ctx.shared.scripts.is_busy(call.ctx.now) {
+                call.ctx.retry_at_once = true;
+                return Err(SessionWait::Parked);
+            }
+            // A script that runs for too long may hold the keys for ever.
+            own_transaction::release_locks(transaction, call.ctx);
+            transaction.out.force_room(LINE_ROOM);
+            ErrorReply::Busy.write(&mut transaction.out);
+            transaction.stage = Stage::Replying;
+            return send_replies(call, transaction);
         }
         // A previous attempt that was abandoned may have used up the room that is reserved for one line.
         transaction.out.force_room(LINE_ROOM);
@@ -582,7 +590,9 @@ fn account_queued(
     if call.is_refused {
         return call.ctx.command_stats().record(number, outcome, 0);
     }
-    if call.ctx.push.watch.watched.has_monitors() {
+    // A script, and a command that has waited, were sent when they began.
+    let is_sent = entry.runs_script() || blocking::is_turn(call);
+    if call.ctx.push.watch.watched.has_monitors() && !is_sent {
         pubsub::send_to_monitors(call, Some(entry), name, args);
     }
     let Some(ready) = queued else {

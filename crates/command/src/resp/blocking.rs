@@ -35,6 +35,7 @@ use crate::push::waiters::{ENTRY_BYTES, Handoff, TurnEnd, WaitKey, WaitKind};
 use crate::resp::call::{Call, Interrupt, Run, Step};
 use crate::resp::catalog;
 use crate::resp::own_transaction;
+use crate::resp::pubsub;
 use crate::resp::session::CommandOrigin;
 use crate::resp::session::SessionState;
 use crate::resp::settle;
@@ -161,6 +162,10 @@ pub(super) fn wait(
     let answers = call.session.answers;
     if answers == Answers::SkipNext {
         call.session.answers = Answers::All;
+    }
+    // Monitoring clients see a command when it begins to wait, and not again when the wait ends.
+    if call.ctx.push.watch.watched.has_monitors() {
+        pubsub::send_to_monitors(call, Some(catalog::entry(name)), name.as_bytes(), args);
     }
     Long::waits_mut(&mut call.session.long).command = Some(WaitingCommand {
         entry: catalog::entry(name),

@@ -351,6 +351,10 @@ fn run_at_once<'c>(
         }
     }
     if call.guard.is_contended() && atomic::is_blocked_by_locks(call, entry, args) {
+        if call.session.done == 0 && call.ctx.shared.scripts.is_busy(call.ctx.now) {
+            // A script that runs for too long may hold the keys for ever.
+            return Err(ErrorReply::Busy.into());
+        }
         return Err(SessionWait::Parked.into());
     }
     call.run(entry, args)

@@ -1,6 +1,7 @@
 //! Plain `GET` and `SET` requests, which have no options. Consecutive requests form a run, and [`crate::lookup::run`]
 //! looks up their keys together.
 
+use super::error::ErrorReply;
 use crate::context::WorkerContext;
 use crate::lookup::flash;
 use crate::lookup::large::IN_PLACE_BYTES_MIN;
@@ -78,8 +79,7 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     #[inline(always)]
     fn answer(&mut self, probe: &RunRequest<'c>, ahead: Prefetched<'_>) -> Result<bool, SessionWait> {
         if self.guard.locks().is_locked_by_other(&probe.key) {
-            self.ctx.retry_at_once = true;
-            return Err(SessionWait::Parked);
+            return answer_locked(self);
         }
         match probe.value {
             None => answer_get(self, &probe.key, ahead),
@@ -102,6 +102,19 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
         self.ctx.ops_done(self.out, self.session.namespace, (command, requests), line);
         self.line_at = self.at;
     }
+}
+
+/// Parks a request for a key that another thread's key lock set locks. If a script that runs for too long may hold the
+/// key for ever, answers with an error.
+#[cold]
+fn answer_locked(call: &mut Call<'_, '_>) -> Result<bool, SessionWait> {
+    if call.ctx.shared.scripts.is_busy(call.ctx.now) {
+        call.room(0)?;
+        call.fault(ErrorReply::Busy);
+        return Ok(false);
+    }
+    call.ctx.retry_at_once = true;
+    Err(SessionWait::Parked)
 }
 
 /// Returns the key and the length of the first request in the received bytes, if it is a plain request.

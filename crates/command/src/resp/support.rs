@@ -206,7 +206,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("module", "`LIST` is empty, and there is no `LOAD`: modules are written for the Redis server"),
     (
         "monitor",
-        "shows commands of Redis clients only; at most 64 monitors",
+        "shows commands of Redis clients only, with the names of waiting commands and of those for scripts in lower \
+         case; at most 64 monitors",
     ),
     ("move", "as `COPY`; copies the value, and needs room for the copy"),
     ("msetex", "replies and errors are those of Valkey 9.1; the request must fit into a buffer"),

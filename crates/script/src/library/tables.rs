@@ -18,7 +18,7 @@ const LEVELS_MAX: usize = 8;
 /// An error of C code has the position of its caller, which would be this source. So C code is called by `pcall`, which
 /// leaves out the position, and `fail` adds that of the script.
 const SOURCE: &str = r"
-local insert, remove, concat, sort, is_read_only, fail = ...
+local insert, remove, concat, is_read_only, fail = ...
 local type, select, tonumber, rawget, rawset, pcall = type, select, tonumber, rawget, rawset, pcall
 local floor, ceil, min, getmetatable, error = math.floor, math.ceil, math.min, getmetatable, error
 -- The number of elements that C code moves or copies at a time.
@@ -92,10 +92,6 @@ return function(list, ...)
       return settle('concat', pcall(joined, list, separator, first, last))
     end
     return settle('concat', pcall(concat, ...))
-  end,
-  function(list, ...)
-    if type(list) == 'table' then check(list) end
-    return sort(list, ...)
   end
 ";
 
@@ -104,15 +100,14 @@ pub(crate) fn add(lua: &Lua, native: &Table, table: &Table, is_read_only: Functi
     let fail =
         lua.create_function(|lua, (name, raised): (String, Option<Value>)| Err::<(), _>(failure(lua, &name, raised)))?;
     let own = |name: &str| table.raw_get::<Value>(name);
-    let functions: (Function, Function, Function, Function) = lua
+    let functions: (Function, Function, Function) = lua
         .load(SOURCE)
         .set_name(format!("={CHUNK}"))
         .set_environment(native.clone())
-        .call((own("insert")?, own("remove")?, own("concat")?, own("sort")?, is_read_only, fail))?;
+        .call((own("insert")?, own("remove")?, own("concat")?, is_read_only, fail))?;
     table.raw_set("insert", functions.0)?;
     table.raw_set("remove", functions.1)?;
-    table.raw_set("concat", functions.2)?;
-    table.raw_set("sort", functions.3)
+    table.raw_set("concat", functions.2)
 }
 
 /// Returns the error that the function `name` raises after C code has raised an error. Without one, the table is

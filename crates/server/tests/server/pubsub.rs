@@ -270,20 +270,40 @@ fn monitor_shows_commands_and_hides_their_secrets() {
 }
 
 #[test]
-fn monitor_names_lua_as_the_client_of_the_commands_of_a_script_like_redis() {
+fn monitor_shows_scripts_and_waits_when_they_begin_like_redis() {
     let (redis, running) = (Redis::start(), start(both()));
     let seen = [resp_addr(&running), redis.addr].map(|addr| {
-        let [mut monitor, mut client] = [(); 2].map(|()| Replies::connect(addr));
+        let [mut monitor, mut client, mut other] = [(); 3].map(|()| Replies::connect(addr));
         assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
+        let peers = [&client, &other].map(|client| client.client.stream.local_addr().unwrap().to_string());
         client.ask(&[b"EVAL", b"redis.call('set', KEYS[1], 'v') return redis.pcall('get', KEYS[1])", b"1", b"k"]);
-        let peer = client.client.stream.local_addr().unwrap().to_string();
-        [(); 3].map(|()| {
-            let line = String::from_utf8(monitor.next()).unwrap();
-            line.split_once(' ').expect("a time").1.replace(&peer, "client")
-        })
+        client.ask(&[b"EVALSHA", &[b'0'; 40], b"0"]);
+        client.ask(&[b"BLPOP", b"none", b"0.01"]);
+        client.ask(&[b"XREAD", b"BLOCK", b"10", b"STREAMS", b"none", b"5-5"]);
+        client.ask(&[b"WAIT", b"1", b"10"]);
+        client.ask(&[b"RPUSH", b"list", b"a"]);
+        client.ask(&[b"BLPOP", b"list", b"0"]);
+        client.client.send(&request(&[b"BLPOP", b"list", b"0"]));
+        let mut lines = Vec::new();
+        let mut next = |count: usize| {
+            for _ in 0..count {
+                let line = String::from_utf8(monitor.next()).unwrap();
+                let (_, line) = line.split_once(' ').expect("a time");
+                let line = line.replace(&peers[0], "client").replace(&peers[1], "other");
+                // The name of a command that waits or executes a script has lost its case.
+                lines.push(line.to_lowercase());
+            }
+        };
+        // The last one has begun to wait.
+        next(10);
+        other.ask(&[b"RPUSH", b"list", b"b"]);
+        client.next();
+        other.ask(&[b"ECHO", b"end"]);
+        next(2);
+        lines
     });
     assert_eq!(seen[0], seen[1]);
-    assert!(seen[0][1].starts_with("[0 lua] ") && seen[0][0].starts_with("[0 client] "), "{seen:?}");
+    assert!(seen[0][1].starts_with("[0 lua] \"set\"") && seen[0][0].starts_with("[0 client] \"eval\""), "{seen:?}");
     running.stop();
 }
 

@@ -133,6 +133,10 @@ const SAME: &[&str] = &[
     "return #_G",
     "for k in pairs(_G) do if k == 'redis' then return 1 end end",
     "local t = {3, 1, 2} table.sort(t) return t",
+    "local t = {} for i = 1, 300 do table.insert(t, 1, i) end return {#t, t[1], t[300], table.remove(t, 1), t[1]}",
+    "local text = table.concat({1, {}}) return text",
+    "local function f() table.insert(nil, 1) return 1 end return f() + 1",
+    "table.insert({}, 1, 2, 3) return 1",
     "local t = {3, 'x', 2} table.sort(t) return t",
     "local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) \
      return t",
@@ -622,6 +626,42 @@ fn a_script_that_loops_for_ever_holds_up_nobody_and_can_be_killed_whatever_it_ca
     wait_until("the script is in execution", || server.shared().scripts.has_long());
     assert!(show(&other.ask(&[b"SCRIPT", b"KILL"])).starts_with("-UNKILLABLE"));
     // The server stops nevertheless.
+    server.stop();
+}
+
+/// Such a request waited for as long as the script, and a script that only reads can run for ever.
+#[test]
+fn requests_for_keys_of_a_script_that_runs_too_long_are_answered_busy() {
+    let server = running();
+    let mut looping = resp(&server);
+    let script = b"redis.call('get', KEYS[1]) while true do end";
+    looping.client.send(&crate::common::redis::request(&[b"EVAL", script, b"1", b"held"]));
+    wait_until("the script is in execution", || server.shared().scripts.has_long());
+    let requests: [&[&[u8]]; 6] = [
+        &[b"GET", b"held"],
+        &[b"SET", b"held", b"1"],
+        &[b"MGET", b"held", b"other"],
+        &[b"MSET", b"held", b"1", b"other", b"1"],
+        &[b"EXISTS", b"held"],
+        &[b"INCR", b"held"],
+    ];
+    let mut waiting: Vec<Replies> = requests.iter().map(|_| resp(&server)).collect();
+    for (client, words) in waiting.iter_mut().zip(requests) {
+        client.client.send(&crate::common::redis::request(words));
+    }
+    let mut exec = resp(&server);
+    assert_eq!(exec.ask(&[b"MULTI"]), b"+OK\r\n");
+    assert_eq!(exec.ask(&[b"GET", b"held"]), b"+QUEUED\r\n");
+    exec.client.send(&crate::common::redis::request(&[b"EXEC"]));
+    for (client, words) in waiting.iter_mut().zip(requests) {
+        assert!(client.next().starts_with(b"-BUSY "), "{:?}", words[0].escape_ascii().to_string());
+    }
+    assert!(exec.next().starts_with(b"-BUSY "));
+    // Other keys are not held.
+    assert_eq!(exec.ask(&[b"SET", b"other", b"1"]), b"+OK\r\n");
+    assert_eq!(exec.ask(&[b"SCRIPT", b"KILL"]), b"+OK\r\n");
+    assert!(looping.next().starts_with(b"-ERR Script killed"));
+    assert_eq!(exec.ask(&[b"GET", b"held"]), b"$-1\r\n", "a refused request has changed nothing");
     server.stop();
 }
 

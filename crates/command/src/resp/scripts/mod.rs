@@ -23,6 +23,7 @@ use super::catalog::entry;
 use super::error::ErrorReply;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::own_transaction;
+use crate::resp::pubsub;
 use crate::resp::state::script::ScriptLimits;
 use crate::resp::state::transaction::Stage;
 use protocol::resp::{Args, reply};
@@ -182,5 +183,10 @@ fn start<'c>(
     }
     let limits = ScriptLimits { is_read_only: is_read_only || no_writes };
     let running = run::create(call, script, limits, words, keys)?;
+    // Monitoring clients see the script before its commands.
+    if call.ctx.push.watch.watched.has_monitors() {
+        let (name, args) = request;
+        pubsub::send_to_monitors(call, Some(entry(name)), name.as_bytes(), args);
+    }
     run::continue_script(call, running, request)
 }
