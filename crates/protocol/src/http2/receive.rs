@@ -95,8 +95,8 @@ fn preface<'b, S: Sink>(context: &mut FrameContext<'_, S>, input: &'b [u8]) -> R
     if input[..len] != PREFACE[..len] {
         return Err(protocol(match input[0] {
             // The first byte of a TLS handshake.
-            0x16 => "TLS on a plaintext port: connect without TLS, or to an address that --grpc lists with tls:",
-            b'A'..=b'Z' => "HTTP/1 on a port for gRPC, which begins with the preface of HTTP/2",
+            0x16 => "TLS on a plaintext port: use no TLS, or a tls: address",
+            b'A'..=b'Z' => "HTTP/1 on a port for gRPC",
             _ => "invalid connection preface",
         }));
     }

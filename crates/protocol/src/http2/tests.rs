@@ -311,7 +311,7 @@ fn other_protocol_is_refused_at_its_first_wrong_byte() {
         ("GET / HTTP/1.1\r\n", "HTTP/1 on a port for gRPC"),
         ("PRI * HTTP/1.1", "HTTP/1 on a port for gRPC"),
         ("*1\r\n$4\r\nPING\r\n", "invalid connection preface"),
-        ("\x16\x03\x01", "TLS on a plaintext port: connect without TLS"),
+        ("\x16\x03\x01", "TLS on a plaintext port: use no TLS"),
     ] {
         let mut server = Server::new(ConnectionLimits::DEFAULT);
         let events = server.got(Sent(bytes.into()));
