@@ -20,6 +20,8 @@ use crate::{Failure, print, warn};
 const CONFIRM_S: &str = "60";
 /// Interval at which a waiting process checks whether the run was confirmed.
 const LOOK: Duration = Duration::from_millis(200);
+/// Time for which the guard of a killed process tries to open the journal.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
@@ -245,7 +247,8 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     {
         return Ok(());
     }
-    let (mut journal, log) = Journal::open(&folder, &run).map_err(words)?;
+    let patience = if matches.contains_id("when-gone") { LOCK_PATIENCE } else { Duration::ZERO };
+    let (mut journal, log) = open_within(&folder, &run, patience).map_err(words)?;
     let settled =
         undo(&root, &mut journal, &log, &boot(&root), matches.get_flag("force"), &mut |_| {}).map_err(words)?;
     let text: String = settled.iter().map(|step| line(step, true)).collect();
@@ -255,6 +258,18 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
         left => format!("{left} changes of run {run} are not undone.\n"),
     };
     ended(&(text + &end), &settled)
+}
+
+/// Opens the journal of a run. Tries again for `patience` if that fails: a process that was killed while it started
+/// another one leaves its lock to that one until its program is loaded.
+fn open_within(folder: &Path, run: &str, patience: Duration) -> Result<(Journal, RunLog), String> {
+    let begun = Instant::now();
+    loop {
+        match Journal::open(folder, run) {
+            Err(_) if begun.elapsed() < patience => std::thread::sleep(LOOK),
+            opened => return opened,
+        }
+    }
 }
 
 /// Waits until the run is confirmed, for at most `time`. Returns whether it was confirmed. An unreadable journal does

@@ -214,6 +214,22 @@ fn a_proof_that_is_killed_leaves_the_host_as_it_was() {
     }
 }
 
+/// A process that was killed while it started another one leaves its lock to that one for a moment.
+#[test]
+fn guard_undoes_the_change_although_another_process_holds_the_lock_at_first() {
+    let tree = Tree::new("locked", "0");
+    let mut child = begun(&tree, server(&tree.0.join(SETTING)));
+    let lock = std::fs::File::open(tree.0.join("var/lib/gannet/doctor/lock")).unwrap();
+    let holder = std::thread::spawn(move || {
+        lock.lock().unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tree.wait_until("the guard has given up", |held| held == "0");
+    holder.join().unwrap();
+}
+
 #[test]
 fn unreachable_server_aborts_the_proof_and_undoes_the_change() {
     let tree = Tree::new("gone", "0");
