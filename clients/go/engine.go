@@ -247,6 +247,7 @@ func (e *engine) execute(
 	}
 	sent := outgoing{m, request, reply, stream, seen}
 	var previous time.Duration
+	var failed error // of the attempt before this one
 	entered := begun
 	for retries := 0; ; retries++ {
 		used, refused := e.limiter.enter(retries == 0)
@@ -271,6 +272,10 @@ func (e *engine) execute(
 		}
 		delay, repeat := e.retryDelay(ctx, m, err, retries, previous, begun)
 		if !repeat || !e.limiter.takeRetryToken() {
+			if status.Code(err) == codes.DeadlineExceeded && status.Code(failed) == codes.Unavailable {
+				// The deadline ended an attempt to reach a server that was unreachable.
+				err = failed
+			}
 			return nil, e.errorOf(ctx, m, request, err)
 		}
 		e.retries.Add(1)
@@ -281,7 +286,7 @@ func (e *engine) execute(
 		if delay > 0 && !sleep(ctx, delay) {
 			return nil, e.errorOf(ctx, m, request, err)
 		}
-		previous, entered = delay, time.Now()
+		previous, entered, failed = delay, time.Now(), err
 	}
 }
 

@@ -14,8 +14,8 @@
 //! many times, and during which case, depends on the machine. So a case is measured in parts, of which the cheapest
 //! counts. Two runs of a build then differ by at most 0.5 % in most cases.
 //!
-//! The file [`KEPT`] has the expected counts. A case fails if its count differs from the expected one by more than
-//! [`TOLERANCE`], whether it is higher or lower: the file always describes the present code. [`steps`] counts the
+//! The file [`KEPT`] has the expected counts. A case fails if its count is more than [`TOLERANCE`] above the
+//! expected one, or more than [`SHORTFALL`] below it: the file always describes the present code. [`steps`] counts the
 //! instructions per step of long commands, and compares them in the same way.
 
 mod callgrind;
@@ -33,8 +33,11 @@ use testbed::server::{ServerKind, TestServer};
 
 /// The number of parts in which the batches of a case are measured.
 const PARTS: usize = 3;
-/// Maximum difference between a count and the stored count, as a share of the latter.
+/// Maximum excess of a count over the stored count, as a share of the latter.
 const TOLERANCE: f64 = 0.03;
+/// Maximum shortfall of a count below the stored count, as a share of the latter. A count depends on how many requests
+/// each read of the socket returns, and is the minimum of several runs, so a fast run can be this far below.
+const SHORTFALL: f64 = 0.06;
 /// Maximum number of times that the cases that differ from their stored counts are measured again.
 const RECOUNTS: usize = 4;
 /// Path of the file of stored counts, which has a line for each case.
@@ -50,8 +53,8 @@ pub struct GateOptions {
     pub keep: bool,
 }
 
-/// Measures every case and prints the counts. Returns true if all differ from the stored counts by [`TOLERANCE`] at
-/// most.
+/// Measures every case and prints the counts. Returns true if all are [`near`] the stored
+/// counts.
 ///
 /// # Errors
 /// A sentence with the reason, if a server or valgrind fails.
@@ -173,9 +176,10 @@ fn report_steps(root: &Path, options: &GateOptions, prices: &[steps::Price]) -> 
     Ok((prices.len().max(kept.len()), strayed.len()))
 }
 
-/// Returns whether a count is within [`TOLERANCE`] of the stored one.
+/// Returns whether a count is at most [`TOLERANCE`] above and [`SHORTFALL`] below the stored one.
 fn near(now: u64, was: u64) -> bool {
-    now.abs_diff(was) as f64 <= was as f64 * TOLERANCE
+    let tolerance = if now > was { TOLERANCE } else { SHORTFALL };
+    now.abs_diff(was) as f64 <= was as f64 * tolerance
 }
 
 fn write_kept(path: &Path, counts: &BTreeMap<String, u64>) -> Result<(), String> {
@@ -224,9 +228,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_percent_either_way_is_near_and_more_is_not() {
-        assert!(near(700, 700) && near(721, 700) && near(679, 700));
-        assert!(!near(722, 700) && !near(678, 700) && !near(0, 700));
+    fn three_percent_above_or_six_below_is_near_and_more_is_not() {
+        assert!(near(700, 700) && near(721, 700) && near(658, 700));
+        assert!(!near(722, 700) && !near(657, 700) && !near(0, 700));
     }
 
     #[test]
