@@ -71,7 +71,10 @@ fn main() -> ExitCode {
     if let Some(args) = memcached_args() {
         return ended(memcached::run(args));
     }
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = with_help_as_flag(std::env::args_os().collect());
+    if args.get(1).is_some_and(|first| first == "memcached") {
+        return ended(memcached::run(std::iter::once("-h".into())));
+    }
     let matches = match program().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) => {
@@ -97,6 +100,15 @@ fn main() -> ExitCode {
         Some(("generate", matches)) => config::generate::run(matches, program()),
         _ => unreachable!("a subcommand is required"),
     })
+}
+
+/// Returns the arguments with `help COMMAND` replaced by `COMMAND --help`.
+fn with_help_as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|first| first == "help") {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
 }
 
 /// Prints the short help: to standard output if it was requested, otherwise to standard error.

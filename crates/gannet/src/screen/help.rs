@@ -103,7 +103,12 @@ fn short(command: &Command, path: &str) -> String {
         let names: Vec<&str> = commands.iter().map(|command| command.get_name()).collect();
         listed = wrapped(&names);
     }
-    chosen.truncate(room.saturating_sub(listed.len() + HEADS_ROWS));
+    let left = room.saturating_sub(listed.len() + HEADS_ROWS);
+    if chosen.len() > left {
+        // The command cannot be called without these.
+        chosen.sort_by_key(|arg| !arg.is_positional());
+        chosen.truncate(left);
+    }
     let mut lines = vec![clause(&about, COLUMNS), String::new(), usage(path, &arguments, !commands.is_empty())];
     let options = option_lines(&chosen);
     for (head, list) in [("Commands:", listed), ("Options:", options)] {

@@ -23,6 +23,21 @@ fn the_version_and_the_help_go_to_standard_output() {
     assert!(!out.contains("--udp"), "what a build does not have is not in its help");
 }
 
+#[test]
+fn help_as_a_word_prints_the_help_of_the_command() {
+    let of = |args: &[&str]| {
+        let (code, out, err) = run(args);
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        out
+    };
+    for words in [&[][..], &["serve"], &["load", "versus"], &["user", "add"]] {
+        assert_eq!(of(&[&["help"], words].concat()), of(&[words, &["--help"]].concat()));
+    }
+    assert_eq!(of(&["help", "memcached"]), of(&["memcached", "-h"]));
+    let (code, out, err) = run(&["help", "nonsense"]);
+    assert!(code == 2 && out.is_empty() && err.contains("nonsense"), "{err}");
+}
+
 /// Returns the names in the section `Commands` of a help text: one on each line, or several with commas between them.
 fn commands_of(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -59,6 +74,8 @@ fn short_help_of_every_command_fits_the_screen_and_names_the_long_one() {
         seen += out.matches("--").count();
         ahead.extend(commands_of(&out).into_iter().map(|name| [&path[..], &[name]].concat()));
     }
+    let (_, adds, _) = run(&["user", "add", "-h"]);
+    assert!(adds.contains("  <NAME> ") && adds.contains("  <RULE> "), "{adds}");
     for known in ["serve", "memcached", "load versus", "doctor prove", "top"] {
         assert!(commands.iter().any(|command| command == known), "{known}: {commands:?}");
     }

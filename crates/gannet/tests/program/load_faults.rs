@@ -187,7 +187,7 @@ fn garbage_replies_are_shown_with_the_server_and_the_run_fails() {
         let server = Rough::start(Manner::Says(said));
         let came = against(&server, "nonsense", &[&SHORT[..], &["--protocol", protocol]].concat());
         came.is_partial("no request got a reply");
-        came.is_partial("check that the server speaks this protocol");
+        came.is_partial("check that the server speaks this protocol (--protocol)");
         came.has_fault("garbage", &server.target());
         let first = &came.result.figures.faults.iter().find(|fault| fault.name == "garbage").unwrap().first;
         assert!(first.contains(seen), "{protocol}: {first}");

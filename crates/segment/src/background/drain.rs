@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use base::clock::UnixMillis;
 
 use super::observe::Evicted;
-use super::shadow::freq_of_next_round;
 use super::{Background, SliceKind};
 use crate::core::lookup::{EndReason, FoundItem, access, find, find_locked, item_in, key_at};
 use crate::core::snap::Snap;
@@ -16,7 +15,7 @@ use crate::items::write::rewrite::{Rewrite, copy_plan};
 use crate::layout::header::{EvictionQueue, SegmentHeader, SegmentState};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
-use crate::layout::slot::{FREQ_MAX, PROMOTE_FREQ, Slot};
+use crate::layout::slot::{FREQ_MAX, Slot};
 use crate::tier::tiered::{Demoted, demote};
 use crate::values::deferred_free::free_orphan;
 use crate::values::parts::{Judged, is_orphan, judged};
@@ -74,17 +73,18 @@ pub(super) struct Drain {
 }
 
 /// The number of mean value sizes for which a value needs one read to be promoted: a value of n times that length needs
-/// n reads, rounded up, and at least [`PROMOTE_FREQ`]. The value is not 1, because then items slightly below and
-/// slightly above the mean size would need different numbers of reads.
+/// n reads, rounded up, and at least as many as the policy's candidate requires. The value is not 1, because then items
+/// slightly below and slightly above the mean size would need different numbers of reads.
 const MEANS_A_READ: usize = 2;
 
 /// Returns the number of reads after which a value of `bytes` bytes is promoted from the small queue to the main queue,
-/// if values have `mean_bytes` bytes on average. All pieces of a value count, so all need the same number of reads.
+/// if values have `mean_bytes` bytes on average and short values need `least` reads. All pieces of a value count, so all
+/// need the same number of reads.
 ///
 /// A miss costs the same for items of every length. So the same memory avoids more misses if it holds many short items
 /// instead of a few long ones. An item whose slot counts [`FREQ_MAX`] reads is always promoted, whatever its length.
-fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
-    (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(PROMOTE_FREQ, FREQ_MAX)
+fn promote_freq(bytes: usize, mean_bytes: usize, least: u64) -> u64 {
+    (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(least, FREQ_MAX)
 }
 
 /// The result of handling one item.
@@ -204,15 +204,16 @@ fn drain_item(
         return if lived_on(store, header) { end_lost(store, &key, address) } else { Step::Done };
     };
     let Judged { freq, bytes } = judged(store, &key, &seen);
+    let candidate = background.shadows.candidate();
     let target = match drain.why {
         _ if !stands(store, &seen, drain.why, now) => None,
         _ if key.piece && is_orphan(store, &key) => None,
         Why::Expire | Why::Flush => None,
-        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes) => {
+        Why::Evict(EvictionQueue::Small) if freq >= promote_freq(bytes, drain.mean_bytes, candidate.promote_freq) => {
             Some((EvictionQueue::Main, Some(0)))
         }
         Why::Evict(EvictionQueue::Main) if freq > 0 => {
-            Some((EvictionQueue::Main, Some(freq_of_next_round(freq, background.small_percent()))))
+            Some((EvictionQueue::Main, Some(candidate.freq_of_next_round(freq))))
         }
         Why::Evict(_) => None,
         Why::Compact => Some((header.queue(), None)),
@@ -380,8 +381,9 @@ mod tests {
 
     #[test]
     fn reads_needed_for_promotion_grow_with_length_up_to_slot_counter() {
-        let reads = |bytes| promote_freq(bytes, 300);
+        let reads = |bytes| promote_freq(bytes, 300, 1);
         assert_eq!([1, 300, 600, 601, 1200, 1201, 1 << 20].map(reads), [1, 1, 1, 2, 2, 3, 3]);
+        assert_eq!([1, 1200, 1201].map(|bytes| promote_freq(bytes, 300, 2)), [2, 2, 3]);
     }
 }
 

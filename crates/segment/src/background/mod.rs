@@ -20,10 +20,10 @@
 //!
 //! The eviction policy is S3-FIFO (Yang et al., SOSP '23), applied to segments. New items enter the small queue. The
 //! small queue has a tenth of the segments, or the share for which [`shadow`] finds fewer misses. When a segment leaves
-//! the small queue, an item that was read at least [`crate::layout::slot::PROMOTE_FREQ`] times (more often if it is far
-//! longer than the mean) moves to the main queue. The other items are evicted and leave ghosts. An item that was read
-//! and has expired also leaves a ghost. In the main queue, an item gets another round for each counted read. While the
-//! small queue is large, it gets only one more round for all its reads. If a new item's key has a ghost, the item
+//! the small queue, an item that was read once, or twice if that gives fewer misses (more often if it is far longer than
+//! the mean), moves to the main queue. The other items are evicted and leave ghosts. An item that was read
+//! and has expired also leaves a ghost. In the main queue, an item gets another round for each counted read, or
+//! one more round for all its reads. If a new item's key has a ghost, the item
 //! begins as if it had been read.
 //!
 //! While memory is filled for the first time, the oldest segments enter the main queue, whether their items were read
@@ -223,7 +223,7 @@ impl Background {
         let items = Self::items_when_full(store);
         let unused = ((store.index.groups() * GROUP_SLOTS) as u64).saturating_sub(totals(store).items());
         self.shadows.run(&store.samples, items, unused);
-        self.ghost_age.follow(&store.index.ghosts, items, self.shadows.ghosts_percent());
+        self.ghost_age.follow(&store.index.ghosts, items, self.shadows.candidate());
     }
 
     /// Returns the ghost of a value that is evicted from the small queue.
@@ -233,7 +233,7 @@ impl Background {
     }
 
     fn small_percent(&self) -> u8 {
-        self.held_percent.unwrap_or(self.shadows.percent())
+        self.held_percent.unwrap_or(self.shadows.candidate().small)
     }
 
     /// Reports every eviction to `observer` from now on.

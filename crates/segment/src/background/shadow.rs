@@ -24,51 +24,48 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::heap::samples::{RequestKind, Samples, THIN_MAX, THIN_START};
 use crate::index::ghosts::{GhostClock, TICKS_A_MEMORY};
-use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
 /// A candidate of the policy.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+pub(super) struct Candidate {
     /// The share of the small queue, in percent of the segments.
-    small: u8,
+    pub(super) small: u8,
     /// The number of values evicted from the small queue after which a ghost no longer counts, in percent of the values
     /// that fit into the memory.
-    ghosts: u16,
+    pub(super) ghosts: u16,
+    /// The number of reads that move an item from the small queue to the main queue, and with which an item of a key
+    /// with a ghost begins.
+    pub(super) promote_freq: u64,
+    /// True if the main queue gives an item one more round for all its reads together, false if it gives one for each
+    /// read. One round is best if keys are read again soon and then never again, so that earlier reads predict no later
+    /// ones.
+    one_round: bool,
 }
 
 /// All candidates. The sets of six that gave the fewest misses on recorded and drawn streams had these shares and ages.
-const CANDIDATES: [Candidate; 6] = [
-    Candidate { small: 2, ghosts: 25 },
-    Candidate { small: 2, ghosts: 240 },
-    Candidate { small: 5, ghosts: 240 },
-    Candidate { small: 25, ghosts: 240 },
-    Candidate { small: 50, ghosts: 25 },
-    Candidate { small: 85, ghosts: 0 },
+const CANDIDATES: [Candidate; 7] = [
+    Candidate { small: 10, ghosts: 90, promote_freq: 2, one_round: false },
+    Candidate { small: 2, ghosts: 25, promote_freq: 1, one_round: false },
+    Candidate { small: 2, ghosts: 240, promote_freq: 1, one_round: false },
+    Candidate { small: 50, ghosts: 240, promote_freq: 2, one_round: false },
+    Candidate { small: 25, ghosts: 90, promote_freq: 2, one_round: false },
+    Candidate { small: 50, ghosts: 25, promote_freq: 1, one_round: true },
+    Candidate { small: 85, ghosts: 240, promote_freq: 1, one_round: false },
 ];
 /// The index in [`CANDIDATES`] of the one with which a store begins.
 const START: usize = 2;
-/// The share of the small queue, in percent, from which the main queue gives an item one more round for all its reads
-/// together. Below this share, an item gets one round for each read. A large small queue is best if keys are read again
-/// soon and then never again, so that earlier reads predict no later ones.
-const ONE_ROUND_PERCENT: u8 = 50;
 /// The maximum number of items of one shadow.
 const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
 /// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
-const ROUND_PARTS: usize = 8;
+const ROUND_PARTS: usize = 16;
 /// Another candidate replaces the present one if its misses are below this percentage of the present one's misses.
-const BETTER_PERCENT: f64 = 99.0;
+const BETTER_PERCENT: f64 = 99.9;
 /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
-const DECAY: f64 = 0.97;
+const DECAY: f64 = 0.985;
 /// The maximum number of counted reads of an item in a shadow, as in an index slot.
 const FREQ_MAX: u8 = crate::layout::slot::FREQ_MAX as u8;
-
-/// Returns the number of reads that an item retains when it begins another round in the main queue. `freq` is its
-/// number of reads before, and is above 0.
-pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
-    if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
-}
 
 /// The number of segments that are evicted from the small queue before one of the main queue is. Items of the main
 /// queue that no client reads therefore leave even if no item is promoted, and the small queue takes their memory. In a
@@ -155,7 +152,7 @@ impl Shadow {
                 }
                 return;
             }
-            Some(_) => GHOST_FREQ as u8,
+            Some(_) => self.candidate.promote_freq as u8,
             None => 0,
         };
         if asked == RequestKind::Read {
@@ -196,7 +193,7 @@ impl Shadow {
     fn evict_small(&mut self) {
         let Some(hash) = self.small.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&hash) else { return };
-        if u64::from(entry.freq) >= PROMOTE_FREQ {
+        if u64::from(entry.freq) >= self.candidate.promote_freq {
             *entry = ShadowEntry { place: ShadowPlace::Main, freq: 0, evicted: 0 };
             self.main.push_back(hash);
         } else {
@@ -213,7 +210,7 @@ impl Shadow {
         let Some(hash) = self.main.pop_front() else { return };
         let Some(entry) = self.entries.get_mut(&hash) else { return };
         if entry.freq > 0 {
-            entry.freq = freq_of_next_round(entry.freq.into(), self.candidate.small) as u8;
+            entry.freq = self.candidate.freq_of_next_round(entry.freq.into()) as u8;
             self.main.push_back(hash);
         } else {
             self.entries.remove(&hash);
@@ -236,6 +233,12 @@ impl Candidate {
     const fn ghosts_of(self, items: usize) -> usize {
         items * self.ghosts as usize / 100
     }
+
+    /// Returns the number of reads that an item retains when it begins another round in the main queue. `freq` is its
+    /// number of reads before, and is above 0.
+    pub(super) fn freq_of_next_round(self, freq: u64) -> u64 {
+        if self.one_round { 0 } else { freq - 1 }
+    }
 }
 
 /// The advance of the clock by which ghosts age ([`GhostClock`]).
@@ -257,10 +260,11 @@ impl GhostAge {
         }
     }
 
-    /// Adjusts the clock to the number of values that fit into the memory, and to the chosen age in percent of it.
-    pub(super) fn follow(&mut self, clock: &GhostClock, items: Option<u64>, percent: u16) {
+    /// Adjusts the clock to the number of values that fit into the memory, and to the chosen candidate.
+    pub(super) fn follow(&mut self, clock: &GhostClock, items: Option<u64>, candidate: Candidate) {
         self.a_tick = items.unwrap_or(self.a_tick).div_ceil(TICKS_A_MEMORY.into());
-        clock.limit(u32::from(percent) * TICKS_A_MEMORY / 100);
+        clock.limit(u32::from(candidate.ghosts) * TICKS_A_MEMORY / 100);
+        clock.begin_with(candidate.promote_freq);
     }
 }
 
@@ -284,14 +288,9 @@ impl Shadows {
         Self { shadows, thin: THIN_START, thin_min: 0, items: 0, ghosts: 0, reads: 0, chosen: START }
     }
 
-    /// Returns the chosen share of the small queue, in percent.
-    pub(super) fn percent(&self) -> u8 {
-        CANDIDATES[self.chosen].small
-    }
-
-    /// Returns the chosen number of evictions after which a ghost no longer counts, in percent of the values that fit.
-    pub(super) fn ghosts_percent(&self) -> u16 {
-        CANDIDATES[self.chosen].ghosts
+    /// Returns the chosen candidate.
+    pub(super) fn candidate(&self) -> Candidate {
+        CANDIDATES[self.chosen]
     }
 
     /// Runs the shadows over the requests that were sampled since the last call. `items` is the number of items that
@@ -380,7 +379,7 @@ mod tests {
                 shadows.run(&samples, Some(16_384), 32_768);
             }
         }
-        shadows.percent()
+        shadows.candidate().small
     }
 
     #[test]
@@ -399,17 +398,18 @@ mod tests {
     }
 
     #[test]
-    fn item_survives_a_round_per_read_or_a_single_round_if_small_queue_is_big() {
-        let rounds = |percent| {
-            let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
+    fn item_survives_a_round_per_read_or_a_single_round() {
+        let rounds = |one_round| {
+            let candidate = Candidate { small: 10, ghosts: 90, promote_freq: 2, one_round };
+            let next = |freq: &u64| (*freq > 0).then(|| candidate.freq_of_next_round(*freq));
             std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1
         };
-        assert_eq!([2, 5, 25, 50, 85].map(rounds), [3, 3, 3, 1, 1]);
+        assert_eq!([false, true].map(rounds), [3, 1]);
     }
 
     #[test]
     fn a_shadow_holds_no_more_than_its_items_and_its_ghosts() {
-        let mut shadow = Shadow::new(Candidate { small: 10, ghosts: 200 });
+        let mut shadow = Shadow::new(Candidate { small: 10, ghosts: 200, promote_freq: 1, one_round: false });
         shadow.begin(100, 50);
         let mut prng = Prng::new(1);
         for _ in 0..100_000 {

@@ -29,7 +29,7 @@ use crate::layout::item::{
 use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{PartsHead, object_of};
 use crate::layout::raw::Reserved;
-use crate::layout::slot::{GHOST_FREQ, Slot};
+use crate::layout::slot::Slot;
 use crate::layout::ttl;
 use crate::tier::flash_slots::{dies_on_flash, publish_over_flash, release};
 
@@ -231,7 +231,7 @@ pub(crate) fn publish(
             }
             counters.ghost_hits.add(u64::from(room.ghost));
             counters.displaced.add(u64::from(room.displaced));
-            let first = if room.ghost { GHOST_FREQ } else { 0 };
+            let first = if room.ghost { store.index.ghosts.freq() } else { 0 };
             if room.holds.is_flash() {
                 dies_on_flash(store, room.holds);
                 release(store, counters, room.holds, key.namespace, None);

@@ -22,13 +22,6 @@
 
 use crate::tier::FlashAddress;
 
-/// The number of reads that move an item from the small queue to the main queue. The published policy (S3-FIFO) needs
-/// two. Here one suffices, because a segment holds items for a longer time.
-pub(crate) const PROMOTE_FREQ: u64 = 1;
-/// The initial frequency of an item whose key has a ghost. The item moves to the main queue when its segment leaves the
-/// small queue, unless the item is far longer than the mean.
-pub(crate) const GHOST_FREQ: u64 = PROMOTE_FREQ;
-
 /// An index slot's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u64);
