@@ -483,11 +483,6 @@ fn changed(prng: &mut Prng, name: &str) -> Vec<String> {
             _ => words.insert(at.min(words.len()), any(prng, &OPTIONS)),
         }
     }
-    // A range by names is undefined in a sorted set whose elements have several scores.
-    let is_by_name = name.contains("lex") || words.iter().any(|word| word.eq_ignore_ascii_case("bylex"));
-    for word in words.iter_mut().filter(|word| is_by_name && *word == "geo") {
-        "zset".clone_into(word);
-    }
     // Redis removes whole nodes of a stream with `~`, and this server each entry.
     for word in words.iter_mut().filter(|word| *word == "~") {
         "=".clone_into(word);
