@@ -31,6 +31,7 @@ use crate::push::topics::Topics;
 use crate::push::tracking::Tracking;
 use crate::push::waiters::Waiters;
 use crate::push::watch::Hub;
+use crate::resp::Hints;
 use crate::resp::acl::Users;
 use crate::visit::clock::{Clock, Origin};
 use base::clock::UnixMillis;
@@ -352,6 +353,8 @@ pub struct Live {
     pub pause: PauseSwitch,
     /// The maximum number of slow requests that `SLOWLOG` reports.
     pub slow_entries_max: AtomicU64,
+    /// Settings of Redis without a meaning for this server.
+    pub hints: Hints,
     /// The password that `CONFIG SET requirepass` has set, for `CONFIG GET`. Empty for none.
     pub password: Mutex<Password>,
     /// The key events that are published, as the bits of [`KeyEvents`].

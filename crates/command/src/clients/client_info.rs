@@ -49,6 +49,8 @@ pub struct ClientInfo {
     pub subscriptions: [u32; 3],
     /// The number of the client's current namespace.
     pub database: u8,
+    /// True if the client has stated that it follows redirections (`CLIENT CAPA`). This server sends none.
+    pub can_redirect: bool,
     /// True if the client is in MONITOR mode.
     pub monitors: bool,
     /// The properties of the client if it tracks keys.

@@ -229,6 +229,7 @@ fn continue_command(call: &mut Call<'_, '_>, waits: &mut Waits) -> Step {
         (Some(Unblock::Error), _) => reply::error(call.out, b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
         (_, TimeoutReply::NullArray) => reply::null_array(call.out, call.session.version),
         (_, TimeoutReply::Zero) => call.int(0),
+        (_, TimeoutReply::Zeros) => super::server::put_zeros(call.out),
     }
     statistics::ended(call, StatKey::of_command(entry), Outcome::Done, b"");
     Ok(())

@@ -70,6 +70,18 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             b"on" | b"off" => call.out.push(reply::OK),
             _ => return Err(ErrorReply::Syntax.into()),
         },
+        (b"capa", 1..) => {
+            // As in Valkey, unknown capabilities are ignored.
+            if args.into_iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
+                call.with_client_info(|client_info| client_info.can_redirect = true);
+            }
+            call.out.push(reply::OK);
+        }
+        // The server has no mode in which it keeps expired keys for a client that imports them.
+        (b"import-source", 1) => match &lower(args.next().unwrap_or_default())[..] {
+            b"off" => call.out.push(reply::OK),
+            _ => reply::error(call.out, b"ERR Server is not in import mode"),
+        },
         (b"unpause", 0) => {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);

@@ -23,6 +23,7 @@ use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::resp::state::listing::Listing;
 use crate::shared::Pause;
 use protocol::resp::{Args, reply};
+use segment::Namespace;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +51,7 @@ impl ClientType {
         match &lower(word)[..] {
             b"normal" => Some(Self::Normal),
             b"pubsub" => Some(Self::PubSub),
-            b"master" | b"slave" | b"replica" => Some(Self::Replication),
+            b"master" | b"primary" | b"slave" | b"replica" => Some(Self::Replication),
             _ => None,
         }
     }
@@ -60,32 +61,214 @@ impl ClientType {
     }
 }
 
-/// A filter that selects connections. A connection must meet all conditions that are set.
-#[derive(Clone, Copy, Debug, Default)]
+/// The flags of clients that Redis and Valkey know. Clients of this server have some of them.
+const FLAGS: &[u8] = b"AbBcdeEiIMNOPrRStTuUx";
+
+/// The letter of the capability `redirect`, the only one.
+const CAPABILITY: u8 = b'r';
+
+/// The maximum number of letters that an error shows.
+const LETTERS_SHOWN_MAX: usize = 64;
+
+/// The maximum number of words of a filter. Each visit of a command parses them.
+const FILTER_WORDS_MAX: usize = 1024;
+
+/// A condition on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Condition<'c> {
+    /// The client has one of these numbers.
+    Ids(Vec<u64>),
+    Addr(&'c [u8]),
+    LocalAddr(&'c [u8]),
+    Ip(&'c [u8]),
+    Type(ClientType),
+    User(&'c [u8]),
+    Name(&'c [u8]),
+    Library(&'c [u8]),
+    LibraryVersion(&'c [u8]),
+    /// The client has all of these flags.
+    Flags(&'c [u8]),
+    /// The client has all of these capabilities.
+    Capabilities(&'c [u8]),
+    Database(u8),
+    AgeSecs(u64),
+    IdleSecs(u64),
+}
+
+impl Condition<'_> {
+    fn is_met(&self, connection: &Connection, client_info: &ClientInfo, listed: Listed) -> bool {
+        let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
+        match self {
+            Self::Ids(ids) => ids.contains(&client_info.id),
+            Self::Addr(addr) => is(addr, connection.peer),
+            Self::LocalAddr(addr) => is(addr, client_info.local),
+            Self::Ip(ip) => connection.peer.is_some_and(|peer| peer.ip().to_string().as_bytes() == *ip),
+            Self::Type(kind) => *kind == ClientType::of(client_info),
+            Self::User(user) => *user == name_of(client_info),
+            // A client without a name does not match an empty one.
+            Self::Name(name) => !name.is_empty() && *name == &client_info.name[..],
+            Self::Library(name) => !name.is_empty() && *name == &client_info.library[..],
+            Self::LibraryVersion(version) => !version.is_empty() && *version == &client_info.library_version[..],
+            Self::Flags(wanted) => {
+                let flags = flags(connection, client_info, listed.pause);
+                wanted.iter().all(|flag| flags.as_bytes().contains(flag))
+            }
+            Self::Capabilities(wanted) => wanted.is_empty() || client_info.can_redirect,
+            Self::Database(number) => client_info.database == *number,
+            Self::AgeSecs(secs) => listed.now_secs.saturating_sub(client_info.since_secs) >= *secs,
+            Self::IdleSecs(secs) => idle_secs(connection, client_info, listed) >= *secs,
+        }
+    }
+}
+
+/// A filter that selects connections. A connection must meet all conditions.
+#[derive(Clone, Debug, Default)]
 struct Filter<'c> {
+    /// The numbers of clients of a long list.
     ids: Option<&'c BTreeSet<u64>>,
-    id: Option<u64>,
-    addr: Option<&'c [u8]>,
-    laddr: Option<&'c [u8]>,
-    kind: Option<ClientType>,
-    user: Option<&'c [u8]>,
-    age_secs_min: u64,
+    /// Conditions that a connection must meet.
+    wanted: Vec<Condition<'c>>,
+    /// Conditions that a connection must not meet.
+    unwanted: Vec<Condition<'c>>,
     /// True if the calling client is excluded.
     skip_me: bool,
 }
 
-impl Filter<'_> {
-    fn takes(&self, connection: &Connection, client_info: &ClientInfo, me: u64, now_secs: u64) -> bool {
-        let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
-        self.ids.is_none_or(|ids| ids.contains(&client_info.id))
-            && self.id.is_none_or(|id| id == client_info.id)
-            && self.addr.is_none_or(|addr| is(addr, connection.peer))
-            && self.laddr.is_none_or(|addr| is(addr, client_info.local))
-            && self.kind.is_none_or(|kind| kind == ClientType::of(client_info))
-            && self.user.is_none_or(|user| user == name_of(client_info))
-            && now_secs.saturating_sub(client_info.since_secs) >= self.age_secs_min
-            && !(self.skip_me && client_info.id == me)
+impl<'c> Filter<'c> {
+    /// Returns the filter that selects the client with this number.
+    fn of_id(id: u64) -> Self {
+        Self { wanted: vec![Condition::Ids(vec![id])], ..Self::default() }
     }
+
+    fn takes(&self, connection: &Connection, client_info: &ClientInfo, listed: Listed) -> bool {
+        let is_met = |condition: &Condition<'_>| condition.is_met(connection, client_info, listed);
+        self.ids.is_none_or(|ids| ids.contains(&client_info.id))
+            && !(self.skip_me && client_info.id == listed.me)
+            && self.wanted.iter().all(is_met)
+            && !self.unwanted.iter().any(is_met)
+    }
+
+    /// Adds a condition. It replaces an earlier one of its kind; numbers of clients are added to earlier ones.
+    fn add(&mut self, condition: Condition<'c>, is_wanted: bool) {
+        let conditions = if is_wanted { &mut self.wanted } else { &mut self.unwanted };
+        let kind = std::mem::discriminant(&condition);
+        let known = conditions.iter_mut().find(|known| std::mem::discriminant(*known) == kind);
+        match (known, condition) {
+            (Some(Condition::Ids(known)), Condition::Ids(ids)) => known.extend(ids),
+            (Some(known), condition) => *known = condition,
+            (None, condition) => conditions.push(condition),
+        }
+    }
+
+    /// Parses the options of `CLIENT LIST` and `CLIENT KILL`. `least_id` is the lowest number of a client that is
+    /// accepted, and `bad_id` the error for a word that is no number. Returns `None` after an error reply.
+    fn read(
+        mut self,
+        call: &mut Call<'c, '_>,
+        mut args: Args<'c>,
+        (least_id, bad_id): (i64, ErrorReply),
+    ) -> Result<Option<Self>, ErrorReply> {
+        if args.len() > FILTER_WORDS_MAX {
+            return Err(ErrorReply::TooManyFilterWords);
+        }
+        while let Some(word) = args.next() {
+            let (option, value) = (lower(word), args.next().ok_or(ErrorReply::Syntax)?);
+            let (option, is_wanted) = match option.strip_prefix(b"not-") {
+                Some(option) if !matches!(option, b"idle" | b"maxage" | b"skipme") => (option, false),
+                _ => (&option[..], true),
+            };
+            let negated = if is_wanted { "" } else { "NOT-" };
+            let condition = match option {
+                b"id" => {
+                    let number = |word| integer(word).ok().filter(|id| *id >= least_id).map(|id| id as u64);
+                    let mut ids = vec![number(value).ok_or(bad_id)?];
+                    let mut rest = args;
+                    while let Some(id) = rest.next().and_then(number) {
+                        ids.push(id);
+                        args = rest;
+                    }
+                    Condition::Ids(ids)
+                }
+                b"addr" => Condition::Addr(value),
+                b"laddr" => Condition::LocalAddr(value),
+                b"ip" => Condition::Ip(value),
+                b"type" => match ClientType::read(value) {
+                    Some(kind) => Condition::Type(kind),
+                    None => return no_kind(call, value),
+                },
+                b"user" if !call.ctx.shared.users.has(value) => {
+                    super::error::word(call.out, "ERR No such user", value);
+                    return Ok(None);
+                }
+                b"user" => Condition::User(value),
+                b"name" => Condition::Name(value),
+                b"lib-name" => Condition::Library(value),
+                b"lib-ver" => Condition::LibraryVersion(value),
+                b"flags" if !value.iter().all(|flag| FLAGS.contains(flag)) => {
+                    return unknown_letters(call, "flags", if is_wanted { "" } else { "NOT-FLAGS" }, value);
+                }
+                b"flags" => Condition::Flags(value),
+                b"capa" if !value.iter().all(|letter| *letter == CAPABILITY) => {
+                    return unknown_letters(call, "capa", if is_wanted { "" } else { "NOT-CAPA" }, value);
+                }
+                b"capa" => Condition::Capabilities(value),
+                b"db" => {
+                    let last = Namespace::MAX as i64 - 1;
+                    let Ok(number) = integer(value) else {
+                        return refuse(call, format_args!("{negated}DB is not an integer or out of range"));
+                    };
+                    if !(0..=last).contains(&number) {
+                        return refuse(call, format_args!("{negated}DB number should be between 0 and {last}"));
+                    }
+                    Condition::Database(number as u8)
+                }
+                b"maxage" => {
+                    let secs = u64::try_from(integer(value)?).map_err(|_| ErrorReply::NotInteger)?;
+                    Condition::AgeSecs(secs)
+                }
+                b"idle" => match integer(value) {
+                    Ok(secs @ 1..) => Condition::IdleSecs(secs as u64),
+                    Ok(_) => return refuse(call, format_args!("idle should be greater than 0")),
+                    Err(_) => return refuse(call, format_args!("idle is not an integer or out of range")),
+                },
+                b"skipme" => {
+                    self.skip_me = match &lower(value)[..] {
+                        b"yes" => true,
+                        b"no" => false,
+                        _ => return Err(ErrorReply::Syntax),
+                    };
+                    continue;
+                }
+                _ => return Err(ErrorReply::Syntax),
+            };
+            self.add(condition, is_wanted);
+        }
+        Ok(Some(self))
+    }
+}
+
+/// Replies with an error about an option of a filter.
+fn refuse<T>(call: &mut Call<'_, '_>, text: std::fmt::Arguments<'_>) -> Result<Option<T>, ErrorReply> {
+    reply::error(call.out, format!("ERR {text}").as_bytes());
+    Ok(None)
+}
+
+/// Replies with an error about letters of a filter that name nothing. `option` is the option, or empty for the plain
+/// one.
+fn unknown_letters<T>(
+    call: &mut Call<'_, '_>,
+    what: &str,
+    option: &str,
+    letters: &[u8],
+) -> Result<Option<T>, ErrorReply> {
+    let filter = if option.is_empty() { "provided" } else { option };
+    let shown = letters[..letters.len().min(LETTERS_SHOWN_MAX)].escape_ascii();
+    refuse(call, format_args!("Unknown {what} found in the {filter} filter: {shown}"))
+}
+
+/// Returns the time since the last bytes of a client, in seconds.
+fn idle_secs(connection: &Connection, client_info: &ClientInfo, listed: Listed) -> u64 {
+    if client_info.id == listed.me { 0 } else { listed.now_secs.saturating_sub(connection.received_secs) }
 }
 
 fn shown(addr: Option<std::net::SocketAddr>) -> String {
@@ -135,14 +318,15 @@ impl Listed {
 /// Writes a connection's line in the form of Redis's `CLIENT LIST`.
 fn line(connection: &Connection, client_info: &ClientInfo, listed: Listed, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let Listed { now_secs, me, pause } = listed;
+    let Listed { now_secs, pause, .. } = listed;
     let [channels, patterns, shards] = client_info.subscriptions;
     let memory = &client_info.memory;
-    let idle_secs = if client_info.id == me { 0 } else { now_secs.saturating_sub(connection.received_secs) };
+    let idle_secs = idle_secs(connection, client_info, listed);
+    let capabilities = if client_info.can_redirect { " capa=r" } else { "" };
     let written = writeln!(
         text,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={idle_secs} flags={} db={} sub={channels} psub={patterns} \
-         ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} oll={} omem={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={idle_secs} flags={}{capabilities} db={} sub={channels} \
+         psub={patterns} ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} oll={} omem={} \
          tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
         client_info.id,
         shown(connection.peer),
@@ -198,7 +382,7 @@ fn next_clients(
     (worker, number): &mut (usize, usize),
     mut each: impl FnMut(usize, &Connection, &ClientInfo) -> usize,
 ) -> bool {
-    let (me, now_secs, mut work) = (call.id(), call.ctx.now.secs(), LISTING_WORK);
+    let (listed, mut work) = (Listed::of(call), LISTING_WORK);
     while let Some(shared) = call.ctx.shared.workers.get(*worker) {
         while *number < shared.connection_table.capacity() {
             if work == 0 {
@@ -206,7 +390,7 @@ fn next_clients(
             }
             work -= 1;
             shared.connection_table.clients(*number..*number + 1, |connection, client_info| {
-                if filter.takes(connection, client_info, me, now_secs) {
+                if filter.takes(connection, client_info, listed) {
                     work = work.saturating_sub(each(*worker, connection, client_info));
                 }
             });
@@ -217,24 +401,22 @@ fn next_clients(
     true
 }
 
-/// Executes `CLIENT LIST [TYPE kind | ID id ...]`.
-pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let mut filter = Filter::default();
-    let all = args;
-    match (args.next().map(lower), args.len()) {
-        (None, _) => {}
-        (Some(word), 1) if &word[..] == b"type" => {
-            let kind = args.next().unwrap_or_default();
-            let Some(read) = ClientType::read(kind) else { return no_kind(call, kind) };
-            filter.kind = Some(read);
+/// Executes `CLIENT LIST`, with options that select connections.
+pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let [first] = words(all);
+    let filter = if all.len() > FILTER_WORDS_MAX && first.eq_ignore_ascii_case(b"id") {
+        read_ids(call, all)?;
+        Filter::default()
+    } else {
+        match Filter::default().read(call, all, (i64::MIN, ErrorReply::ClientId))? {
+            Some(filter) => filter,
+            None => return Ok(()),
         }
-        (Some(word), 1..) if &word[..] == b"id" => read_ids(call, all)?,
-        _ => return Err(ErrorReply::Syntax.into()),
-    }
+    };
     note_self(call, all);
     let (listed, mut listing) = (Listed::of(call), listing::listing(call));
     let Listing { text, connection, ids, .. } = &mut *listing;
-    filter.ids = (!ids.is_empty()).then_some(ids);
+    let filter = Filter { ids: (!ids.is_empty()).then_some(ids), ..filter };
     let mut written = String::new();
     let is_end = next_clients(call, &filter, connection, |_, connection, client_info| {
         // Lines that would exceed the maximum length of a reply are omitted.
@@ -338,9 +520,9 @@ fn reply_text(call: &mut Call<'_, '_>, text: &str) -> Run {
     aside::send_long_reply(call, all)
 }
 
-fn no_kind(call: &mut Call<'_, '_>, word: &[u8]) -> Run {
+fn no_kind<T>(call: &mut Call<'_, '_>, word: &[u8]) -> Result<Option<T>, ErrorReply> {
     super::error::word(call.out, "ERR Unknown client type", word);
-    Ok(())
+    Ok(None)
 }
 
 /// Executes `CLIENT KILL addr:port`, or `CLIENT KILL` with conditions for the connections to close.
@@ -348,35 +530,9 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let old_form = args.len() == 1;
     let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
     if old_form {
-        filter.addr = args.next();
+        filter.add(Condition::Addr(args.next().unwrap_or_default()), true);
     }
-    while let Some(word) = args.next() {
-        let value = args.next().ok_or(ErrorReply::Syntax)?;
-        match &lower(word)[..] {
-            b"id" => {
-                let id = integer(value).ok().filter(|id| *id > 0).ok_or(ErrorReply::ClientIdAbove0)?;
-                filter.id = Some(id as u64);
-            }
-            b"addr" => filter.addr = Some(value),
-            b"laddr" => filter.laddr = Some(value),
-            b"user" if !call.ctx.shared.users.has(value) => {
-                super::error::word(call.out, "ERR No such user", value);
-                return Ok(());
-            }
-            b"user" => filter.user = Some(value),
-            b"type" => match ClientType::read(value) {
-                Some(kind) => filter.kind = Some(kind),
-                None => return no_kind(call, value),
-            },
-            b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| ErrorReply::NotInteger)?,
-            b"skipme" => match &lower(value)[..] {
-                b"yes" => filter.skip_me = true,
-                b"no" => filter.skip_me = false,
-                _ => return Err(ErrorReply::Syntax.into()),
-            },
-            _ => return Err(ErrorReply::Syntax.into()),
-        }
-    }
+    let Some(filter) = filter.read(call, args, (1, ErrorReply::ClientIdAbove0))? else { return Ok(()) };
     let mut listing = listing::listing(call);
     if !kill_clients(call, &filter, &mut listing) {
         return listing::continue_later(call, listing);
@@ -404,7 +560,7 @@ pub(super) fn client_unblock<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
     };
     let id = integer(id)?;
     let mut listing = listing::listing(call);
-    let filter = Filter { id: Some(id as u64), ..Filter::default() };
+    let filter = Filter::of_id(id as u64);
     let mut found = None;
     let is_end = next_clients(call, &filter, &mut listing.connection, |worker, connection, _| {
         found = Some((worker, connection.number as u32));
@@ -436,7 +592,7 @@ pub(super) fn client_unblock<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run
 /// no such client.
 pub(super) fn outbox_of(call: &mut Call<'_, '_>, id: u64) -> Result<Option<Arc<Outbox>>, Interrupt> {
     let (mut listing, mut found) = (listing::listing(call), None);
-    let filter = Filter { id: Some(id), ..Filter::default() };
+    let filter = Filter::of_id(id);
     let is_end = next_clients(call, &filter, &mut listing.connection, |worker, connection, _| {
         found = Some((worker, connection.number as u32));
         1

@@ -15,17 +15,19 @@ use crate::keyspace::scripts::BUSY_MS;
 use crate::metrics::SLOW_MAX;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
+use crate::resp::config_hints;
 use crate::resp::config_set;
 use crate::shared::Shared;
 use protocol::resp::{Args, reply};
 use segment::Namespace;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The name of a Redis setting, and the function that returns its value for a client of a namespace.
 pub(super) type Known = (&'static str, fn(&Shared, Namespace) -> String);
 
 /// All settings that `CONFIG GET` supports, by name.
-pub(super) const KNOWN: [Known; 39] = [
+pub(super) const KNOWN: [Known; 41] = [
     ("appendonly", |_, _| "no".to_owned()),
     ("bind", |shared, _| hosts(shared)),
     ("busy-reply-threshold", |_, _| BUSY_MS.to_string()),
@@ -33,6 +35,8 @@ pub(super) const KNOWN: [Known; 39] = [
         let bytes = shared.channels.backlog_bytes_max.load(Relaxed);
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
     }),
+    ("commandlog-execution-slower-than", |shared, _| slow_us(shared).map_or("-1".to_owned(), |us| us.to_string())),
+    ("commandlog-slow-execution-max-len", |shared, _| slow_entries(shared).to_string()),
     ("databases", |_, _| segment::Namespace::MAX.to_string()),
     ("dir", |shared, _| shared.config.process.directory.display().to_string()),
     ("hz", |_, _| BACKGROUND_HZ.to_string()),
@@ -102,6 +106,12 @@ fn slow_us(shared: &Shared) -> Option<u64> {
     (above_ns != u64::MAX).then_some(above_ns / 1000)
 }
 
+/// The source of a setting's value.
+enum Setting {
+    Known(fn(&Shared, Namespace) -> String),
+    Hint(usize),
+}
+
 /// The maximum number of patterns of one `CONFIG GET`.
 const GET_PATTERNS_MAX: usize = 256;
 
@@ -134,22 +144,28 @@ fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(ErrorReply::TooManyPatterns.into());
     }
     args.into_iter().try_for_each(check)?;
-    let mut found: Vec<(&[u8], &Known)> = Vec::new();
-    for known in &KNOWN {
-        let name = known.0.as_bytes();
+    let (shared, namespace) = (Arc::clone(&call.ctx.shared), call.session.namespace);
+    let mut found: Vec<(&[u8], String)> = Vec::new();
+    let known = KNOWN.iter().map(|(name, value)| (*name, Setting::Known(*value)));
+    for (name, setting) in known.chain(config_hints::names().map(|(at, name)| (name, Setting::Hint(at)))) {
+        let name = name.as_bytes();
+        let value = || match setting {
+            Setting::Known(value) => value(&shared, namespace),
+            Setting::Hint(at) => shared.live.hints.text(at),
+        };
         let same = |word: &&[u8]| word.eq_ignore_ascii_case(name);
         let fits = |word: &[u8]| matches(&word.to_ascii_lowercase(), name);
         match args.into_iter().find(same) {
-            Some(word) => found.push((word, known)),
-            None if args.into_iter().any(fits) => found.push((name, known)),
+            Some(word) => found.push((word, value())),
+            None if args.into_iter().any(fits) => found.push((name, value())),
             None => {}
         }
     }
     let mut all = Vec::new();
     reply::map(&mut all, call.session.version, found.len() as u64);
-    for (name, (_, value)) in found {
+    for (name, value) in found {
         reply::bulk(&mut all, name);
-        reply::bulk(&mut all, value(&call.ctx.shared, call.session.namespace).as_bytes());
+        reply::bulk(&mut all, value.as_bytes());
     }
     aside::send_long_reply(call, all)
 }

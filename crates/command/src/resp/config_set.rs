@@ -3,6 +3,7 @@
 
 use super::acl::{self, WorkedPasswords};
 use super::config::KNOWN;
+use super::config_hints;
 use super::error::{ErrorReply, word};
 use super::number::integer;
 use super::secrets::shown_line;
@@ -49,12 +50,14 @@ enum Change {
     Password(Vec<u8>),
     /// A setting of TLS.
     Tls(TlsChange),
+    /// A setting without a meaning for this server, by its number.
+    Hint(usize, i64),
     /// No change: the setting already has this value, or the value has no effect.
     None,
 }
 
 /// Parses a size with an optional unit, as Redis does: `kb` is 1024 bytes, `k` is 1000 bytes. Returns bytes.
-fn size(text: &[u8]) -> Option<u64> {
+pub(super) fn size(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit: u64 = match &text[digits..] {
@@ -71,7 +74,7 @@ fn size(text: &[u8]) -> Option<u64> {
 }
 
 /// Parses an integer from `least` to `most`, with the errors of Redis.
-fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String> {
+pub(super) fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String> {
     let number = integer(value).map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
     if (least..=most).contains(&number) {
         return Ok(number);
@@ -180,6 +183,9 @@ fn unchanged(now: &str, value: &[u8]) -> Result<Change, String> {
 impl Change {
     /// Parses the new value of a setting, whose present value is `now`. `is_tiered` is true if the server uses flash.
     fn read(name: &str, now: &str, value: &[u8], (shared, is_tiered): (&Shared, bool)) -> Result<Self, String> {
+        if let Some((at, _)) = config_hints::find(name.as_bytes()) {
+            return config_hints::read(at, value).map(|value| Self::Hint(at, value));
+        }
         match name {
             "maxmemory" => match size(value) {
                 // Redis has no limit then. The server returns to its own.
@@ -193,12 +199,14 @@ impl Change {
             "notify-keyspace-events" => KeyEvents::of(value)
                 .map(Self::Events)
                 .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
-            "slowlog-log-slower-than" => {
+            "commandlog-execution-slower-than" | "slowlog-log-slower-than" => {
                 let us = u64::try_from(number(value, -1, i64::MAX)?).ok();
                 Ok(Self::SlowNs(us.map(|us| us.saturating_mul(1000))))
             }
             // Of a greater number, as many entries are retained as there is memory for.
-            "slowlog-max-len" => Ok(Self::SlowEntries(number(value, 0, i64::MAX)?.unsigned_abs())),
+            "commandlog-slow-execution-max-len" | "slowlog-max-len" => {
+                Ok(Self::SlowEntries(number(value, 0, i64::MAX)?.unsigned_abs()))
+            }
             "latency-monitor-threshold" => {
                 let ms = number(value, 0, i64::MAX)?.unsigned_abs();
                 Ok(Self::SlowNs((ms > 0).then(|| ms.saturating_mul(1_000_000))))
@@ -241,6 +249,7 @@ impl Change {
                 let worked = std::mem::take(worked);
                 return acl::set_default_password(call, password, worked).map_err(str::to_owned);
             }
+            Self::Hint(at, value) => shared.live.hints.set(at, value),
             // These changes were applied together, before all others.
             Self::Tls(_) | Self::None => {}
         }
@@ -267,14 +276,18 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let mut words = args;
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         let lower = name.to_ascii_lowercase();
-        let Some((name, now)) = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower) else {
+        let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower);
+        let hint = || config_hints::find(&lower).map(|(_, name)| (name, String::new()));
+        let shared = &call.ctx.shared;
+        let known = known.map(|(name, now)| (*name, now(shared, call.session.namespace))).or_else(hint);
+        let Some((name, now)) = known else {
             word(call.out, "ERR Unknown option or number of arguments for CONFIG SET -", name);
             return Ok(());
         };
-        if pairs.iter().any(|(other, ..)| other == name) {
+        if pairs.iter().any(|(other, ..)| *other == name) {
             return refuse(call, name, "duplicate parameter");
         }
-        pairs.push((name, now(&call.ctx.shared, call.session.namespace), value));
+        pairs.push((name, now, value));
     }
     let mut changes = Vec::new();
     for (name, now, value) in pairs {

@@ -1,5 +1,5 @@
-//! The encodings that `OBJECT ENCODING` reports: those that Redis 7.0 gives to a new value with this content, with its
-//! default limits.
+//! The encodings that `OBJECT ENCODING` reports: those that Redis 7.0 gives to a new value with this content, with the
+//! limits that `CONFIG SET` has set. They have no effect on how the server stores values.
 //!
 //! ```text
 //!   string      int: a whole number        embstr: at most 44 bytes              raw
@@ -21,14 +21,27 @@ use segment::{Item, Key, Value};
 
 /// The maximum length of a string that Redis stores beside the key's object.
 const EMBEDDED_BYTES_MAX: usize = 44;
-/// The maximum number of fields of a hash in a listpack.
-const LISTPACK_FIELDS_MAX: usize = 512;
-/// The maximum number of elements of a sorted set in a listpack.
-const LISTPACK_ELEMENTS_MAX: u64 = 128;
-/// The maximum length of a field, of its value and of an element in a listpack.
-const LISTPACK_ENTRY_BYTES_MAX: usize = 64;
-/// The maximum number of elements of an intset.
-const INTSET_ENTRIES_MAX: u64 = 512;
+/// The maximum number of elements of a value that are read for its encoding. A larger value has the encoding of large
+/// ones, whatever the limit.
+const READ_MAX: u64 = 512;
+
+/// The limits of a listpack: the number of its elements, and the length in bytes of each.
+#[derive(Clone, Copy)]
+struct ListpackLimits {
+    elements: u64,
+    bytes: u64,
+}
+
+impl ListpackLimits {
+    fn of(call: &Call<'_, '_>, elements: &str, bytes: &str) -> Self {
+        let hints = &call.ctx.shared.live.hints;
+        Self { elements: hints.number(elements).min(READ_MAX), bytes: hints.number(bytes) }
+    }
+
+    fn allows(self, value: &record::Value<'_>) -> bool {
+        value.text(&mut Digits::new()).len() as u64 <= self.bytes
+    }
+}
 
 /// The number below which Redis shares the objects of whole numbers among keys, unless keys are evicted.
 const SHARED_NUMBERS: i64 = 10_000;
@@ -60,35 +73,38 @@ pub(super) fn encoding_of(call: &Call<'_, '_>, key: Key<'_>, item: &Item<'_>) ->
         "list" => "quicklist",
         "hash" => {
             let record = typed::opened(Some(item), view, &parts)?;
-            if record.map_or(Ok(true), |record| is_listpack(&record, view))? { "listpack" } else { "hashtable" }
+            let limits = ListpackLimits::of(call, "hash-max-listpack-entries", "hash-max-listpack-value");
+            if record.map_or(Ok(true), |record| is_listpack(&record, view, limits))? { "listpack" } else { "hashtable" }
         }
         "set" => {
             let set = collection::opened::<TextSets>(Some(item), &parts)?;
-            if set.map_or(Ok(true), |set| is_intset(&set))? { "intset" } else { "hashtable" }
+            let most = call.ctx.shared.live.hints.number("set-max-intset-entries").min(READ_MAX);
+            if set.map_or(Ok(true), |set| is_intset(&set, most))? { "intset" } else { "hashtable" }
         }
         "zset" => {
             let set = collection::opened::<SortedSets>(Some(item), &parts)?;
-            if set.map_or(Ok(true), |set| is_sorted_listpack(&set))? { "listpack" } else { "skiplist" }
+            let limits = ListpackLimits::of(call, "zset-max-listpack-entries", "zset-max-listpack-value");
+            if set.map_or(Ok(true), |set| is_sorted_listpack(&set, limits))? { "listpack" } else { "skiplist" }
         }
         other => other,
     })
 }
 
-fn is_listpack(record: &Record<'_>, view: View<'_>) -> Result<bool, Damaged> {
-    if record.count_at_most(view.now_ms)? > LISTPACK_FIELDS_MAX {
+fn is_listpack(record: &Record<'_>, view: View<'_>, limits: ListpackLimits) -> Result<bool, Damaged> {
+    if record.count_at_most(view.now_ms)? as u64 > limits.elements {
         return Ok(false);
     }
     for bin in record.bins(view.now_ms) {
         let bin = bin?;
-        if !is_short(&bin.name) || !is_short(&bin.value) {
+        if !limits.allows(&bin.name) || !limits.allows(&bin.value) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn is_intset(set: &SetValue<'_>) -> Result<bool, Damaged> {
-    if set.len() > INTSET_ENTRIES_MAX {
+fn is_intset(set: &SetValue<'_>, most: u64) -> Result<bool, Damaged> {
+    if set.len() > most {
         return Ok(false);
     }
     for element in set.from(0)? {
@@ -99,18 +115,14 @@ fn is_intset(set: &SetValue<'_>) -> Result<bool, Damaged> {
     Ok(true)
 }
 
-fn is_sorted_listpack(set: &SortedSetValue<'_>) -> Result<bool, Damaged> {
-    if set.len() > LISTPACK_ELEMENTS_MAX {
+fn is_sorted_listpack(set: &SortedSetValue<'_>, limits: ListpackLimits) -> Result<bool, Damaged> {
+    if set.len() > limits.elements {
         return Ok(false);
     }
     for element in set.from(0)? {
-        if !is_short(&element?.1) {
+        if !limits.allows(&element?.1) {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-fn is_short(value: &record::Value<'_>) -> bool {
-    value.text(&mut Digits::new()).len() <= LISTPACK_ENTRY_BYTES_MAX
 }

@@ -125,6 +125,16 @@ pub(super) enum ErrorReply {
     ClientIdAbove0,
     /// No client is connected from that address.
     NoSuchClient,
+    /// A number of own files that is neither 0 nor 1.
+    LocalFiles,
+    /// A wait for an append-only file, which does not exist.
+    NoAppendFile,
+    /// A log that `COMMANDLOG` does not have.
+    CommandLog,
+    /// A number of entries of a log below -1.
+    LogCount,
+    /// A filter of clients with too many words.
+    TooManyFilterWords,
     /// A timeout that is not an integer, or is out of range.
     Timeout,
     /// The configuration disables the command.
@@ -185,6 +195,12 @@ pub(super) enum ErrorReply {
     NoCenter(&'static str),
     /// No area to search in, for this command.
     NoShape(&'static str),
+    /// The number of corners of a polygon is not a number.
+    CornerCount,
+    /// A polygon with fewer than three corners, or with fewer than the request states.
+    TooFewCorners,
+    /// A polygon with too many corners.
+    TooManyCorners,
     /// `ANY` without `COUNT`.
     AnyWithoutCount,
     /// `WITHSCORES` for an interval by text.
@@ -299,6 +315,8 @@ pub(super) enum ErrorReply {
     SelfTestFailed,
     /// No cached script has this digest.
     NoScript,
+    /// `SCRIPT SHOW` of a script that is not cached.
+    NoSuchScript,
     /// A negative number of keys.
     KeysBelowZero,
     /// A number of keys above the number of arguments.
@@ -379,6 +397,9 @@ impl ErrorReply {
                 return ["ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ", name, ""];
             }
             Self::NoShape(name) => return ["ERR exactly one of BYRADIUS and BYBOX can be specified for ", name, ""],
+            Self::CornerCount => "ERR invalid number of vertices",
+            Self::TooFewCorners => "ERR GEOSEARCH BYPOLYGON must have at least 3 vertices",
+            Self::TooManyCorners => "ERR GEOSEARCH BYPOLYGON must have at most 1024 vertices",
             Self::AnyWithoutCount => "ERR the ANY argument requires COUNT argument",
             Self::NegativeOption(name) => return ["ERR ", name, " can't be negative"],
             Self::KeyCount => "ERR numkeys should be greater than 0",
@@ -495,6 +516,13 @@ impl ErrorReply {
             Self::ClientId => "ERR Invalid client ID",
             Self::ClientIdAbove0 => "ERR client-id should be greater than 0",
             Self::NoSuchClient => "ERR No such client",
+            Self::LocalFiles => "ERR value is out of range, value must between 0 and 1",
+            Self::NoAppendFile => "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+            Self::CommandLog => "ERR type should be one of the following: slow, large-request, large-reply",
+            Self::LogCount => "ERR count should be greater than or equal to -1",
+            Self::TooManyFilterWords => {
+                "ERR a filter has at most 1024 words, unless it is CLIENT LIST ID id ...; send several requests"
+            }
             Self::Timeout => "ERR timeout is not an integer or out of range",
             Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
             Self::TooManyPatterns => "ERR CONFIG GET takes at most 256 patterns: use several commands",
@@ -538,6 +566,7 @@ impl ErrorReply {
             Self::NoReplicas => "ERR REPLICAOF accepts NO ONE only: this server cannot follow another one",
             Self::FunctionKeys => "ERR Bad number of keys provided",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
+            Self::NoSuchScript => "NOSCRIPT No matching script.",
             Self::KeysBelowZero => "ERR Number of keys can't be negative",
             Self::KeysTooMany => "ERR Number of keys can't be greater than number of args",
             Self::TooManyScripts => "ERR the limit of 10000 loaded scripts or 64 MiB is reached: call SCRIPT FLUSH",

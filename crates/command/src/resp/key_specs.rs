@@ -239,7 +239,7 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
         | "xtrim" => &["nondeterministic_output"],
         "command" | "command|docs" | "command|info" | "command|list" | "hgetall" | "hkeys" | "hvals" | "sdiff"
         | "module|list" | "sinter" | "smembers" | "sunion" => &["nondeterministic_output_order"],
-        "config|set" | "latency|reset" | "slowlog|reset" => {
+        "commandlog|reset" | "config|set" | "latency|reset" | "slowlog|reset" => {
             &["request_policy:all_nodes", "response_policy:all_succeeded"]
         }
         "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -267,9 +267,11 @@ pub(super) fn tips(name: &str) -> &'static [&'static str] {
         "function|list" => &["nondeterministic_output_order"],
         "function|stats" => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
         "script|flush" | "script|load" => &["request_policy:all_nodes", "response_policy:all_succeeded"],
-        "slowlog|get" => &["request_policy:all_nodes", "nondeterministic_output"],
-        "slowlog|len" => &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
-        "wait" => &["request_policy:all_shards", "response_policy:agg_min"],
+        "commandlog|get" | "slowlog|get" => &["request_policy:all_nodes", "nondeterministic_output"],
+        "commandlog|len" | "slowlog|len" => {
+            &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]
+        }
+        "wait" | "waitaof" => &["request_policy:all_shards", "response_policy:agg_min"],
         _ => &[],
     }
 }

@@ -16,6 +16,7 @@
 //! request of an unknown command, and none that was refused before its execution.
 
 use super::catalog::{self, CommandSpec};
+use super::config_hints;
 use crate::metrics::{Command, SLOW_LINE_BYTES_MAX};
 use arrayvec::ArrayVec;
 
@@ -38,11 +39,13 @@ pub(super) const SECRET_SETTINGS: [&str; 7] = [
 ];
 
 /// The settings whose values are public: all others that `CONFIG SET` knows.
-const PUBLIC_SETTINGS: [&str; 38] = [
+const PUBLIC_SETTINGS: [&str; 40] = [
     "appendonly",
     "bind",
     "busy-reply-threshold",
     "client-output-buffer-limit",
+    "commandlog-execution-slower-than",
+    "commandlog-slow-execution-max-len",
     "databases",
     "dir",
     "hz",
@@ -85,7 +88,8 @@ fn is_secret_setting(name: &[u8]) -> bool {
 
 /// Returns true if `name` is the name of a setting, public or secret.
 pub(super) fn is_known_setting(name: &[u8]) -> bool {
-    is_secret_setting(name) || PUBLIC_SETTINGS.iter().any(|public| name.eq_ignore_ascii_case(public.as_bytes()))
+    let is = |public: &str| name.eq_ignore_ascii_case(public.as_bytes());
+    is_secret_setting(name) || PUBLIC_SETTINGS.into_iter().any(is) || config_hints::names().any(|(_, hint)| is(hint))
 }
 
 /// Decides which arguments of one request are secret. The caller passes the arguments in their order.

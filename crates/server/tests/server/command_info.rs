@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A reply. The elements of a set are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Tree {
+pub(super) enum Tree {
     Text(String),
     Number(i64),
     Null,
@@ -17,7 +17,7 @@ enum Tree {
 }
 
 /// Reads the reply at the start of `bytes`, and the rest.
-fn tree(bytes: &[u8]) -> (Tree, &[u8]) {
+pub(super) fn tree(bytes: &[u8]) -> (Tree, &[u8]) {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n").expect("a line");
     let (line, mut rest) = (std::str::from_utf8(&bytes[1..end]).unwrap(), &bytes[end + 2..]);
     let count = || line.parse::<usize>().unwrap();
@@ -27,8 +27,9 @@ fn tree(bytes: &[u8]) -> (Tree, &[u8]) {
         element
     };
     let read = match bytes[0] {
+        b'$' | b'*' if line == "-1" => Tree::Null,
         b'$' => {
-            let text = String::from_utf8(rest[..count()].to_vec()).unwrap();
+            let text = rest[..count()].escape_ascii().to_string();
             rest = &rest[count() + 2..];
             Tree::Text(text)
         }

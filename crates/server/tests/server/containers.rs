@@ -18,9 +18,9 @@ fn containers() -> Vec<&'static str> {
     names
 }
 
-/// Returns the subcommands whose container Redis has too.
+/// Returns the subcommands whose container Redis has too. Valkey has `COMMANDLOG`.
 fn of_redis() -> impl Iterator<Item = &'static Subcommand> {
-    SUBCOMMANDS.iter().filter(|part| !part.name.starts_with("g."))
+    SUBCOMMANDS.iter().filter(|part| !part.name.starts_with("g.") && !part.name.starts_with("commandlog|"))
 }
 
 /// Returns a request of `count` words.

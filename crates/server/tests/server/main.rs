@@ -74,6 +74,7 @@ mod resp_sort_geo;
 mod resp_sorted_sets;
 mod resp_streams;
 mod resp_strings;
+mod resp_valkey;
 mod scripts;
 mod simulated;
 mod swapdb;

@@ -128,11 +128,8 @@ impl Selection {
         Ok(Self { from, to: to.map(integer).transpose()?, is_bits })
     }
 
-    /// Parses the rest of a request of `BITCOUNT`: `[start end [BYTE | BIT]]`.
+    /// Parses the rest of a request of `BITCOUNT`: `[start [end [BYTE | BIT]]]`.
     fn read_counted(mut args: Args<'_>) -> Result<Self, ErrorReply> {
-        if args.len() == 1 {
-            return Err(ErrorReply::Syntax);
-        }
         // As in Redis, the end is checked before the unit.
         let mut ends = args;
         for end in ends.by_ref().take(if args.len() > 3 { 0 } else { 2 }) {

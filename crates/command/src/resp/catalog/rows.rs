@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 285;
+pub(in crate::resp) const COMMAND_COUNT: usize = 287;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -94,6 +94,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.8.13" "server" "O(N) where N is the number of commands" Other,
            "Returns information about commands"),
+    entry!("commandlog" -2 [Admin Loading Stale] (0 0 0) ["slow"]
+           "8.1.0" "server" "O(N) where N is the number of entries" Other,
+           "Returns the entries of a log of slow or large requests"),
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["slow"]
            "2.0.0" "server" "O(N) where N is the number of settings" Other,
            "Returns configuration parameters, and changes them"),
@@ -748,6 +751,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("wait" 3 [NoScript] (0 0 0) ["slow" "connection"]
            "3.0.0" "generic" "O(1)" Other,
            "Returns the number of replicas that acknowledged earlier writes"),
+    entry!("waitaof" 4 [Blocking] (0 0 0) ["slow" "blocking" "connection"]
+           "7.2.0" "generic" "O(1)" Other,
+           "Returns the numbers of servers whose files have earlier writes"),
     entry!("watch" -2 [NoScript Loading Stale Fast AllowBusy] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) per key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),

@@ -110,19 +110,54 @@ fn latitude_meters(one: f64, other: f64) -> f64 {
     EARTH_METERS * (radians(other) - radians(one)).abs()
 }
 
-/// An area around a centre, with sizes in metres.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An area. Sizes around its centre are in metres.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Area {
-    Circle { radius: f64 },
-    Box { width: f64, height: f64 },
+    Circle {
+        radius: f64,
+    },
+    Box {
+        width: f64,
+        height: f64,
+    },
+    /// A polygon with these corners. Its edges are straight on a map of longitudes and latitudes, from -180 to 180
+    /// degrees.
+    Polygon(Vec<GeoPosition>),
+}
+
+/// Returns the centre of positions: the direction of the sum of their vectors from the centre of the earth.
+pub(super) fn centroid(positions: &[GeoPosition]) -> GeoPosition {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for position in positions {
+        let (longitude, latitude) = (radians(position.longitude), radians(position.latitude));
+        x += latitude.cos() * longitude.cos();
+        y += latitude.cos() * longitude.sin();
+        z += latitude.sin();
+    }
+    GeoPosition { longitude: degrees(y.atan2(x)), latitude: degrees(z.atan2(x.hypot(y))) }
+}
+
+/// Returns true if a position is within a polygon: if the line from it to the east crosses an odd number of edges.
+fn is_within(corners: &[GeoPosition], position: &GeoPosition) -> bool {
+    let Some(mut last) = corners.last() else { return false };
+    let mut is_inside = false;
+    for corner in corners {
+        if (corner.latitude > position.latitude) != (last.latitude > position.latitude) {
+            let part = (position.latitude - corner.latitude) / (last.latitude - corner.latitude);
+            is_inside ^= position.longitude < (last.longitude - corner.longitude) * part + corner.longitude;
+        }
+        last = corner;
+    }
+    is_inside
 }
 
 impl Area {
     /// Returns the distance of a position from the centre in metres, if it is in the area.
     pub(super) fn distance(&self, center: &GeoPosition, position: &GeoPosition) -> Option<f64> {
         let distance = center.meters_to(position);
-        let is_inside = match *self {
-            Self::Circle { radius } => distance <= radius,
+        let is_inside = match self {
+            Self::Circle { radius } => distance <= *radius,
+            Self::Polygon(corners) => is_within(corners, position),
             Self::Box { width, height } => {
                 let beside = GeoPosition { latitude: position.latitude, ..*center };
                 latitude_meters(position.latitude, center.latitude) <= height / 2.0
@@ -132,32 +167,47 @@ impl Area {
         is_inside.then_some(distance)
     }
 
-    /// Returns how far the area reaches from its centre at most: degrees of longitude and of latitude.
-    fn reach(&self, center: &GeoPosition) -> (f64, f64) {
-        let (width, height) = match *self {
+    /// Returns the south-western and the north-eastern corner of a box that contains the area. They may be outside of
+    /// the ranges of longitudes and latitudes.
+    fn bounds(&self, center: &GeoPosition) -> [GeoPosition; 2] {
+        let (width, height) = match self {
             Self::Circle { radius } => (2.0 * radius, 2.0 * radius),
-            Self::Box { width, height } => (width, height),
+            Self::Box { width, height } => (*width, *height),
+            Self::Polygon(corners) => {
+                let by = |bound: fn(f64, f64) -> f64, of: fn(&GeoPosition) -> f64, slack: f64| {
+                    corners.iter().map(of).reduce(bound).unwrap_or_default() + slack
+                };
+                return [(f64::min as fn(f64, f64) -> f64, -SLACK_DEGREES), (f64::max, SLACK_DEGREES)].map(
+                    |(bound, slack)| GeoPosition {
+                        longitude: by(bound, |corner| corner.longitude, slack),
+                        latitude: by(bound, |corner| corner.latitude, slack),
+                    },
+                );
+            }
         };
         let latitude = degrees(height / 2.0 / EARTH_METERS) + SLACK_DEGREES;
         // Meridians are nearest to each other at the edge that is nearest to a pole.
         let edge = (center.latitude.abs() + latitude).min(LATITUDE_MAX);
         let sine = (width / 4.0 / EARTH_METERS).min(PI / 2.0).sin() / radians(edge).cos();
         let longitude = if sine < 1.0 { degrees(2.0 * sine.asin()) + SLACK_DEGREES } else { LONGITUDE_MAX };
-        (longitude, latitude)
+        [-1.0, 1.0].map(|side| GeoPosition {
+            longitude: center.longitude + side * longitude,
+            latitude: center.latitude + side * latitude,
+        })
     }
 }
 
 /// Returns the intervals of scores that together contain all positions of an area, in ascending order: each the first
 /// score, and the first one behind the interval.
 pub(super) fn cells_around(center: &GeoPosition, shape: &Area) -> Vec<(f64, f64)> {
-    let (longitude, latitude) = shape.reach(center);
+    let [from, to] = shape.bounds(center);
     for steps in (0..=STEPS).rev() {
         let count = 1_i64 << steps;
         // The greatest latitude and longitude have a row and a column of their own.
         let row = |degrees| (part(degrees, LATITUDE_MAX, steps) as i64).clamp(0, count);
-        let rows = row(center.latitude - latitude)..=row(center.latitude + latitude);
+        let rows = row(from.latitude)..=row(to.latitude);
         let column = |degrees| part(degrees, LONGITUDE_MAX, steps).floor() as i64;
-        let (first, last) = (column(center.longitude - longitude), column(center.longitude + longitude));
+        let (first, last) = (column(from.longitude), column(to.longitude));
         // The first column is beside the last one.
         let columns = first..=last.min(first + count - 1);
         let cells = (rows.end() - rows.start() + 1) as u64 * (columns.end() - columns.start() + 1) as u64;
@@ -227,6 +277,38 @@ mod tests {
             }
         }
         assert!(inside > 5000, "{inside} positions were inside");
+    }
+
+    /// The cells must contain every position of a polygon, and a polygon with a notch must not contain the notch.
+    #[test]
+    fn no_position_of_a_polygon_is_outside_of_its_cells() {
+        let (mut prng, mut inside) = (Prng::new(7), 0);
+        for _ in 0..20_000 {
+            let mut degrees = |max: f64| (prng.below(2_000_001) as f64 / 1e6 - 1.0) * max;
+            let (center, size) = ([degrees(179.0), degrees(84.0)], 10_f64.powf(degrees(2.0)));
+            let mut near = |size: f64| {
+                let [longitude, latitude] = center.map(|at| at + degrees(size));
+                GeoPosition {
+                    longitude: longitude.clamp(-180.0, 180.0),
+                    latitude: latitude.clamp(-LATITUDE_MAX, LATITUDE_MAX - 1e-6),
+                }
+            };
+            let shape = Area::Polygon((0..5).map(|_| near(size)).collect());
+            let position = GeoPosition::of_score(near(size * 1.2).to_score());
+            let cells = cells_around(&GeoPosition::default(), &shape);
+            assert!(!cells.is_empty() && cells.len() as u64 <= 2 * CELLS_MAX);
+            if shape.distance(&GeoPosition::default(), &position).is_some() {
+                inside += 1;
+                let score = position.to_score();
+                let has = cells.iter().any(|(first, end)| (*first..*end).contains(&score));
+                assert!(has, "{position:?} is within {shape:?}");
+            }
+        }
+        assert!(inside > 1000, "{inside} positions were inside");
+        let at = |longitude, latitude| GeoPosition { longitude, latitude };
+        let notched = [at(0.0, 0.0), at(4.0, 0.0), at(4.0, 4.0), at(2.0, 1.0), at(0.0, 4.0)];
+        assert!(is_within(&notched, &at(1.0, 1.0)) && is_within(&notched, &at(3.0, 2.0)));
+        assert!(!is_within(&notched, &at(2.0, 2.0)) && !is_within(&notched, &at(5.0, 1.0)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Commands that find the elements of a sorted set in an area: a circle or a box around a position or an element.
+//! Commands that find the elements of a sorted set in an area: a circle or a box around a position or an element, or
+//! a polygon.
 //!
 //! ```text
 //!   area ──> intervals of scores ──> elements ──> those in the area, by distance ──> reply, or another sorted set
@@ -6,7 +7,7 @@
 //!
 //! The found elements are collected in client memory, with `COUNT` only so many.
 
-use super::hash::{Area, GeoPosition, cells_around};
+use super::hash::{Area, GeoPosition, cells_around, centroid};
 use super::{put_distance, put_position};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
@@ -25,6 +26,9 @@ const EXAMINED_A_STEP: u64 = 64;
 const EXAMINED_A_VISIT: u64 = 256;
 /// The number of elements that are examined for the cost of one operation.
 const EXAMINED_AN_OP: u64 = 4;
+/// The maximum number of corners of a polygon, and the number of corners for which an element counts as one more.
+const CORNERS_MAX: usize = 1024;
+const CORNERS_AN_ELEMENT: usize = 32;
 
 /// The forms of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +151,7 @@ impl<'c> AreaSearch<'c> {
         let may_store = matches!(form, SearchForm::Radius { may_store: true, .. });
         // The element or position that is the centre, and the shape, if options have given them.
         let (mut has_member, mut has_position, mut has_radius, mut has_box) = (false, false, false, false);
+        let mut has_polygon = false;
         while let Some(word) = args.next() {
             let left = args.len();
             let mut next = || args.next().unwrap_or_default();
@@ -164,19 +169,24 @@ impl<'c> AreaSearch<'c> {
                 b"store" if may_store && left >= 1 => (self.store, self.stores_distance) = (Some(next()), false),
                 b"storedist" if may_store && left >= 1 => (self.store, self.stores_distance) = (Some(next()), true),
                 b"storedist" if form == (SearchForm::Search { is_stored: true }) => self.stores_distance = true,
-                b"frommember" if is_search && left >= 1 && !has_position => {
+                b"frommember" if is_search && left >= 1 && !has_position && !has_polygon => {
                     (self.center, has_member) = (member(set, next())?, true);
                 }
-                b"fromlonlat" if is_search && left >= 2 && !has_member => {
+                b"fromlonlat" if is_search && left >= 2 && !has_member && !has_polygon => {
                     (self.center, has_position) = (Some(super::position([next(), next()])?), true);
                 }
-                b"byradius" if is_search && left >= 2 && !has_box => {
+                b"byradius" if is_search && left >= 2 && !has_box && !has_polygon => {
                     let (radius, unit) = distance([next(), next()])?;
                     (self.shape, self.unit, has_radius) = (Some(Area::Circle { radius }), unit, true);
                 }
-                b"bybox" if is_search && left >= 3 && !has_radius => {
+                b"bybox" if is_search && left >= 3 && !has_radius && !has_polygon => {
                     let (shape, unit) = rectangle([next(), next(), next()])?;
                     (self.shape, self.unit, has_box) = (Some(shape), unit, true);
+                }
+                b"bypolygon" if is_search && left >= 1 && !(has_radius || has_box || has_member || has_position) => {
+                    let corners = corners(&mut args)?;
+                    (self.center, self.shape) = (Some(centroid(&corners)), Some(Area::Polygon(corners)));
+                    has_polygon = true;
                 }
                 _ => return Err(ErrorReply::Syntax),
             }
@@ -185,10 +195,10 @@ impl<'c> AreaSearch<'c> {
             let name = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
             return Err(ErrorReply::NotStorable(name));
         }
-        if is_search && !has_member && !has_position {
+        if is_search && !has_member && !has_position && !has_polygon {
             return Err(ErrorReply::NoCenter(self.name));
         }
-        if is_search && !has_radius && !has_box {
+        if is_search && !has_radius && !has_box && !has_polygon {
             return Err(ErrorReply::NoShape(self.name));
         }
         if self.is_any && self.count == 0 {
@@ -201,22 +211,31 @@ impl<'c> AreaSearch<'c> {
         Ok(())
     }
 
-    /// Collects the elements of `set` in the area, from up to `most` examined ones. Returns their number, and true
-    /// after the last one. `walk.start` is the number of the interval of scores, and `walk.cursor` that of the element
-    /// in it.
+    /// Returns the number of elements as which one examined element counts.
+    fn weight(&self) -> u64 {
+        match &self.shape {
+            Some(Area::Polygon(corners)) => 1 + (corners.len() / CORNERS_AN_ELEMENT) as u64,
+            _ => 1,
+        }
+    }
+
+    /// Collects the elements of `set` in the area, from examined ones that count as up to `most`. Returns as how many
+    /// they count, and true after the last one. `walk.start` is the number of the interval of scores, and `walk.cursor`
+    /// that of the element in it.
     fn collect(&self, set: Option<&SortedSetValue<'_>>, walk: &mut Walk, most: u64) -> Result<(u64, bool), ErrorReply> {
-        let (Some(center), Some(shape), Some(set)) = (self.center, self.shape, set) else { return Ok((0, true)) };
-        let (cells, mut left) = (cells_around(&center, &shape), most);
+        let (Some(center), Some(shape), Some(set)) = (self.center, &self.shape, set) else { return Ok((0, true)) };
+        let (weight, most) = (self.weight(), (most / self.weight()).max(1));
+        let (cells, mut left) = (cells_around(&center, shape), most);
         while let Some((first, end)) = cells.get(walk.start as usize).filter(|_| left > 0) {
             let at = set.before(&Bound::before(*first))? + walk.cursor;
             let count = set.before(&Bound::before(*end))?.saturating_sub(at);
             for element in set.from(at)?.take(count.min(left) as usize) {
                 let (score, value) = element?;
                 let mut digits = Digits::new();
-                self.take(walk, center, &shape, (score, value.text(&mut digits)));
+                self.take(walk, center, shape, (score, value.text(&mut digits)));
                 walk.keys += 1;
                 if self.is_any && walk.sorted.len() as u64 == self.count {
-                    return Ok((most - left, true));
+                    return Ok(((most - left) * weight, true));
                 }
             }
             walk.cursor += count.min(left);
@@ -225,7 +244,7 @@ impl<'c> AreaSearch<'c> {
             }
             left -= count.min(left);
         }
-        Ok((most - left, walk.start as usize >= cells.len()))
+        Ok(((most - left) * weight, walk.start as usize >= cells.len()))
     }
 
     /// Collects the elements in the area, and returns them with the number of examined elements. Returns `None` if more
@@ -303,12 +322,13 @@ impl<'c> AreaSearch<'c> {
         }
     }
 
-    /// Returns the number of elements of `set` that are near the area, and therefore examined.
+    /// Returns as how many elements those of `set` count that are near the area, and therefore examined.
     fn examined(&self, set: Option<&SortedSetValue<'_>>) -> Result<u64, ErrorReply> {
-        let (Some(center), Some(shape), Some(set)) = (self.center, self.shape, set) else { return Ok(0) };
-        cells_around(&center, &shape).into_iter().try_fold(0, |sum, (first, end)| {
-            Ok(sum + set.before(&Bound::before(end))? - set.before(&Bound::before(first))?)
-        })
+        let (Some(center), Some(shape), Some(set)) = (self.center, &self.shape, set) else { return Ok(0) };
+        let near: u64 = cells_around(&center, shape).into_iter().try_fold(0, |sum, (first, end)| {
+            Ok::<_, ErrorReply>(sum + set.before(&Bound::before(end))? - set.before(&Bound::before(first))?)
+        })?;
+        Ok(near * self.weight())
     }
 
     fn store(&self, call: &mut Call<'c, '_>, to: &[u8], is_search: bool) -> Run {
@@ -324,6 +344,19 @@ impl<'c> AreaSearch<'c> {
             })
         })
     }
+}
+
+/// Parses the number of corners of a polygon, and their positions.
+fn corners(args: &mut Args<'_>) -> Result<Vec<GeoPosition>, ErrorReply> {
+    let count = integer(args.next().unwrap_or_default()).map_err(|_| ErrorReply::CornerCount)?;
+    let count = usize::try_from(count).unwrap_or(0);
+    if count < 3 || args.len() / 2 < count {
+        return Err(ErrorReply::TooFewCorners);
+    }
+    if count > CORNERS_MAX {
+        return Err(ErrorReply::TooManyCorners);
+    }
+    (0..count).map(|_| super::position([args.next().unwrap_or_default(), args.next().unwrap_or_default()])).collect()
 }
 
 /// Parses the sizes of a box and their unit.

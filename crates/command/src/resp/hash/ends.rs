@@ -286,7 +286,9 @@ const REFUSED: i64 = 2;
 /// The options of `HSETEX`.
 #[derive(Clone, Copy, Debug, Default)]
 struct SetOptions {
-    /// The condition for storing: `false` if none of the fields may exist, `true` if all of them must exist.
+    /// The condition on the key: `false` if it must not exist, `true` if it must exist.
+    key_wanted: Option<bool>,
+    /// The condition on the fields: `false` if none of them may exist, `true` if all of them must exist.
     wanted: Option<bool>,
     end: Option<u64>,
     keep: bool,
@@ -299,8 +301,10 @@ impl SetOptions {
         loop {
             let word = args.next();
             match word.map(lower).as_deref() {
-                Some(b"fnx") if options.wanted.is_none() => options.wanted = Some(false),
-                Some(b"fxx") if options.wanted.is_none() => options.wanted = Some(true),
+                Some(b"nx") if options.key_wanted != Some(true) => options.key_wanted = Some(false),
+                Some(b"xx") if options.key_wanted != Some(false) => options.key_wanted = Some(true),
+                Some(b"fnx") if options.wanted != Some(true) => options.wanted = Some(false),
+                Some(b"fxx") if options.wanted != Some(false) => options.wanted = Some(true),
                 Some(b"keepttl") if options.end.is_none() && !options.keep => options.keep = true,
                 Some(b"fields") | None => return Ok((options, fields(word, args, 2)?)),
                 Some(option) => {
@@ -312,8 +316,16 @@ impl SetOptions {
         }
     }
 
-    /// Returns true if a field does not meet the condition.
-    fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, ErrorReply> {
+    /// Returns true if there is a condition.
+    fn has_condition(self) -> bool {
+        self.key_wanted.is_some() || self.wanted.is_some()
+    }
+
+    /// Returns true if the key, which exists if `exists` is true, or a field does not meet its condition.
+    fn refuses(self, exists: bool, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, ErrorReply> {
+        if self.key_wanted.is_some_and(|wanted| wanted != exists) {
+            return Ok(true);
+        }
         let Some(wanted) = self.wanted else { return Ok(false) };
         for (name, _) in Pairs(fields) {
             if wanted != edit.bin(&Name::new(name))?.is_some() {
@@ -328,13 +340,13 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let mut args = all;
     let key = args.next().unwrap_or_default();
     let (options, words) = SetOptions::read(call, args)?;
-    if call.collects_replies && call.session.sum == CHECKING && options.wanted.is_some() {
+    if call.collects_replies && call.session.sum == CHECKING && options.has_condition() {
         // The key is locked. The command checks all fields before it stores the first one, so it stores either all
         // fields or none.
         let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
         while let Some((slice, _)) = slices.next(call)? {
-            let is_refused = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |_, edit, _| {
-                Ok(Edited::Keep(options.refuses(edit, slice)?))
+            let is_refused = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, _| {
+                Ok(Edited::Keep(options.refuses(old.is_some(), edit, slice)?))
             })?;
             if is_refused {
                 call.session.sum = REFUSED;
@@ -356,7 +368,7 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
             if !is_first && old.is_none() {
                 return Ok(Edited::Keep(None));
             }
-            if looks_here && options.refuses(edit, slice)? {
+            if looks_here && options.refuses(old.is_some(), edit, slice)? {
                 return Ok(Edited::Keep(Some(false)));
             }
             for (name, value) in Pairs(slice) {

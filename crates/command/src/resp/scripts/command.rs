@@ -2,13 +2,14 @@
 
 use super::cached;
 use crate::keyspace::scripts::Kill;
+use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
 use crate::resp::error::ErrorReply;
 use crate::resp::help::other_subcommand;
 use protocol::resp::{Args, reply};
 
-/// Executes `SCRIPT EXISTS digest ... | FLUSH [ASYNC | SYNC] | KILL | LOAD text | DEBUG mode | HELP`.
+/// Executes `SCRIPT EXISTS digest ... | FLUSH [ASYNC | SYNC] | KILL | LOAD text | SHOW digest | DEBUG mode | HELP`.
 pub(in crate::resp) fn script<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match &lower(topic)[..] {
@@ -16,6 +17,7 @@ pub(in crate::resp) fn script<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         b"exists" => exists(call, args),
         b"flush" => flush(call, args),
         b"kill" => kill(call, false),
+        b"show" => show(call, args.next().unwrap_or_default()),
         b"debug" => {
             reply::error(call.out, b"ERR SCRIPT DEBUG is not supported: this server has no debugger of scripts");
             Ok(())
@@ -29,6 +31,15 @@ fn load(call: &mut Call<'_, '_>, text: &[u8]) -> Run {
         reply::bulk(call.out, &cached.script.digest);
     }
     Ok(())
+}
+
+/// Replies with the text of a cached script.
+fn show(call: &mut Call<'_, '_>, digest: &[u8]) -> Run {
+    let cached = cached::digest_in(digest).and_then(|digest| call.ctx.shared.scripts.find(&digest));
+    let script = cached.ok_or(ErrorReply::NoSuchScript)?;
+    let mut all = Vec::new();
+    reply::bulk(&mut all, &script.script.text);
+    aside::send_long_reply(call, all)
 }
 
 fn exists<'c>(call: &mut Call<'c, '_>, digests: Args<'c>) -> Run {

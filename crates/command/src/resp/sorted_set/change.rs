@@ -300,7 +300,7 @@ fn remove_interval<'c>(
             let (first, left) = if is_begun {
                 (first, left.min(old.len().saturating_sub(first)))
             } else {
-                let (first, end) = interval.positions(old)?;
+                let (first, end) = interval.positions(old, false)?;
                 (first, end - first)
             };
             let is_all = left == old.len();

@@ -3,7 +3,7 @@
 use crate::resp::error::ErrorReply;
 use crate::resp::list::between;
 use crate::resp::number::{double, float, integer};
-use record::{Bound, Damaged, SortedSetValue};
+use record::{Bound, Damaged, Digits, SortedSetValue};
 
 /// Parses a score. Negative zero becomes zero.
 pub(in crate::resp) fn score(text: &[u8]) -> Result<f64, ErrorReply> {
@@ -78,8 +78,9 @@ impl<'c> ScoreInterval<'c> {
         })
     }
 
-    /// Returns the number of the first element, and of the one behind the last.
-    pub(super) fn positions(&self, set: &SortedSetValue<'_>) -> Result<(u64, u64), Damaged> {
+    /// Returns the number of the first element, and of the one behind the last. `is_reverse` is true if the command
+    /// returns the elements in descending order.
+    pub(super) fn positions(&self, set: &SortedSetValue<'_>, is_reverse: bool) -> Result<(u64, u64), Damaged> {
         let len = set.len();
         let (first, end) = match *self {
             Self::Ranks { start, stop, is_reverse } => {
@@ -92,14 +93,69 @@ impl<'c> ScoreInterval<'c> {
                 (set.before(&low_bound)?, set.before(&high_bound)?)
             }
             Self::Texts(low, high) => {
-                // All elements have the same score, or the result is not specified.
                 let Some(element) = set.from(0)?.next() else { return Ok((0, 0)) };
                 let (score, _) = element?;
+                if set.len() <= SCANNED_MAX && set.before(&Bound::behind(score))? < set.len() {
+                    return scanned_positions(set, (low, high), is_reverse);
+                }
                 (position(set, score, low, true)?, position(set, score, high, false)?)
             }
         };
         Ok((first, end.max(first)))
     }
+}
+
+/// The maximum number of elements of a sorted set with several scores of which an interval of texts is that which Redis
+/// finds in a listpack. In a larger set, the interval is not specified, in Redis and here.
+const SCANNED_MAX: u64 = 128;
+
+impl TextEnd<'_> {
+    /// Returns true if an element with this text is on the inner side of the end.
+    fn allows(&self, text: &[u8], is_low: bool) -> bool {
+        match *self {
+            Self::First => is_low,
+            Self::Last => !is_low,
+            Self::Text { text: end, is_excluded } => {
+                let (low, high) = if is_low { (end, text) } else { (text, end) };
+                if is_excluded { low < high } else { low <= high }
+            }
+        }
+    }
+}
+
+/// Returns the interval of texts that Redis finds in a listpack whose elements have several scores: from the first
+/// element that is not below the low end, up to the first one behind it that is above the high end. In reverse, Redis
+/// searches from the last element.
+fn scanned_positions(
+    set: &SortedSetValue<'_>,
+    (low, high): (TextEnd<'_>, TextEnd<'_>),
+    is_reverse: bool,
+) -> Result<(u64, u64), Damaged> {
+    let mut allowed = Vec::with_capacity(SCANNED_MAX as usize);
+    for element in set.from(0)? {
+        let (_, value) = element?;
+        let mut digits = Digits::new();
+        let text = value.text(&mut digits);
+        allowed.push((low.allows(text, true), high.allows(text, false)));
+    }
+    let is_empty = match (low, high) {
+        (TextEnd::Text { text: low, is_excluded }, TextEnd::Text { text: high, is_excluded: other }) => {
+            low > high || low == high && (is_excluded || other)
+        }
+        _ => false,
+    };
+    // Redis looks at the ends of the interval and of the set first.
+    if is_empty || !allowed.last().is_some_and(|last| last.0) || !allowed.first().is_some_and(|first| first.1) {
+        return Ok((0, 0));
+    }
+    let (first, end) = if is_reverse {
+        let end = allowed.iter().rposition(|at| at.1).map_or(0, |last| last + 1);
+        (allowed[..end].iter().rposition(|at| !at.0).map_or(0, |below| below + 1), end)
+    } else {
+        let first = allowed.iter().position(|at| at.0).unwrap_or(allowed.len());
+        (first, allowed[first..].iter().position(|at| !at.1).map_or(allowed.len(), |above| first + above))
+    };
+    Ok((first as u64, end as u64))
 }
 
 /// Returns the number of elements before an end of an interval of texts: before its text or behind it.

@@ -146,7 +146,7 @@ fn count(call: &mut Call<'_, '_>, args: Args<'_>, by: By) -> Run {
     let [key, start, stop] = words(args);
     let interval = ScoreInterval::read(by, [start, stop], false)?;
     let (first, end) = collection::look::<SortedSets, _>(call, key, |_, set| {
-        Ok(set.map_or(Ok((0, 0)), |set| interval.positions(set))?)
+        Ok(set.map_or(Ok((0, 0)), |set| interval.positions(set, false))?)
     })?;
     call.int((end - first) as i64);
     Ok(())

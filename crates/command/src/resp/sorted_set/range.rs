@@ -69,7 +69,7 @@ impl<'c> Selection<'c> {
 
     /// Returns the selected elements.
     pub(super) fn range(&self, set: &SortedSetValue<'_>) -> Result<ElementRange, Damaged> {
-        let (mut first, mut end) = self.interval.positions(set)?;
+        let (mut first, mut end) = self.interval.positions(set, self.is_reverse)?;
         let (skipped, most) = self.limit;
         let skipped = u64::try_from(skipped).unwrap_or(u64::MAX).min(end - first);
         let most = u64::try_from(most).unwrap_or(u64::MAX).min(end - first - skipped);

@@ -85,6 +85,8 @@ impl WaitedKeys {
 pub(in crate::resp) enum TimeoutReply {
     NullArray,
     Zero,
+    /// Two zeros, of `WAITAOF`.
+    Zeros,
 }
 
 /// A blocking command that waits.
