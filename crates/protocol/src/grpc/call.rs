@@ -28,18 +28,21 @@ pub enum Refusal {
     Path,
     /// A malformed `grpc-timeout`.
     Timeout,
+    /// More than one `cache` or `grpc-timeout`: proxies differ in the one that they read.
+    Duplicate,
 }
 
 impl Refusal {
     /// All causes.
-    pub const ALL: [Self; 5] = [Self::Method, Self::ContentType, Self::TooLong, Self::Path, Self::Timeout];
+    pub const ALL: [Self; 6] =
+        [Self::Method, Self::ContentType, Self::TooLong, Self::Path, Self::Timeout, Self::Duplicate];
 
     /// Returns the HTTP status of the answer.
     pub fn http_status(self) -> u16 {
         match self {
             Self::Method => 405,
             Self::ContentType => 415,
-            Self::TooLong | Self::Path | Self::Timeout => 200,
+            Self::TooLong | Self::Path | Self::Timeout | Self::Duplicate => 200,
         }
     }
 
@@ -49,6 +52,7 @@ impl Refusal {
             Self::Method | Self::ContentType | Self::Timeout => Status::Internal,
             Self::TooLong => Status::ResourceExhausted,
             Self::Path => Status::Unimplemented,
+            Self::Duplicate => Status::InvalidArgument,
         }
     }
 
@@ -56,9 +60,12 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Self::Method => "the HTTP method is not POST; this port serves gRPC",
-            Self::ContentType => "the content-type is not application/grpc; this port serves gRPC",
+            Self::ContentType => {
+                "the content-type is not application/grpc or application/grpc+proto; send Protocol Buffers"
+            }
             Self::TooLong => "the headers are longer than 16 KiB; send less metadata",
             Self::Path => "the path is not /package.Service/Method",
+            Self::Duplicate => "the request has more than one cache or grpc-timeout; send each once",
             Self::Timeout => "grpc-timeout is malformed; give 1 to 8 digits and a unit (H M S m u n)",
         }
     }
@@ -77,6 +84,9 @@ impl<'f> Call<'f> {
         if !fields.value(FieldName::ContentType).is_some_and(is_grpc) {
             return Err(Refusal::ContentType);
         }
+        if [FieldName::Cache, FieldName::GrpcTimeout].into_iter().any(|name| fields.is_repeated(name)) {
+            return Err(Refusal::Duplicate);
+        }
         let (service, method) = fields.value(FieldName::Path).and_then(split).ok_or(Refusal::Path)?;
         let timeout_ns = match fields.value(FieldName::GrpcTimeout) {
             None => None,
@@ -86,12 +96,15 @@ impl<'f> Call<'f> {
     }
 }
 
-/// Returns true for `application/grpc`, with or without a subtype (`+proto`) or parameters (`;charset=utf-8`). Other
-/// subtypes, such as gRPC-Web's, are other protocols.
+/// Returns true for `application/grpc`, with or without the encoding of its messages (`+proto`) or parameters
+/// (`;charset=utf-8`). Other encodings (`+json`) cannot be read, and gRPC-Web is another protocol.
 fn is_grpc(content_type: &[u8]) -> bool {
     match content_type.split_at_checked(b"application/grpc".len()) {
         Some((kind, rest)) => {
-            kind.eq_ignore_ascii_case(b"application/grpc") && matches!(rest.first(), None | Some(b'+' | b';'))
+            let end = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+            let encoding = rest[..end].trim_ascii_end();
+            kind.eq_ignore_ascii_case(b"application/grpc")
+                && (encoding.is_empty() || encoding.eq_ignore_ascii_case(b"+proto"))
         }
         None => false,
     }

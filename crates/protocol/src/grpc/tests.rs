@@ -143,16 +143,37 @@ fn request_that_is_no_call_is_refused_as_the_mapping_asks() {
         })
     };
     let expected = Ok(("a.b.Cache".to_owned(), "Get".to_owned(), Some(1_000_000)));
-    for content_type in ["application/grpc", "application/grpc+proto", "application/grpc;x=y", "Application/gRPC"] {
+    for content_type in [
+        "application/grpc",
+        "application/grpc+proto",
+        "application/grpc;x=y",
+        "application/grpc+proto;x=y",
+        "Application/gRPC",
+    ] {
         assert_eq!(call("POST", "/a.b.Cache/Get", content_type, "1m"), expected, "{content_type}");
     }
-    for content_type in ["application/json", "application/grpc-web", "application/grpcx", "", "application/grp"] {
+    for content_type in [
+        "application/json",
+        "application/grpc+json",
+        "application/grpc+",
+        "application/grpc+protox",
+        "application/grpc-web",
+        "application/grpcx",
+        "",
+        "application/grp",
+    ] {
         assert_eq!(call("POST", "/a/b", content_type, "1m"), Err(Refusal::ContentType), "{content_type}");
     }
     assert_eq!(call("GET", "/a/b", "application/grpc", "1m"), Err(Refusal::Method));
     assert_eq!(call("POST", "/a/b", "application/grpc", "1x"), Err(Refusal::Timeout));
     for path in ["a/b", "/", "/a", "/a/", "//b", "", "*"] {
         assert_eq!(call("POST", path, "application/grpc", "1m"), Err(Refusal::Path), "{path}");
+    }
+    for (name, value) in [("cache", "a"), ("grpc-timeout", "1m")] {
+        let base = [(":method", "POST"), (":path", "/a/b"), ("content-type", "application/grpc"), (name, value)];
+        assert!(Call::of(&fields(&base)).is_ok());
+        let twice = fields(&[&base[..], &[(name, value)]].concat());
+        assert_eq!(Call::of(&twice), Err(Refusal::Duplicate), "{name}");
     }
     let long = fields(&[(":method", "POST"), ("x", &"y".repeat(2000))]);
     assert_eq!(Call::of(&long), Err(Refusal::TooLong));

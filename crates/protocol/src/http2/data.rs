@@ -37,12 +37,16 @@ pub(super) fn data<'b, S: Sink>(
         padding_bytes: padding.saturating_sub(1) as u32,
         end_stream,
     };
-    if data == 0 && !end_stream {
+    let is_empty = data == 0 && !end_stream;
+    if is_empty {
         context.connection.guard.add_overhead(cost::EMPTY_DATA)?;
-    } else {
+    }
+    let ignored = account(context, header, data, padding)?;
+    // Only DATA of an open stream is part of a request.
+    if !is_empty && ignored.is_none() {
         context.connection.guard.add_useful();
     }
-    if let Some(event) = account(context, header, data, padding)? {
+    if let Some(event) = ignored {
         // The caller sees nothing of the payload, so it returns to the connection's window at once.
         context.connection.payload.stream = 0;
         context.connection.unannounced += header.len as u32;
@@ -95,8 +99,10 @@ pub(super) fn data_after_close<'b, S: Sink>(
     context: &mut FrameContext<'_, S>,
     stream: u32,
 ) -> Result<FrameEvent<'b>, ConnectionFailure> {
-    context.connection.guard.add_overhead(cost::CLOSED_STREAM)?;
-    if !context.connection.refused.contains(&stream) && !context.streams().was_reset(stream) {
+    let is_expected = context.connection.refused.contains(&stream) || context.streams().was_reset(stream);
+    let cost = if is_expected { cost::IGNORED } else { cost::CLOSED_STREAM };
+    context.connection.guard.add_overhead(cost)?;
+    if !is_expected {
         put_rst_stream(context.control, stream, ErrorCode::STREAM_CLOSED);
         context.streams().remember(stream, true);
     }

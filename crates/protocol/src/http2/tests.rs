@@ -541,11 +541,13 @@ fn list_that_is_too_long_is_an_event_and_the_connection_goes_on() {
 fn floods_end_the_connection_within_their_budgets() {
     let begun = client().headers(1, 0);
     let malformed = |stream| client().frame(kind::HEADERS, flag::END_HEADERS, stream, &[0x83]);
+    let ended = || client().headers(3, END).reset(3);
     type Flood<'f> = (&'f str, usize, &'f dyn Fn(u32) -> Sent);
-    let floods: [Flood<'_>; 9] = [
+    let floods: [Flood<'_>; 10] = [
         ("rapid reset", 1101, &|n| client().headers(2 * n + 3, 0).reset(2 * n + 3)),
         ("malformed requests", 1025, &|n| malformed(2 * n + 3)),
         ("empty DATA", 101, &|_| client().data(1, 0, b"")),
+        ("DATA on a closed stream", 9992, &|n| if n == 0 { ended() } else { client() }.data(3, 0, b"x")),
         ("PING", 1001, &|_| client().frame(kind::PING, 0, 0, &[0; 8])),
         ("SETTINGS", 101, &|_| client().settings(&[])),
         ("SETTINGS ACK", 101, &|_| client().frame(kind::SETTINGS, flag::ACK, 0, &[])),

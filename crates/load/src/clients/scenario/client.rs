@@ -1,188 +1,229 @@
-//! A gRPC client that executes one call after another on one connection.
+//! A gRPC client with a queue of requests, deadlines and retries, as the client libraries have them.
+//!
+//! ```text
+//!   call ──> in flight < max? ──yes──> attempt ──> reply, or an error that is not retried
+//!                 │ no                  ^    │
+//!                 └──> queue (FIFO) ────┘    └──> UNAVAILABLE or INTERNAL: the next attempt
+//! ```
+//!
+//! All calls share one connection, since no scenario has more calls in flight than a connection has streams.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use protocol::grpc::client::{CallFields, put_reply_message, reply_status};
-use protocol::grpc::{MESSAGE_PREFIX_BYTES, Status, message_prefix};
-use protocol::http2::client::{ClientConnection, ClientLimits, ReplyEvent, receive_reply};
-use protocol::http2::hpack::encode;
-use protocol::http2::{ErrorCode, FieldList};
+use protocol::grpc::Status;
 
-/// Time limit for the server's first frame.
-const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+use super::connection::{CallConnection, StreamRequest};
+
+/// The longest time in which a queued call does not notice that it was cancelled.
+const CANCEL_CHECK: Duration = Duration::from_millis(10);
+
+/// The limits of a client. The defaults are those of the preset `Laptop.v1` of `clients/presets.toml`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientOptions {
+    /// The time from the start of a call to its result.
+    pub(super) deadline: Duration,
+    /// The maximum number of calls that await replies.
+    pub(super) requests_in_flight_max: usize,
+    /// The maximum number of calls that wait in the client.
+    pub(super) requests_queued_max: usize,
+    /// The maximum number of retries of a call.
+    pub(super) retry_count: u64,
+}
+
+impl ClientOptions {
+    pub(super) const LAPTOP_V1: Self = Self {
+        deadline: Duration::from_secs(15),
+        requests_in_flight_max: 200,
+        requests_queued_max: 16_384,
+        retry_count: 3,
+    };
+}
 
 /// A call of a scenario.
-#[derive(Debug)]
-pub(super) struct CallRequest<'c> {
+#[derive(Clone, Debug)]
+pub(super) struct CallRequest {
     /// `/package.Service/Method`.
-    pub(super) path: &'c str,
+    pub(super) path: String,
     /// The cache.
-    pub(super) cache: &'c str,
+    pub(super) cache: String,
     /// The metadata by which the call asks for faults.
-    pub(super) metadata: &'c [(String, String)],
+    pub(super) metadata: Vec<(String, String)>,
     /// The request.
-    pub(super) message: &'c [u8],
-    /// The time after which the client cancels the call.
-    pub(super) deadline: Duration,
+    pub(super) message: Vec<u8>,
+    /// The time after which the client gives up; that of the client if absent.
+    pub(super) deadline: Option<Duration>,
+    /// True if a repetition of the call changes nothing, so that it may be retried.
+    pub(super) is_repeatable: bool,
+}
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// A status of the server or of the connection.
+    Status(Status),
+    /// The deadline passed in the client's queue.
+    QueueTimeout,
+    /// The client's queue was full.
+    QueueFull,
 }
 
 /// The reply to a call.
 #[derive(Debug)]
 pub(super) struct CallReply {
-    /// The status; `Status::Ok` if the messages are complete.
-    pub(super) status: Status,
+    /// The end; the messages are complete if it is the status `Ok`.
+    pub(super) end: CallEnd,
     /// The status's text.
     pub(super) text: String,
     /// The messages.
     pub(super) messages: Vec<Vec<u8>>,
 }
 
-/// A connection to the server.
+/// The metrics of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Metrics {
+    pub(super) in_flight: usize,
+    pub(super) queued: usize,
+    pub(super) retries: u64,
+    pub(super) resumes: u64,
+    /// The number of calls that were in flight or queued.
+    pub(super) begun: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The calls that wait, in order.
+    queue: VecDeque<u64>,
+    metrics: Metrics,
+}
+
+/// A client of one server.
 pub(super) struct CallClient {
-    stream: TcpStream,
-    http2: ClientConnection,
-    fields: FieldList,
-    /// Bytes that are not handled yet.
-    received: Vec<u8>,
-    authority: String,
+    address: SocketAddr,
+    options: ClientOptions,
+    state: Mutex<State>,
+    changed: Condvar,
+    connection: Mutex<Option<Arc<CallConnection>>>,
 }
 
 impl CallClient {
-    /// Connects to the server, and waits until it accepts calls.
+    /// Creates a client, which connects at its first call.
+    pub(super) fn new(address: SocketAddr, options: ClientOptions) -> Arc<Self> {
+        let (state, changed) = (Mutex::new(State::default()), Condvar::new());
+        Arc::new(Self { address, options, state, changed, connection: Mutex::new(None) })
+    }
+
+    /// Returns the metrics.
+    pub(super) fn metrics(&self) -> Metrics {
+        let state = self.lock();
+        Metrics { queued: state.queue.len(), ..state.metrics }
+    }
+
+    /// Counts a subscription that was continued.
+    pub(super) fn count_resume(&self) {
+        self.lock().metrics.resumes += 1;
+    }
+
+    /// Returns a connection that accepts streams.
     ///
     /// # Errors
-    /// If nothing listens at the address, or if it is not the gRPC port of a server.
-    pub(super) fn connect(address: SocketAddr) -> Result<Self, String> {
-        let failed = |cause: String| {
-            format!("cannot connect to {address}: {cause}; pass the gRPC address of a server: --target HOST:PORT")
+    /// If none can be opened by the instant `until`. The text says why.
+    pub(super) fn connection(&self, until: Instant) -> Result<Arc<CallConnection>, String> {
+        let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = &*current
+            && !connection.is_ending()
+        {
+            return Ok(Arc::clone(connection));
+        }
+        // Calls that are in flight on the previous one hold it until they end.
+        *current = None;
+        let opened = Arc::new(CallConnection::open(self.address, until)?);
+        *current = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Executes a call, which waits in the queue while too many others are in flight.
+    pub(super) fn call(&self, call: &CallRequest, cancelled: &AtomicBool) -> CallReply {
+        let until = Instant::now() + call.deadline.unwrap_or(self.options.deadline);
+        if let Err((end, text)) = self.enter(until, cancelled) {
+            return CallReply { end, text: text.to_owned(), messages: Vec::new() };
+        }
+        let mut retries_left = if call.is_repeatable { self.options.retry_count } else { 0 };
+        let reply = loop {
+            let reply = self.attempt(call, until, cancelled);
+            let may_retry = matches!(reply.end, CallEnd::Status(Status::Unavailable | Status::Internal));
+            if !may_retry || retries_left == 0 || Instant::now() >= until {
+                break reply;
+            }
+            retries_left -= 1;
+            self.lock().metrics.retries += 1;
         };
-        let stream = TcpStream::connect(address).map_err(|error| failed(error.to_string()))?;
-        stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
-        let mut out = Vec::new();
-        let http2 = ClientConnection::begin(ClientLimits::DEFAULT, &mut out);
-        let fields = FieldList::new(ClientLimits::DEFAULT.header_list_bytes_max as usize);
-        let mut client = Self { stream, http2, fields, received: Vec::new(), authority: address.to_string() };
-        client.write(&out).map_err(failed)?;
-        let until = Instant::now() + CONNECT_WAIT_MAX;
-        while client.http2.room() == 0 {
-            if !client.read(until).map_err(failed)? {
-                return Err(failed("the server sends no HTTP/2 settings".to_owned()));
-            }
-            while client.settle().map_err(failed)? {}
-        }
-        Ok(client)
+        self.lock().metrics.in_flight -= 1;
+        self.changed.notify_all();
+        reply
     }
 
-    /// Executes a call.
-    ///
-    /// # Errors
-    /// If the connection ends, or the request does not fit into its windows.
-    pub(super) fn call(&mut self, call: &CallRequest<'_>) -> Result<CallReply, String> {
-        let fields = CallFields {
-            path: call.path,
-            authority: &self.authority,
-            user_agent: "gannet-load",
-            cache: call.cache,
-            timeout_ns: Some(u64::try_from(call.deadline.as_nanos()).unwrap_or(u64::MAX)),
-            ..CallFields::default()
+    fn attempt(&self, call: &CallRequest, until: Instant, cancelled: &AtomicBool) -> CallReply {
+        let failed = |(status, text)| CallReply { end: CallEnd::Status(status), text, messages: Vec::new() };
+        let connection = match self.connection(until) {
+            Ok(connection) => connection,
+            Err(_) if Instant::now() >= until => {
+                return failed((Status::DeadlineExceeded, "no connection within the deadline; raise it".to_owned()));
+            }
+            Err(cause) => return failed((Status::Unavailable, cause)),
         };
-        let mut block = fields.block();
-        for (name, value) in call.metadata {
-            encode::literal(&mut block, name.as_bytes(), value.as_bytes());
-        }
-        let (mut out, until) = (Vec::new(), Instant::now() + call.deadline);
-        let stream = self.http2.open(&block, false, 0, &mut out).ok_or("the server accepts no further call")?;
-        let body = [&message_prefix(call.message.len() as u32)[..], call.message].concat();
-        if self.http2.send_data(stream, &body, true, &mut out) < body.len() {
-            return Err(format!("the request has {} bytes, more than the server's window", body.len()));
-        }
-        self.write(&out)?;
-        let (mut text, mut bytes) = (String::new(), Vec::new());
-        loop {
-            let mut out = Vec::new();
-            let received = receive_reply(&mut self.http2, &self.received, &mut self.fields, &mut out);
-            let (consumed, mut end, mut is_incomplete) = (received.consumed, None, false);
-            match received.event {
-                ReplyEvent::Data { stream: of, bytes: part, end_stream, .. } if of == stream => {
-                    bytes.extend_from_slice(part);
-                    end = end_stream.then_some(Status::Unknown);
-                }
-                ReplyEvent::Headers { stream: of, end_stream: true, .. } if of == stream => {
-                    let mut message = Vec::new();
-                    put_reply_message(&self.fields, &mut message);
-                    text = String::from_utf8_lossy(&message).into_owned();
-                    end = Some(reply_status(&self.fields));
-                }
-                ReplyEvent::Reset { stream: of, code, .. } if of == stream => {
-                    text = format!("the server reset the stream with code {}", code.0);
-                    end = Some(match code {
-                        ErrorCode::REFUSED_STREAM => Status::Unavailable,
-                        ErrorCode::CANCEL => Status::Cancelled,
-                        _ => Status::Internal,
-                    });
-                }
-                ReplyEvent::ConnectionError { text: cause, .. } => return Err(cause.to_owned()),
-                ReplyEvent::Incomplete => is_incomplete = true,
-                _ => {}
+        let CallRequest { path, cache, metadata, message, .. } = call;
+        let timeout = until.saturating_duration_since(Instant::now());
+        match connection.send(&StreamRequest { path, cache, metadata, message }, Some(timeout)) {
+            Ok(stream) => {
+                let ((status, text), messages) = connection.finish(stream, until, || cancelled.load(Ordering::Relaxed));
+                CallReply { end: CallEnd::Status(status), text, messages }
             }
-            self.received.drain(..consumed);
-            if end.is_none() && is_incomplete && !self.read(until)? {
-                self.http2.reset(stream, ErrorCode::CANCEL, &mut out);
-                text = format!("no reply within {} ms", call.deadline.as_millis());
-                end = Some(Status::DeadlineExceeded);
-            }
-            self.write(&out)?;
-            if let Some(status) = end {
-                return Ok(CallReply { status, text, messages: messages(&bytes)? });
-            }
+            Err(end) => failed(end),
         }
     }
 
-    /// Handles a frame that belongs to no call. Returns false if none is complete.
-    fn settle(&mut self) -> Result<bool, String> {
-        let mut out = Vec::new();
-        let received = receive_reply(&mut self.http2, &self.received, &mut self.fields, &mut out);
-        let (consumed, is_complete) = (received.consumed, received.event != ReplyEvent::Incomplete);
-        if let ReplyEvent::ConnectionError { text, .. } = received.event {
-            return Err(text.to_owned());
+    /// Waits for a place among the calls in flight.
+    fn enter(&self, until: Instant, cancelled: &AtomicBool) -> Result<(), (CallEnd, &'static str)> {
+        let ClientOptions { requests_in_flight_max, requests_queued_max, .. } = self.options;
+        let mut state = self.lock();
+        if state.queue.is_empty() && state.metrics.in_flight < requests_in_flight_max {
+            state.metrics.in_flight += 1;
+            state.metrics.begun += 1;
+            return Ok(());
         }
-        self.received.drain(..consumed);
-        self.write(&out)?;
-        Ok(is_complete)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|error| format!("cannot send to the server: {error}"))
-    }
-
-    /// Waits for bytes. Returns false if none have arrived by `until`.
-    fn read(&mut self, until: Instant) -> Result<bool, String> {
-        let mut buffer = [0; 16 << 10];
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.stream.set_read_timeout(Some(left)).map_err(|error| error.to_string())?;
-        match self.stream.read(&mut buffer) {
-            Ok(0) => Err("the server closed the connection".to_owned()),
-            Ok(len) => {
-                self.received.extend_from_slice(&buffer[..len]);
-                Ok(true)
+        if state.queue.len() >= requests_queued_max {
+            return Err((CallEnd::QueueFull, "the client's queue is full; raise requests_queued_max, or call less"));
+        }
+        state.metrics.begun += 1;
+        let ticket = state.metrics.begun;
+        state.queue.push_back(ticket);
+        let failure = loop {
+            if state.queue.front() == Some(&ticket) && state.metrics.in_flight < requests_in_flight_max {
+                state.queue.pop_front();
+                state.metrics.in_flight += 1;
+                // The next one may have a place too.
+                self.changed.notify_all();
+                return Ok(());
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(format!("cannot receive from the server: {error}")),
-        }
+            if cancelled.load(Ordering::Relaxed) {
+                break (CallEnd::Status(Status::Cancelled), "the call was cancelled in the queue; call again");
+            }
+            if Instant::now() >= until {
+                break (CallEnd::QueueTimeout, "the deadline passed in the client's queue; raise it, or call less");
+            }
+            let left = until.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CANCEL_CHECK);
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        state.queue.retain(|queued| *queued != ticket);
+        self.changed.notify_all();
+        Err(failure)
     }
-}
 
-/// Splits the body of a reply into its messages.
-fn messages(mut body: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let mut all = Vec::new();
-    while let Some((prefix, rest)) = body.split_first_chunk::<MESSAGE_PREFIX_BYTES>() {
-        let len = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
-        let message = rest.get(..len).ok_or("the reply ends within a message")?;
-        all.push(message.to_vec());
-        body = &rest[len..];
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    if body.is_empty() { Ok(all) } else { Err("the reply ends within the prefix of a message".to_owned()) }
 }

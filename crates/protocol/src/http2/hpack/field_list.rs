@@ -7,6 +7,8 @@ use super::table::ENTRY_OVERHEAD_BYTES;
 /// the connection is worth.
 const BOMB_FACTOR: usize = 16;
 
+const _: () = assert!(FieldName::KNOWN <= u64::BITS as usize, "each known name has a bit");
+
 /// A field's place in the bytes of its list.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
@@ -28,6 +30,8 @@ pub struct FieldList {
     fields: Vec<Stored>,
     /// By known name: 1 + the index of its first field; 0 if there is none.
     first: [u16; FieldName::KNOWN],
+    /// By known name: the bit of a name that has more than one field.
+    repeated: u64,
     size_bytes: usize,
     size_max_bytes: usize,
     content_length: Option<u64>,
@@ -47,6 +51,7 @@ impl FieldList {
             bytes: Vec::new(),
             fields: Vec::new(),
             first: [0; FieldName::KNOWN],
+            repeated: 0,
             size_bytes: 0,
             size_max_bytes,
             content_length: None,
@@ -60,6 +65,7 @@ impl FieldList {
         self.bytes.clear();
         self.fields.clear();
         self.first = [0; FieldName::KNOWN];
+        self.repeated = 0;
         self.size_bytes = 0;
         self.content_length = None;
         self.too_long = false;
@@ -71,6 +77,12 @@ impl FieldList {
     pub fn value(&self, name: FieldName) -> Option<&[u8]> {
         let index = usize::from(*self.first.get(name as usize)?).checked_sub(1)?;
         Some(self.field(&self.fields[index]).1)
+    }
+
+    /// Returns true if there is more than one field with a known name.
+    #[inline]
+    pub fn is_repeated(&self, name: FieldName) -> bool {
+        self.repeated & (1 << name as u32) != 0
     }
 
     /// Iterates over all fields as pairs of name and value.
@@ -175,8 +187,9 @@ impl FieldList {
         let Some(first) = self.first.get_mut(name as usize) else { return };
         if *first == 0 {
             *first = index;
-        } else if is_pseudo {
-            self.malformed = true;
+        } else {
+            self.repeated |= 1 << name as u32;
+            self.malformed |= is_pseudo;
         }
         match name {
             FieldName::Te => self.malformed |= !self.bytes[value_at..].eq_ignore_ascii_case(b"trailers"),
