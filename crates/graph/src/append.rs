@@ -101,6 +101,9 @@ impl Writer<'_> {
 
     /// Replaces the open segment of a stream by a free one.
     fn open_segment(&mut self, stream: Stream) -> Result<OpenSegment, GraphError> {
+        if self.graph.is_dropped() {
+            return Err(GraphError::GraphDropped);
+        }
         let (pool, epochs) = (&self.store.pool, &self.store.epochs);
         let segment = pool.open(self.graph.number, self.may_take_reserve, epochs)?;
         if let Some(full) = self.state.open[stream as usize].take()
@@ -162,7 +165,7 @@ impl Writer<'_> {
 /// graphs are theirs.
 pub(crate) fn words_unclaimed(writer: &Writer<'_>) -> u64 {
     let pool = &writer.store.pool;
-    let graphs = writer.store.graphs.iter().filter_map(std::sync::OnceLock::get);
+    let graphs = writer.store.existing();
     let (mut open_segments, mut open_live) = (0, 0);
     for graph in graphs.filter(|graph| graph.number != writer.graph.number) {
         // A graph that another thread changes has two open segments at most.

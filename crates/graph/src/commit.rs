@@ -21,9 +21,8 @@
 use crate::record::{RecordKind, RecordRef};
 use crate::schema::EdgeType;
 use crate::store::GraphStore;
-use std::sync::OnceLock;
 
-/// The state of one graph at a commit. All zeros mean that the graph did not exist.
+/// The state of one graph at a commit. All zeros mean that the graph did not exist, or was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermark {
     /// The sequence number of the next edge record or leaf.
@@ -56,6 +55,8 @@ impl Watermark {
             RecordKind::Leaf => crate::leaf::Leaf::of(record).lsn() >= self.lsn,
             RecordKind::Batch => record.long(5) >= self.lsn,
             RecordKind::Mark | RecordKind::Object => record.word(2) >= self.nodes,
+            // A graph that was dropped before a commit has no watermark in it.
+            RecordKind::Drop => true,
             RecordKind::Name | RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => false,
         }
     }
@@ -78,9 +79,12 @@ impl GraphStore {
     /// [`GraphStore::end_commit`]. Waits for the writers of all graphs, one at a time.
     #[must_use]
     pub fn begin_commit(&self) -> GraphCommit {
+        // A commit must not have a graph that was dropped since and another one that got its name.
+        let _creation = self.state.creation.lock().expect("no holder of the lock panics");
         let number = self.state.pool.begin_commit();
-        let watermarks = self.state.graphs.iter().map(|graph| {
-            let Some(graph) = OnceLock::get(graph) else { return Watermark::default() };
+        let graphs = self.state.slots();
+        let watermarks = graphs.iter().map(|graph| {
+            let Some(graph) = graph.as_ref().filter(|graph| !graph.is_dropped()) else { return Watermark::default() };
             let writer = graph.writer.lock().expect("no holder of the lock panics");
             let types_plus_one = graph.types().count() as u32 + 1;
             Watermark { lsn: writer.lsn, nodes: graph.ids.len(), types_plus_one, appended: writer.appended }

@@ -1,13 +1,14 @@
 //! Declarations: graphs and edge types.
 
 use std::sync::atomic::AtomicU32 as ReverseNumber;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::append::{Stream, Writer};
 use crate::error::GraphError;
 use crate::limits::TYPES_MAX;
 use crate::record::{self, RecordKind};
 use crate::schema::{Direction, EdgeType, EdgeTypeConfig, TypeId};
+use crate::state::WriterState;
 
 impl Writer<'_> {
     /// Declares an edge type, or does nothing if it is declared with the same properties.
@@ -88,10 +89,38 @@ impl Writer<'_> {
         record::begin(words, RecordKind::Name, 0);
         words.extend([u32::from(self.graph.number), self.graph.name.len() as u32]);
         record::push_bytes(words, self.graph.name.as_bytes());
+        words.push(self.graph.creation);
         record::seal(words);
         let position = self.append_buffer(Stream::Long)?;
         let old = std::mem::replace(&mut self.state.name_position, position);
         self.release(old);
         Ok(())
     }
+}
+
+/// Drops the graph of a writer. Until its record is complete, a restart finds the whole graph. From then on, none: the
+/// segment with the record becomes free after all others.
+pub(crate) fn drop_graph(writer: &mut Writer<'_>) -> Result<(), GraphError> {
+    let words = &mut writer.state.record;
+    record::begin(words, RecordKind::Drop, 0);
+    words.push(u32::from(writer.graph.number));
+    record::seal(words);
+    let length = words.len();
+    let has_room = |stream: &Stream| writer.words_left(*stream) >= length;
+    let stream = [Stream::Long, Stream::Short].into_iter().find(has_room).unwrap_or(Stream::Long);
+    // A full store could not be emptied without the reserve.
+    writer.may_take_reserve = true;
+    let position = writer.append_buffer(stream);
+    writer.may_take_reserve = false;
+    let position = position?;
+    writer.graph.set_dropped();
+    let pool = &writer.store.pool;
+    if let Some(bulk) = writer.state.bulk.take() {
+        pool.end_reservation(bulk.reserved);
+    }
+    *writer.state = WriterState::default();
+    pool.retire_graph(writer.graph.number, pool.segment_of(position), &writer.store.epochs);
+    writer.store.graphs_dropped.fetch_add(1, Relaxed);
+    writer.graph = &writer.store.nothing;
+    Ok(())
 }

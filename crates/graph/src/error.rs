@@ -10,6 +10,8 @@ use crate::limits;
 pub enum GraphError {
     /// No graph has this name.
     UnknownGraph,
+    /// The graph was dropped after the caller had found it.
+    GraphDropped,
     /// The graph has no edge type with this name or number.
     UnknownType,
     /// The type was declared before with other properties, which the text names.
@@ -84,6 +86,9 @@ impl fmt::Display for GraphError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownGraph => f.write_str("cannot find the graph: no edge type of it is declared; use G.TYPE"),
+            Self::GraphDropped => {
+                f.write_str("cannot find the graph: it was dropped during the request; declare its types with G.TYPE")
+            }
             Self::UnknownType => f.write_str("cannot find the edge type: it is not declared; use G.TYPE"),
             Self::TypeDiffers(what) => {
                 write!(f, "cannot declare the edge type: it exists with another {what}; use another name")

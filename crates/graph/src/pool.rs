@@ -220,6 +220,33 @@ impl Pool {
         lists.retired.push_back(Retired { segment, epoch, commit });
     }
 
+    /// Returns true if a segment of a graph is not free.
+    pub(crate) fn has_segment_of(&self, graph: u8) -> bool {
+        (0..self.segments as u32).any(|segment| self.info(segment).is_some_and(|info| info.graph == graph))
+    }
+
+    /// Retires all segments of a graph with all their records. The segment `last` becomes free after the others.
+    pub(crate) fn retire_graph(&self, graph: u8, last: u32, epochs: &Epochs) {
+        crate::sync::fence(std::sync::atomic::Ordering::SeqCst);
+        let mut lists = self.lists();
+        let mut is_retired = vec![false; self.segments];
+        lists.retired.iter().for_each(|retired| is_retired[retired.segment as usize] = true);
+        let (epoch, commit) = (epochs.now(), lists.commit_begun + 1);
+        let is_of_graph = |segment: &u32| {
+            let is_one = self.info(*segment).is_some_and(|info| info.graph == graph);
+            is_one && *segment != last && !is_retired[*segment as usize]
+        };
+        for segment in (0..self.segments as u32).filter(is_of_graph).chain([last]) {
+            self.live[segment as usize].store(0, Relaxed);
+            lists.retired.push_back(Retired { segment, epoch, commit });
+        }
+    }
+
+    /// Returns the sequence of the segment that was opened last.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.lists().sequence
+    }
+
     /// Makes retired segments wait for a commit that begins after they were retired.
     pub(crate) fn require_commits(&self) {
         self.lists().needs_commit = true;

@@ -4,7 +4,7 @@
 //!   word 0   CRC-32C of the following words (of the first `checked` ones if later words change in place), which
 //!            begins with the segment's sequence
 //!   word 1   length in words, bits 0-21 | kind, bits 22-25 | flags, bits 26-31
-//!   name       [graph] [bytes] [text]
+//!   name       [graph] [bytes] [text] [creation]                            creation: 0 or missing in older files
 //!   edge type  [number] [kind, order] [other] [cap] [bytes] [text: name, schema]
 //!   nodes      [first number] [count] [identifier 2] ..
 //!   edge       [source] [destination] [LSN 2] [time 2] [type, state, attribute bytes] [attributes]
@@ -13,6 +13,7 @@
 //!   leaves     [source] [type] [count] [first id, leaf or recent] ..       a long list; entries change in place
 //!   mark       [node] [time 2] [archived]                                   node-wide archive and restore
 //!   object     [node] [time 2] [removed] [bytes] [text]
+//!   drop       [graph]                                                      the whole graph is dropped
 //!   batch      [LSN at its begin 2] [completed] [own LSN 2]                 the last bulk batch
 //!   void       ..                                                           without effect, of any length
 //! ```
@@ -36,6 +37,7 @@ pub(crate) enum RecordKind {
     Mark = 8,
     Object = 9,
     Batch = 10,
+    Drop = 11,
     /// A record that a power loss left incomplete: see `commit`.
     Void = 15,
 }
@@ -43,7 +45,7 @@ pub(crate) enum RecordKind {
 impl RecordKind {
     fn of(bits: u32) -> Option<Self> {
         use RecordKind::*;
-        let all = [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object, Batch, Void];
+        let all = [Name, EdgeType, Nodes, Edge, Leaf, Recent, Leaves, Mark, Object, Batch, Drop, Void];
         all.into_iter().find(|kind| *kind as u32 == bits)
     }
 

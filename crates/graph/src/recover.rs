@@ -17,6 +17,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use crate::append::{Stream, Writer};
 use crate::change::EdgeValue;
@@ -31,7 +32,7 @@ use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::query::inspect::shape::{SEARCH_WORDS_MAX, next_whole, whole_record};
 use crate::record::{HEADER_WORDS, OF_BATCH, RecordKind, RecordRef};
 use crate::schema::EdgeType;
-use crate::state::{BatchMark, Head, NodeMark, OpenSegment};
+use crate::state::{BatchMark, GraphState, Head, NodeMark, OpenSegment};
 use crate::store::{GraphStore, GraphStoreConfig};
 
 /// A report of a restart.
@@ -67,7 +68,10 @@ pub struct RestartReport {
 /// The records of one graph, by their positions.
 #[derive(Debug, Default)]
 struct GraphScan {
-    name: Option<(u32, String)>,
+    /// Position, text, creation.
+    name: Option<(u32, String, u32)>,
+    /// The position of the record that drops the graph.
+    dropped: Option<u32>,
     types: Vec<(u32, u8, EdgeType)>,
     nodes: Vec<u32>,
     /// Type, source, position.
@@ -94,7 +98,9 @@ impl GraphScan {
             RecordKind::Name => {
                 let mut text = Vec::new();
                 record.copy_bytes(4, record.word(3) as usize, &mut text);
-                self.name = String::from_utf8(text).ok().map(|name| (position, name)).or(self.name.take());
+                let end = 4 + text.len().div_ceil(4);
+                let creation = if end < record.len() { record.word(end) } else { 0 };
+                self.name = String::from_utf8(text).ok().map(|name| (position, name, creation)).or(self.name.take());
             }
             RecordKind::EdgeType => {
                 self.types.extend(EdgeType::decode(record).map(|(ty, found)| (position, ty, found)))
@@ -111,6 +117,7 @@ impl GraphScan {
                 let (lsn, is_complete) = (record.long(2), record.word(4) != 0);
                 self.batches.push(BatchMark { lsn, is_complete, position });
             }
+            RecordKind::Drop => self.dropped = Some(position),
             RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => {}
         }
     }
@@ -154,10 +161,17 @@ impl GraphStore {
         }
         let mut report = RestartReport::default();
         let scans = store.scan(watermarks, &mut report);
-        for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| !scan.is_empty()) {
+        let pool = &store.state.pool;
+        let dropped: Vec<u32> =
+            scans.iter().filter_map(|scan| scan.dropped).map(|position| pool.segment_of(position)).collect();
+        let is_graph = |scan: &GraphScan| !scan.is_empty() && scan.dropped.is_none();
+        for (number, scan) in scans.into_iter().enumerate().filter(|(_, scan)| is_graph(scan)) {
             report.graphs_lost += usize::from(scan.name.is_none());
-            let name = scan.name.as_ref().map_or_else(|| format!("lost:{number}"), |(_, name)| name.clone());
-            let graph = store.place_graph(number, &name);
+            let (name, creation) = match &scan.name {
+                Some((_, name, creation)) => (name.clone(), *creation),
+                None => (format!("lost:{number}"), 0),
+            };
+            let graph = store.place_graph(number, &name, creation);
             let mut writer = graph.writer();
             (writer.may_take_reserve, writer.is_restoring) = (true, true);
             writer.reopen(&scan.whole);
@@ -166,9 +180,10 @@ impl GraphStore {
             (writer.may_take_reserve, writer.is_restoring) = (false, false);
             report.graphs += 1;
         }
-        let pool = &store.state.pool;
         let is_open = |segment: u32| store.open_segments().contains(&segment);
-        for segment in 0..pool.segments() as u32 {
+        // The segment that shows that a graph was dropped becomes free after the graph's others.
+        let others = (0..pool.segments() as u32).filter(|segment| !dropped.contains(segment));
+        for segment in others.chain(dropped.iter().copied()) {
             if pool.info(segment).is_some()
                 && pool.live_words(segment) == 0
                 && !is_open(segment)
@@ -183,9 +198,8 @@ impl GraphStore {
 
     /// Returns the open segments of all graphs.
     fn open_segments(&self) -> Vec<u32> {
-        let graphs = self.state.graphs.iter().filter_map(std::sync::OnceLock::get);
-        let open = |graph: &crate::state::GraphState| graph.writer.lock().expect("no holder of the lock panics").open;
-        graphs.flat_map(|graph| open(graph)).flatten().map(|open| open.segment).collect()
+        let open = |graph: Arc<GraphState>| graph.writer.lock().expect("no holder of the lock panics").open;
+        self.state.existing().flat_map(open).flatten().map(|open| open.segment).collect()
     }
 
     /// Reads all records, and takes their segments out of the free ones. Makes records above the watermarks void.
@@ -264,7 +278,7 @@ impl Writer<'_> {
 
     fn restore(&mut self, mut scan: GraphScan, report: &mut RestartReport) -> Result<(), GraphError> {
         match scan.name.take() {
-            Some((position, _)) => {
+            Some((position, ..)) => {
                 self.state.name_position = position;
                 self.adopt(position);
             }

@@ -1,11 +1,13 @@
 //! The state of a store and of a graph. Readers share it with the writer and take no lock.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 
 use crate::bulk::batch::BulkState;
 use crate::epoch::Epochs;
+use crate::error::GraphError;
 use crate::ids::{IdPages, Ids};
 use crate::leaf::LeafEntries;
 use crate::limits::{GRAPHS_MAX, TYPES_MAX};
@@ -13,7 +15,7 @@ use crate::memory::AtomicU32;
 use crate::paged::Paged;
 use crate::pool::Pool;
 use crate::schema::EdgeType;
-use crate::sync::{AtomicU64, Mutex};
+use crate::sync::{AtomicU64, Mutex, RwLock};
 use crate::tombstones::TombstoneClock;
 
 /// The parts that all graphs of a store share.
@@ -22,9 +24,59 @@ pub(crate) struct StoreState {
     pub(crate) pool: Pool,
     pub(crate) epochs: Epochs,
     pub(crate) tombstones: TombstoneClock,
-    pub(crate) graphs: [OnceLock<Box<GraphState>>; GRAPHS_MAX],
-    /// Held while a graph is created.
+    /// The graphs by their numbers. A dropped one stays until its segments are free, so that no other graph gets its
+    /// number before. Written only when a graph is created, and when its number is free again.
+    pub(crate) graphs: RwLock<GraphSlots>,
+    /// An empty graph, in place of one that was dropped while its reader or its writer had found it before.
+    pub(crate) nothing: GraphState,
+    /// Held while a graph is created or dropped, and while a commit begins. Acquired before the lock of a writer.
     pub(crate) creation: Mutex<()>,
+    /// The number of graphs that were dropped.
+    pub(crate) graphs_dropped: AtomicU64,
+}
+
+/// The graphs of a store by their numbers.
+pub(crate) type GraphSlots = [Option<Arc<GraphState>>; GRAPHS_MAX];
+
+impl StoreState {
+    pub(crate) fn new(pool: Pool, epochs: Epochs) -> Self {
+        Self {
+            pool,
+            epochs,
+            tombstones: TombstoneClock::new(),
+            graphs: RwLock::new([const { None }; GRAPHS_MAX]),
+            nothing: GraphState::nothing(),
+            creation: Mutex::new(()),
+            graphs_dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the graphs by their numbers, dropped ones included.
+    pub(crate) fn slots(&self) -> GraphSlots {
+        self.graphs.read().expect("no holder of the lock panics").clone()
+    }
+
+    /// Returns the graphs that are not dropped.
+    pub(crate) fn existing(&self) -> impl Iterator<Item = Arc<GraphState>> + use<> {
+        self.slots().into_iter().flatten().filter(|graph| !graph.is_dropped())
+    }
+
+    /// Frees the numbers of dropped graphs whose segments are all free, and the memory of their indexes. Returns the
+    /// number of those that still have segments.
+    pub(crate) fn free_dropped(&self) -> usize {
+        let dropped = || self.slots().into_iter().flatten().filter(|graph| graph.is_dropped());
+        if dropped().next().is_none() {
+            return 0;
+        }
+        self.pool.reclaim_now(&self.epochs);
+        let freed = dropped().filter(|graph| !self.pool.has_segment_of(graph.number));
+        for graph in freed {
+            let slot = &mut self.graphs.write().expect("no holder of the lock panics")[usize::from(graph.number)];
+            // The index itself is freed with the last reference to it, after the lock is released.
+            let _ = slot.take_if(|other| Arc::ptr_eq(other, &graph));
+        }
+        dropped().count()
+    }
 }
 
 /// A list's head: the position of its leaf, recent changes or leaves, and its number of live edges.
@@ -46,6 +98,10 @@ impl Head {
 pub(crate) struct GraphState {
     pub(crate) number: u8,
     pub(crate) name: String,
+    /// Differs among all graphs that ever had a number, unless an older file has the graph: cursors and caches tell
+    /// them apart by it.
+    pub(crate) creation: u32,
+    is_dropped: AtomicBool,
     pub(crate) ids: Ids,
     types: [OnceLock<EdgeType>; TYPES_MAX],
     heads: [OnceLock<Paged<AtomicU64>>; TYPES_MAX],
@@ -123,11 +179,13 @@ pub(crate) struct Compaction {
 }
 
 impl GraphState {
-    pub(crate) fn new(number: u8, name: &str) -> Self {
+    pub(crate) fn new(number: u8, name: &str, creation: u32) -> Self {
         let mut writer = WriterState::default();
         Self {
             number,
             name: name.to_owned(),
+            creation,
+            is_dropped: AtomicBool::new(false),
             ids: Ids::new(&mut writer.id_pages),
             types: [const { OnceLock::new() }; TYPES_MAX],
             heads: [const { OnceLock::new() }; TYPES_MAX],
@@ -138,6 +196,34 @@ impl GraphState {
             objects: Paged::new(),
             writer: Mutex::new(writer),
         }
+    }
+
+    /// Returns the state of [`StoreState::nothing`].
+    fn nothing() -> Self {
+        let nothing = Self::new(u8::MAX, "", 0);
+        nothing.set_dropped();
+        nothing
+    }
+
+    /// Returns true if the graph was dropped. A reader that has entered an epoch before it got false may read all
+    /// records of the graph in that epoch.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Acquire)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.is_dropped.store(true, Release);
+    }
+
+    /// Returns the identity by which cursors and caches distinguish graphs.
+    pub(crate) fn identity(&self) -> u64 {
+        u64::from(self.creation) << 8 | u64::from(self.number)
+    }
+
+    /// Returns the error of a type that the graph does not have.
+    #[cold]
+    pub(crate) fn no_type(&self) -> GraphError {
+        if self.is_dropped() { GraphError::GraphDropped } else { GraphError::UnknownType }
     }
 
     pub(crate) fn edge_type(&self, ty: u8) -> Option<&EdgeType> {

@@ -1,18 +1,19 @@
 //! The store: graphs over one pool of segments, their writers and readers.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::append::Writer;
 use crate::change::EdgeChange;
+use crate::declare::drop_graph;
 use crate::epoch::Epochs;
 use crate::error::GraphError;
-use crate::limits::{GRAPHS_MAX, SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
+use crate::limits::{SEGMENT_BYTES, SEGMENTS_FOR_REMOVALS, SEGMENTS_RESERVED};
 use crate::memory::Backing;
 use crate::pool::{Pool, SEGMENT_HEADER_WORDS};
 use crate::schema::{EdgeTypeConfig, TypeId, check_name};
 use crate::state::{GraphState, StoreState, WriterState};
-use crate::sync::{Mutex, MutexGuard};
-use crate::tombstones::TombstoneClock;
+use crate::sync::MutexGuard;
 use crate::view::View;
 use crate::write::check_change;
 
@@ -58,6 +59,12 @@ pub struct GraphStoreStats {
     pub live_bytes: usize,
     /// The bytes of the index outside the pool.
     pub index_bytes: usize,
+    /// The number of graphs.
+    pub graphs: usize,
+    /// The number of dropped graphs whose segments or index are not free yet.
+    pub graphs_dropping: usize,
+    /// The number of graphs that were dropped since the store was opened.
+    pub graphs_dropped: u64,
 }
 
 /// A segment in use.
@@ -80,10 +87,7 @@ impl GraphStore {
     /// If the segment size is not allowed or the memory has too few segments.
     pub fn new(memory: impl Backing, config: &GraphStoreConfig) -> Result<Self, GraphError> {
         let pool = Pool::new(Box::new(memory), config.segment_bytes)?;
-        let graphs = [const { OnceLock::new() }; GRAPHS_MAX];
-        let (epochs, tombstones) = (Epochs::new(config.readers_max), TombstoneClock::new());
-        let state = StoreState { pool, epochs, tombstones, graphs, creation: Mutex::new(()) };
-        Ok(Self { state: Arc::new(state) })
+        Ok(Self { state: Arc::new(StoreState::new(pool, Epochs::new(config.readers_max))) })
     }
 
     /// Returns the graph with a name, and creates it if necessary.
@@ -96,38 +100,74 @@ impl GraphStore {
         if let Some(graph) = self.graph(name) {
             return Ok(graph);
         }
-        let number = self.state.graphs.iter().position(|graph| graph.get().is_none());
+        let pool = &self.state.pool;
+        let free = || {
+            let slots = self.state.slots();
+            let is_free = |number: &usize| slots[*number].is_none() && !pool.has_segment_of(*number as u8);
+            (0..slots.len()).find(is_free)
+        };
+        let number = free().or_else(|| {
+            self.state.free_dropped();
+            free()
+        });
         let number = number.ok_or(GraphError::TooManyGraphs)?;
         // New graphs leave a quarter of the segments to those that exist.
         let free_min = (self.state.pool.segments() / 4).max(SEGMENTS_RESERVED + SEGMENTS_FOR_REMOVALS + 3);
         if self.state.pool.reclaim_now(&self.state.epochs) < free_min {
             return Err(GraphError::NoRoomForGraph);
         }
-        let graph = self.place_graph(number, name);
+        // The name opens a segment, so the next graph gets another number of its creation.
+        let graph = self.place_graph(number, name, pool.sequence() as u32 + 1);
         graph.writer().write_name()?;
         Ok(graph)
     }
 
     /// Creates a graph's index under a number.
-    pub(crate) fn place_graph(&self, number: usize, name: &str) -> Graph {
-        self.state.graphs[number].get_or_init(|| Box::new(GraphState::new(number as u8, name)));
-        Graph { store: Arc::clone(&self.state), number }
+    pub(crate) fn place_graph(&self, number: usize, name: &str, creation: u32) -> Graph {
+        let state = Arc::new(GraphState::new(number as u8, name, creation));
+        self.state.graphs.write().expect("no holder of the lock panics")[number] = Some(Arc::clone(&state));
+        Graph { store: Arc::clone(&self.state), state }
+    }
+
+    /// Drops a graph with all its types, nodes and edges. Waits until no other writer of the graph exists. Queries in
+    /// progress find an empty graph ([`View::is_dropped`]), and changes are refused. Another graph may have the name at
+    /// once. The segments become free when no reader can be in them; [`GraphStore::free_dropped`] frees the rest.
+    ///
+    /// # Errors
+    /// If the graph is dropped already, or no segment has room for the record of the drop.
+    pub fn drop_graph(&self, graph: &Graph) -> Result<(), GraphError> {
+        let _creation = self.state.creation.lock().expect("no holder of the lock panics");
+        drop_graph(&mut graph.writer())
+    }
+
+    /// Drops a graph as [`GraphStore::drop_graph`] does. Returns false if another thread has the graph's writer, or
+    /// creates a graph, or begins a commit.
+    ///
+    /// # Errors
+    /// As [`GraphStore::drop_graph`].
+    pub fn try_drop_graph(&self, graph: &Graph) -> Result<bool, GraphError> {
+        let Ok(_creation) = self.state.creation.try_lock() else { return Ok(false) };
+        let Some(mut writer) = graph.try_writer() else { return Ok(false) };
+        drop_graph(&mut writer).map(|()| true)
+    }
+
+    /// Frees the indexes of dropped graphs whose segments are all free, which takes some ms for millions of nodes.
+    /// Returns the number of dropped graphs that still have segments. Call it from a background thread.
+    pub fn free_dropped(&self) -> usize {
+        self.state.free_dropped()
     }
 
     /// Returns the graph with a name.
     #[must_use]
     pub fn graph(&self, name: &str) -> Option<Graph> {
-        let has_name = |graph: &OnceLock<Box<GraphState>>| graph.get().is_some_and(|graph| graph.name == name);
-        let number = self.state.graphs.iter().position(has_name)?;
-        Some(Graph { store: Arc::clone(&self.state), number })
+        let graphs = self.state.graphs.read().expect("no holder of the lock panics");
+        let state = graphs.iter().flatten().find(|graph| graph.name == name && !graph.is_dropped())?;
+        Some(Graph { store: Arc::clone(&self.state), state: Arc::clone(state) })
     }
 
     /// Returns all graphs.
     pub fn graphs(&self) -> impl Iterator<Item = Graph> {
-        let numbers = 0..self.state.graphs.len();
-        let graph =
-            |number: usize| self.state.graphs[number].get().map(|_| Graph { store: Arc::clone(&self.state), number });
-        numbers.filter_map(graph)
+        self.state.existing().map(|state| Graph { store: Arc::clone(&self.state), state })
     }
 
     /// Creates a reader, for one thread.
@@ -148,11 +188,11 @@ impl GraphStore {
 
     /// Returns the segments that have live records.
     pub fn segments(&self) -> impl Iterator<Item = SegmentStats> {
-        let pool = &self.state.pool;
-        (0..pool.segments() as u32).filter_map(|number| {
+        let (pool, graphs) = (&self.state.pool, self.state.slots());
+        (0..pool.segments() as u32).filter_map(move |number| {
             let live_bytes = pool.live_words(number) as usize * 4;
             let info = (live_bytes > 0).then(|| pool.info(number))??;
-            let graph = self.state.graphs.get(usize::from(info.graph))?.get()?.name.clone();
+            let graph = graphs.get(usize::from(info.graph))?.as_ref()?.name.clone();
             Some(SegmentStats { number, graph, used_bytes: info.used * 4, live_bytes })
         })
     }
@@ -170,7 +210,9 @@ impl GraphStore {
         let pool = &self.state.pool;
         let (segments_free, segments_retired, segments_recycled, segments_opened) = pool.counts();
         let live: usize = (0..pool.segments() as u32).map(|segment| pool.live_words(segment) as usize).sum();
-        let index = self.state.graphs.iter().filter_map(OnceLock::get).map(|graph| graph.index_bytes());
+        let slots = self.state.slots();
+        let (dropped, existing): (Vec<_>, Vec<_>) = slots.iter().flatten().partition(|graph| graph.is_dropped());
+        let index = slots.iter().flatten().map(|graph| graph.index_bytes());
         GraphStoreStats {
             segments: pool.segments(),
             segments_free,
@@ -182,6 +224,9 @@ impl GraphStore {
             record_bytes: self.record_words().max(live) * 4,
             live_bytes: live * 4,
             index_bytes: index.sum(),
+            graphs: existing.len(),
+            graphs_dropping: dropped.len(),
+            graphs_dropped: self.state.graphs_dropped.load(Relaxed),
         }
     }
 }
@@ -190,12 +235,12 @@ impl GraphStore {
 #[derive(Clone, Debug)]
 pub struct Graph {
     store: Arc<StoreState>,
-    number: usize,
+    state: Arc<GraphState>,
 }
 
 impl Graph {
     pub(crate) fn state(&self) -> &GraphState {
-        self.store.graphs[self.number].get().expect("a graph is never removed")
+        &self.state
     }
 
     /// Returns the graph's name.
@@ -204,10 +249,11 @@ impl Graph {
         &self.state().name
     }
 
-    /// Returns the graph's number in its store, below [`crate::limits::GRAPHS_MAX`]. It never changes.
+    /// Returns the graph's number in its store, below [`crate::limits::GRAPHS_MAX`]. It never changes. After the
+    /// graph is dropped, another one may get it.
     #[must_use]
     pub fn number(&self) -> usize {
-        self.number
+        usize::from(self.state.number)
     }
 
     /// Returns the graph's writer. Waits until no other writer of the graph exists.
@@ -226,7 +272,7 @@ impl Graph {
     fn writer_with<'g>(&'g self, state: MutexGuard<'g, WriterState>) -> Writer<'g> {
         Writer {
             store: &self.store,
-            graph: self.state(),
+            graph: if self.state.is_dropped() { &self.store.nothing } else { &self.state },
             state,
             may_take_reserve: false,
             is_restoring: false,
@@ -247,7 +293,7 @@ impl Graph {
     /// # Errors
     /// If the type is not declared.
     pub fn schema(&self, ty: TypeId) -> Result<&[String], GraphError> {
-        self.state().edge_type(ty.0).map(|found| &found.schema[..]).ok_or(GraphError::UnknownType)
+        self.state().edge_type(ty.0).map(|found| &found.schema[..]).ok_or_else(|| self.state.no_type())
     }
 
     /// Returns the declaration of a type.
@@ -306,14 +352,16 @@ pub struct GraphGuard<'r> {
 }
 
 impl GraphGuard<'_> {
-    /// Returns a view of a graph.
+    /// Returns a view of a graph: an empty one if the graph was dropped.
     ///
     /// # Panics
     /// If the graph belongs to another store.
     #[must_use]
     pub fn view<'a>(&'a self, graph: &'a Graph) -> View<'a> {
         assert!(std::ptr::eq(&raw const *graph.store, self.store), "the graph of another store");
-        View::new(graph.state(), self.store.pool.words())
+        // The epoch was entered before, so the records of a graph that is dropped later stay.
+        let state = if graph.state.is_dropped() { &self.store.nothing } else { graph.state() };
+        View::new(state, self.store.pool.words())
     }
 }
 

@@ -3,12 +3,12 @@
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{
-    Mutex, MutexGuard,
+    Mutex, MutexGuard, RwLock,
     atomic::{AtomicU64, fence},
 };
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{
-    Mutex, MutexGuard,
+    Mutex, MutexGuard, RwLock,
     atomic::{AtomicU64, fence},
 };

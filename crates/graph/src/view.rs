@@ -78,13 +78,20 @@ impl<'a> View<'a> {
         Self { graph, memory }
     }
 
+    /// Returns true if the graph was dropped. If it was before the view was created, the view is empty, so a query in
+    /// progress must end.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.graph.is_dropped()
+    }
+
     #[inline]
     pub(crate) fn list(&self, node: u32, ty: u8) -> List<'a> {
         List::open(self.graph, self.memory, node, ty)
     }
 
     pub(crate) fn check_type(&self, ty: TypeId) -> Result<u8, GraphError> {
-        self.graph.edge_type(ty.0).map(|_| ty.0).ok_or(GraphError::UnknownType)
+        self.graph.edge_type(ty.0).map(|_| ty.0).ok_or_else(|| self.graph.no_type())
     }
 
     pub(crate) fn reverse(&self, ty: u8) -> Option<u8> {
@@ -133,7 +140,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// If the type is not declared.
     pub fn schema(&self, ty: TypeId) -> Result<&'a [String], GraphError> {
-        self.graph.edge_type(ty.0).map(|found| &found.schema[..]).ok_or(GraphError::UnknownType)
+        self.graph.edge_type(ty.0).map(|found| &found.schema[..]).ok_or_else(|| self.graph.no_type())
     }
 
     /// Returns the edges from a node to each destination, in any state, or `None` for an edge that was never stored.

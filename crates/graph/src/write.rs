@@ -27,7 +27,7 @@ fn time_now(now_ms: u64, last: Option<u64>) -> u64 {
 
 /// Returns an error if a graph refuses a change, apart from caps and room.
 pub(crate) fn check_change(graph: &GraphState, change: &EdgeChange<'_>) -> Result<(), GraphError> {
-    let edge_type = graph.edge_type(change.edge_type.0).ok_or(GraphError::UnknownType)?;
+    let edge_type = graph.edge_type(change.edge_type.0).ok_or_else(|| graph.no_type())?;
     check_node(change.source)?;
     check_node(change.destination)?;
     check_time(change.time_ms)?;

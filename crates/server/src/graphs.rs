@@ -1,6 +1,6 @@
 //! The threads of the graph store. One commits it to its disk. The other compacts graphs: it copies live records out of
-//! the emptiest segments, so that they can be reused. It also completes bulk loads whose clients have left, and sweeps
-//! over lists with tombstones.
+//! the emptiest segments, so that they can be reused. It also completes bulk loads whose clients have left, sweeps over
+//! lists with tombstones, and frees the indexes of dropped graphs.
 //!
 //! ```text
 //!   few segments free, or a command asks ──> slices of 64 KiB, each under the graph's writer ──> nothing left: idle
@@ -52,8 +52,14 @@ pub(crate) fn run(shared: &Shared) {
     let mut sweeps = Sweeps::new(shared.config.graph_tombstone_age_s);
     let (mut served, mut exhausted_at, mut found_nothing_at) = (0, 0, None::<Instant>);
     while !shared.threads.stop.workers_ended() {
+        let dropping = store.free_dropped();
+        if dropping > 0 {
+            // In a store on a disk, their segments wait for a commit.
+            graphs.commits.ask();
+            graphs.forget_batches_of_dropped();
+        }
         let is_empty = store.graphs().next().is_none();
-        std::thread::park_timeout(if is_empty { IDLE } else { LOOK });
+        std::thread::park_timeout(if is_empty && dropping == 0 { IDLE } else { LOOK });
         if is_empty {
             continue;
         }

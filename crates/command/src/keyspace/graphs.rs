@@ -208,6 +208,16 @@ impl Graphs {
         self.permit(number, LOAD_LEFT)
     }
 
+    /// Forgets the batches that clients left in graphs that are dropped, with their client memory.
+    pub fn forget_batches_of_dropped(&self) {
+        let Some(store) = self.store() else { return };
+        for number in 0..GRAPHS_MAX {
+            if let Some(mut permit) = self.take_left_batch(number) {
+                permit.has_batch = store.graphs().any(|graph| graph.number() == number);
+            }
+        }
+    }
+
     fn permit(&self, number: usize, state: u8) -> Option<LoadPermit> {
         let slot = &self.loads.0[number];
         slot.state.compare_exchange(state, LOAD_IN_PROGRESS, AcqRel, Acquire).ok()?;

@@ -82,6 +82,7 @@ const ROWS: [(&str, CommandFunction); COMMAND_COUNT] = [
     ("g.del", graph::del),
     ("g.diff", graph::diff),
     ("g.dist", graph::dist),
+    ("g.drop", graph::drop_graph),
     ("g.get", graph::get),
     ("g.inter", graph::inter),
     ("g.load", graph::load),

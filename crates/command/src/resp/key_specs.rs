@@ -100,6 +100,7 @@ pub(super) fn key_specs(name: &str) -> &'static [KeySpec] {
             const { &[spec(&["RW", "access", "update"], 1, 0, 1)] }
         }
         "del" | "unlink" => const { &[spec(&["RM", "delete"], 1, -1, 1)] },
+        "g.drop" => const { &[spec(&["RM", "delete"], 1, 0, 1)] },
         "eval" | "fcall" => const { &[noted(ANY_WRITE, spec(&["RW", "access", "update"], 3, COUNTED, 1))] },
         "eval_ro" | "fcall_ro" => const { &[noted(ANY_READ, spec(&["RO", "access"], 3, COUNTED, 1))] },
         "blmpop" | "bzmpop" => const { &[spec(&["RW", "access", "delete"], 3, COUNTED, 1)] },

@@ -147,6 +147,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("g.del", "not in Redis; see `docs/graph/README.md`"),
     ("g.diff", "not in Redis; see `docs/graph/README.md`"),
     ("g.dist", "not in Redis; see `docs/graph/README.md`"),
+    ("g.drop", "not in Redis; see `docs/graph/README.md`"),
     ("g.get", "not in Redis; see `docs/graph/README.md`"),
     ("g.inter", "not in Redis; see `docs/graph/README.md`"),
     ("g.load", "not in Redis; see `docs/graph/README.md`"),

@@ -86,7 +86,7 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
             return Err((GraphError::BulkInProgress, batch));
         }
         let Some(edge_type) = self.writer.graph.edge_type(batch.ty) else {
-            return Err((GraphError::UnknownType, batch));
+            return Err((self.writer.graph.no_type(), batch));
         };
         if batch.text_bytes() > 0 && edge_type.schema.is_empty() {
             return Err((GraphError::NoSchema, batch));
@@ -98,10 +98,13 @@ impl<'w, 'g> BulkWriter<'w, 'g> {
     /// Touches about `edges_max` edges at most.
     ///
     /// # Errors
-    /// If no segment is free. The caller compacts the graph and calls this function again. If compaction finds nothing
-    /// either, [`BulkWriter::cancel`] may return the batch.
+    /// If no segment is free, or the graph was dropped. If none is free, the caller compacts the graph and calls this
+    /// function again. If compaction finds nothing either, [`BulkWriter::cancel`] may return the batch.
     pub fn step(&mut self, edges_max: u32) -> Result<BulkStep, GraphError> {
-        let Some(mut bulk) = self.writer.state.bulk.take() else { return Ok(BulkStep::Done) };
+        let Some(mut bulk) = self.writer.state.bulk.take() else {
+            let is_dropped = self.writer.graph.is_dropped();
+            return if is_dropped { Err(GraphError::GraphDropped) } else { Ok(BulkStep::Done) };
+        };
         self.writer.has_reservation = true;
         let result = LoadSlice { writer: self.writer, bulk: &mut bulk, left: edges_max as usize }.run();
         self.writer.has_reservation = false;

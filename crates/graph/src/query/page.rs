@@ -101,7 +101,7 @@ impl PageQuery {
         }
         let (low, high) = options.by_time.unwrap_or((0, u64::MAX));
         let words = [3, node, u64::from(ty.0), options.state as u64, u64::from(options.is_reversed), low, high];
-        let order = u64::from(view.graph.number) << 1 | u64::from(is_by_time);
+        let order = view.graph.identity() << 1 | u64::from(is_by_time);
         let hash = query_hash(words.into_iter().chain([order]));
         let place = cursor.place(hash)?;
         let mut query = Self {

@@ -321,8 +321,7 @@ impl SecondDegree {
         cursor: crate::Cursor,
         limit: usize,
     ) -> Result<(crate::Cursor, Vec<u64>), GraphError> {
-        let hash =
-            crate::query::cursor::query_hash([2, self.external, u64::from(self.ty), u64::from(view.graph.number)]);
+        let hash = crate::query::cursor::query_hash([2, self.external, u64::from(self.ty), view.graph.identity()]);
         let from = cursor.place(hash)?.map_or(0, |(_, id)| id);
         let start = self.numbers.partition_point(|id| *id < from);
         let end = self.numbers.len().min(start.saturating_add(limit.max(1)));

@@ -16,7 +16,7 @@ pub struct SecondDegreeCache {
     bytes_max: usize,
     bytes: usize,
     clock: u64,
-    sets: HashMap<(u8, u32, u8), CachedSet>,
+    sets: HashMap<(u64, u32, u8), CachedSet>,
     hits: u64,
     misses: u64,
 }
@@ -41,7 +41,7 @@ impl SecondDegreeCache {
     /// Returns a node's set if it missed at most `changes_max` changes of the type.
     pub fn find(&mut self, view: &View<'_>, node: u64, ty: TypeId, changes_max: u64) -> Option<Arc<SecondDegree>> {
         self.clock += 1;
-        let key = view.node(node).ok().flatten().map(|number| (view.graph.number, number, ty.0));
+        let key = view.node(node).ok().flatten().map(|number| (view.graph.identity(), number, ty.0));
         let cached = key.and_then(|key| self.sets.get_mut(&key));
         let is_fresh = |set: &SecondDegree| view.changes(ty).saturating_sub(set.changes) <= changes_max;
         let found = cached.filter(|cached| is_fresh(&cached.set)).map(|cached| {
@@ -54,7 +54,7 @@ impl SecondDegreeCache {
 
     /// Stores a set, unless it is partial or longer than the cache.
     pub fn insert(&mut self, view: &View<'_>, set: SecondDegree) -> Arc<SecondDegree> {
-        let (set, key) = (Arc::new(set), (view.graph.number, 0, 0));
+        let (set, key) = (Arc::new(set), (view.graph.identity(), 0, 0));
         let bytes = bytes_of(&set);
         if set.is_partial || set.node == u32::MAX || bytes > self.bytes_max {
             return set;
@@ -72,7 +72,7 @@ impl SecondDegreeCache {
         set
     }
 
-    fn remove(&mut self, key: (u8, u32, u8)) {
+    fn remove(&mut self, key: (u64, u32, u8)) {
         if let Some(old) = self.sets.remove(&key) {
             self.bytes -= bytes_of(&old.set);
         }

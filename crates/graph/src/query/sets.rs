@@ -123,7 +123,7 @@ impl SetQuery {
             return Err(GraphError::BadSetCount(lists.len()));
         }
         let words = lists.iter().flat_map(|(node, ty)| [*node, u64::from(ty.0)]);
-        let hash = query_hash([1, operation as u64, u64::from(view.graph.number)].into_iter().chain(words));
+        let hash = query_hash([1, operation as u64, view.graph.identity()].into_iter().chain(words));
         let from = cursor.place(hash)?.map_or(0, |(_, id)| id);
         let mut windows = Vec::with_capacity(lists.len());
         for (node, ty) in lists {

@@ -474,6 +474,9 @@ fn graphs(list: &mut MetricList, shared: &Shared) {
     list.gauge("gannet_graph_compaction_debt_bytes", help, debt);
     let slices = graphs.compaction.slices.value();
     list.total("gannet_graph_compaction_slices_total", "Slices of compaction of graphs.", slices);
+    list.gauge("gannet_graphs", "Graphs.", stats.graphs as u64);
+    list.gauge("gannet_graphs_dropping", "Dropped graphs whose memory is not free yet.", stats.graphs_dropping as u64);
+    list.total("gannet_graphs_dropped_total", "Graphs that were dropped.", stats.graphs_dropped);
 }
 
 fn encryption(list: &mut MetricList, shared: &Shared) {

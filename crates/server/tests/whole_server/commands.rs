@@ -76,6 +76,7 @@ pub const RESP: &[(&str, &[&str])] = &[
     ("g.del", &["g @n knows @n [ TS @n ] { @n knows @n }"]),
     ("g.diff", &["g @n knows { @n knows } [ CURSOR @u ] [ LIMIT @n ]"]),
     ("g.dist", &["g @n knows @n { @n } [ MAX @n ] [ BUDGET @n ]"]),
+    ("g.drop", &["g"]),
     ("g.get", &["g @n knows @n { @n }"]),
     ("g.inter", &["g @n knows { @n knows } [ CURSOR @u ] [ LIMIT @n ]"]),
     ("g.load", &["g knows CSV|EDGES [ TS @n ] [ LINE @n ] @v"]),

@@ -29,7 +29,7 @@ macro_rules! entry {
 }
 
 /// The number of commands.
-pub(in crate::resp) const COMMAND_COUNT: usize = 287;
+pub(in crate::resp) const COMMAND_COUNT: usize = 288;
 
 /// The rows of [`super::COMMANDS`].
 #[rustfmt::skip]
@@ -205,6 +205,9 @@ pub(super) static ROWS: [CommandSpec; COMMAND_COUNT] = [
     entry!("g.dist" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of edges near the nodes, at most the budget" GraphDistance,
            "Returns the distance from a node to each of a list of nodes"),
+    entry!("g.drop" 2 [Write NoScript] (1 1 1) ["write" "graph" "slow" "dangerous"]
+           "" "graph" "O(N) where N is the number of segments; the index is freed in the background" GraphChange,
+           "Drops a graph with all its edge types, nodes and edges"),
     entry!("g.get" -5 [ReadOnly NoScript] (1 1 1) ["read" "graph" "slow"]
            "" "graph" "O(N) where N is the number of destinations" GraphEdge,
            "Returns the state, time and attributes of edges"),

@@ -174,7 +174,8 @@ fn run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, kind: ChangeKind) -> Run
     let name = args.next().unwrap_or_default();
     let graph = match graph_named(call, name) {
         Ok(graph) => graph,
-        Err(fault) => return fault.reply(call, 0, kind.syntax()),
+        // Another client may have dropped the graph since the last visit.
+        Err(fault) => return fault.reply(call, call.session.sum, kind.syntax()),
     };
     if !call.session.fits {
         match check(call, args, &graph, kind) {

@@ -194,6 +194,10 @@ fn load_batch(call: &mut Call<'_, '_>, work: &mut LoadWork) -> Result<bool, Grap
             Ok(BulkStep::Done) => break,
             Ok(BulkStep::More) => {}
             Err(GraphError::NoSpace) if call.ctx.shared.graphs.may_get_room() => return Ok(false),
+            Err(error @ GraphError::GraphDropped) => {
+                work.permit.has_batch = false;
+                return Err(error.into());
+            }
             Err(error) => {
                 // No list has an edge of a batch that can be cancelled. Any other batch is completed in the background.
                 work.permit.has_batch = bulk.cancel().is_none();

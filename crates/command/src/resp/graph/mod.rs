@@ -8,6 +8,7 @@
 //!
 //! Invariants:
 //! - A graph is a key only for the rights of users. It is in no namespace, and commands on keys do not affect it.
+//! - A request that finds its graph dropped between two visits ends with an error.
 //! - A visit stays in one epoch of the graph's reader, and the epoch ends with it. A query holds no reference into the
 //!   store between two visits.
 //! - A reply is written when the query is complete. Its length is bounded by the limit of the page.
@@ -31,7 +32,7 @@ pub use load::encode_attributes;
 pub(super) use load::load;
 pub(super) use node::node;
 pub use node::texts_of;
-pub(super) use operate::{compact, figures, segments, snapshot, stats};
+pub(super) use operate::{compact, drop_graph, figures, segments, snapshot, stats};
 pub(crate) use query::LIMIT_MAX;
 pub(super) use run::{count, deg2, diff, dist, get, inter, mutual, path, range, suggest, union};
 pub use words::attributes_of;

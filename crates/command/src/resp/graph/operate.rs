@@ -1,6 +1,6 @@
-//! `G.STATS`, `G.SEGMENTS` and `G.COMPACT`: the state of the graph store, and its compaction.
+//! The state of the graph store, its compaction and its commits; the drop of a whole graph.
 
-use super::change::await_commit;
+use super::change::{acknowledge, await_commit, awaits_commit, wait};
 use super::fault::GraphFault;
 use super::run::{graph_named, nodes_of, take_worker};
 use super::syntax;
@@ -10,6 +10,7 @@ use crate::resp::aside;
 use crate::resp::call::{Call, Run};
 use crate::resp::error::ErrorReply;
 use crate::shared::Shared;
+use graph::GraphError;
 use protocol::resp::{Args, reply};
 
 /// Executes `G.STATS [graph]`: figures of the store, or the number of nodes of a graph and its edge types.
@@ -42,7 +43,7 @@ pub(in crate::resp) fn stats<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
 
 /// Returns the figures of the store with their names. Returns `None` if there is no store.
 /// It takes some ns for each segment.
-pub(in crate::resp) fn figures(shared: &Shared) -> Option<[(&'static str, i64); 19]> {
+pub(in crate::resp) fn figures(shared: &Shared) -> Option<[(&'static str, i64); 21]> {
     let graphs = &shared.graphs;
     let store = graphs.store()?;
     let stats = store.stats();
@@ -69,6 +70,8 @@ pub(in crate::resp) fn figures(shared: &Shared) -> Option<[(&'static str, i64); 
         ("partial_answers", sum(|counters| counters.partial.value())),
         ("second_degree_hits", sum(|counters| counters.cache_hits.value())),
         ("second_degree_misses", sum(|counters| counters.cache_misses.value())),
+        ("graphs_dropping", stats.graphs_dropping as i64),
+        ("graphs_dropped", stats.graphs_dropped as i64),
     ];
     Some(figures)
 }
@@ -144,4 +147,42 @@ pub(in crate::resp) fn compact<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
     graphs.ask_for_compaction();
     reply::simple(call.out, b"OK");
     Ok(())
+}
+
+/// Executes `G.DROP graph`: drops a graph with all its edge types, nodes and edges. Replies with 1, or with 0 if no
+/// graph has this name.
+pub(in crate::resp) fn drop_graph<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    if awaits_commit(call) {
+        return acknowledge(call, syntax::DROP);
+    }
+    match drop_named(call, args.next().unwrap_or_default()) {
+        Ok(Some(true)) => {
+            call.session.sum = 1;
+            acknowledge(call, syntax::DROP)
+        }
+        Ok(Some(false)) => {
+            call.session.end_request();
+            call.int(0);
+            Ok(())
+        }
+        Ok(None) => Err(wait(call)),
+        Err(fault) => fault.reply(call, 0, syntax::DROP),
+    }
+}
+
+/// Drops a graph. Returns `None` if the request must wait for another thread, and false if there is no such graph.
+fn drop_named(call: &Call<'_, '_>, name: &[u8]) -> Result<Option<bool>, GraphFault> {
+    let graphs = &call.ctx.shared.graphs;
+    let store = graphs.store().ok_or(GraphFault::NoStore)?;
+    if graphs.commits.has_failed() {
+        return Err(GraphFault::Disk);
+    }
+    let Some(graph) = std::str::from_utf8(name).ok().and_then(|name| store.graph(name)) else { return Ok(Some(false)) };
+    match store.try_drop_graph(&graph) {
+        Ok(is_dropped) => Ok(is_dropped.then_some(true)),
+        Err(GraphError::NoSpace) if graphs.may_get_room() => Ok(None),
+        // Another client was faster.
+        Err(GraphError::GraphDropped) => Ok(Some(false)),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -92,6 +92,9 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     let parts = &mut WorkerParts { scratches, cache };
     let mut steps = 0;
     let visited = (|| {
+        if around.view.is_dropped() {
+            return Err(GraphError::GraphDropped.into());
+        }
         let mut query = match unfinished {
             Some(query) => *query,
             None => match query::begin(&around, parts, kind, operation, words)? {

@@ -15,6 +15,7 @@ pub(super) const STATS: &str = "G.STATS [graph]";
 pub(super) const SEGMENTS: &str = "G.SEGMENTS";
 pub(super) const COMPACT: &str = "G.COMPACT";
 pub(super) const SNAPSHOT: &str = "G.SNAPSHOT";
+pub(super) const DROP: &str = "G.DROP graph";
 
 /// Returns the syntax of the query `command`, such as `g.dist`, or of `G.QUERY` if there is none of that name.
 pub(super) fn of_query(command: &str) -> &'static str {
@@ -35,7 +36,7 @@ mod tests {
 
     #[test]
     fn every_command_on_graphs_has_a_syntax_of_its_arity() {
-        let all = [TYPE, ADD, DEL, ARCHIVE, RESTORE, LOAD, QUERY, STATS, SEGMENTS, COMPACT, SNAPSHOT];
+        let all = [TYPE, ADD, DEL, ARCHIVE, RESTORE, LOAD, QUERY, STATS, SEGMENTS, COMPACT, SNAPSHOT, DROP];
         let all: Vec<&str> = all.iter().chain(QUERY_SYNTAX).copied().collect();
         let named: Vec<_> = COMMANDS.iter().filter(|entry| entry.group == "graph" && !entry.is_container()).collect();
         assert_eq!(named.len(), all.len());

@@ -52,13 +52,14 @@ fn has_length(record: RecordRef<'_>, kind: RecordKind) -> bool {
     let text = |bytes: u32| (bytes as usize).div_ceil(4);
     let has = |words: usize| record.len() >= words;
     match kind {
-        RecordKind::Name => has(4) && is(4 + text(record.word(3))),
+        RecordKind::Name => has(4) && (0..2).any(|creation| is(4 + text(record.word(3)) + creation)),
         RecordKind::EdgeType => has(7) && is(7 + text(record.word(6))),
         RecordKind::Nodes => has(4) && is(4 + record.word(3) as usize * 2),
         RecordKind::Edge => has(EDGE_WORDS) && is(EDGE_WORDS + text(record.edge_properties().2 as u32)),
         RecordKind::Mark => is(6),
         RecordKind::Object => has(7) && is(7 + text(record.word(6))),
         RecordKind::Batch => is(7),
+        RecordKind::Drop => is(3),
         RecordKind::Leaf => leaf::is_well_formed(record),
         RecordKind::Recent | RecordKind::Leaves | RecordKind::Void => true,
     }
@@ -89,6 +90,7 @@ fn is_well_formed(record: RecordRef<'_>, kind: RecordKind) -> bool {
         }
         RecordKind::Leaf => leaf::is_well_formed(record) && is_type(record.word(3) & 0xFF),
         RecordKind::Void => true,
+        RecordKind::Drop => has(3),
         RecordKind::Recent => has(RECENT_WORDS + RECENT_ENTRY_WORDS) && is_type(record.word(3)),
         RecordKind::Leaves => has(LEAVES_WORDS) && is_type(record.word(3)),
         RecordKind::Batch => has(7) && record.long(2).max(record.long(5)) < LSN_END,
