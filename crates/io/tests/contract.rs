@@ -151,6 +151,7 @@ contract!(
     a_list_that_is_too_short_loses_no_event,
     a_closed_streams_late_bytes_are_not_its_successors,
     a_stream_that_is_not_read_holds_little_and_loses_nothing,
+    end_of_an_unread_stream_is_reported,
     one_stream_that_is_not_read_starves_no_other,
     many_peers_that_do_not_read_starve_no_other,
     a_warm_reactor_allocates_nothing,
@@ -556,6 +557,62 @@ fn a_stream_that_is_not_read_holds_little_and_loses_nothing<B: Kind>() {
     client.write_all(b"and on").unwrap();
     assert_eq!(bench.collect(&stream, ONE, 6, 10), b"and on");
     bench.io.close(stream);
+}
+
+/// The owner of a stream may rest without reading. It must learn that the peer has left in each way of receiving: with
+/// a long buffer, with as many unread buffers as a stream may hold, and while buffers are scarce.
+fn end_of_an_unread_stream_is_reported<B: Kind>() {
+    for is_reset in [false, true] {
+        let mut bench = Bench::<B>::new(100);
+        let leave = |client: TcpStream| {
+            if is_reset {
+                rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+            }
+        };
+        // With a long buffer.
+        let (mut client, stream) = bench.connect(ONE);
+        client.write_all(b"request").unwrap();
+        assert_eq!(bench.collect(&stream, ONE, 7, 100_000), b"request");
+        for _ in 0..2 {
+            client.write_all(b"unread").unwrap();
+            assert!(!bench.readable(ONE).hangup, "{}: the peer is there", B::NAME);
+            assert_eq!(bench.collect(&stream, ONE, 6, 100_000), b"unread");
+        }
+        client.write_all(b"unread").unwrap();
+        assert!(!bench.readable(ONE).hangup, "{}: the peer is there", B::NAME);
+        leave(client);
+        bench.until("hangup after a long buffer", |event| event.token == ONE && event.hangup);
+        bench.io.close(stream);
+        // With all the unread buffers of a stream.
+        let (mut client, stream) = bench.connect(TWO);
+        for piece in pattern(2 * usize::from(HELD_MAX) * INBOUND_BYTES, 2).chunks(INBOUND_BYTES) {
+            client.write_all(piece).unwrap();
+            bench.io.wait(Some(Duration::from_millis(2)), &mut bench.events).unwrap();
+        }
+        leave(client);
+        bench.until("hangup of an unread stream", |event| event.token == TWO && event.hangup);
+        bench.io.close(stream);
+        // While other streams hold the buffers.
+        let mut held: Vec<_> = (0..90).map(|index| bench.connect(Token::new(10 + index, 0))).collect();
+        for _ in 0..usize::from(HELD_MAX) {
+            for (client, _) in &mut held {
+                client.write_all(&pattern(INBOUND_BYTES, 5)).unwrap();
+            }
+            bench.io.wait(Some(Duration::from_millis(2)), &mut bench.events).unwrap();
+        }
+        for index in [3, 4] {
+            let (mut client, stream) = bench.connect(Token::new(index, 2));
+            client.write_all(b"unread").unwrap();
+            bench.until("bytes", |event| event.token == Token::new(index, 2) && event.readable);
+            held.push((client, stream));
+        }
+        for (at, (client, stream)) in held.into_iter().enumerate().rev() {
+            let token = if at < 90 { Token::new(10 + at as u32, 0) } else { Token::new(at as u32 - 87, 2) };
+            leave(client);
+            bench.until("hangup while buffers are scarce", |event| event.token == token && event.hangup);
+            bench.io.close(stream);
+        }
+    }
 }
 
 fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {

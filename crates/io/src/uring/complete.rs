@@ -2,7 +2,7 @@
 
 use super::memory::NONE;
 use super::open::BUFFER_GROUP;
-use super::slot::{End, Intake, Life, Op, Outgoing};
+use super::slot::{End, EndWatch, Intake, Life, Op, Outgoing};
 use super::{HELD_MAX, LINGER, Uring};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -100,6 +100,44 @@ impl Uring {
         self.ended(index, End::Reset);
     }
 
+    /// Starts to watch for the end of a stream whose bytes stay unread, unless the kernel watches for it already. The
+    /// poll stays armed after the owner reads again, so a stream costs at most one.
+    fn arm_watch(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.watch != EndWatch::Off || slot.leaving || slot.end.is_some() {
+            return;
+        }
+        slot.watch = EndWatch::Armed;
+        let entry = opcode::PollAdd::new(Fd(slot.fd), u32::from(PollFlags::RDHUP.bits())).build();
+        let user_data = Op::Watch.user_data(index, slot.generation);
+        if !self.push(&entry.user_data(user_data)) {
+            self.slots[index as usize].watch = EndWatch::Off;
+            self.ended(index, End::Reset);
+        }
+    }
+
+    fn watched(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.cancelling_watch = false;
+        if slot.leaving {
+            slot.watch = EndWatch::Off;
+            return;
+        }
+        slot.watch = EndWatch::Over;
+        match slot.life {
+            Life::Closing => self.retire(index),
+            _ => self.note(index, |due| (due.readable, due.hangup) = (true, true)),
+        }
+    }
+
+    pub(super) fn cancel_watch(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.watch == EndWatch::Armed && !std::mem::replace(&mut slot.cancelling_watch, true) {
+            let target = Op::Watch.user_data(index, slot.generation);
+            self.cancel(target, Op::CancelWatch, index);
+        }
+    }
+
     pub(super) fn arm_poll_out(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if std::mem::replace(&mut slot.poll_out, true) {
@@ -121,6 +159,7 @@ impl Uring {
             let slot = &mut self.slots[index as usize];
             match op {
                 Op::CancelIntake => slot.cancelling = false,
+                Op::CancelWatch => slot.cancelling_watch = false,
                 _ => slot.cancelling_out = false,
             }
             self.uncancelled = true;
@@ -230,12 +269,13 @@ impl Uring {
         }
         let is_live = Op::same_life(self.slots[index as usize].generation, life);
         match op {
-            Op::CancelIntake | Op::CancelPollOut if !is_live => {}
+            Op::CancelIntake | Op::CancelPollOut | Op::CancelWatch if !is_live => {}
             _ if !is_live => unreachable!("{op:?} of slot {index} ended after the slot was given back"),
             Op::Receive => self.received(index, result, flags),
             Op::PollIn => self.polled_in(index, result),
             Op::Send => self.sent(index, result),
             Op::PollOut => self.polled_out(index),
+            Op::Watch => self.watched(index),
             // Only a failed cancellation posts a completion: its target had just ended, or was between two polls.
             Op::CancelIntake => {
                 self.slots[index as usize].cancelling = false;
@@ -243,6 +283,10 @@ impl Uring {
             }
             Op::CancelPollOut => {
                 self.slots[index as usize].cancelling_out = false;
+                self.retire(index);
+            }
+            Op::CancelWatch => {
+                self.slots[index as usize].cancelling_watch = false;
                 self.retire(index);
             }
             Op::Waker => unreachable!("handled above"),
@@ -275,7 +319,9 @@ impl Uring {
                 self.note(index, |due| due.readable = true);
                 if !more && !unread_for_long {
                     self.arm_intake(index);
-                } else if more && unread_for_long {
+                } else if !more {
+                    self.arm_watch(index);
+                } else if unread_for_long {
                     self.detours.unread += 1;
                     self.cancel_intake(index);
                 }
@@ -283,7 +329,7 @@ impl Uring {
             _ => match errno(result) {
                 // If no buffer is free, the stream is polled and then received from by calls.
                 Errno::NOBUFS => self.poll_intake(index),
-                Errno::CANCELED if slot.held.count() > 0 => {}
+                Errno::CANCELED if slot.held.count() > 0 => self.arm_watch(index),
                 Errno::CANCELED | Errno::INTR | Errno::AGAIN => self.arm_intake(index),
                 _ => self.ended(index, End::Reset),
             },
@@ -316,7 +362,15 @@ impl Uring {
         // owner.
         debug_assert!(result > 0 || slot.leaving, "a poll of an open stream ended with {result}");
         slot.direct = true;
-        self.note(index, |due| due.readable = true);
+        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        if result & i32::from(ends.bits()) == 0 {
+            self.note(index, |due| due.readable = true);
+            return self.arm_watch(index);
+        }
+        if slot.watch == EndWatch::Off {
+            slot.watch = EndWatch::Over;
+        }
+        self.note(index, |due| (due.readable, due.hangup) = (true, true));
     }
 
     pub(super) fn ended(&mut self, index: u32, end: End) {
@@ -428,6 +482,7 @@ impl Uring {
             return;
         }
         self.cancel_intake(index);
+        self.cancel_watch(index);
         let slot = &mut self.slots[index as usize];
         if slot.poll_out && slot.outgoing == Outgoing::None && !std::mem::replace(&mut slot.cancelling_out, true) {
             let target = Op::PollOut.user_data(index, slot.generation);

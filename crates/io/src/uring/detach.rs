@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::complete::Until;
 use super::memory::INBOUND_BYTES;
-use super::slot::{End, Intake, Life, Op, Outgoing};
+use super::slot::{End, EndWatch, Intake, Life, Op, Outgoing};
 use super::{LINGER, Uring};
 use crate::listen::AcceptedStream;
 use crate::{Backend, Detached};
@@ -44,6 +44,7 @@ impl Uring {
     /// Cancels the operations that watch a stream.
     fn end_operations(&mut self, index: u32) {
         self.cancel_intake(index);
+        self.cancel_watch(index);
         let slot = &mut self.slots[index as usize];
         let idle = matches!(slot.outgoing, Outgoing::None | Outgoing::Stalled);
         if slot.poll_out && idle && !std::mem::replace(&mut slot.cancelling_out, true) {
@@ -56,7 +57,8 @@ impl Uring {
     /// its bytes waits for a poll.
     fn is_over(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
-        slot.is_quiet() || slot.outgoing == Outgoing::Stalled && slot.intake == Intake::Off && !slot.poll_out
+        let watched = slot.intake != Intake::Off || slot.poll_out || slot.watch == EndWatch::Armed;
+        slot.is_quiet() || slot.outgoing == Outgoing::Stalled && !watched
     }
 
     fn let_one_go(&mut self, stream: AcceptedStream) -> Option<Detached<AcceptedStream>> {

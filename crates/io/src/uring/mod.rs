@@ -22,6 +22,8 @@
 //!   stream's receive is cancelled once it holds [`HELD_MAX`] buffers. If the buffers run out nevertheless, a stream
 //!   without a buffer is polled and its bytes are received by calls, so that no stream starves because other streams
 //!   hold the buffers. Likewise, a stream without a block sends by calls.
+//! - If a stream's bytes stay unread, so that no receive of it is in the kernel, a poll watches for its end. An owner
+//!   that rests without reading thus learns that the peer has left.
 //! - A stream's bytes keep their order. A stream has one receive at a time, whose buffers are chained in the order of
 //!   their completions. Calls are made only while no receive is in the kernel and the chain is empty. A stream has one
 //!   send at a time.

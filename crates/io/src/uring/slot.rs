@@ -7,6 +7,7 @@
 //!   outgoing  None ──send──> Queued ──submit──> Flying ──completed──> None
 //!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
 //!                              └────────────────────────────────────────────────────────┘
+//!   watch     Off ──(bytes stay unread, so no receive is in the kernel)──> Armed ──the peer has closed──> Over
 //! ```
 //!
 //! Two transitions are deliberately impossible: Closing never returns to Open, and a slot with an operation in the
@@ -29,11 +30,22 @@ pub(super) enum Op {
     CancelIntake = 5,
     CancelPollOut = 6,
     Waker = 7,
+    Watch = 8,
+    CancelWatch = 9,
 }
 
 impl Op {
-    const ALL: [Self; 7] =
-        [Self::Receive, Self::PollIn, Self::Send, Self::PollOut, Self::CancelIntake, Self::CancelPollOut, Self::Waker];
+    const ALL: [Self; 9] = [
+        Self::Receive,
+        Self::PollIn,
+        Self::Send,
+        Self::PollOut,
+        Self::CancelIntake,
+        Self::CancelPollOut,
+        Self::Waker,
+        Self::Watch,
+        Self::CancelWatch,
+    ];
     const GENERATION_MASK: u32 = 0xFF_FFFF;
 
     /// Packs `[ op 8 | generation 24 | slot 32 ]`.
@@ -66,6 +78,17 @@ pub(super) enum Intake {
     Off,
     Multishot,
     Poll,
+}
+
+/// The watch for the end of a stream whose bytes are not received. Its owner may rest without reading, and must learn
+/// nevertheless that the peer has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndWatch {
+    Off,
+    /// A poll for the end is in the kernel. It stays there while bytes are received.
+    Armed,
+    /// The end was reported.
+    Over,
 }
 
 /// The state of the bytes that were taken over for sending.
@@ -120,6 +143,8 @@ pub(super) struct UringSlot {
     /// True if the buffer that the owner passed to the latest receive was longer than [`super::SHORT_BYTES_MAX`]. Then
     /// no multishot receive is started.
     pub(super) bulk: bool,
+    pub(super) watch: EndWatch,
+    pub(super) cancelling_watch: bool,
     pub(super) end: Option<End>,
     /// True if a send has failed.
     pub(super) broken: bool,
@@ -157,6 +182,8 @@ impl UringSlot {
             held_since: 0,
             direct: false,
             bulk: false,
+            watch: EndWatch::Off,
+            cancelling_watch: false,
             end: None,
             broken: false,
             outgoing: Outgoing::None,
@@ -182,7 +209,7 @@ impl UringSlot {
 
     /// Returns true if no operation of this slot is in the kernel or queued.
     pub(super) fn is_quiet(&self) -> bool {
-        self.intake == Intake::Off && !self.poll_out && self.outgoing == Outgoing::None
+        self.intake == Intake::Off && !self.poll_out && self.watch != EndWatch::Armed && self.outgoing == Outgoing::None
     }
 }
 

@@ -789,6 +789,67 @@ fn no_element_is_lost_when_waiting_clients_time_out_or_are_unblocked_or_killed()
     assert!(waits.load(Relaxed) > popped);
 }
 
+/// A request that fills the buffer, or bytes behind a waiting request, must not hide that the client has left.
+#[test]
+fn client_that_leaves_with_unread_bytes_is_noticed_and_takes_no_element() {
+    let running = several_workers(2);
+    let mut control = resp(&running);
+    let many: String = (0..150).map(|number| format!(" {number:0>100}")).collect();
+    let blocks = ["BLPOP", "BZPOPMIN"].map(|command| request(&words(&format!("{command}{many} k 0"))));
+    let behind = |first: Vec<u8>, then: Vec<u8>| [first, then].concat();
+    let short = || request(&words("BLPOP k 0"));
+    let requests = [
+        blocks[0].clone(),
+        blocks[1].clone(),
+        behind(request(&words(&format!("MGET{many}"))), short()),
+        behind(short(), request(&words("PING")).repeat(2_000)),
+    ];
+    for (number, sent) in requests.iter().enumerate() {
+        for is_reset in [false, true] {
+            let mut client = resp(&running);
+            client.client.send(sent);
+            wait_until("the client waits", || blocked(&mut control) == 1);
+            if is_reset {
+                rustix::net::sockopt::set_socket_linger(&client.client.stream, Some(Duration::ZERO)).expect("open");
+            }
+            drop(client);
+            wait_until(&format!("client {number} has left, {is_reset}"), || blocked(&mut control) == 0);
+            assert_eq!(control.text("RPUSH k x"), ":1");
+            assert_eq!(control.text("DEL k"), ":1", "request {number}");
+        }
+    }
+}
+
+/// Waiting clients with unread bytes use up the buffers that streams share. Other waiting clients are watched
+/// nevertheless.
+#[test]
+fn waiting_clients_with_unread_bytes_hide_no_other_client_that_leaves() {
+    let running = several_workers(2);
+    let mut control = resp(&running);
+    let mut hostile: Vec<_> = (0..200)
+        .map(|_| {
+            let mut client = resp(&running);
+            client.client.send(&request(&words("BLPOP hostile 0")));
+            client
+        })
+        .collect();
+    wait_until("they wait", || blocked(&mut control) == hostile.len());
+    for client in &mut hostile {
+        // They fill as many buffers as a stream may hold.
+        client.client.send(&request(&words("PING")).repeat(3_000));
+    }
+    for number in 0..10 {
+        let mut client = resp(&running);
+        assert_eq!(client.text("PING"), "+PONG");
+        client.client.send(&request(&words(&format!("BLPOP jobs{number} 0"))));
+        wait_until("it waits", || blocked(&mut control) == hostile.len() + 1);
+        drop(client);
+        wait_until("it has left", || blocked(&mut control) == hostile.len());
+        assert_eq!(control.text(&format!("RPUSH jobs{number} job")), ":1");
+        assert_eq!(control.text(&format!("LLEN jobs{number}")), ":1", "a client that has left takes no element");
+    }
+}
+
 #[test]
 fn client_that_leaves_or_is_killed_while_it_waits_is_noticed_at_once() {
     let running = several_workers(2);
