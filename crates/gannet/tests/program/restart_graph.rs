@@ -155,3 +155,56 @@ fn mixed_pages_of_a_power_loss_open_as_the_last_snapshot() {
         std::fs::write(&file, mixed).expect("the disk");
     }
 }
+
+/// The part of a G.DROP that was over when the server was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dropping {
+    NotSent,
+    Sent,
+    Acknowledged,
+}
+
+#[test]
+fn graph_that_is_dropped_amid_a_kill_is_whole_or_gone_and_others_stay() {
+    let (mut prng, folder) = (Prng::new(9), Folder::new("drop-graph"));
+    let mut before = None;
+    for kill in 0..=kills(16) {
+        let (serving, addr) = serve(&folder);
+        let redis = &mut Redis::connect(addr);
+        if let Some(dropping) = before {
+            assert_eq!(redis.ask("G.COUNT other 1 knows"), ":2000", "kill {kill}");
+            let reply = redis.ask("G.COUNT g 1 knows");
+            if reply == ":2000" {
+                assert_ne!(dropping, Dropping::Acknowledged, "kill {kill}");
+                assert_eq!(redis.ask("G.COUNT g 2001 knows"), ":1", "kill {kill}");
+                assert_eq!(redis.ask("G.DROP g"), ":1");
+            } else {
+                assert_ne!(dropping, Dropping::NotSent, "kill {kill}");
+                assert!(reply.starts_with("-ERR cannot find the graph"), "kill {kill}: {reply}");
+            }
+        }
+        let graphs = if kill == 0 { &["other", "g"][..] } else { &["g"] };
+        for graph in graphs {
+            assert_eq!(redis.ask(&format!("G.TYPE {graph} knows UNDIRECTED")), "+OK");
+            for part in 0..4 {
+                let edges: String = (0..500).map(|at| format!(" 1 knows {}", part * 500 + at + 2)).collect();
+                assert_eq!(redis.ask(&format!("G.ADD {graph}{edges}")), ":500", "kill {kill}");
+            }
+        }
+        let dropping = match kill {
+            1 => Dropping::NotSent,
+            2 => Dropping::Acknowledged,
+            _ => Dropping::Sent,
+        };
+        match dropping {
+            Dropping::NotSent => {}
+            Dropping::Acknowledged => assert_eq!(redis.ask("G.DROP g"), ":1"),
+            Dropping::Sent => {
+                redis.send(&[b"G.DROP", b"g"]).expect("a request");
+                std::thread::sleep(Duration::from_micros(prng.below(400)));
+            }
+        }
+        before = Some(dropping);
+        killed(serving);
+    }
+}
