@@ -78,8 +78,8 @@ pub(super) struct Drain {
 const MEANS_A_READ: usize = 2;
 
 /// Returns the number of reads after which a value of `bytes` bytes is promoted from the small queue to the main queue,
-/// if values have `mean_bytes` bytes on average and short values need `least` reads. All pieces of a value count, so all
-/// need the same number of reads.
+/// if values have `mean_bytes` bytes on average and short values need `least` reads. All pieces of a value count, so
+/// all need the same number of reads.
 ///
 /// A miss costs the same for items of every length. So the same memory avoids more misses if it holds many short items
 /// instead of a few long ones. An item whose slot counts [`FREQ_MAX`] reads is always promoted, whatever its length.

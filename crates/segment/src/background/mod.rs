@@ -20,11 +20,10 @@
 //!
 //! The eviction policy is S3-FIFO (Yang et al., SOSP '23), applied to segments. New items enter the small queue. The
 //! small queue has a tenth of the segments, or the share for which [`shadow`] finds fewer misses. When a segment leaves
-//! the small queue, an item that was read once, or twice if that gives fewer misses (more often if it is far longer than
-//! the mean), moves to the main queue. The other items are evicted and leave ghosts. An item that was read
-//! and has expired also leaves a ghost. In the main queue, an item gets another round for each counted read, or
-//! one more round for all its reads. If a new item's key has a ghost, the item
-//! begins as if it had been read.
+//! the small queue, an item that was read once, or twice if that gives fewer misses (more often if it is far longer
+//! than the mean), moves to the main queue. The other items are evicted and leave ghosts. An item that was read and
+//! has expired also leaves a ghost. In the main queue, an item gets another round for each counted read, or one more
+//! round for all its reads. If a new item's key has a ghost, the item begins as if it had been read.
 //!
 //! While memory is filled for the first time, the oldest segments enter the main queue, whether their items were read
 //! or not. Otherwise a loop over more keys than fit would never have a hit.
