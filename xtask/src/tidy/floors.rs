@@ -58,7 +58,7 @@ const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
 /// their functions and no command uses the table.
 const COMMAND: [&[&str]; 19] = [
     &["glob", "visit::clock", "visit::progress", "metrics", "clients::endpoint", "clients::client_info"],
-    &["memory", "visit", "host", "config", "clients"],
+    &["memory", "visit", "host", "config", "clients", "resp::config_hints"],
     &[
         "keyspace::databases",
         "keyspace::namespace_config",

@@ -259,6 +259,11 @@ fn streamed_place(words: Args<'_>) -> (usize, usize) {
 /// The maximum length in bytes of an option, and of the name of a command that is found by the table of names.
 const NAME_MAX: usize = 16;
 
+/// Returns the first words of a request. Missing words are empty.
+pub(super) fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
+    [(); N].map(|()| args.next().unwrap_or_default())
+}
+
 /// Returns a word in lower case. Returns an empty word if it is longer than every name.
 pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     let mut lower = ArrayVec::new();

@@ -20,6 +20,23 @@ pub(super) fn text(text: &[u8]) -> Result<ClientText, ErrorReply> {
     ClientText::try_from(text).map_err(|_| ErrorReply::ClientText)
 }
 
+/// Executes `CLIENT CAPA`. As in Valkey, unknown capabilities are ignored.
+fn capabilities(call: &mut Call<'_, '_>, args: Args<'_>) {
+    if args.into_iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
+        call.with_client_info(|client_info| client_info.can_redirect = true);
+    }
+    call.out.push(reply::OK);
+}
+
+/// Executes `CLIENT IMPORT-SOURCE`. The server has no mode in which it keeps expired keys for a client that imports
+/// them.
+fn import_source(call: &mut Call<'_, '_>, mut args: Args<'_>) {
+    match &lower(args.next().unwrap_or_default())[..] {
+        b"off" => call.out.push(reply::OK),
+        _ => reply::error(call.out, b"ERR Server is not in import mode"),
+    }
+}
+
 pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = args.next().unwrap_or_default();
     match (&lower(name)[..], args.len()) {
@@ -70,18 +87,8 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             b"on" | b"off" => call.out.push(reply::OK),
             _ => return Err(ErrorReply::Syntax.into()),
         },
-        (b"capa", 1..) => {
-            // As in Valkey, unknown capabilities are ignored.
-            if args.into_iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
-                call.with_client_info(|client_info| client_info.can_redirect = true);
-            }
-            call.out.push(reply::OK);
-        }
-        // The server has no mode in which it keeps expired keys for a client that imports them.
-        (b"import-source", 1) => match &lower(args.next().unwrap_or_default())[..] {
-            b"off" => call.out.push(reply::OK),
-            _ => reply::error(call.out, b"ERR Server is not in import mode"),
-        },
+        (b"capa", 1..) => capabilities(call, args),
+        (b"import-source", 1) => import_source(call, args),
         (b"unpause", 0) => {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);

@@ -17,7 +17,7 @@ use crate::context::audit_redis;
 use crate::push::outbox::Outbox;
 use crate::resp::aside;
 use crate::resp::call::{Call, Interrupt, Run};
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::listing;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::resp::state::listing::Listing;
@@ -75,7 +75,7 @@ const FILTER_WORDS_MAX: usize = 1024;
 
 /// A condition on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Condition<'c> {
+enum ClientCondition<'c> {
     /// The client has one of these numbers.
     Ids(Vec<u64>),
     Addr(&'c [u8]),
@@ -95,7 +95,7 @@ enum Condition<'c> {
     IdleSecs(u64),
 }
 
-impl Condition<'_> {
+impl ClientCondition<'_> {
     fn is_met(&self, connection: &Connection, client_info: &ClientInfo, listed: Listed) -> bool {
         let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
         match self {
@@ -127,9 +127,9 @@ struct Filter<'c> {
     /// The numbers of clients of a long list.
     ids: Option<&'c BTreeSet<u64>>,
     /// Conditions that a connection must meet.
-    wanted: Vec<Condition<'c>>,
+    wanted: Vec<ClientCondition<'c>>,
     /// Conditions that a connection must not meet.
-    unwanted: Vec<Condition<'c>>,
+    unwanted: Vec<ClientCondition<'c>>,
     /// True if the calling client is excluded.
     skip_me: bool,
 }
@@ -137,11 +137,11 @@ struct Filter<'c> {
 impl<'c> Filter<'c> {
     /// Returns the filter that selects the client with this number.
     fn of_id(id: u64) -> Self {
-        Self { wanted: vec![Condition::Ids(vec![id])], ..Self::default() }
+        Self { wanted: vec![ClientCondition::Ids(vec![id])], ..Self::default() }
     }
 
     fn takes(&self, connection: &Connection, client_info: &ClientInfo, listed: Listed) -> bool {
-        let is_met = |condition: &Condition<'_>| condition.is_met(connection, client_info, listed);
+        let is_met = |condition: &ClientCondition<'_>| condition.is_met(connection, client_info, listed);
         self.ids.is_none_or(|ids| ids.contains(&client_info.id))
             && !(self.skip_me && client_info.id == listed.me)
             && self.wanted.iter().all(is_met)
@@ -149,12 +149,12 @@ impl<'c> Filter<'c> {
     }
 
     /// Adds a condition. It replaces an earlier one of its kind; numbers of clients are added to earlier ones.
-    fn add(&mut self, condition: Condition<'c>, is_wanted: bool) {
+    fn add(&mut self, condition: ClientCondition<'c>, is_wanted: bool) {
         let conditions = if is_wanted { &mut self.wanted } else { &mut self.unwanted };
         let kind = std::mem::discriminant(&condition);
         let known = conditions.iter_mut().find(|known| std::mem::discriminant(*known) == kind);
         match (known, condition) {
-            (Some(Condition::Ids(known)), Condition::Ids(ids)) => known.extend(ids),
+            (Some(ClientCondition::Ids(known)), ClientCondition::Ids(ids)) => known.extend(ids),
             (Some(known), condition) => *known = condition,
             (None, condition) => conditions.push(condition),
         }
@@ -179,64 +179,48 @@ impl<'c> Filter<'c> {
             };
             let negated = if is_wanted { "" } else { "NOT-" };
             let condition = match option {
-                b"id" => {
-                    let number = |word| integer(word).ok().filter(|id| *id >= least_id).map(|id| id as u64);
-                    let mut ids = vec![number(value).ok_or(bad_id)?];
-                    let mut rest = args;
-                    while let Some(id) = rest.next().and_then(number) {
-                        ids.push(id);
-                        args = rest;
-                    }
-                    Condition::Ids(ids)
-                }
-                b"addr" => Condition::Addr(value),
-                b"laddr" => Condition::LocalAddr(value),
-                b"ip" => Condition::Ip(value),
-                b"type" => match ClientType::read(value) {
-                    Some(kind) => Condition::Type(kind),
+                b"id" => ClientCondition::Ids(client_numbers(value, &mut args, least_id).ok_or(bad_id)?),
+                b"addr" => ClientCondition::Addr(value),
+                b"laddr" => ClientCondition::LocalAddr(value),
+                b"ip" => ClientCondition::Ip(value),
+                b"type" => match ClientType::read(value).map(ClientCondition::Type) {
+                    Some(condition) => condition,
                     None => return no_kind(call, value),
                 },
                 b"user" if !call.ctx.shared.users.has(value) => {
                     super::error::word(call.out, "ERR No such user", value);
                     return Ok(None);
                 }
-                b"user" => Condition::User(value),
-                b"name" => Condition::Name(value),
-                b"lib-name" => Condition::Library(value),
-                b"lib-ver" => Condition::LibraryVersion(value),
+                b"user" => ClientCondition::User(value),
+                b"name" => ClientCondition::Name(value),
+                b"lib-name" => ClientCondition::Library(value),
+                b"lib-ver" => ClientCondition::LibraryVersion(value),
                 b"flags" if !value.iter().all(|flag| FLAGS.contains(flag)) => {
                     return unknown_letters(call, "flags", if is_wanted { "" } else { "NOT-FLAGS" }, value);
                 }
-                b"flags" => Condition::Flags(value),
+                b"flags" => ClientCondition::Flags(value),
                 b"capa" if !value.iter().all(|letter| *letter == CAPABILITY) => {
                     return unknown_letters(call, "capa", if is_wanted { "" } else { "NOT-CAPA" }, value);
                 }
-                b"capa" => Condition::Capabilities(value),
-                b"db" => {
-                    let last = Namespace::MAX as i64 - 1;
-                    let Ok(number) = integer(value) else {
-                        return refuse(call, format_args!("{negated}DB is not an integer or out of range"));
-                    };
-                    if !(0..=last).contains(&number) {
+                b"capa" => ClientCondition::Capabilities(value),
+                b"db" => match integer(value) {
+                    Ok(number @ 0..DATABASES) => ClientCondition::Database(number as u8),
+                    Ok(_) => {
+                        let last = DATABASES - 1;
                         return refuse(call, format_args!("{negated}DB number should be between 0 and {last}"));
                     }
-                    Condition::Database(number as u8)
-                }
+                    Err(_) => return refuse(call, format_args!("{negated}DB is not an integer or out of range")),
+                },
                 b"maxage" => {
-                    let secs = u64::try_from(integer(value)?).map_err(|_| ErrorReply::NotInteger)?;
-                    Condition::AgeSecs(secs)
+                    ClientCondition::AgeSecs(u64::try_from(integer(value)?).map_err(|_| ErrorReply::NotInteger)?)
                 }
                 b"idle" => match integer(value) {
-                    Ok(secs @ 1..) => Condition::IdleSecs(secs as u64),
+                    Ok(secs @ 1..) => ClientCondition::IdleSecs(secs as u64),
                     Ok(_) => return refuse(call, format_args!("idle should be greater than 0")),
                     Err(_) => return refuse(call, format_args!("idle is not an integer or out of range")),
                 },
                 b"skipme" => {
-                    self.skip_me = match &lower(value)[..] {
-                        b"yes" => true,
-                        b"no" => false,
-                        _ => return Err(ErrorReply::Syntax),
-                    };
+                    self.skip_me = yes_or_no(value)?;
                     continue;
                 }
                 _ => return Err(ErrorReply::Syntax),
@@ -246,6 +230,29 @@ impl<'c> Filter<'c> {
         Ok(Some(self))
     }
 }
+
+/// Parses `first` and as many of the words behind it as are numbers of clients. Returns `None` if `first` is none.
+fn client_numbers<'c>(first: &[u8], behind: &mut Args<'c>, least: i64) -> Option<Vec<u64>> {
+    let number = |word| integer(word).ok().filter(|id| *id >= least).map(|id| id as u64);
+    let mut ids = vec![number(first)?];
+    let mut rest = *behind;
+    while let Some(id) = rest.next().and_then(number) {
+        ids.push(id);
+        *behind = rest;
+    }
+    Some(ids)
+}
+
+fn yes_or_no(word: &[u8]) -> Result<bool, ErrorReply> {
+    match &lower(word)[..] {
+        b"yes" => Ok(true),
+        b"no" => Ok(false),
+        _ => Err(ErrorReply::Syntax),
+    }
+}
+
+/// The number of databases.
+const DATABASES: i64 = Namespace::MAX as i64;
 
 /// Replies with an error about an option of a filter.
 fn refuse<T>(call: &mut Call<'_, '_>, text: std::fmt::Arguments<'_>) -> Result<Option<T>, ErrorReply> {
@@ -326,8 +333,8 @@ fn line(connection: &Connection, client_info: &ClientInfo, listed: Listed, text:
     let written = writeln!(
         text,
         "id={} addr={} laddr={} fd={} name={} age={} idle={idle_secs} flags={}{capabilities} db={} sub={channels} \
-         psub={patterns} ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} oll={} omem={} \
-         tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
+         psub={patterns} ssub={shards} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp=0 obl={} \
+         oll={} omem={} tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
         client_info.id,
         shown(connection.peer),
         shown(client_info.local),
@@ -530,7 +537,7 @@ pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let old_form = args.len() == 1;
     let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
     if old_form {
-        filter.add(Condition::Addr(args.next().unwrap_or_default()), true);
+        filter.add(ClientCondition::Addr(args.next().unwrap_or_default()), true);
     }
     let Some(filter) = filter.read(call, args, (1, ErrorReply::ClientIdAbove0))? else { return Ok(()) };
     let mut listing = listing::listing(call);

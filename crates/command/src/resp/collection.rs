@@ -245,11 +245,6 @@ pub(super) fn put_while_room<'v, T>(
     Ok((count, bytes))
 }
 
-/// Returns the first words of a request. Missing words are empty.
-pub(super) fn words<const N: usize>(mut args: Args<'_>) -> [&[u8]; N] {
-    [(); N].map(|()| args.next().unwrap_or_default())
-}
-
 /// The form of the elements of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplyShape {

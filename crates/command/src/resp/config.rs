@@ -107,7 +107,7 @@ fn slow_us(shared: &Shared) -> Option<u64> {
 }
 
 /// The source of a setting's value.
-enum Setting {
+enum ConfigEntry {
     Known(fn(&Shared, Namespace) -> String),
     Hint(usize),
 }
@@ -146,12 +146,12 @@ fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     args.into_iter().try_for_each(check)?;
     let (shared, namespace) = (Arc::clone(&call.ctx.shared), call.session.namespace);
     let mut found: Vec<(&[u8], String)> = Vec::new();
-    let known = KNOWN.iter().map(|(name, value)| (*name, Setting::Known(*value)));
-    for (name, setting) in known.chain(config_hints::names().map(|(at, name)| (name, Setting::Hint(at)))) {
+    let known = KNOWN.iter().map(|(name, value)| (*name, ConfigEntry::Known(*value)));
+    for (name, setting) in known.chain(config_hints::names().map(|(at, name)| (name, ConfigEntry::Hint(at)))) {
         let name = name.as_bytes();
         let value = || match setting {
-            Setting::Known(value) => value(&shared, namespace),
-            Setting::Hint(at) => shared.live.hints.text(at),
+            ConfigEntry::Known(value) => value(&shared, namespace),
+            ConfigEntry::Hint(at) => shared.live.hints.text(at),
         };
         let same = |word: &&[u8]| word.eq_ignore_ascii_case(name);
         let fits = |word: &[u8]| matches(&word.to_ascii_lowercase(), name);

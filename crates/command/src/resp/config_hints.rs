@@ -2,12 +2,11 @@
 //! valid values of them, because clients and operators set them, and `CONFIG GET` returns what was set. Only
 //! `OBJECT ENCODING` uses some of them ([`super::encoding`]).
 
-use super::config_set::{number, size};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// The values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HintKind {
+pub(super) enum HintKind {
     /// A whole number in this range.
     Number(i64, i64),
     /// A number of bytes.
@@ -65,18 +64,9 @@ pub(super) fn find(name: &[u8]) -> Option<(usize, &'static str)> {
     names().find(|(_, known)| known.as_bytes() == name)
 }
 
-/// Parses the new value of setting number `at`.
-pub(super) fn read(at: usize, value: &[u8]) -> Result<i64, String> {
-    match HINTS[at].2 {
-        HintKind::Number(least, most) => number(value, least, most),
-        HintKind::Size => {
-            let bytes = size(value).ok_or_else(|| "argument must be a memory value".to_owned())?;
-            Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
-        }
-        HintKind::Switch if value.eq_ignore_ascii_case(b"yes") => Ok(1),
-        HintKind::Switch if value.eq_ignore_ascii_case(b"no") => Ok(0),
-        HintKind::Switch => Err("argument must be 'yes' or 'no'".to_owned()),
-    }
+/// Returns the kind of setting number `at`.
+pub(super) fn kind(at: usize) -> HintKind {
+    HINTS[at].2
 }
 
 /// The values of the settings.
@@ -115,16 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_accept_what_redis_accepts_and_return_it() {
+    fn hint_returns_what_was_set_under_either_of_its_names() {
         let hints = Hints::default();
         assert!(HINTS.is_sorted_by(|a, b| a.0 < b.0));
         let (at, _) = find(b"hash-max-ziplist-entries").expect("the earlier name");
-        hints.set(at, read(at, b"7").expect("a number"));
+        hints.set(at, 7);
         assert_eq!((hints.number("hash-max-listpack-entries"), hints.text(at)), (7, "7".to_owned()));
-        let (at, _) = find(b"hll-sparse-max-bytes").expect("the setting");
-        assert_eq!((read(at, b"3kb"), read(at, b"x").is_err()), (Ok(3072), true));
         let (at, _) = find(b"activerehashing").expect("the setting");
-        assert_eq!((read(at, b"NO"), hints.text(at)), (Ok(0), "yes".to_owned()));
-        assert_eq!(read(at, b"1"), Err("argument must be 'yes' or 'no'".to_owned()));
+        assert_eq!(hints.text(at), "yes");
     }
 }

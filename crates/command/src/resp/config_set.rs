@@ -3,7 +3,7 @@
 
 use super::acl::{self, WorkedPasswords};
 use super::config::KNOWN;
-use super::config_hints;
+use super::config_hints::{self, HintKind};
 use super::error::{ErrorReply, word};
 use super::number::integer;
 use super::secrets::shown_line;
@@ -80,6 +80,20 @@ pub(super) fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String>
         return Ok(number);
     }
     Err(format!("argument must be between {least} and {most} inclusive"))
+}
+
+/// Parses the new value of setting number `at` of [`config_hints`].
+fn hint(at: usize, value: &[u8]) -> Result<i64, String> {
+    match config_hints::kind(at) {
+        HintKind::Number(least, most) => number(value, least, most),
+        HintKind::Size => {
+            let bytes = size(value).ok_or_else(|| "argument must be a memory value".to_owned())?;
+            Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
+        }
+        HintKind::Switch if value.eq_ignore_ascii_case(b"yes") => Ok(1),
+        HintKind::Switch if value.eq_ignore_ascii_case(b"no") => Ok(0),
+        HintKind::Switch => Err("argument must be 'yes' or 'no'".to_owned()),
+    }
 }
 
 /// Parses a value of `client-output-buffer-limit`. Only the hard limit of the class `pubsub` (subscribers) has an
@@ -184,7 +198,7 @@ impl Change {
     /// Parses the new value of a setting, whose present value is `now`. `is_tiered` is true if the server uses flash.
     fn read(name: &str, now: &str, value: &[u8], (shared, is_tiered): (&Shared, bool)) -> Result<Self, String> {
         if let Some((at, _)) = config_hints::find(name.as_bytes()) {
-            return config_hints::read(at, value).map(|value| Self::Hint(at, value));
+            return hint(at, value).map(|value| Self::Hint(at, value));
         }
         match name {
             "maxmemory" => match size(value) {

@@ -10,8 +10,8 @@
 //! which it began, unless it is a transaction that has not locked its keys yet.
 
 use super::atomic;
+use super::catalog::words;
 use super::catalog::{self, CommandSpec, lower};
-use super::collection::words;
 use super::error::ErrorReply;
 use super::number::integer;
 use crate::clients::audit::AuditEvent;

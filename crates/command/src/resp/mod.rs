@@ -33,7 +33,7 @@ mod clients;
 mod collection;
 mod command_info;
 mod config;
-mod config_hints;
+pub mod config_hints;
 mod config_set;
 mod connection;
 mod databases;
@@ -103,7 +103,6 @@ pub(crate) use call_user::{
     CallUser, StreamRight, abandon_query, call_user, enter_as_token, home_namespace, prepare_publication,
     speak_version_3, topic_right, unrestricted_user, watch_right,
 };
-pub use config_hints::Hints;
 pub(crate) use connection::enter_namespace;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;

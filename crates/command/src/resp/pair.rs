@@ -7,13 +7,13 @@
 
 use super::atomic;
 use super::catalog::{self, lower};
-use super::collection;
 use super::error::ErrorReply;
 use super::number::integer;
 use super::string::SetOptions;
 use super::typed::live;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::words;
 use crate::resp::connection;
 use crate::resp::records::index;
 use crate::resp::slices;
@@ -121,7 +121,7 @@ fn is_unlocked(call: &Call<'_, '_>) -> bool {
 
 /// Executes `MOVE key database`. The value is copied, and then deleted under its old key.
 pub(super) fn move_key<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    let [key, database] = collection::words(args);
+    let [key, database] = words(args);
     let from = KeyIn::session(call, key);
     let to = KeyIn { namespace: connection::database(call, database)?, ..from };
     if from == to {

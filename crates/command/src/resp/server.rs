@@ -6,7 +6,7 @@ use crate::clients::audit::AuditEvent;
 use crate::context::audit_redis;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::session::CommandOrigin;
 use crate::resp::state::waits::TimeoutReply;
 use crate::visit::out::OutBuffer;

@@ -1,7 +1,7 @@
 //! Commands on strings: `GET`, `SET` with all its options, the commands that read or change a part of a string, and the
 //! commands that change a number.
 
-use super::collection::words;
+use super::catalog::words;
 use super::digest::{Digest, ValueCondition};
 use super::error::ErrorReply;
 use super::expire::{Deadline, Unit};

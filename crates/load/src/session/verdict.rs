@@ -74,7 +74,9 @@ pub(super) fn unheard(run: &Run) -> Option<String> {
     let deaf = run.kind != LoopKind::Blind && totals.due > 0 && totals.answered == 0;
     deaf.then(|| {
         let first = first_fault(run);
-        format!("no request got a reply{first}; check that the server speaks this protocol (--protocol) and is responsive")
+        format!(
+            "no request got a reply{first}; check that the server speaks this protocol (--protocol) and is responsive"
+        )
     })
 }
 

@@ -278,7 +278,7 @@ fn live(config: &ServerConfig) -> Live {
         connections_max: AtomicU64::new(config.connections_max as u64),
         pause: PauseSwitch::default(),
         slow_entries_max: AtomicU64::new(command::metrics::SLOW_REPORTED),
-        hints: command::resp::Hints::default(),
+        hints: command::resp::config_hints::Hints::default(),
         password: std::sync::Mutex::default(),
         key_events: AtomicU32::new(0),
         idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),

@@ -447,6 +447,9 @@ fn sorted(name: &str, tree: Tree) -> Tree {
     }
 }
 
+/// A described command: its name, its group of [`GROUPS`], and its arguments.
+type Described = (String, &'static (&'static str, &'static [&'static str]), Vec<Argument>);
+
 /// Reads a number from the environment.
 fn number_of(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
@@ -463,7 +466,7 @@ fn random_requests_of_the_described_arguments_get_the_replies_of_valkey() {
     let Some(valkey) = Redis::start_valkey() else { return println!("Valkey is not installed: nothing is compared") };
     let mut theirs = Replies::connect(valkey.addr);
     let (docs, _) = tree(&theirs.ask(&[b"COMMAND", b"DOCS"])).clone();
-    let mut commands: Vec<(String, &'static (&str, &[&str]), Vec<Argument>)> = Vec::new();
+    let mut commands: Vec<Described> = Vec::new();
     let mut add = |pair: &[Tree]| {
         let group = field(&pair[1], "group").map(text).unwrap_or_default().replace('_', "-");
         let known = GROUPS.iter().find(|known| known.0 == group);

@@ -8,7 +8,8 @@ pub(super) use search::{georadius, georadius_ro, georadiusbymember, georadiusbym
 
 use super::call::{Call, Run};
 use super::catalog::lower;
-use super::collection::{self, words};
+use super::catalog::words;
+use super::collection;
 use super::elements::reply_each;
 use super::error::ErrorReply;
 use super::number::double;

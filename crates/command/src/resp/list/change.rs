@@ -3,8 +3,8 @@
 use super::{EXAMINED_A_STEP, OPS_A_STEP, between, element_at};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
+use crate::resp::catalog::words;
 use crate::resp::catalog::{self, Flag, lower};
-use crate::resp::collection::words;
 use crate::resp::collection::{self, ElementRange, Pop, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

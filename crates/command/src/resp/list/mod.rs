@@ -10,7 +10,8 @@ pub(super) use moves::{lmove, lmpop, rpoplpush};
 pub(super) use waiting::{blmove, blmpop, blpop, brpop, brpoplpush};
 
 use super::catalog::lower;
-use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};
+use super::catalog::words;
+use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room};
 use super::error::ErrorReply;
 use super::number::integer;
 use super::slices;

@@ -3,7 +3,7 @@
 use super::change::{pop_event, push_event};
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect, Pop, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

@@ -4,7 +4,7 @@ use super::moves::{SeveralPops, end, move_element, pop_first};
 use crate::push::waiters::WaitKind;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::state::waits::{TimeoutReply, WaitedKeys};
 use protocol::resp::Args;
 use record::{ListEnd, Lists};

@@ -2,7 +2,7 @@
 
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::slices::Slices;
 use crate::resp::typed::{self, Edited};

@@ -14,7 +14,7 @@ use super::ELEMENTS_AN_OP;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

@@ -10,7 +10,8 @@ pub(super) use combine::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sun
 pub(super) use random::{spop, srandmember};
 
 use super::catalog::lower;
-use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room, words};
+use super::catalog::words;
+use super::collection::{self, ElementRange, Elements, ReplyShape, put_while_room};
 use super::elements::reply_each;
 use super::error::ErrorReply;
 use super::number::{self, integer};

@@ -2,7 +2,8 @@
 
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::{self, Pop, Pops, ReplyShape, words};
+use crate::resp::catalog::words;
+use crate::resp::collection::{self, Pop, Pops, ReplyShape};
 use crate::resp::elements::{distinct, prng_of, reply_at_random, reply_one_at_random};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

@@ -13,7 +13,8 @@ mod options;
 mod pattern;
 
 use super::call::{Call, Interrupt, Run};
-use super::collection::{self, words};
+use super::catalog::words;
+use super::collection;
 use super::error::ErrorReply;
 use super::found::{self, STEP_BYTES};
 use super::number::float;

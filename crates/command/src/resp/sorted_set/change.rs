@@ -4,7 +4,7 @@ use super::interval::{By, ScoreInterval, score};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, Effect};
 use crate::resp::error::ErrorReply;
 use crate::resp::slices::{self, FIELDS_A_SLICE, Slices};

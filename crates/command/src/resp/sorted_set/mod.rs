@@ -19,8 +19,9 @@ pub(super) use several::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zun
 pub(super) use waiting::{bzmpop, bzpopmax, bzpopmin};
 
 use super::catalog::lower;
+use super::catalog::words;
+use super::collection::put_while_room;
 use super::collection::{self, ElementRange, Elements, ReplyShape};
-use super::collection::{put_while_room, words};
 use super::elements::reply_each;
 use super::error::ErrorReply;
 use super::typed::put_text;

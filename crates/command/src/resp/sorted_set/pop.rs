@@ -4,7 +4,7 @@ use super::put_element;
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, Pop, Pops, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

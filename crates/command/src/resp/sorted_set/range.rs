@@ -4,7 +4,7 @@ use super::interval::{By, ScoreInterval};
 use crate::push::notify::KeyEvent;
 use crate::resp::call::{Call, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, ElementRange, ReplyShape};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::integer;

@@ -14,7 +14,7 @@ use super::put_element;
 use crate::glob::matches;
 use crate::resp::call::{Call, Interrupt, Run};
 use crate::resp::catalog::lower;
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::collection::{self, ReplyShape, look_consistently};
 use crate::resp::elements::{reply_at_random, reply_one_at_random};
 use crate::resp::error::ErrorReply;

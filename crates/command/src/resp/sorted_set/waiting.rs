@@ -4,7 +4,7 @@ use super::pop::{PopEnd, SeveralPops, pop_first};
 use crate::push::waiters::WaitKind;
 use crate::resp::blocking;
 use crate::resp::call::{Call, Run};
-use crate::resp::collection::words;
+use crate::resp::catalog::words;
 use crate::resp::state::waits::WaitedKeys;
 use protocol::resp::Args;
 

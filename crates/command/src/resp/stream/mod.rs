@@ -22,7 +22,8 @@ pub(super) use read_group::xreadgroup;
 pub(super) use restore::{read_some, restore_some};
 
 use super::catalog::lower;
-use super::collection::{self, ElementRange, Elements, ReplyShape, words};
+use super::catalog::words;
+use super::collection::{self, ElementRange, Elements, ReplyShape};
 use super::error::{self as replies, ErrorReply};
 use super::number::integer;
 use super::stream_error::StreamError;
