@@ -195,7 +195,7 @@ impl Background {
             memory_bytes: store.memory.wanted_bytes(),
             populates_elsewhere: false,
             observer: None,
-            shadows: Shadows::new(),
+            shadows: Shadows::new(store.tier.is_some()),
             held_percent: None,
             ghost_age: GhostAge::default(),
             filling: [true; Namespace::MAX],

@@ -42,28 +42,55 @@ pub(super) struct Candidate {
     one_round: bool,
 }
 
-/// All candidates. The sets of six that gave the fewest misses on recorded and drawn streams had these shares and ages.
-const CANDIDATES: [Candidate; 7] = [
-    Candidate { small: 10, ghosts: 90, promote_freq: 2, one_round: false },
-    Candidate { small: 2, ghosts: 25, promote_freq: 1, one_round: false },
-    Candidate { small: 2, ghosts: 240, promote_freq: 1, one_round: false },
-    Candidate { small: 50, ghosts: 240, promote_freq: 2, one_round: false },
-    Candidate { small: 25, ghosts: 90, promote_freq: 2, one_round: false },
-    Candidate { small: 50, ghosts: 25, promote_freq: 1, one_round: true },
-    Candidate { small: 85, ghosts: 240, promote_freq: 1, one_round: false },
-];
-/// The index in [`CANDIDATES`] of the one with which a store begins.
+/// The candidates of a store, and the rules by which one of them is chosen.
+#[derive(Debug)]
+struct Choice {
+    candidates: &'static [Candidate],
+    /// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
+    round_parts: usize,
+    /// Another candidate replaces the present one if its misses are below this percentage of the present one's misses.
+    better_percent: f64,
+    /// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
+    decay: f64,
+}
+
+/// The choice of a store without a second tier. The published S3-FIFO is the first candidate. These gave the fewest
+/// misses on recorded and drawn streams.
+const IN_MEMORY: Choice = Choice {
+    candidates: &[
+        Candidate { small: 10, ghosts: 90, promote_freq: 2, one_round: false },
+        Candidate { small: 2, ghosts: 25, promote_freq: 1, one_round: false },
+        Candidate { small: 2, ghosts: 240, promote_freq: 1, one_round: false },
+        Candidate { small: 50, ghosts: 240, promote_freq: 2, one_round: false },
+        Candidate { small: 25, ghosts: 90, promote_freq: 2, one_round: false },
+        Candidate { small: 50, ghosts: 25, promote_freq: 1, one_round: true },
+        Candidate { small: 85, ghosts: 240, promote_freq: 1, one_round: false },
+    ],
+    round_parts: 16,
+    better_percent: 99.9,
+    decay: 0.985,
+};
+/// The choice of a store with a second tier. One read promotes an item: an item that waited for its second read would
+/// be written to the tier.
+const WITH_TIER: Choice = Choice {
+    candidates: &[
+        Candidate { small: 2, ghosts: 25, promote_freq: 1, one_round: false },
+        Candidate { small: 2, ghosts: 240, promote_freq: 1, one_round: false },
+        Candidate { small: 5, ghosts: 240, promote_freq: 1, one_round: false },
+        Candidate { small: 25, ghosts: 240, promote_freq: 1, one_round: false },
+        Candidate { small: 50, ghosts: 25, promote_freq: 1, one_round: true },
+        Candidate { small: 85, ghosts: 0, promote_freq: 1, one_round: true },
+    ],
+    round_parts: 8,
+    better_percent: 99.0,
+    decay: 0.97,
+};
+/// The index in [`Choice::candidates`] of the one with which a store begins.
 const START: usize = 2;
 /// The maximum number of items of one shadow.
 const ITEMS_MAX: usize = 2048;
 /// The minimum number of items of a shadow. The result of a smaller shadow would not be significant.
 const ITEMS_MIN: usize = 64;
-/// The divisor that gives the number of reads in a round: the number of a shadow's items divided by it.
-const ROUND_PARTS: usize = 16;
-/// Another candidate replaces the present one if its misses are below this percentage of the present one's misses.
-const BETTER_PERCENT: f64 = 99.9;
-/// The factor by which the counted misses are multiplied after each round, so that older rounds count less.
-const DECAY: f64 = 0.985;
 /// The maximum number of counted reads of an item in a shadow, as in an index slot.
 const FREQ_MAX: u8 = crate::layout::slot::FREQ_MAX as u8;
 
@@ -271,7 +298,8 @@ impl GhostAge {
 /// All shadows, and the candidate that they have chosen.
 #[derive(Debug)]
 pub(crate) struct Shadows {
-    shadows: [Shadow; CANDIDATES.len()],
+    choice: &'static Choice,
+    shadows: Box<[Shadow]>,
     /// The sampling factor, as a power of two.
     thin: u32,
     /// The minimum sampling factor. It rises when requests were dropped because the background read them too late.
@@ -283,14 +311,16 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    pub(super) fn new() -> Self {
-        let shadows = CANDIDATES.map(Shadow::new);
-        Self { shadows, thin: THIN_START, thin_min: 0, items: 0, ghosts: 0, reads: 0, chosen: START }
+    /// Creates the shadows of a store with a second tier, or without one.
+    pub(super) fn new(is_tiered: bool) -> Self {
+        let choice = if is_tiered { &WITH_TIER } else { &IN_MEMORY };
+        let shadows = choice.candidates.iter().copied().map(Shadow::new).collect();
+        Self { choice, shadows, thin: THIN_START, thin_min: 0, items: 0, ghosts: 0, reads: 0, chosen: START }
     }
 
     /// Returns the chosen candidate.
     pub(super) fn candidate(&self) -> Candidate {
-        CANDIDATES[self.chosen]
+        self.choice.candidates[self.chosen]
     }
 
     /// Runs the shadows over the requests that were sampled since the last call. `items` is the number of items that
@@ -313,7 +343,7 @@ impl Shadows {
         if !is_whole {
             self.thin_min = (self.thin + 1).min(THIN_START);
         }
-        if self.reads >= self.items / ROUND_PARTS {
+        if self.reads >= self.items / self.choice.round_parts {
             self.end_round();
         }
     }
@@ -342,25 +372,33 @@ impl Shadows {
         self.reads = 0;
         let misses = |shadow: usize| self.shadows[shadow].misses;
         let best =
-            (0..CANDIDATES.len()).min_by(|a, b| misses(*a).total_cmp(&misses(*b))).expect("there are candidates");
-        if misses(best) * 100.0 < misses(self.chosen) * BETTER_PERCENT {
+            (0..self.shadows.len()).min_by(|a, b| misses(*a).total_cmp(&misses(*b))).expect("there are candidates");
+        if misses(best) * 100.0 < misses(self.chosen) * self.choice.better_percent {
             self.chosen = best;
         }
-        self.shadows.iter_mut().for_each(|shadow| shadow.misses *= DECAY);
+        self.shadows.iter_mut().for_each(|shadow| shadow.misses *= self.choice.decay);
     }
 
     /// The maximum memory of all shadows, in bytes: their hash tables with unused entries, and their queues.
     pub(crate) const BYTES_MAX: u64 = {
+        let (memory, tier) = (IN_MEMORY.bytes(), WITH_TIER.bytes());
+        if memory > tier { memory } else { tier }
+    };
+}
+
+impl Choice {
+    /// Returns the maximum memory of the candidates' shadows, in bytes.
+    const fn bytes(&self) -> u64 {
         let (mut bytes, mut number) = (0, 0);
-        while number < CANDIDATES.len() {
-            let ghosts = CANDIDATES[number].ghosts_of(ITEMS_MAX);
+        while number < self.candidates.len() {
+            let ghosts = self.candidates[number].ghosts_of(ITEMS_MAX);
             let buckets = ((ITEMS_MAX + ghosts + 2) * 8 / 7 + 1).next_power_of_two();
             bytes += buckets * (size_of::<(u64, ShadowEntry)>() + 1);
             bytes += (2 * ITEMS_MAX + ghosts + 3) * size_of::<u64>();
             number += 1;
         }
         bytes as u64
-    };
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -372,7 +410,7 @@ mod tests {
     /// Returns the share that the shadows of a store of 16,384 items choose, if request number n reads the key that
     /// `key(n)` returns.
     fn percent_for(mut key: impl FnMut(u64, &mut Prng) -> u64) -> u8 {
-        let (samples, mut shadows, mut prng) = (Samples::new(1), Shadows::new(), Prng::new(3));
+        let (samples, mut shadows, mut prng) = (Samples::new(1), Shadows::new(false), Prng::new(3));
         for number in 0..2_000_000 {
             samples.note(0, Hash(split_mix(key(number, &mut prng))), RequestKind::Read);
             if number % 256 == 0 {
