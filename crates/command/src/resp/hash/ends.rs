@@ -364,8 +364,10 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let looks_here = !call.collects_replies;
     let mut slices = Slices::begin(call, ("hsetex", all), key, (words, 2), true)?;
     while let Some((slice, is_first)) = slices.next(call)? {
+        // Fields whose end has passed are removed at once, and the key with its last field.
+        let has_ended = options.end.is_some_and(|end| end <= call.ctx.now.0);
         let stored = typed::edit_record(call, key, None, KeyEvent::HSET, &mut |old, edit, _| {
-            if !is_first && old.is_none() {
+            if !is_first && !has_ended && old.is_none() {
                 return Ok(Edited::Keep(None));
             }
             if looks_here && options.refuses(old.is_some(), edit, slice)? {
