@@ -8,6 +8,19 @@ use gannet_server::start::ServerConfig;
 use std::collections::HashSet;
 use std::time::Instant;
 
+/// The first slice of such a command removes the key with its last field.
+#[test]
+fn long_hsetex_whose_end_has_passed_ends_and_leaves_no_key() {
+    let running = running();
+    let mut redis = resp(&running);
+    let fields: String = (0..5_000).map(|number| format!(" f{number} v")).collect();
+    for condition in ["", "NX ", "FNX "] {
+        assert_eq!(redis.text(&format!("HSETEX h {condition}PXAT 1 FIELDS 5000{fields}")), ":1", "{condition}");
+        assert_eq!(redis.text("EXISTS h"), ":0", "{condition}");
+    }
+    running.stop();
+}
+
 #[test]
 fn field_expiry_commands_set_clear_and_report_expiry() {
     let running = running();
