@@ -149,7 +149,7 @@ static SERVICES: &[Service] = &[
     Service { name: "gannet.v1.Leaderboards", methods: &[&LEADERBOARDS] },
     Service { name: "cache_client.Scs", methods: &[&ITEMS, &ITEMS_OF_MOMENTO] },
     Service { name: "control_client.ScsControl", methods: &[&CACHES] },
-    Service { name: "cache_client.pubsub.Pubsub", methods: &[&TOPICS_OF_MOMENTO, &TOPICS] },
+    Service { name: "cache_client.pubsub.Pubsub", methods: &[&TOPICS] },
     Service { name: "leaderboard.Leaderboard", methods: &[&LEADERBOARDS] },
     Service { name: "gannet.v1.Tokens", methods: &[&TOKENS] },
     Service { name: "auth.Auth", methods: &[&TOKENS] },
@@ -269,9 +269,6 @@ static TOPICS: &[Method] = &[
     call("Subscribe", Access::Subscribe, Topics(topics::subscribe)),
 ];
 
-/// The calls on topics that differ in Momento's schema. They precede those of [`TOPICS`], and count as these.
-static TOPICS_OF_MOMENTO: &[Method] = &[call("Subscribe", Access::Subscribe, Topics(topics::subscribe_of_momento))];
-
 /// Calls on changes of keys.
 static INVALIDATIONS: &[Method] = &[read("WatchKeys", Topics(topics::watch_keys))];
 
@@ -329,9 +326,6 @@ impl Method {
     /// Returns the number of the method.
     #[inline]
     pub(super) fn number(&'static self) -> usize {
-        if std::ptr::eq(self, &raw const TOPICS_OF_MOMENTO[0]) {
-            return TOPICS[1].number();
-        }
         let mut first = 0;
         for methods in METHODS {
             let bytes = std::ptr::from_ref(self).addr().wrapping_sub(methods.as_ptr().addr());
