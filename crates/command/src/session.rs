@@ -62,6 +62,13 @@ pub fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {
     }
 }
 
+/// Returns the bytes of client memory that hold an incomplete request or transaction of a Redis client: queued
+/// requests, watched keys, and the received part of a request over several keys. For a gRPC client, see
+/// [`SessionState::reply_held`].
+pub fn incomplete_bytes(session: &SessionState) -> u64 {
+    if let SessionState::Resp(state) = session { resp::incomplete_bytes(state) } else { 0 }
+}
+
 /// Returns true if memory waits for a gRPC client, although the socket accepts bytes: for larger windows, or for the
 /// rest of its requests.
 #[inline]

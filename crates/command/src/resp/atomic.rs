@@ -392,7 +392,7 @@ fn run_queue(
     ctx: &mut WorkerContext,
     (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
-    let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
+    let limits = (answers_bytes_max(&ctx.shared.config), transaction.is_single_command && transaction.only_reads);
     let Transaction {
         queue,
         key_locks,
@@ -431,7 +431,7 @@ fn run_queue(
                 session.end_request();
                 *ops += 1;
             }
-            Err(SessionWait::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
+            Err(SessionWait::OutputFull { want }) => match make_room(out, *answer_at, want, limits) {
                 Room::Grown => {}
                 Room::Refused(fault) => {
                     fault.write(out);
@@ -479,14 +479,15 @@ enum Room {
     /// room for the error.
     Refused(ErrorReply),
     /// The output has no room even for a line. The replies are discarded, the remaining requests are still executed,
-    /// and the connection is closed after the last of them.
+    /// and the connection is closed after the last of them. A single command that only reads is refused instead.
     Cut,
 }
 
 /// Makes room for `want` bytes after the replies in `out`. The current request's reply begins at `answer_at`. Replies
 /// longer than one line may fill `out` up to `bytes_max` bytes. Single lines may exceed that limit, so that there is
-/// room for the error reply to a refused request.
-fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: usize) -> Room {
+/// room for the error reply to a refused request. `can_refuse`: the request is the only one and changes nothing, so its
+/// whole reply may be discarded.
+fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, (bytes_max, can_refuse): (usize, bool)) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
     let most = if is_line { lines_max } else { bytes_max };
@@ -495,8 +496,16 @@ fn make_room(out: &mut OutBuffer, answer_at: Position, want: usize, bytes_max: u
     if fits && out.make_room(want + ANSWER_BYTES) {
         return Room::Grown;
     }
+    if is_line && fits && out.make_room(want) {
+        return Room::Grown;
+    }
+    if can_refuse {
+        out.discard();
+        out.force_room(LINE_ROOM);
+        return Room::Refused(if fits { ErrorReply::ClientMemory } else { ErrorReply::RepliesTooLong });
+    }
     if is_line {
-        return if fits && out.make_room(want) { Room::Grown } else { Room::Cut };
+        return Room::Cut;
     }
     out.cut_to_spot(answer_at);
     let is_replied = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);

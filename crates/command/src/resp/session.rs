@@ -232,6 +232,12 @@ pub(crate) fn check_admission(session: &mut SessionState, shared: &Shared) {
     }
 }
 
+/// Returns the bytes of client memory that hold what the client has sent of an incomplete request or transaction.
+pub(crate) fn incomplete_bytes(session: &SessionState) -> u64 {
+    let transaction = session.transaction.as_ref().map_or(0, |transaction| transaction.held.bytes());
+    transaction + session.long.as_ref().map_or(0, Long::collected_bytes)
+}
+
 /// Returns true if the client's user was removed, or if the client receives messages, or waits in a command, and must
 /// authenticate now.
 pub(crate) fn has_lost_user(session: &SessionState, shared: &Shared) -> bool {

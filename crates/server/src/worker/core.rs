@@ -65,6 +65,8 @@ pub(super) struct Core<B: Backend> {
     /// Sessions that were blocked with replies retained outside the store. Some of the listed sessions may not be
     /// blocked any more.
     pub(super) reply_holders: Vec<u32>,
+    /// The bytes of client memory that clients must release, by the last check. Zero if client memory is not short.
+    pub(super) memory_wanted: u64,
     /// True if more accepted connections may be waiting in the queue `intake`.
     pub(super) intake_left: bool,
     pub(super) arrivals: InPlaceReceives,

@@ -128,6 +128,7 @@ impl<B: Backend> Worker<B> {
             pins_checked_ns: 0,
             pin_holders: Pinners::new(sessions_max),
             reply_holders: Vec::with_capacity(sizes.out_count),
+            memory_wanted: 0,
             intake_left: false,
             arrivals: InPlaceReceives::new(),
             tidied_ns: 0,

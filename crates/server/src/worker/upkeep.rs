@@ -15,7 +15,7 @@ use command::clients::client_info::ClientMemory;
 use command::clients::connection_table::ConnectionState;
 use command::memcache::report_connection;
 use command::push::watch::CloseReason;
-use command::session::{SessionState, has_lost_user, needs_login, waits_for_window};
+use command::session::{SessionState, has_lost_user, incomplete_bytes, needs_login, waits_for_window};
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Backend;
@@ -35,6 +35,10 @@ const PIN_GRACE_NS: u64 = 1_000_000_000;
 const COPY_OUT_NS: u64 = 100_000_000;
 /// The time for which a reader may read nothing of a retained reply while client memory is short.
 const READ_GRACE_NS: u64 = 100_000_000;
+/// The time for which a client may send nothing while it holds at least [`INCOMPLETE_BYTES_MIN`] bytes of an incomplete
+/// request or transaction and client memory is short.
+const INCOMPLETE_GRACE_NS: u64 = 1_000_000_000;
+const INCOMPLETE_BYTES_MIN: u64 = 16 << 10;
 /// The interval at which the worker checks for blocked readers with pins, and for refused pins.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
@@ -65,7 +69,10 @@ pub(super) fn upkeep<B: Backend>(core: &mut Core<B>) {
         }
         let sessions = &core.sessions;
         core.reply_holders.retain(|index| holds_reply(sessions, *index).is_some());
+        core.memory_wanted = 0;
         if core.ctx.shared.budget.is_short() {
+            let budget = &core.ctx.shared.budget;
+            core.memory_wanted = budget.used().saturating_sub(budget.bytes_max() / 4 * 3).max(1);
             drop_oldest_readers(core);
         }
     }
@@ -174,6 +181,10 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
                 Some((Some(&counters.slow_senders_dropped), CloseReason::Error))
             }
             _ if session.state.listens() => None,
+            _ if core.memory_wanted > 0 && holds_incomplete(session, silent_ns) => {
+                core.memory_wanted = core.memory_wanted.saturating_sub(incomplete_bytes(&session.state));
+                Some((Some(&counters.client_memory_dropped), CloseReason::Error))
+            }
             _ => {
                 let is_idle = idle_ns > 0 && silent_ns >= idle_ns;
                 is_idle.then_some((Some(&counters.idle_closed), CloseReason::IdleTimeout))
@@ -187,6 +198,12 @@ fn sweep<B: Backend>(core: &mut Core<B>, count: usize) {
             output::kill(core, core.sweep_at as u32);
         }
     }
+}
+
+/// Returns true if a client has sent nothing for a while, and holds much client memory with an incomplete request or
+/// transaction.
+fn holds_incomplete<S>(session: &Session<S>, silent_ns: u64) -> bool {
+    silent_ns >= INCOMPLETE_GRACE_NS && incomplete_bytes(&session.state) >= INCOMPLETE_BYTES_MIN
 }
 
 /// Returns what a connection waits for.
@@ -230,10 +247,7 @@ pub(super) fn note_reply_holder<B: Backend>(core: &mut Core<B>, index: u32) {
 /// Closes readers that read nothing of their retained replies, beginning with the oldest replies, until client memory
 /// is no longer short.
 fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
-    let budget = std::sync::Arc::clone(&core.ctx.shared.budget);
-    let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
-    let mut freed = 0;
-    while freed < enough.max(1) {
+    while core.memory_wanted > 0 {
         let oldest = (core.reply_holders.iter().enumerate())
             .filter(|(_, index)| is_slow(core, **index))
             .filter_map(|(place, index)| Some((place, *index, holds_reply(&core.sessions, *index)?)))
@@ -242,7 +256,7 @@ fn drop_oldest_readers<B: Backend>(core: &mut Core<B>) {
         core.reply_holders.swap_remove(place);
         core.ctx.counters().client_memory_dropped.add(1);
         output::kill(core, index);
-        freed += bytes;
+        core.memory_wanted = core.memory_wanted.saturating_sub(bytes);
     }
 }
 

@@ -431,6 +431,63 @@ fn oldest_client_that_does_not_read_is_dropped_if_client_memory_is_short() {
 }
 
 #[test]
+fn silent_holders_of_incomplete_transactions_are_dropped_if_client_memory_is_short() {
+    let running = start(ServerConfig { client_memory_bytes: Some(24 << 20), ..both(1) });
+    let dropped = || running.shared().workers[0].counters.client_memory_dropped.value();
+    let (mut long, mut watching, mut active) = (resp(&running), resp(&running), resp(&running));
+    let queue = |client: &mut Replies, count: usize| {
+        (0..count).for_each(|_| assert_eq!(client.ask(&[b"SET", b"k", &vec![b'x'; 1 << 20]]), b"+QUEUED\r\n"));
+    };
+    for client in [&mut long, &mut active] {
+        assert_eq!(client.text("MULTI"), "+OK");
+    }
+    assert_eq!(watching.ask(&[b"WATCH", &vec![b'w'; 30_000]]), b"+OK\r\n");
+    queue(&mut active, 4);
+    queue(&mut long, 4);
+    let from = std::time::Instant::now();
+    while from.elapsed() < std::time::Duration::from_millis(2500) {
+        assert_eq!(active.text("PING"), "+QUEUED");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(dropped(), 0, "there is memory for others");
+    // Requests that would use more than three quarters of the limit.
+    let mut others: Vec<_> = (0..3).map(|_| resp(&running)).collect();
+    for client in &mut others {
+        assert_eq!(client.text("MULTI"), "+OK");
+        client.client.send(&request(&[b"SET", b"k", &vec![b'y'; 1 << 20]]).repeat(6));
+    }
+    wait_until("the end of a silent client", || {
+        assert!(active.text("PING").starts_with("+QUEUED"), "a client that sends requests stays connected");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        dropped() > 0 && running.shared().budget.used() <= 18 << 20
+    });
+    assert!(active.text("EXEC").starts_with('*'), "its transaction is executed");
+    running.stop();
+}
+
+#[test]
+fn command_over_several_keys_without_client_memory_gets_an_oom_error() {
+    let running = start(ServerConfig { client_memory_bytes: Some(24 << 20), ..both(1) });
+    let mut client = resp(&running);
+    let keys: Vec<_> = (0..300).map(|n| format!("key:{n}")).collect();
+    for key in &keys {
+        assert_eq!(client.ask(&[b"SET", key.as_bytes(), &[b'v'; 900]]), b"+OK\r\n");
+    }
+    let words: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(keys.iter().map(|key| key.as_bytes())).collect();
+    let budget = &running.shared().budget;
+    for spare in [0, 1 << 10, 8 << 10, 40 << 10, 200 << 10] {
+        let taken = budget.bytes_max() - budget.used() - spare;
+        budget.take(MemoryUse::Walks, taken);
+        let reply = client.ask(&words);
+        budget.release(MemoryUse::Walks, taken);
+        assert!(reply.starts_with(b"-OOM client memory is used up"), "{spare}: {}", reply[..80].escape_ascii());
+        assert_eq!(client.text("GET key:7"), format!("$900 {}", "v".repeat(900)), "the connection is still open");
+    }
+    assert!(client.ask(&words).starts_with(b"*300\r\n$900\r\n"));
+    running.stop();
+}
+
+#[test]
 fn request_that_exceeds_client_memory_gets_an_oom_error() {
     let running = start(ServerConfig { client_memory_bytes: Some(1 << 20), ..both(1) });
     let mut client = resp(&running);

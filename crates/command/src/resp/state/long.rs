@@ -76,6 +76,11 @@ impl Collected {
 }
 
 impl Long {
+    /// Returns the bytes of client memory that hold the received part of the request.
+    pub(in crate::resp) fn collected_bytes(&self) -> u64 {
+        if let LongStage::Collected(collected) = &self.stage { collected.grant.bytes() } else { 0 }
+    }
+
     /// Returns the state of a client that waits for other clients.
     pub(in crate::resp) fn waits(&self) -> Option<&Waits> {
         if let LongStage::Waits(waits) = &self.stage { Some(waits) } else { None }
