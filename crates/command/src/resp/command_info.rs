@@ -5,6 +5,7 @@ use super::error::ErrorReply;
 use super::help::other_subcommand;
 use super::key_specs::{Begin, KeySpec, key_specs, only_gets_fields, set_reads, tips};
 use super::subcommands::{Subcommand, accepts, find_subcommand, subcommands_of};
+use super::syntax::syntax_of;
 use crate::glob::matches;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
@@ -329,6 +330,8 @@ impl Described {
     fn put_docs(&self, out: &mut Vec<u8>, version: Version) {
         let entry = self.entry();
         let parts: Vec<Self> = if let Command(entry) = self { Self::parts(entry).collect() } else { Vec::new() };
+        let syntax = syntax_of(self.name());
+        let has_arguments = syntax.is_some_and(|syntax| syntax.has_arguments());
         let lines: Vec<(&str, &str)> = match self {
             Command(_) => vec![
                 ("summary", entry.summary),
@@ -337,14 +340,21 @@ impl Described {
                 ("complexity", entry.complexity),
             ],
             Part(_, part) => {
-                vec![("summary", part.help.get(1).map_or("", |line| line.trim())), ("group", entry.group)]
+                let since = syntax.map_or("", |syntax| syntax.since);
+                let summary = part.help.get(1).map_or("", |line| line.trim());
+                vec![("summary", summary), ("since", since), ("group", entry.group)]
             }
         };
         reply::bulk(out, self.name().as_bytes());
-        reply::map(out, version, lines.len() as u64 + u64::from(!parts.is_empty()));
+        let count = lines.len() as u64 + u64::from(has_arguments) + u64::from(!parts.is_empty());
+        reply::map(out, version, count);
         for (name, text) in lines {
             reply::bulk(out, name.as_bytes());
             reply::bulk(out, text.as_bytes());
+        }
+        if let Some(syntax) = syntax.filter(|_| has_arguments) {
+            reply::bulk(out, b"arguments");
+            syntax.put_arguments(out, version);
         }
         if !parts.is_empty() {
             reply::bulk(out, b"subcommands");

@@ -90,6 +90,7 @@ mod stream_error;
 mod string;
 pub mod subcommands;
 pub mod support;
+mod syntax;
 mod tracking;
 mod transaction;
 mod typed;

@@ -108,7 +108,7 @@ const DIFFERENT: &[(&str, &str)] = &[
          other clients are at most two seconds old; after `REPLY OFF`, a `REPLY ON` in a transaction takes effect \
          after it",
     ),
-    ("command", "`DOCS` has no arguments and no history, and its texts are those of this table"),
+    ("command", "`DOCS` has no history, and its texts are those of this table"),
     (
         "commandlog",
         "as in Valkey 8.1, with the entries of `SLOWLOG`; large requests and replies are not recorded, so their logs \

@@ -236,6 +236,66 @@ fn arguments(tree: Option<&Tree>) -> Vec<Argument> {
     each.map(read).collect()
 }
 
+/// Returns the documentation of all commands and subcommands in a reply to `COMMAND DOCS`, by name.
+fn documented(docs: &Tree) -> BTreeMap<String, &Tree> {
+    let mut all = BTreeMap::new();
+    for pair in list(docs).chunks(2) {
+        all.insert(text(&pair[0]), &pair[1]);
+        all.append(&mut field(&pair[1], "subcommands").map(documented).unwrap_or_default());
+    }
+    all
+}
+
+/// Returns described arguments with the fields of each in the order of their names, and without explanations.
+fn normalized(arguments: Option<&Tree>) -> Vec<Vec<(String, Tree)>> {
+    let normalize = |argument: &Tree| {
+        let pairs = list(argument).chunks(2).map(|pair| (text(&pair[0]), &pair[1]));
+        let mut pairs: Vec<_> = pairs.filter(|(name, _)| name != "summary").collect();
+        pairs.sort_by(|one, other| one.0.cmp(&other.0));
+        let members = |(name, value): (String, &Tree)| match name.as_str() {
+            "arguments" => normalized(Some(value)).into_iter().flatten().collect(),
+            _ => vec![(name, value.clone())],
+        };
+        pairs.into_iter().flat_map(members).collect()
+    };
+    arguments.map(list).unwrap_or_default().iter().map(normalize).collect()
+}
+
+/// A client that shows help or completes commands sees the arguments that it would see with Valkey.
+#[test]
+fn documented_arguments_are_those_of_valkey() {
+    let running = start(both());
+    let Some(valkey) = Redis::start_valkey() else { return println!("Valkey is not installed: nothing is compared") };
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(valkey.addr));
+    let (ours, _) = tree(&ours.ask(&[b"COMMAND", b"DOCS"])).clone();
+    let (theirs, _) = tree(&theirs.ask(&[b"COMMAND", b"DOCS"])).clone();
+    let (ours, theirs) = (documented(&ours), documented(&theirs));
+    let mut compared = 0;
+    for (name, mine) in &ours {
+        let arguments = |docs| normalized(field(docs, "arguments"));
+        let Some(yours) = theirs.get(name) else {
+            let is_bare = arguments(mine).is_empty();
+            assert!(is_bare == NO_ARGUMENTS.contains(&name.as_str()), "{name}: {:?}", arguments(mine));
+            continue;
+        };
+        if name.contains('|') {
+            assert_eq!(field(mine, "since"), field(yours, "since"), "{name}");
+        }
+        if name == "set" {
+            // The conditions of Redis 8.4 are more than those of Valkey.
+            assert!(arguments(mine).len() == arguments(yours).len(), "{:?}", arguments(mine));
+            continue;
+        }
+        assert_eq!(arguments(mine), arguments(yours), "{name}");
+        compared += 1;
+    }
+    assert!(compared > 300, "only {compared} commands were compared");
+    running.stop();
+}
+
+/// Commands that Valkey does not have, and that have no arguments.
+const NO_ARGUMENTS: &[&str] = &["g.compact", "g.node", "g.node|help", "g.segments", "g.snapshot", "rec.sets"];
+
 /// The groups of commands on values, and some keys for each.
 const GROUPS: [(&str, &[&str]); 10] = [
     ("bitmap", &["s1", "s2", "num", "none1", "bm"]),
