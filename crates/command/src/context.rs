@@ -28,7 +28,7 @@ use crate::memory::scratch::Scratch;
 use crate::metrics::command_stats::CommandStats;
 use crate::metrics::counters::WorkerCounters;
 use crate::metrics::hot_keys::{SampledAccess, Sampler};
-use crate::metrics::{Command, SlowLine, SlowLines};
+use crate::metrics::{Command, SlowClient, SlowLine, SlowLines};
 use crate::push::notify::{self, KeyEvent};
 use crate::push::outbox::{ChannelKind, Publishing};
 use crate::push::topics::TopicPublishing;
@@ -233,8 +233,8 @@ impl WorkerContext {
         Scratch::take(&self.scratch, guard.sizes().piece_bytes_max())
     }
 
-    /// Records the times of operations whose replies have been sent now.
-    pub fn record_sent(&self, ops: &[OpTimes]) {
+    /// Records the times of operations of a connection whose replies have been sent now.
+    pub fn record_sent(&self, connection: u32, ops: &[OpTimes]) {
         let now = self.clock.ticks();
         let recorder = &self.shared.workers[self.worker].recorder;
         for op in ops {
@@ -242,9 +242,18 @@ impl WorkerContext {
             let parts_ns = parts.map(|(from, to)| self.clock.ns_between(from, to));
             recorder.record_in(op.namespace, op.count, parts_ns);
             if recorder.record(op.command, op.count, parts_ns) {
-                recorder.record_slow(op.command, self.slow_lines.of(op.begun), parts_ns);
+                let client = self.slow_client(connection);
+                recorder.record_slow(op.command, (client, self.slow_lines.of(op.begun)), parts_ns);
             }
         }
+    }
+
+    /// Returns the client of a connection, for the record of its slow request.
+    #[cold]
+    fn slow_client(&self, connection: u32) -> SlowClient {
+        let connections = self.connection_table();
+        let name = connections.client_info(connection, |client_info| client_info.name.clone());
+        SlowClient::new(connections.peer(connection), &name.unwrap_or_default())
     }
 
     /// Returns this worker's counters.
@@ -293,7 +302,8 @@ impl WorkerContext {
             [(ready, self.op_begun), (self.op_begun, ended)].map(|(from, to)| self.clock.ns_between(from, to));
         let recorder = &self.shared.workers[self.worker].recorder;
         if recorder.record_unsent(command, namespace.0, parts_ns) {
-            recorder.record_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
+            let client = self.slow_client(self.push.watch.connection);
+            recorder.record_slow(command, (client, SlowLine::of(line)), [parts_ns[0], parts_ns[1], 0]);
         }
         self.op_begun = ended;
         self.batch_ops += 1;

@@ -209,7 +209,7 @@ impl Execution {
                 self.replies.extend_from_slice(&unsent);
             }
         }
-        ctx.record_sent(out.ops());
+        ctx.record_sent(ctx.push.watch.connection, out.ops());
         out.clear(|pinned| ctx.unpin(pinned));
     }
 

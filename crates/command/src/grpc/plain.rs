@@ -199,7 +199,7 @@ impl PlainCalls {
             let grant = self.grant.get_or_insert_with(|| Grant::none(&ctx.shared.budget, MemoryUse::Replies));
             grant.force(self.partial.len() as u64);
         }
-        ctx.record_sent(replied.ops());
+        ctx.record_sent(ctx.push.watch.connection, replied.ops());
         replied.clear(|pinned| ctx.unpin(pinned));
     }
 }

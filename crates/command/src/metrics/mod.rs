@@ -19,6 +19,7 @@ pub mod hot_keys;
 pub mod info_totals;
 mod recorder;
 mod slow;
+mod slow_client;
 pub mod survey;
 mod window;
 
@@ -29,4 +30,5 @@ pub use slow::{
     LINE_BYTES_MAX as SLOW_LINE_BYTES_MAX, SLOW_MAX, SLOW_REPORTED, SlowLine, SlowLines, SlowReport, SlowRequest,
     SlowRing,
 };
+pub use slow_client::SlowClient;
 pub use window::Window;

@@ -9,6 +9,7 @@ use super::command::{Command, Part};
 use super::counters::Counter;
 use super::histogram::{BucketCounts, Histogram};
 use super::slow::{SlowLine, SlowRequest, SlowRing};
+use super::slow_client::SlowClient;
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
 
@@ -115,9 +116,14 @@ impl Recorder {
 
     /// Records a slow request with its three times. Only the thread that owns the recorder may call this function.
     #[cold]
-    pub fn record_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
+    pub fn record_slow(
+        &self,
+        command: Command,
+        (client, line): (SlowClient, SlowLine),
+        [wait_ns, execute_ns, send_ns]: [u64; 3],
+    ) {
         let at = UnixMillis::now();
-        self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
+        self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, client, wait_ns, execute_ns, send_ns });
     }
 
     /// Adds the execution times of one kind of [`Command::PLAIN`] to `times`. Of requests that were executed together,
@@ -227,7 +233,7 @@ mod tests {
         let recorder = Recorder::new();
         assert!(!recorder.record(Command::Get, 1, [1, 20, 3]));
         assert!(!recorder.record(Command::PlainGet, 2, [1, 30, 3]));
-        recorder.record_slow(Command::PlainGet, SlowLine::default(), [1, 2, 3]);
+        recorder.record_slow(Command::PlainGet, <(SlowClient, SlowLine)>::default(), [1, 2, 3]);
         let totals = Totals::read([&recorder]);
         let mut plain = BucketCounts::default();
         recorder.add_plain(Command::PlainGet, &mut plain);
@@ -257,7 +263,7 @@ mod tests {
         assert!(!recorder.record(Command::Get, 1, [500, 300, 200]));
         assert!(recorder.record(Command::Set, 1, [500, 300, 201]));
         assert!(recorder.record(Command::Set, 1, [u64::MAX, 300, 201]), "the sum does not wrap");
-        recorder.record_slow(Command::Set, SlowLine::of(b"set k 0 0 1\r\n"), [500, 300, 201]);
+        recorder.record_slow(Command::Set, (SlowClient::default(), SlowLine::of(b"set k 0 0 1\r\n")), [500, 300, 201]);
         recorder.set_slow_above_ns(None);
         assert!(!recorder.record(Command::Get, 1, [5_000, 0, 0]));
         let kept = recorder.slow().read(3);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 use base::clock::UnixMillis;
 
 use super::command::Command;
+use super::slow_client::{CLIENT_WORDS, SlowClient};
 use crate::visit::clock::{Clock, Ticks};
 
 /// The number of slow requests that each worker's ring holds.
@@ -148,6 +149,8 @@ pub struct SlowRequest {
     pub command: Command,
     /// The beginning of the request line, if the request was slow before its reply was sent.
     pub line: SlowLine,
+    /// The client that sent the request.
+    pub client: SlowClient,
     /// The time from the receipt of the request until its execution began, in ns.
     pub wait_ns: u64,
     /// The time of the execution, in ns.
@@ -163,7 +166,7 @@ impl SlowRequest {
     }
 }
 
-const WORDS: usize = 5 + LINE_WORDS;
+const WORDS: usize = 5 + LINE_WORDS + CLIENT_WORDS;
 
 #[derive(Debug, Default)]
 struct SlowEntry {
@@ -228,7 +231,8 @@ impl SlowRing {
         let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
         let mut words = [0; WORDS];
         words[..5].copy_from_slice(&[at.0, command.shown() as u64, wait_ns, execute_ns, send_ns]);
-        words[5..].copy_from_slice(&request.line.0);
+        words[5..5 + LINE_WORDS].copy_from_slice(&request.line.0);
+        words[5 + LINE_WORDS..].copy_from_slice(&request.client.words());
         self.entries[pushed as usize % SLOW_MAX].write(words);
         self.pushed.store(pushed + 1, Relaxed);
     }
@@ -255,12 +259,13 @@ impl SlowRing {
     /// Returns the requests in the ring, in no particular order, with `worker` as their worker's number. Skips an entry
     /// that is being written.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
-        let request = |number, [at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
+        let request = |number, [at, command, wait_ns, execute_ns, send_ns, rest @ ..]: [u64; WORDS]| SlowRequest {
             at: UnixMillis(at),
             number,
             worker,
             command: Command::ALL[command as usize],
-            line: SlowLine(line),
+            line: SlowLine(std::array::from_fn(|place| rest[place])),
+            client: SlowClient::from_words(std::array::from_fn(|place| rest[LINE_WORDS + place])),
             wait_ns,
             execute_ns,
             send_ns,
@@ -281,6 +286,7 @@ mod tests {
             worker: 0,
             command: Command::Get,
             line: SlowLine([number; LINE_WORDS]),
+            client: SlowClient::default(),
             wait_ns: number,
             execute_ns: number,
             send_ns: number,

@@ -129,8 +129,8 @@ fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
         us(request.send_ns)
     );
     reply::bulk(all, parts.as_bytes());
-    reply::bulk(all, b"");
-    reply::bulk(all, b"");
+    reply::bulk(all, request.client.to_string().as_bytes());
+    reply::bulk(all, request.client.name());
 }
 
 /// Executes `LATENCY EXPLAIN | HISTOGRAM [command ...] | LATEST | HISTORY event | RESET [event ...] | DOCTOR`.

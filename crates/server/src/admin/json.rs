@@ -93,6 +93,8 @@ fn request(slow: &SlowRequest) -> Value {
         "worker": slow.worker,
         "command": slow.command.name(),
         "line": slow.line.to_string(),
+        "client": slow.client.to_string(),
+        "client_name": String::from_utf8_lossy(slow.client.name()),
         "wait_ns": slow.wait_ns,
         "execute_ns": slow.execute_ns,
         "send_ns": slow.send_ns,

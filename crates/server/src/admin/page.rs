@@ -184,13 +184,13 @@ impl Pages {
         let mut out = String::from("Requests slower than log.slow_request, the latest first; times in us.\n\n");
         let _ = writeln!(
             out,
-            "{:<24}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  request",
-            "when", "worker", "command", "wait", "execute", "send", "total"
+            "{:<24}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  {:<21}  request",
+            "when", "worker", "command", "wait", "execute", "send", "total", "client"
         );
         for slow in self.slow() {
             let _ = writeln!(
                 out,
-                "{}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  {}",
+                "{}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  {:<21}  {}",
                 rfc3339(slow.at),
                 slow.worker,
                 slow.command.name(),
@@ -198,6 +198,7 @@ impl Pages {
                 slow.execute_ns / 1000,
                 slow.send_ns / 1000,
                 slow.total_ns() / 1000,
+                slow.client,
                 slow.line
             );
         }

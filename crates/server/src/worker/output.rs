@@ -130,7 +130,7 @@ fn sent_all<B: Backend>(core: &mut Core<B>, index: u32) {
     let Some(mut out) = core.sessions.at(index).out.take() else {
         return;
     };
-    core.ctx.record_sent(out.ops());
+    core.ctx.record_sent(index, out.ops());
     empty(core, &mut out);
     core.buffers.put_out(out);
 }

@@ -357,6 +357,34 @@ fn slow_log_entries_show_wait_execute_and_send_times() {
 }
 
 #[test]
+fn slow_log_entries_have_the_address_and_the_name_of_their_client() {
+    let running = start(both());
+    let (mut client, mut other) = (resp(&running), resp(&running));
+    assert_eq!(client.text("CLIENT SETNAME reports-of-the-night-shift"), "+OK");
+    let peer = |replies: &mut Replies| {
+        let line = replies.text("CLIENT INFO");
+        field(&line, "addr").to_owned()
+    };
+    let (own, others) = (peer(&mut client), peer(&mut other));
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]), b"+OK\r\n");
+    assert_eq!(other.ask(&[b"ECHO", b"plain"]), b"$5\r\nplain\r\n");
+    client.client.send(&[request(&[b"MULTI"]), request(&[b"ECHO", b"queued"]), request(&[b"EXEC"])].concat());
+    (0..3).for_each(|_| drop(client.next()));
+    drop(other);
+    let entries = || {
+        let slow = text(&resp(&running).ask(&[b"SLOWLOG", b"GET", b"-1"]));
+        slow.split("\r\n*6\r\n").map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of = |word: &str| entries().into_iter().find(|entry| entry.contains(&format!("\r\n{word}\r\n")));
+    wait_until("the entries", || of("plain").is_some() && of("queued").is_some());
+    let (plain, queued) = (of("plain").unwrap(), of("queued").unwrap());
+    assert!(plain.contains(&format!("\r\n{others}\r\n$0\r\n")), "{plain}");
+    // A name is cut to 24 bytes.
+    assert!(queued.contains(&format!("\r\n{own}\r\n$24\r\nreports-of-the-night-shi")), "{queued}");
+    running.stop();
+}
+
+#[test]
 fn latency_commands_report_times_by_command_and_part() {
     let running = start(both());
     let mut client = resp(&running);
