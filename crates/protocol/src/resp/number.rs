@@ -34,19 +34,29 @@ pub(super) fn line(buf: &[u8]) -> Line<'_> {
 /// Maximum number of digits for the fast path, so that 32 bits cannot overflow.
 const PLAIN_DIGITS_MAX: usize = 9;
 
+/// The greatest number that [`short`] parses.
+pub(super) const SHORT_MAX: u32 = 99;
+
+/// Parses a number of one digit or two, and its line end. Returns the number and the length of number and line end, in
+/// bytes.
+#[inline(always)]
+pub(super) fn short(buf: &[u8]) -> Option<(u32, usize)> {
+    match *buf {
+        [digit @ b'0'..=b'9', b'\r', b'\n', ..] => Some(((digit - b'0').into(), 3)),
+        [high @ b'1'..=b'9', low @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Some((u32::from(high - b'0') * 10 + u32::from(low - b'0'), 4))
+        }
+        _ => None,
+    }
+}
+
 /// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, and its line end. Returns the number and the
 /// length of number and line end, in bytes. For all other forms the caller uses [`line()`] and `parse`.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
     // Nearly all numbers of a request have one digit or two. The loop needs twice as many instructions for them.
-    if let [first, second, third, fourth, ..] = *buf {
-        let (high, low) = (u32::from(first.wrapping_sub(b'0')), u32::from(second.wrapping_sub(b'0')));
-        if high <= 9 && (second, third) == (b'\r', b'\n') {
-            return Some((high, 3));
-        }
-        if (1..=9).contains(&high) && low <= 9 && (third, fourth) == (b'\r', b'\n') {
-            return Some((high * 10 + low, 4));
-        }
+    if let Some(parsed) = short(buf) {
+        return Some(parsed);
     }
     let (mut value, mut at) = (0, 0);
     while let Some(digit) = buf.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit <= 9) {

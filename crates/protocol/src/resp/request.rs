@@ -149,9 +149,15 @@ impl Parser {
             }
             *self = Self { args, left: args, first: consumed, at: consumed };
         }
+        let may_be_short = limits.long_bytes_min.min(limits.bulk_bytes_max) > number::SHORT_MAX;
         while self.left > 0 {
             // If a length line does not end where the request must end, its argument does not fit either.
             let rest = &buf[self.at..buf.len().min(limits.request_bytes_max).max(self.at)];
+            if may_be_short && let Some(bytes) = short(rest) {
+                self.at += bytes;
+                self.left -= 1;
+                continue;
+            }
             let (len, line_bytes) = match rest {
                 [b'$', behind @ ..] => match length(behind, limits)? {
                     None if buf.len() < limits.request_bytes_max => return Ok(Parsed::Incomplete),
@@ -286,6 +292,18 @@ fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolE
         Ok(length) if length <= BULK_BYTES_MAX && !limits.authenticated => Err(ProtocolError::UnauthenticatedLength),
         _ => Err(ProtocolError::Length),
     }
+}
+
+/// Returns the bytes of the argument at the start of `rest`, with its length line and its end, if it is complete and its
+/// length has one digit or two. Nearly all arguments are such; all others need [`length`].
+#[inline(always)]
+fn short(rest: &[u8]) -> Option<usize> {
+    let (len, line_bytes) = match rest {
+        [b'$', behind @ ..] => number::short(behind)?,
+        _ => return None,
+    };
+    let end = 1 + line_bytes + len as usize;
+    (rest.get(end..end + 2) == Some(b"\r\n")).then_some(end + 2)
 }
 
 /// Parses words on a line that ends in `\r\n` or in `\n` alone. A line of HTTP is an error.
