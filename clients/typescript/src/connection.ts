@@ -56,6 +56,9 @@ class ObservedCredentials extends ChannelCredentials {
  * The gRPC library sets no limit to the time for connecting. Therefore, after `connectTimeoutMs` a socket whose
  * handshake is not complete is destroyed, and the library connects again later. If there is no socket yet, because the
  * host does not answer at all, the channel is replaced by a new one; the operating system gives up the old socket.
+ *
+ * After a failure, the library reports TRANSIENT_FAILURE until a connection is open, also during further attempts. An
+ * attempt of that time begins within the greatest delay, and is seen by its socket only.
  */
 export class Connection implements Streams {
   inFlight = 0;
@@ -84,20 +87,29 @@ export class Connection implements Streams {
   private began(socket: Socket): void {
     this.socket = this.latest = socket;
     if (this.closed) socket.destroy();
+    else this.giveUpAfter(this.settings.connectTimeoutMs);
   }
 
   private watch(channel: Channel): void {
     const state = channel.getConnectivityState(false);
     clearTimeout(this.timer);
-    if (state === State.CONNECTING) {
-      this.timer = setTimeout(() => this.giveUp(channel), this.settings.connectTimeoutMs).unref();
-    } else {
-      this.socket = undefined;
-    }
+    if (state !== State.CONNECTING) this.socket = undefined;
+    if (state === State.CONNECTING) this.giveUpAfter(this.settings.connectTimeoutMs);
+    if (state === State.TRANSIENT_FAILURE) this.giveUpNextAttempt();
     if (state === State.SHUTDOWN) return;
     channel.watchConnectivityState(state, Infinity, () => {
       if (!this.closed && this.channel === channel) this.watch(channel);
     });
+  }
+
+  private giveUpAfter(ms: number): void {
+    clearTimeout(this.timer);
+    const { channel } = this;
+    this.timer = setTimeout(() => this.giveUp(channel), ms).unref();
+  }
+
+  private giveUpNextAttempt(): void {
+    this.giveUpAfter(this.settings.reconnectDelayMaxMs + this.settings.connectTimeoutMs);
   }
 
   private giveUp(channel: Channel): void {
@@ -105,6 +117,7 @@ export class Connection implements Streams {
     if (this.socket !== undefined) {
       this.socket.destroy(new Error(CONNECT_TIMEOUT));
       this.socket = undefined;
+      if (channel.getConnectivityState(false) === State.TRANSIENT_FAILURE) this.giveUpNextAttempt();
       return;
     }
     this.channel = this.open();
