@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
@@ -19,7 +20,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +35,10 @@ type proxy struct {
 	open  []net.Conn
 	count int
 	// swallowed is the number of the first connections whose bytes are read and not sent on.
-	swallowed atomic.Int32
+	swallowed int
+	// held is true while the bytes of all connections wait, until changed.
+	held    bool
+	changed *sync.Cond
 }
 
 // newProxy starts a proxy. With a certificate, it ends TLS.
@@ -47,8 +50,10 @@ func newProxy(t *testing.T, target string, settings *tls.Config, delay func(int)
 		listener = tls.NewListener(listener, settings)
 	}
 	p := &proxy{listener: listener, delay: delay}
+	p.changed = sync.NewCond(&p.mutex)
 	t.Cleanup(func() {
 		listener.Close()
+		must(t, p.network("forward"))
 		p.cut()
 	})
 	go p.accept(target)
@@ -73,9 +78,9 @@ func (p *proxy) accept(target string) {
 		p.count++
 		p.open = append(p.open, client, server)
 		p.mutex.Unlock()
-		isSwallowed := func() bool { return number < int(p.swallowed.Load()) }
-		go forward(client, server, isSwallowed, func() time.Duration { return 0 })
-		go forward(server, client, isSwallowed, func() time.Duration {
+		passes := func() bool { return p.passes(number) }
+		go forward(client, server, passes, func() time.Duration { return 0 })
+		go forward(server, client, passes, func() time.Duration {
 			if p.delay == nil {
 				return 0
 			}
@@ -84,13 +89,23 @@ func (p *proxy) accept(target string) {
 	}
 }
 
-func forward(from, to net.Conn, isSwallowed func() bool, delay func() time.Duration) {
+// passes waits while bytes are held. It returns false if those of a connection are swallowed.
+func (p *proxy) passes(number int) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for p.held {
+		p.changed.Wait()
+	}
+	return number >= p.swallowed
+}
+
+func forward(from, to net.Conn, passes func() bool, delay func() time.Duration) {
 	defer from.Close()
 	defer to.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		size, err := from.Read(buffer)
-		if size > 0 && !isSwallowed() {
+		if size > 0 && passes() {
 			time.Sleep(delay())
 			if _, err := to.Write(buffer[:size]); err != nil {
 				return
@@ -106,7 +121,24 @@ func forward(from, to net.Conn, isSwallowed func() bool, delay func() time.Durat
 func (p *proxy) swallow() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.swallowed.Store(int32(p.count))
+	p.swallowed = p.count
+}
+
+// network changes the network as a step of a scenario does.
+func (p *proxy) network(action string) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	switch {
+	case action == "swallow":
+		p.swallowed = math.MaxInt
+	case action != "hold" && action != "forward":
+		return fmt.Errorf("unknown action of the network: %s", action)
+	case p.swallowed == math.MaxInt:
+		p.swallowed = p.count
+	}
+	p.held = action == "hold"
+	p.changed.Broadcast()
+	return nil
 }
 
 // cut closes all connections.

@@ -44,6 +44,7 @@ type started struct {
 type player struct {
 	t       *testing.T
 	server  *server
+	network *proxy // between client and server; nil if no step changes the network
 	client  *gannet.Client
 	other   *gannet.Client
 	faults  *faults
@@ -83,10 +84,15 @@ func TestScenarios(t *testing.T) {
 			}
 			server, asked := ownServerWith(t, arguments), &faults{}
 			configuration := configured(t, scenario.Client).WithMiddleware(asked)
+			address, network := server.address(), (*proxy)(nil)
+			if slices.ContainsFunc(scenario.Steps, func(step table) bool { return step["network"] != nil }) {
+				network = newProxy(t, address, nil, nil)
+				address = network.address()
+			}
 			playing := player{
 				t: t, server: server, faults: asked, started: map[string]started{}, topics: map[string]*subscription{},
 				leases: map[*gannet.Client]uint64{},
-				client: newClient(t, gannet.NoToken(server.address()), configuration),
+				client: newClient(t, gannet.NoToken(address), configuration), network: network,
 			}
 			defer playing.hold(0)
 			if scenario.Client["near_cache"] != nil {
@@ -140,7 +146,7 @@ func milliseconds(value any) time.Duration { return time.Duration(value.(int64))
 // stepKeys are the keys that a step may have. A step with another one is not played.
 var stepKeys = []string{
 	"arguments", "at_least_ms", "at_most_ms", "cache", "call", "cancel", "client", "deadline_ms", "expect", "faults",
-	"finish", "hold_connections", "metrics", "receive", "server", "start", "subscribe", "wait_ms", "within_ms",
+	"finish", "hold_connections", "metrics", "network", "receive", "server", "start", "subscribe", "wait_ms", "within_ms",
 }
 
 func (p *player) play(step table) error {
@@ -151,6 +157,9 @@ func (p *player) play(step table) error {
 	}
 	if action, has := step["server"]; has {
 		return p.control(action.(string))
+	}
+	if action, has := step["network"]; has {
+		return p.network.network(action.(string))
 	}
 	if duration, has := step["wait_ms"]; has {
 		time.Sleep(milliseconds(duration))

@@ -1,6 +1,7 @@
-"""A TCP proxy between a client and a real server: ends TLS, and holds back the replies of single connections."""
+"""A TCP proxy between a client and a real server: ends TLS, holds back replies, and interrupts the network."""
 
 import contextlib
+import math
 import socket
 import ssl
 import threading
@@ -17,6 +18,9 @@ class Proxy:
         self.gates = []
         # The number of the first connections whose bytes are read and not sent on.
         self._swallowed = 0
+        # Set unless the bytes of all connections wait.
+        self._open = threading.Event()
+        self._open.set()
         self._sockets = []
         self._threads = []
         self._spawn(self._accept)
@@ -59,6 +63,7 @@ class Proxy:
             while data := source.recv(65536):
                 if gate is not None:
                     gate.wait()
+                self._open.wait()
                 if number >= self._swallowed:
                     sink.sendall(data)
         for each in (source, sink):
@@ -68,6 +73,18 @@ class Proxy:
     def swallow(self):
         """Discards all further bytes of the present connections, which stay open."""
         self._swallowed = len(self.gates)
+
+    def network(self, action):
+        """Changes the network as a step of a scenario does: `hold`, `swallow` or `forward`."""
+        assert action in ("hold", "swallow", "forward"), f"unknown action of the network: {action}"
+        if action == "swallow":
+            self._swallowed = math.inf
+        elif self._swallowed == math.inf:
+            self.swallow()
+        if action == "hold":
+            self._open.clear()
+        else:
+            self._open.set()
 
     def break_connections(self):
         """Ends all present connections. Later ones are forwarded."""
@@ -82,6 +99,7 @@ class Proxy:
     def __exit__(self, *_):
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._open.set()
         for gate in self.gates:
             gate.set()
         for each in self._sockets:

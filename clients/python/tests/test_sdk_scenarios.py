@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import select
 import socket
 import threading
@@ -12,6 +13,7 @@ import grpc.aio
 import pytest
 import tomllib
 from conftest import ROOT, GrpcServer, code
+from proxy import Proxy
 
 from gannet import (
     CacheClient,
@@ -319,11 +321,11 @@ class Play:
     """One scenario and its state."""
 
     KEYS = {"call", "start", "finish", "cancel", "wait_ms", "server", "metrics", "faults", "subscribe", "receive",
-            "hold_connections", "arguments", "cache", "deadline_ms", "within_ms", "at_least_ms", "at_most_ms",
-            "client", "expect"}  # fmt: skip
+            "network", "hold_connections", "arguments", "cache", "deadline_ms", "within_ms", "at_least_ms",
+            "at_most_ms", "client", "expect"}  # fmt: skip
 
-    def __init__(self, scenario, player, server):
-        self.player, self.server = player, server
+    def __init__(self, scenario, player, server, proxy):
+        self.player, self.server, self.proxy = player, server, proxy
         self.started, self.subscriptions, self.tokens, self.held = {}, {}, {}, []
         self.other = None
         if "near_cache" in scenario.get("client", {}):
@@ -333,7 +335,7 @@ class Play:
 
     def step(self, step):
         assert set(step) <= self.KEYS, f"unknown keys: {set(step) - self.KEYS}"
-        for key in ("server", "wait_ms", "metrics", "cancel", "finish", "faults", "subscribe", "receive",
+        for key in ("server", "network", "wait_ms", "metrics", "cancel", "finish", "faults", "subscribe", "receive",
                     "hold_connections", "start", "call"):  # fmt: skip
             if key in step:
                 return getattr(self, f"_{key}")(step)
@@ -341,6 +343,9 @@ class Play:
 
     def _server(self, step):
         control(self.server, step["server"])
+
+    def _network(self, step):
+        self.proxy.network(step["network"])
 
     def _wait_ms(self, step):
         time.sleep(step["wait_ms"] / 1000)
@@ -452,8 +457,12 @@ def test_scenario(path, kind):
     assert set(scenario) <= {"name", "client", "server", "steps"} and scenario["steps"]
     assert set(scenario.get("server", {})) <= {"connections_max"}
     server = GrpcServer(TEST_FAULTS="1", **scenario.get("server", {}))
-    try:
-        play = Play(scenario, kind(server.grpc_address, configured(scenario.get("client", {}))), server)
+    with contextlib.ExitStack() as ends:
+        ends.callback(server.stop)
+        has_network = any("network" in step for step in scenario["steps"])
+        proxy = ends.enter_context(Proxy(server.grpc_port)) if has_network else None
+        address = proxy.address if proxy else server.grpc_address
+        play = Play(scenario, kind(address, configured(scenario.get("client", {}))), server, proxy)
         try:
             for at, step in enumerate(scenario["steps"]):
                 try:
@@ -463,5 +472,3 @@ def test_scenario(path, kind):
             assert not play.started, "a started call is not finished"
         finally:
             play.end()
-    finally:
-        server.stop()

@@ -11,7 +11,7 @@ import { inspect } from "node:util";
 import { parse } from "smol-toml";
 
 import { Configurations, FixedCount, NoRetry } from "../dist/index.js";
-import { clientOf, codeOf, ownServer, SCENARIOS, sleep, until } from "./server.mjs";
+import { clientOf, codeOf, ownServer, Proxy, SCENARIOS, sleep, until } from "./server.mjs";
 
 const STEP_MS_MAX = 30_000;
 
@@ -119,6 +119,7 @@ class Player {
   #context;
   #near;
   #other;
+  #proxy;
   #faults = {};
   #steps = 0;
   /** Calls that were started, subscriptions, and the last leases by client and key. */
@@ -127,12 +128,17 @@ class Player {
   #leases = new Map();
   #held = [];
 
-  static async begin(context, { client: changes = {}, server = {} }) {
+  static async begin(context, { client: changes = {}, server = {}, steps }) {
     const player = new Player();
     const { connections_max: most } = known(server, "connections_max");
     player.#context = context;
     player.#server = await ownServer(context, { TEST_FAULTS: "1", ...(most && { CONNECTIONS_MAX: `${most}` }) });
-    player.#client = await clientOf(context, player.#server.address, configured(changes));
+    let { address } = player.#server;
+    if (steps.some((step) => "network" in step)) {
+      player.#proxy = await Proxy.start(context, player.#server.grpcPort);
+      address = player.#proxy.address;
+    }
+    player.#client = await clientOf(context, address, configured(changes));
     if (changes.near_cache !== undefined) {
       const { entries_max: entriesMax, bytes_max: bytesMax } = known(changes.near_cache, "entries_max bytes_max");
       player.#near = await player.#client.nearCache({ entriesMax, bytesMax });
@@ -228,9 +234,10 @@ class Player {
 
   async play(step) {
     this.#steps++;
-    known(step, "call start finish cancel wait_ms server metrics faults subscribe receive hold_connections " +
+    known(step, "call start finish cancel wait_ms server network metrics faults subscribe receive hold_connections " +
       "arguments expect cache client deadline_ms within_ms at_least_ms at_most_ms");
     if ("server" in step) return this.#signal(step.server);
+    if ("network" in step) return this.#proxy.network(step.network);
     if ("wait_ms" in step) return sleep(step.wait_ms);
     if ("subscribe" in step) return this.#subscribe(step);
     if ("receive" in step) return this.#receive(step);

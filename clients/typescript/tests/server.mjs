@@ -147,13 +147,16 @@ export function certificates() {
   return folder;
 }
 
-/** A TCP proxy to a port, whose replies each connection may hold back. */
+/** A TCP proxy to a port: the network between a client and a server. Each connection may hold back its replies. */
 export class Proxy {
   /** Each connection, in order of arrival: `hold()` and `open()` its replies, or `cut()` it. */
   gates = [];
   /** True to close each new connection at once. */
   isClosed = false;
   #sockets = new Set();
+  #path = "forward";
+  /** The number of the first connections that have lost bytes, and stay silent. */
+  #lost = 0;
 
   static async start(context, port) {
     const proxy = new Proxy();
@@ -168,6 +171,14 @@ export class Proxy {
     return proxy;
   }
 
+  /** Changes the network as a step of a scenario does: `hold`, `swallow` or `forward`. */
+  network(action) {
+    assert.ok(["hold", "swallow", "forward"].includes(action), `the proxy does not know '${action}'`);
+    if ([this.#path, action].includes("swallow")) this.#lost = this.gates.length;
+    this.#path = action;
+    for (const socket of this.#sockets) action === "hold" ? socket.pause() : socket.resume();
+  }
+
   #serve(client, port) {
     if (this.isClosed) {
       client.on("error", () => {}).destroy();
@@ -179,8 +190,11 @@ export class Proxy {
       socket.setNoDelay(true).on("error", () => {});
       socket.on("close", () => [client, server].forEach((each) => each.destroy()));
     }
-    client.pipe(server);
-    server.on("data", (data) => client.write(data));
+    const number = this.gates.length;
+    const passes = () => this.#path !== "swallow" && number >= this.#lost;
+    client.on("data", (data) => passes() && server.write(data));
+    server.on("data", (data) => passes() && client.write(data));
+    if (this.#path === "hold") [client, server].forEach((socket) => socket.pause());
     this.gates.push({ hold: () => server.pause(), open: () => server.resume(), cut: () => client.destroy() });
   }
 }

@@ -19,6 +19,9 @@ namespace Gannet.Client.Tests
         private const long StepMsMax = 30_000;
         private const int ReceiveMsMax = 10_000;
         private readonly Server server;
+
+        // The network between the client and the server; null if no step changes it.
+        private readonly Relay? network;
         private readonly CacheClient client;
         private readonly CacheClient other;
         private readonly Dictionary<string, Started> started = new Dictionary<string, Started>();
@@ -26,9 +29,10 @@ namespace Gannet.Client.Tests
         private readonly Dictionary<CacheClient, ulong> leases = new Dictionary<CacheClient, ulong>();
         private readonly List<TcpClient> held = new List<TcpClient>();
 
-        private Scenarios(Server server, CacheClient client, CacheClient other)
+        private Scenarios(Server server, Relay? network, CacheClient client, CacheClient other)
         {
             this.server = server;
+            this.network = network;
             this.client = client;
             this.other = other;
         }
@@ -51,15 +55,18 @@ namespace Gannet.Client.Tests
             await using var server = await Server.StartAsync(
                 (int?)(long?)settings.Find("connections_max"), ("TEST_FAULTS", "1"));
             var configuration = Configured((TomlTable?)scenario.Find("client") ?? new TomlTable());
-            await using var client = await CacheClient.CreateAsync(server.Address, configuration);
+            var steps = ((List<object>)scenario.Find("steps")!).Cast<TomlTable>().ToList();
+            var hasNetwork = steps.Any(step => step.Find("network") != null);
+            using var network = hasNetwork ? new Relay(server.GrpcPort) : null;
+            await using var client = await CacheClient.CreateAsync(network?.Address ?? server.Address, configuration);
             await using var other = await CacheClient.CreateAsync(server.Address, Configurations.Laptop.V1());
             if (configuration.NearCache != null)
             {
                 await Wait.UntilAsync("the watch has begun", () => client.GetMetrics().NearCache!.IsWatching);
             }
-            var player = new Scenarios(server, client, other);
+            var player = new Scenarios(server, network, client, other);
             var number = 0;
-            foreach (TomlTable step in (List<object>)scenario.Find("steps")!)
+            foreach (var step in steps)
             {
                 number++;
                 try
@@ -106,6 +113,10 @@ namespace Gannet.Client.Tests
             if (step.Find("server") is string action)
             {
                 await ServerAsync(action);
+            }
+            else if (step.Find("network") is string path)
+            {
+                network!.Network(path);
             }
             else if (step.Find("wait_ms") is long wait)
             {

@@ -271,12 +271,18 @@ namespace Gannet.Client.Tests
         }
     }
 
-    /// <summary>A TCP relay to a port. Each connection may hold back its replies, and all of them may be cut.</summary>
+    /// <summary>
+    /// A TCP relay to a port: the network between a client and a server. Each connection may hold back its replies, and
+    /// all of them may be cut.
+    /// </summary>
     internal sealed class Relay : IDisposable
     {
         private readonly TcpListener listener;
         private readonly List<Gate> gates = new List<Gate>();
         private readonly int port;
+
+        // The number of the first connections whose bytes are lost.
+        private volatile int lost;
 
         public Relay(int port, string host = "127.0.0.1")
         {
@@ -300,8 +306,26 @@ namespace Gannet.Client.Tests
             }
         }
 
-        /// <summary>True to forward nothing on later connections either, as a firewall that drops packets.</summary>
+        /// <summary>True while the bytes of all connections wait, those of later ones too.</summary>
         public bool IsSilent { get; set; }
+
+        /// <summary>Changes the network as a step of a scenario does.</summary>
+        public void Network(string action)
+        {
+            switch (action)
+            {
+                case "swallow":
+                    lost = int.MaxValue;
+                    break;
+                case "hold":
+                case "forward":
+                    lost = lost == int.MaxValue ? Gates.Count : lost;
+                    break;
+                default:
+                    throw new FailedException($"the action {action} of the network is unknown");
+            }
+            IsSilent = action == "hold";
+        }
 
         /// <summary>Closes all connections.</summary>
         public void Cut()
@@ -326,12 +350,21 @@ namespace Gannet.Client.Tests
                 {
                     var client = await listener.AcceptTcpClientAsync();
                     var server = new TcpClient { NoDelay = true };
-                    await server.ConnectAsync(IPAddress.Loopback, port);
+                    try
+                    {
+                        await server.ConnectAsync(IPAddress.Loopback, port);
+                    }
+                    catch (SocketException)
+                    {
+                        // The server does not run.
+                        client.Close();
+                        continue;
+                    }
                     client.NoDelay = true;
-                    var gate = new Gate(client, server, () => IsSilent);
                     lock (gates)
                     {
-                        gates.Add(gate);
+                        var number = gates.Count;
+                        gates.Add(new Gate(client, server, () => IsSilent, () => number < lost));
                     }
                 }
                 catch (Exception exception) when (exception is SocketException || exception is ObjectDisposedException)
@@ -349,14 +382,16 @@ namespace Gannet.Client.Tests
             private readonly TcpClient client;
             private readonly TcpClient server;
             private readonly Func<bool> isSilent;
+            private readonly Func<bool> isLost;
             private readonly StringBuilder sent = new StringBuilder();
             private volatile bool isHeld;
 
-            public Gate(TcpClient client, TcpClient server, Func<bool> isSilent)
+            public Gate(TcpClient client, TcpClient server, Func<bool> isSilent, Func<bool> isLost)
             {
                 this.client = client;
                 this.server = server;
                 this.isSilent = isSilent;
+                this.isLost = isLost;
                 _ = ForwardAsync(client, server, false);
                 _ = ForwardAsync(server, client, true);
             }
@@ -410,7 +445,10 @@ namespace Gannet.Client.Tests
                                 sent.Append(Encoding.GetEncoding("iso-8859-1").GetString(buffer, 0, count));
                             }
                         }
-                        await to.GetStream().WriteAsync(buffer.AsMemory(0, count));
+                        if (!isLost())
+                        {
+                            await to.GetStream().WriteAsync(buffer.AsMemory(0, count));
+                        }
                     }
                 }
                 catch (Exception exception) when (

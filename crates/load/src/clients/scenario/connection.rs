@@ -20,6 +20,14 @@ use protocol::http2::{ErrorCode, FieldList};
 /// Time limit for opening a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// The time without a received byte after which a ping is sent, and the time that the server has for a byte after it:
+/// those of the presets in `clients/presets.toml`.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A PING frame: its length, type, flags and stream, and eight bytes that the server sends back.
+const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
 /// The longest time in which a waiting call does not notice that it was cancelled.
 const CANCEL_CHECK: Duration = Duration::from_millis(10);
 
@@ -292,13 +300,26 @@ impl State {
 fn receive_all(shared: &SharedConnection, mut socket: TcpStream) {
     let mut fields = FieldList::new(ClientLimits::DEFAULT.header_list_bytes_max as usize);
     let (mut received, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    let mut has_pinged = false;
     let cause = loop {
-        match socket.read(&mut buffer) {
+        let wait = if has_pinged { KEEPALIVE_TIMEOUT } else { KEEPALIVE };
+        let read = socket.set_read_timeout(Some(wait)).and_then(|()| socket.read(&mut buffer));
+        match read {
             Ok(0) => break "the server closed the connection".to_owned(),
             Ok(len) => received.extend_from_slice(&buffer[..len]),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if std::mem::replace(&mut has_pinged, true) {
+                    break format!("no reply to a ping within {} ms", KEEPALIVE_TIMEOUT.as_millis());
+                }
+                match shared.lock().socket.write_all(&PING) {
+                    Ok(()) => continue,
+                    Err(error) => break format!("cannot send to the server: {error}"),
+                }
+            }
             Err(error) => break format!("cannot receive from the server: {error}"),
         }
+        has_pinged = false;
         let handled = shared.lock().handle(&mut received, &mut fields);
         shared.changed.notify_all();
         if let Err(cause) = handled {

@@ -4,7 +4,8 @@
 //!   file ──> steps ──> calls: request ──> client: queue, retries ──> connection ──> server
 //!                      calls: result  <── client                <── connection <──   ^
 //!            steps ──> subscription ────────────────────────────────^                 │
-//!            steps ──> server: pause, resume, kill, stop, start ──────────────────────┘
+//!            steps ──> server: pause, resume, kill, stop, start ──────────────────────┤
+//!            steps ──> relay before the server: forward, hold, swallow ───────────────┘
 //!            expect == result, or the play ends with the step's number
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod calls;
 mod client;
 mod connection;
+mod relay;
 mod server;
 mod subscription;
 
@@ -28,6 +30,7 @@ use std::time::{Duration, Instant};
 use toml::{Table, Value};
 
 use client::{CallClient, CallReply, CallRequest, ClientOptions};
+use relay::Relay;
 use server::Server;
 use subscription::{Metadata, Subscription, TopicEvent, TopicRequest};
 
@@ -44,7 +47,7 @@ const EVENT_WAIT_MAX: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX_DEFAULT: i64 = 2000;
 
 /// The keys of a step, the first of which says what it does, and those that it may have besides.
-const STEPS: [(&str, &[&str]); 11] = [
+const STEPS: [(&str, &[&str]); 12] = [
     ("finish", &["expect", "at_least_ms", "at_most_ms"]),
     ("start", &["call", "arguments", "cache", "deadline_ms"]),
     ("call", &["arguments", "cache", "deadline_ms", "within_ms", "at_least_ms", "at_most_ms", "client", "expect"]),
@@ -53,6 +56,7 @@ const STEPS: [(&str, &[&str]); 11] = [
     ("cancel", &[]),
     ("wait_ms", &[]),
     ("server", &[]),
+    ("network", &[]),
     ("metrics", &[]),
     ("faults", &[]),
     ("hold_connections", &[]),
@@ -134,9 +138,11 @@ impl Scenario {
                 (started.address, Some(started))
             }
         };
+        let has_relay = self.steps.iter().any(|step| step.contains_key("network"));
+        let relay = if has_relay { Some(Relay::start(address)?) } else { None };
         let mut play = Play {
             address,
-            own: CallClient::new(address, self.options),
+            own: CallClient::new(relay.as_ref().map_or(address, |relay| relay.address), self.options),
             other: CallClient::new(address, ClientOptions::LAPTOP_V1),
             lease_tokens: [0; 2],
             metadata: Metadata::default(),
@@ -144,6 +150,7 @@ impl Scenario {
             subscriptions: HashMap::new(),
             held: Vec::new(),
             server: own_server,
+            relay,
         };
         for (at, step) in self.steps.iter().enumerate() {
             play.step(at, step).map_err(|cause| format!("step {}: {cause}", at + 1))?;
@@ -247,6 +254,8 @@ struct Play {
     /// Connections that send nothing.
     held: Vec<TcpStream>,
     server: Option<Server>,
+    /// The network path of the own client, if a step changes it.
+    relay: Option<Relay>,
 }
 
 impl Play {
@@ -256,6 +265,10 @@ impl Play {
             "server" => {
                 let text = "the server is not the generator's own; leave --target out";
                 return self.server.as_mut().ok_or(text)?.step(text_of(step, "server")?);
+            }
+            "network" => {
+                let relay = self.relay.as_ref().ok_or("the client is connected to the server without a relay")?;
+                return relay.step(text_of(step, "network")?);
             }
             "faults" => self.set_faults(at, step)?,
             "metrics" => return self.await_metrics(step),

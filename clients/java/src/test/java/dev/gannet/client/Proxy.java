@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -19,7 +20,9 @@ final class Proxy implements AutoCloseable {
     private final List<Socket> open = new ArrayList<>();
     private int accepted;
     /** The number of the first connections whose bytes are read and not sent on. */
-    private volatile int swallowed;
+    private int swallowed;
+    /** True while the bytes of all connections wait. */
+    private boolean isHeld;
 
     /** Starts a proxy. The bytes from the server are late by a time that depends on the connection's number. */
     Proxy(String address, IntToLongFunction delayMs) {
@@ -51,7 +54,13 @@ final class Proxy implements AutoCloseable {
         try {
             while (true) {
                 Socket client = listener.accept();
-                Socket server = new Socket(InetAddress.getLoopbackAddress(), target);
+                Socket server;
+                try {
+                    server = new Socket(InetAddress.getLoopbackAddress(), target);
+                } catch (ConnectException e) {
+                    client.close();
+                    continue;
+                }
                 client.setTcpNoDelay(true);
                 server.setTcpNoDelay(true);
                 int number;
@@ -74,7 +83,7 @@ final class Proxy implements AutoCloseable {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
             for (int size = in.read(buffer); size > 0; size = in.read(buffer)) {
-                if (number >= swallowed) {
+                if (passes(number)) {
                     Servers.sleep(delayMs.applyAsLong(number));
                     out.write(buffer, 0, size);
                 }
@@ -87,6 +96,29 @@ final class Proxy implements AutoCloseable {
     /** Discards all further bytes of the present connections, which stay open. */
     synchronized void swallow() {
         swallowed = accepted;
+    }
+
+    /** Waits while bytes are held. Returns false if those of a connection are swallowed. */
+    private synchronized boolean passes(int number) throws IOException {
+        try {
+            while (isHeld) {
+                wait();
+            }
+        } catch (InterruptedException e) {
+            throw new IOException(e);
+        }
+        return number >= swallowed;
+    }
+
+    /** Changes the network as a step of a scenario does. */
+    synchronized void network(String action) {
+        switch (action) {
+            case "swallow" -> swallowed = Integer.MAX_VALUE;
+            case "hold", "forward" -> swallowed = swallowed == Integer.MAX_VALUE ? accepted : swallowed;
+            default -> throw new AssertionError("unknown action of the network: " + action);
+        }
+        isHeld = action.equals("hold");
+        notifyAll();
     }
 
     /** Closes all connections. */
@@ -108,6 +140,7 @@ final class Proxy implements AutoCloseable {
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+        network("forward");
         cut();
     }
 }

@@ -37,8 +37,8 @@ class ScenariosTest {
     /** The keys that a step may have. A step with another one is not played. */
     private static final Set<String> STEP_KEYS = Set.of(
             "arguments", "at_least_ms", "at_most_ms", "cache", "call", "cancel", "client", "deadline_ms", "expect",
-            "faults", "finish", "hold_connections", "metrics", "receive", "server", "start", "subscribe", "wait_ms",
-            "within_ms");
+            "faults", "finish", "hold_connections", "metrics", "network", "receive", "server", "start", "subscribe",
+            "wait_ms", "within_ms");
 
     @TestFactory
     Stream<DynamicTest> scenarios() throws IOException {
@@ -51,8 +51,10 @@ class ScenariosTest {
             JsonNode scenario = new TomlMapper().readTree(path.toFile());
             assertTrue(scenario.hasNonNull("name") && scenario.path("steps").size() > 0, "a scenario has steps");
             int connectionsMax = scenario.path("server").path("connections_max").asInt(2_000);
+            boolean hasNetwork = scenario.get("steps").findValue("network") != null;
             try (Servers.Server server = new Servers.Server(Map.of("TEST_FAULTS", "1"), connectionsMax);
-                    Player player = new Player(server, scenario.path("client"))) {
+                    Proxy network = hasNetwork ? new Proxy(server.address(), number -> 0) : null;
+                    Player player = new Player(server, network, scenario.path("client"))) {
                 player.play(scenario);
             }
         }));
@@ -91,6 +93,8 @@ class ScenariosTest {
     /** Executes the steps of one scenario. */
     private static final class Player implements AutoCloseable {
         private final Servers.Server server;
+        /** The network between the client and the server; null if no step changes it. */
+        private final Proxy network;
         private final CacheClient client;
         private final NearCache<String> near;
         private final Map<String, Started> started = new HashMap<>();
@@ -100,9 +104,11 @@ class ScenariosTest {
         private CacheClient other;
         private long lease;
 
-        Player(Servers.Server server, JsonNode settings) {
+        Player(Servers.Server server, Proxy network, JsonNode settings) {
             this.server = server;
-            client = Servers.client(server, configuration(settings).withMetadata(() -> faults));
+            this.network = network;
+            String address = network == null ? server.address() : network.address();
+            client = Servers.client(address, configuration(settings).withMetadata(() -> faults));
             JsonNode bounds = settings.path("near_cache");
             near = bounds.isMissingNode() ? null : client.nearCache(
                     "default", bounds.get("entries_max").asInt(), bounds.get("bytes_max").asLong());
@@ -196,6 +202,8 @@ class ScenariosTest {
                     case "start" -> server.start();
                     default -> throw new AssertionError("unknown action of the server");
                 }
+            } else if (step.has("network")) {
+                network.network(step.get("network").asText());
             } else if (step.has("wait_ms")) {
                 Servers.sleep(step.get("wait_ms").asLong());
             } else if (step.has("metrics")) {

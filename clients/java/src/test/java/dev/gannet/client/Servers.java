@@ -231,6 +231,11 @@ final class Servers {
 
     /** Returns a client of this server. */
     static CacheClient client(Server server, Configuration configuration) {
-        return CacheClient.create(Credentials.noToken(server.address()), configuration, Duration.ofMinutes(1));
+        return client(server.address(), configuration);
+    }
+
+    /** Returns a client of the server at this address. */
+    static CacheClient client(String address, Configuration configuration) {
+        return CacheClient.create(Credentials.noToken(address), configuration, Duration.ofMinutes(1));
     }
 }
