@@ -78,7 +78,7 @@ func (p TopicPosition) applySubscribe(position *TopicPosition) { *position = p }
 //
 // After a failure that passes, such as a broken connection, it is opened again by itself, and continues after the last
 // item. Messages that the server does not have any more are reported as a TopicDiscontinuity. A subscription that has
-// received no item yet continues with the next message that is published.
+// received no item yet continues where it began.
 //
 // Messages stay in the server until they are read, apart from at most 1 MiB in the windows of the connection: a slow
 // reader holds back the stream. The server retains the last 1,024 messages of a topic, 1 MiB at most.
@@ -178,6 +178,9 @@ func (s *Subscription) accept(message *pb.TopicEvent) TopicEvent {
 		s.position = TopicPosition{gap.NewPage, gap.NewSequence}
 		return &TopicDiscontinuity{gap.LastSequence, gap.NewSequence, gap.NewPage}
 	case *pb.TopicEvent_Heartbeat:
+		if kind.Heartbeat.GetSequence() != 0 {
+			s.position = TopicPosition{kind.Heartbeat.GetPage(), kind.Heartbeat.GetSequence()}
+		}
 		return &TopicHeartbeat{}
 	}
 	return nil

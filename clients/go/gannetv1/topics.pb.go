@@ -467,7 +467,11 @@ func (x *TopicDiscontinuity) GetNewPage() uint64 {
 }
 
 type TopicHeartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the next message, at which a subscriber continues that has received none; 0 if it is not known.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The page of that number.
+	Page          uint64 `protobuf:"varint,2,opt,name=page,proto3" json:"page,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,6 +504,20 @@ func (x *TopicHeartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TopicHeartbeat.ProtoReflect.Descriptor instead.
 func (*TopicHeartbeat) Descriptor() ([]byte, []int) {
 	return file_gannet_v1_topics_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TopicHeartbeat) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *TopicHeartbeat) GetPage() uint64 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
 }
 
 var File_gannet_v1_topics_proto protoreflect.FileDescriptor
@@ -535,8 +553,10 @@ const file_gannet_v1_topics_proto_rawDesc = "" +
 	"\x12TopicDiscontinuity\x12#\n" +
 	"\rlast_sequence\x18\x01 \x01(\x04R\flastSequence\x12!\n" +
 	"\fnew_sequence\x18\x02 \x01(\x04R\vnewSequence\x12\x19\n" +
-	"\bnew_page\x18\x03 \x01(\x04R\anewPage\"\x10\n" +
-	"\x0eTopicHeartbeat2\x82\x01\n" +
+	"\bnew_page\x18\x03 \x01(\x04R\anewPage\"@\n" +
+	"\x0eTopicHeartbeat\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
+	"\x04page\x18\x02 \x01(\x04R\x04page2\x82\x01\n" +
 	"\x06Topics\x125\n" +
 	"\aPublish\x12\x19.gannet.v1.PublishRequest\x1a\x0f.gannet.v1.Done\x12A\n" +
 	"\tSubscribe\x12\x1b.gannet.v1.SubscribeRequest\x1a\x15.gannet.v1.TopicEvent0\x01BB\n" +

@@ -58,6 +58,10 @@ export class TopicDiscontinuity {
 /** A sign of life of the server, which it sends every 5 s if there are no messages. */
 export class TopicHeartbeat {
   readonly type = "heartbeat";
+  constructor(
+    /** The place of the next message; undefined if the server has not named it. */
+    readonly next?: TopicPosition | undefined,
+  ) {}
 }
 
 /** An event of a subscription. An error is the last one. */
@@ -78,8 +82,6 @@ export interface SubscribeOptions extends CallOptions {
   readonly from?: TopicPosition | undefined;
 }
 
-const HEARTBEAT = Object.freeze(new TopicHeartbeat());
-
 /** Returns an event, or undefined for one of a later schema. */
 function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<TopicEvent, CacheError> | undefined {
   if (item !== undefined) {
@@ -91,17 +93,19 @@ function eventOf({ item, discontinuity, heartbeat }: m.TopicEventRead): Exclude<
     const { lastSequence, newSequence, newPage } = discontinuity;
     return new TopicDiscontinuity(Number(lastSequence), Number(newSequence), Number(newPage));
   }
-  return heartbeat && HEARTBEAT;
+  if (heartbeat === undefined) return undefined;
+  const [sequence, page] = [Number(heartbeat.sequence), Number(heartbeat.page)];
+  return new TopicHeartbeat(sequence === 0 ? undefined : { sequence, page });
 }
 
 const PUBLISH = unary("Topics", "Publish", done, false);
 const SUBSCRIBE = stream("Topics", "Subscribe", eventOf);
 
-/** Returns the place after an event, or undefined after a heartbeat. */
+/** Returns the place after an event, or undefined if it names none. */
 function following(event: TopicEvent): TopicPosition | undefined {
   if (event.type === "item") return { sequence: event.sequence + 1, page: event.page };
   if (event.type === "discontinuity") return { sequence: event.newSequence, page: event.newPage };
-  return undefined;
+  return event.type === "heartbeat" ? event.next : undefined;
 }
 
 class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
@@ -138,9 +142,8 @@ class TopicSource implements EventSource<Exclude<TopicEvent, CacheError>> {
 /**
  * A subscription to a topic: `for await (const event of subscription)`.
  *
- * After a broken connection, it continues behind the last message that has arrived: with a message, or with a
- * discontinuity if the server does not have the next message any more. Before the first message or discontinuity there
- * is no number to continue from: messages that are published while the connection is broken are then lost.
+ * After a broken connection, it continues behind the last message that has arrived, or where it began: with a message,
+ * or with a discontinuity if the server does not have the next message any more.
  *
  * Messages of 64 KiB wait for the loop. Beyond that, a slow loop holds back the server, which has the last messages of
  * a topic, and then sends a discontinuity.

@@ -204,8 +204,8 @@ namespace Gannet.Client
         /// A subscription: <c>await foreach (var each in subscription)</c>, once.
         /// <para>
         /// After a broken connection it continues behind the last message that the loop has received: with the next
-        /// message, or with a discontinuity if the server does not have it any more. Before the first message there is
-        /// no number to continue from, and messages that are published while the connection is broken are lost.
+        /// message, or with a discontinuity if the server does not have it any more. Before the first message it
+        /// continues where it began, which the server's heartbeats name.
         /// </para>
         /// <para>
         /// The loop asks for one event at a time. A slow loop holds back the server, which keeps the last messages of a
@@ -229,7 +229,7 @@ namespace Gannet.Client
             }
 
             /// <summary>
-            /// The position of the next message, for a later subscription; null before the first message.
+            /// The position of the next message, for a later subscription; null if the server has named none.
             /// </summary>
             public TopicPosition? Next => source.Next;
 

@@ -38,8 +38,8 @@ class TopicDiscontinuity:
     """Messages before the next item are missing.
 
     The server keeps the last 1,024 messages of a topic, 1 MiB at most; a subscriber that falls further behind, or that
-    was disconnected for longer, loses the older ones. All fields are 0 if the connection broke before the first item:
-    messages of that time may be missing.
+    was disconnected for longer, loses the older ones. All fields are 0 if the connection broke before the server named
+    a position: messages of that time may be missing.
     """
 
     last_sequence: int
@@ -78,6 +78,8 @@ class TopicReader(Reader[TopicEvent]):
         """Returns the event of a message, and moves behind it. An event of a later schema is None."""
         kind = message.WhichOneof("kind")
         if kind == "heartbeat":
+            if message.heartbeat.sequence:
+                self._sequence, self._page = message.heartbeat.sequence, message.heartbeat.page
             return _HEARTBEAT
         if kind == "item":
             item = message.item

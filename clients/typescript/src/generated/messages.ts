@@ -4408,13 +4408,17 @@ function readTopicDiscontinuity(input: Reader, end: number): TopicDiscontinuityR
 }
 
 export interface TopicHeartbeatRead {
+  sequence: bigint;
+  page: bigint;
 }
 
 function readTopicHeartbeat(input: Reader, end: number): TopicHeartbeatRead {
-  const message: TopicHeartbeatRead = {};
+  const message: TopicHeartbeatRead = { sequence: 0n, page: 0n };
   while (input.at < end) {
     const tag = input.varint();
-    input.skip(tag);
+    if (tag === 8) message.sequence = input.unsigned();
+    else if (tag === 16) message.page = input.unsigned();
+    else input.skip(tag);
   }
   if (input.at !== end) throw new BadReply("a field is longer than its message");
   return message;

@@ -219,6 +219,8 @@ pub(super) struct TopicRequest {
     pub(super) topic: Arc<[u8]>,
     /// The position from which the client continues.
     pub(super) from: TopicPosition,
+    /// True if heartbeats name the position of the next message.
+    pub(super) has_positions: bool,
 }
 
 /// The events for which a call subscribes.

@@ -62,6 +62,10 @@ struct TopicReader {
     position: TopicPosition,
     /// The gap before the next message, if it is not written.
     gap: Option<Discontinuity>,
+    /// True if heartbeats name the position, from which a client continues that has received no message.
+    has_positions: bool,
+    /// True if the first heartbeat, which precedes all messages, was added.
+    has_begun: bool,
     /// The number of messages after which a fault ends the stream, and its status.
     cut: Option<(u64, Status)>,
 }
@@ -179,10 +183,9 @@ pub(super) fn subscribe(
         stream,
         namespace,
         cache,
-        // The first heartbeat of a stream of keys is due when it has begun.
+        // The first heartbeat is due when the stream has begun.
         heartbeat_at: match source {
-            EventSource::Topic(_) => Some(UnixMillis(ctx.now.0 + HEARTBEAT_MS)),
-            EventSource::Keys(..) => Some(ctx.now),
+            EventSource::Topic(_) | EventSource::Keys(..) => Some(ctx.now),
             EventSource::Health => None,
         },
         deadline: ends.deadline,
@@ -202,14 +205,14 @@ fn read_topic(
     cut: Option<(u64, Status)>,
     ctx: &WorkerContext,
 ) -> Result<TopicReader, CallError> {
-    let TopicRequest { topic, from, .. } = request;
+    let TopicRequest { topic, from, has_positions, .. } = request;
     let is_new = !subscriptions.shares_topic(namespace, &topic);
     let begun = ctx.shared.topics.subscribe((namespace, &topic), &subscriptions.outbox, is_new, from, ctx.now);
     let Some((position, gap)) = begun else {
         let text = "no further topic: client memory is used up (limits.client_memory), or there are too many topics";
         return Err(CallError::new(Status::ResourceExhausted, text));
     };
-    Ok(TopicReader { topic, position, gap, cut })
+    Ok(TopicReader { topic, position, gap, has_positions, has_begun: false, cut })
 }
 
 fn check(right: StreamRight) -> Result<(), CallError> {
@@ -281,6 +284,14 @@ impl EventSource {
         }
     }
 
+    /// Returns the position that a heartbeat names.
+    fn next_position(&self) -> TopicPosition {
+        match self {
+            Self::Topic(reader) => reader.next_position(),
+            Self::Keys(..) | Self::Health => TopicPosition::default(),
+        }
+    }
+
     fn has_keys(&self) -> bool {
         matches!(self, Self::Keys(watch, _) if watch.has_keys())
     }
@@ -309,7 +320,7 @@ impl Subscription {
             if self.heartbeat_at.is_none_or(|at| at.0 > ctx.now.0) {
                 return Ok(None);
             }
-            add_heartbeat(&mut messages);
+            add_heartbeat(&mut messages, self.source.next_position());
         }
         self.heartbeat_at = self.heartbeat_at.map(|_| UnixMillis(ctx.now.0 + HEARTBEAT_MS));
         let mut grant = Grant::none(&ctx.shared.budget, MemoryUse::Replies);
@@ -352,6 +363,12 @@ impl Subscription {
 }
 
 impl TopicReader {
+    /// Returns the position of the next message. Before a gap is written it is not known: a client that continued
+    /// there would not learn of the gap.
+    fn next_position(&self) -> TopicPosition {
+        if self.has_positions && self.gap.is_none() { self.position } else { TopicPosition::default() }
+    }
+
     /// Adds the next messages of the topic's log. Returns true if there are more. A fault may end the stream before
     /// them.
     fn add_messages(
@@ -360,6 +377,9 @@ impl TopicReader {
         messages: &mut Vec<u8>,
         ctx: &WorkerContext,
     ) -> Result<bool, CallError> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            add_heartbeat(messages, self.next_position());
+        }
         let mut read: ArrayVec<NumberedMessage, READ_MAX> = ArrayVec::new();
         let (gap, has_more) = ctx.shared.topics.read((namespace, &self.topic), ctx.now, &mut self.position, &mut read);
         let gap = match (self.gap.take(), gap) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 const PUBLISH: &str = "/cache_client.pubsub.Pubsub/Publish";
 const SUBSCRIBE: &str = "/cache_client.pubsub.Pubsub/Subscribe";
+const SUBSCRIBE_OF_GANNET: &str = "/gannet.v1.Topics/Subscribe";
 
 /// A message of a subscription, or its end.
 #[derive(Debug, PartialEq)]
@@ -44,11 +45,13 @@ pub(crate) struct Events {
     stream: u32,
     data: Vec<u8>,
     pub(crate) page: u64,
+    /// The position that the last heartbeat named: the sequence number and the page.
+    heartbeat: (u64, u64),
 }
 
 impl Events {
     pub(crate) fn of(stream: u32) -> Self {
-        Self { stream, data: Vec::new(), page: 0 }
+        Self { stream, data: Vec::new(), page: 0, heartbeat: (0, 0) }
     }
 
     /// Returns the next event, which may be a heartbeat.
@@ -106,7 +109,8 @@ impl Events {
             self.page = gap.uint(3);
             return Event::Gap(gap.uint(1), gap.uint(2));
         }
-        assert!(part(3).is_some(), "{message:?}");
+        let heartbeat = part(3).unwrap_or_else(|| panic!("{message:?}"));
+        self.heartbeat = (heartbeat.uint(1), heartbeat.uint(2));
         Event::Heartbeat
     }
 }
@@ -200,6 +204,33 @@ fn client_that_connects_again_continues_after_its_last_message() {
     assert_eq!((other.next(&mut grpc), other.page), (Event::Gap(6, 1), page), "the page is another one");
     let mut whole = subscribe(&mut grpc, 5, &subscription("t", 1, 0));
     assert_eq!(whole.next(&mut grpc), text(1, "one"), "all that there is");
+    running.stop();
+}
+
+#[test]
+fn stream_that_is_cut_before_its_first_message_names_where_to_continue() {
+    let running = start(config());
+    let (mut grpc, mut publisher) = (Grpc::connect(&running), Grpc::connect(&running));
+    let mut lasting = subscribe(&mut grpc, 1, &subscription("t", 0, 0));
+    assert_eq!(lasting.heartbeat, (0, 0), "heartbeats of Momento's schema have no fields");
+    publisher.answer(1, PUBLISH, &published("t", b"one", true));
+    assert_eq!(lasting.next(&mut grpc), text(1, "one"));
+    let begun_at = |grpc: &mut Grpc, stream, message: &[u8]| {
+        grpc.client.send(&call(stream, SUBSCRIBE_OF_GANNET, message));
+        let mut events = Events::of(stream);
+        assert_eq!(events.next_of_any(grpc), Event::Heartbeat);
+        events
+    };
+    let cut = begun_at(&mut grpc, 3, &subscription("t", 0, 0));
+    assert_eq!(cut.heartbeat, (2, lasting.page));
+    publisher.answer(3, PUBLISH, &published("t", b"two", true));
+    let (sequence, page) = cut.heartbeat;
+    let mut continued = begun_at(&mut grpc, 5, &subscription("t", sequence, page));
+    assert_eq!(continued.next(&mut grpc), text(2, "two"));
+    // A client that continued at the position after a gap would not learn of the gap.
+    let mut behind = begun_at(&mut grpc, 7, &subscription("t", 7, page - 1));
+    assert_eq!(behind.heartbeat, (0, 0));
+    assert_eq!(behind.next(&mut grpc), Event::Gap(6, 1));
     running.stop();
 }
 

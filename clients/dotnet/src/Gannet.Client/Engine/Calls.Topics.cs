@@ -26,7 +26,7 @@ namespace Gannet.Client.Engine
 
         public Method Method => Methods.TopicsSubscribe;
 
-        /// <summary>The position after the last event that was read, or null before the first message.</summary>
+        /// <summary>The position after the last event that was read, or null if the server has named none.</summary>
         public TopicPosition? Next { get; private set; }
 
         public IRequest Request() =>
@@ -51,6 +51,11 @@ namespace Gannet.Client.Engine
             {
                 Next = new TopicPosition(gap.NewSequence, gap.NewPage);
                 return new TopicEvent.Discontinuity(gap.LastSequence, gap.NewSequence, gap.NewPage);
+            }
+            if (message.Heartbeat is TopicHeartbeat heartbeat && heartbeat.Sequence != 0)
+            {
+                // A stream that is cut before its first item continues there.
+                Next = new TopicPosition(heartbeat.Sequence, heartbeat.Page);
             }
             return message.Heartbeat == null ? null : TopicEvent.Heartbeat.Instance;
         }

@@ -2786,12 +2786,28 @@ namespace Gannet.V1.Replies
 
     internal sealed class TopicHeartbeat
     {
+        public ulong Sequence { get; set; }
+
+        public ulong Page { get; set; }
+
         public static TopicHeartbeat Read(ref Reader input, int end)
         {
             var message = new TopicHeartbeat();
             while (input.At < end)
             {
-                input.Skip(input.Tag());
+                var tag = input.Tag();
+                switch (tag)
+                {
+                    case 8:
+                        message.Sequence = input.Varint();
+                        break;
+                    case 16:
+                        message.Page = input.Varint();
+                        break;
+                    default:
+                        input.Skip(tag);
+                        break;
+                }
             }
             input.RequireEnd(end);
             return message;

@@ -50,16 +50,17 @@ DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile((
     b'\x18\x04 \x01(\x04"S\n\x12TopicDiscontinui'
     b'ty\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12'
     b'\x14\n\x0cnew_sequence\x18\x02 \x01(\x04\x12\x10\n\x08n'
-    b'ew_page\x18\x03 \x01(\x04"\x10\n\x0eTopicHear'
-    b'tbeat2\x82\x01\n\x06Topics\x125\n\x07Publis'
-    b'h\x12\x19.gannet.v1.PublishReque'
-    b'st\x1a\x0f.gannet.v1.Done\x12A\n\tSub'
-    b'scribe\x12\x1b.gannet.v1.Subscri'
-    b'beRequest\x1a\x15.gannet.v1.Topi'
-    b'cEvent0\x01BB\n\rdev.gannet.v1P'
-    b'\x01Z#gannet.dev/client/ganne'
-    b'tv1;gannetv1\xaa\x02\tGannet.V1b\x06'
-    b'proto3'
+    b'ew_page\x18\x03 \x01(\x04"0\n\x0eTopicHear'
+    b'tbeat\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n'
+    b'\x04page\x18\x02 \x01(\x042\x82\x01\n\x06Topics\x125\n\x07'
+    b'Publish\x12\x19.gannet.v1.Publis'
+    b'hRequest\x1a\x0f.gannet.v1.Done\x12'
+    b'A\n\tSubscribe\x12\x1b.gannet.v1.S'
+    b'ubscribeRequest\x1a\x15.gannet.v'
+    b'1.TopicEvent0\x01BB\n\rdev.gann'
+    b'et.v1P\x01Z#gannet.dev/client'
+    b'/gannetv1;gannetv1\xaa\x02\tGanne'
+    b't.V1b\x06proto3'
 ))
 
 _globals = globals()
@@ -85,7 +86,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICDISCONTINUITY']._serialized_start=554
   _globals['_TOPICDISCONTINUITY']._serialized_end=637
   _globals['_TOPICHEARTBEAT']._serialized_start=639
-  _globals['_TOPICHEARTBEAT']._serialized_end=655
-  _globals['_TOPICS']._serialized_start=658
-  _globals['_TOPICS']._serialized_end=788
+  _globals['_TOPICHEARTBEAT']._serialized_end=687
+  _globals['_TOPICS']._serialized_start=690
+  _globals['_TOPICS']._serialized_end=820
 # @@protoc_insertion_point(module_scope)

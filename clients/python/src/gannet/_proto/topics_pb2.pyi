@@ -69,5 +69,9 @@ class TopicDiscontinuity(_message.Message):
     def __init__(self, last_sequence: _Optional[int] = ..., new_sequence: _Optional[int] = ..., new_page: _Optional[int] = ...) -> None: ...
 
 class TopicHeartbeat(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("sequence", "page")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    page: int
+    def __init__(self, sequence: _Optional[int] = ..., page: _Optional[int] = ...) -> None: ...

@@ -57,17 +57,26 @@ pub(super) fn publish(message: Message<'_>, shared: &Arc<Shared>) -> Result<Call
     Ok(if let Some((_, namespace)) = cache { plan.within(namespace) } else { plan })
 }
 
-/// Decodes 1 cache, 2 topic, 3 sequence number of the first message (0: the next one that is published), 4 page.
+/// Decodes 1 cache, 2 topic, 3 sequence number of the first message (0: the next one that is published), 4 page. The
+/// heartbeats name the position of the next message.
 pub(super) fn subscribe(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    subscription(message, shared, true)
+}
+
+/// Decodes as [`subscribe`] does. The heartbeats are empty, as in Momento's schema.
+pub(super) fn subscribe_of_momento(message: Message<'_>, shared: &Arc<Shared>) -> Result<CallPlan, CallError> {
+    subscription(message, shared, false)
+}
+
+fn subscription(message: Message<'_>, shared: &Arc<Shared>, has_positions: bool) -> Result<CallPlan, CallError> {
     let TopicNames { cache, topic } = names(message, shared)?;
     let from = TopicPosition { sequence: message.uint(3), page: message.uint(4) };
     let namespace = cache.map(|(_, namespace)| namespace);
-    let mut request = Some(TopicRequest { cache: cache.map(|(name, _)| name.into()), topic: topic.into(), from });
+    let cache = cache.map(|(name, _)| name.into());
+    let mut request = Some(TopicRequest { cache, topic: topic.into(), from, has_positions });
     let plan = CallPlan::new(Commands::default(), move |_| {
-        let mut messages = Vec::new();
-        add_heartbeat(&mut messages);
         let request = request.take().map(StreamRequest::Topic);
-        request.map(|request| Flow::Subscribe(request, messages)).ok_or_else(CallError::unexpected)
+        request.map(|request| Flow::Subscribe(request, Vec::new())).ok_or_else(CallError::unexpected)
     });
     let plan = plan.staying_open();
     Ok(if let Some(namespace) = namespace { plan.within(namespace) } else { plan })
@@ -94,9 +103,11 @@ pub(super) fn watch_keys(message: Message<'_>, _: &Arc<Shared>) -> Result<CallPl
     Ok(plan.staying_open())
 }
 
-/// Adds 3 a heartbeat.
-pub(in crate::grpc) fn add_heartbeat(messages: &mut Vec<u8>) {
+/// Adds 3 a heartbeat (1 sequence number of the next message, 2 its page; both 0 if the position is not known).
+pub(in crate::grpc) fn add_heartbeat(messages: &mut Vec<u8>, next: TopicPosition) {
     add_message(messages, |out| {
-        out.message(3, |_| {});
+        out.message(3, |heartbeat| {
+            heartbeat.uint(1, next.sequence).uint(2, next.page);
+        });
     });
 }

@@ -88,7 +88,14 @@ public final class TopicSubscription implements AutoCloseable {
                     deliver(new TopicEvent.Discontinuity(
                             missing.getLastSequence(), missing.getNewSequence(), missing.getNewPage()));
                 }
-                case HEARTBEAT -> deliver(new TopicEvent.Heartbeat());
+                case HEARTBEAT -> {
+                    // A stream that is cut before its first item continues there.
+                    if (event.getHeartbeat().getSequence() != 0) {
+                        sequence = event.getHeartbeat().getSequence();
+                        page = event.getHeartbeat().getPage();
+                    }
+                    deliver(new TopicEvent.Heartbeat());
+                }
                 // A kind of event of a newer server.
                 case KIND_NOT_SET -> requestMore(1);
             }
