@@ -170,7 +170,8 @@ function explainUnavailable(details: string, context: ErrorContext): Explanation
   if (has("ssl routines", "eproto", "tls")) {
     return [`the TLS handshake failed (${details})`, "check that the port uses TLS, and its certificate"];
   }
-  if (has("protocol error", "http/2")) return NOT_GRPC;
+  // The last text is that of a connection which was closed before a reply, as by a port mapping without a server.
+  if (has("protocol error", "http/2", "failed to connect (")) return NOT_GRPC;
   if (has("econnrefused")) {
     const remedy = `start one with \`gannet serve --grpc ${address}\`, or correct the address`;
     return ["no server listens there", remedy];

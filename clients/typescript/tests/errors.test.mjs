@@ -8,7 +8,7 @@ import { inspect } from "node:util";
 
 import { CacheClient, CacheError, Configurations, CredentialProvider, NoRetry } from "../dist/index.js";
 import { errorOfStatus } from "../dist/errors.js";
-import { certificates, clientOf, codeOf, freePort, ownServer, redis, Server } from "./server.mjs";
+import { certificates, clientOf, codeOf, freePort, ownServer, Proxy, redis, Server } from "./server.mjs";
 
 const ONCE = Configurations.Laptop.v1().withRetryStrategy(new NoRetry()).withDeadlineMs(5000);
 
@@ -46,6 +46,12 @@ test("the port of another protocol", async (context) => {
     const parts = ["does not speak gRPC", "`gannet serve --grpc`, not the port of memcached, Redis"];
     await failure(context, `127.0.0.1:${port}`, "UNAVAILABLE", ...parts);
   }
+});
+
+test("a port that closes each connection at once", async (context) => {
+  const mapping = await Proxy.start(context, server.grpcPort);
+  mapping.isClosed = true;
+  await failure(context, mapping.address, "UNAVAILABLE", "does not speak gRPC", "pass the address of");
 });
 
 test("an unknown host", async (context) => {
