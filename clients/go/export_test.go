@@ -5,6 +5,9 @@ import "time"
 // SetSilence changes the time without a message after which streams are given up.
 func SetSilence(c *Client, silence time.Duration) { c.engine.silence = silence }
 
+// StreamConnections returns the number of connections of subscriptions and watches.
+func StreamConnections(c *Client) int { return c.engine.streams.count() }
+
 // AgeNearCache moves the latest report of the changes of a cache into the past, as after a stop of the process.
 func AgeNearCache(c *Client, cache string, age time.Duration) {
 	c.engine.near.mutex.Lock()

@@ -19,7 +19,8 @@ const (
 )
 
 // streamPool has the connections of subscriptions and watches. They are not those of requests: a long stream takes no
-// place of a request, and the places of requests are exactly the streams of their connections.
+// place of a request, and the places of requests are exactly the streams of their connections. A connection is opened
+// with its first stream, and closed with its last one.
 type streamPool struct {
 	mutex       sync.Mutex
 	connections []*connection
@@ -56,14 +57,23 @@ func (p *streamPool) acquire(e *engine) (*connection, *Error) {
 	return created, nil
 }
 
+// release closes a connection that has no further stream: the next stream opens another one.
 func (p *streamPool) release(used *connection) {
 	p.mutex.Lock()
-	defer p.mutex.Unlock()
 	used.inFlight--
 	p.open--
-	if used.inFlight == 0 && !slices.Contains(p.connections, used) {
+	isUnused := used.inFlight == 0
+	if isUnused {
+		p.remove(used)
+	}
+	p.mutex.Unlock()
+	if isUnused {
 		_ = used.channel.Close()
 	}
+}
+
+func (p *streamPool) remove(used *connection) {
+	p.connections = slices.DeleteFunc(p.connections, func(each *connection) bool { return each == used })
 }
 
 // retire gives no further streams to a connection that is silent, and closes it after its last one. Its other streams
@@ -71,7 +81,7 @@ func (p *streamPool) release(used *connection) {
 func (p *streamPool) retire(used *connection) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.connections = slices.DeleteFunc(p.connections, func(each *connection) bool { return each == used })
+	p.remove(used)
 }
 
 func (p *streamPool) close() {

@@ -189,6 +189,10 @@ def test_subscriptions_take_no_place_of_requests(connect, server, topic):
     assert [skip_heartbeats(each).value for each in subscriptions] == ["to all"] * 130
     for each in subscriptions:
         each.close()
+    assert client.metrics().connections <= max(1, connections), "connections of streams are closed with the last ones"
+    again = client.subscribe(topic)
+    assert next(again) == TopicHeartbeat()
+    again.close()
     assert client.metrics().subscriptions == 0
 
 

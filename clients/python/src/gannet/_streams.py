@@ -90,6 +90,8 @@ def stream_options(configuration: Configuration) -> Options:
 class StreamPool(Generic[C]):
     """The connections of the streams, each with at most as many streams as the server allows.
 
+    A connection is opened with its first stream, and closed with its last one.
+
     Invariant: an open stream occupies one place of one connection until it is closed.
     """
 
@@ -127,7 +129,10 @@ class StreamPool(Generic[C]):
         with self._lock:
             self.count -= 1
             connection.in_flight -= 1
-            return connection.in_flight == 0 and connection not in self.connections
+            if connection.in_flight > 0:
+                return False
+            self.retire(connection)
+            return True
 
     def retire(self, connection: Connection[C]) -> None:
         """Gives no further streams to a connection that is silent. Its other streams may notice that later."""

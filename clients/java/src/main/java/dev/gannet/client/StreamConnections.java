@@ -6,7 +6,8 @@ import java.util.concurrent.ScheduledExecutorService;
 
 /**
  * The connections of streams that stay open, such as subscriptions. They are not those of requests: the server bounds
- * the streams of a connection, so that subscriptions would take the places of requests.
+ * the streams of a connection, so that subscriptions would take the places of requests. A connection is opened with its
+ * first stream, and closed with its last one.
  */
 final class StreamConnections {
     private final Credentials target;
@@ -39,9 +40,11 @@ final class StreamConnections {
         return created;
     }
 
+    /** Closes the connection if it has no further stream: the next stream opens another one. */
     synchronized void release(Connection used) {
         used.inFlight--;
-        if (used.inFlight == 0 && !connections.contains(used)) {
+        if (used.inFlight == 0) {
+            connections.remove(used);
             used.channel().shutdown();
         }
     }
@@ -54,6 +57,11 @@ final class StreamConnections {
     /** Returns the number of streams that are open. */
     synchronized int inFlight() {
         return connections.stream().mapToInt(each -> each.inFlight).sum();
+    }
+
+    /** Returns the number of connections. */
+    synchronized int size() {
+        return connections.size();
     }
 
     synchronized void close() {

@@ -369,6 +369,23 @@ class ServicesTest {
     }
 
     @Test
+    void connectionOfStreamsIsClosedWithTheLastOne() {
+        try (CacheClient own = Servers.client(Servers.shared(), Configurations.Laptop.v1())) {
+            for (int at = 0; at < 2; at++) {
+                TopicSubscription first = own.topicSubscribe(CACHE, "services last");
+                TopicSubscription last = own.topicSubscribe(CACHE, "services last");
+                got(first.begun());
+                got(last.begun());
+                first.close();
+                eventually("one stream is left", () -> own.engine.streams.inFlight() == 1);
+                assertEquals(1, own.engine.streams.size());
+                last.close();
+                eventually("no connection is left", () -> own.engine.streams.size() == 0);
+            }
+        }
+    }
+
+    @Test
     void silentStreamsStayOnTheConnectionThatIsDead() {
         try (Proxy between = new Proxy(Servers.shared().address(), at -> 0);
                 CacheClient own = through(between)) {
