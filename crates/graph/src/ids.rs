@@ -29,7 +29,7 @@ const PAGE_NODES_MAX: u64 = 420;
 pub(crate) const FIND_MAX: usize = 64;
 
 /// The mean number of nodes of a page from which on the identifiers of a list are looked up page by page.
-const PAGE_NUMBERS_MIN: usize = 4;
+const PAGE_NUMBERS_MIN: usize = 16;
 
 /// The identifier of a node whose record was lost. Its number is never given to another node.
 pub(crate) const LOST: u64 = 0;
@@ -102,27 +102,35 @@ impl Ids {
         self.externals.find(number).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Appends the identifiers of nodes to `out`. If the numbers ascend, that is faster than one call for each, because
-    /// a page is looked up once for all its numbers.
-    pub(crate) fn externals(&self, numbers: &[u32], out: &mut Vec<u64>) {
-        out.reserve(numbers.len());
+    /// Writes the identifiers of nodes, whose numbers ascend, to the start of `out`. That is faster than one call for
+    /// each, because a page is looked up once for all its numbers.
+    #[inline]
+    pub(crate) fn externals(&self, numbers: &[u32], out: &mut [u64]) {
         let page = |index: usize| self.externals.page(index).and_then(|page| <&[AtomicU64; PAGE]>::try_from(page).ok());
+        let identifier = |page: Option<&[AtomicU64; PAGE]>, number: u32| {
+            page.map_or(0, |page| page[number as usize % PAGE].load(Relaxed))
+        };
         let span = numbers.last().zip(numbers.first()).map_or(0, |(last, first)| last.saturating_sub(*first) as usize);
         if span / PAGE * PAGE_NUMBERS_MIN > numbers.len() {
-            // The lookup of a page whose number was not known before costs less than the end of a run that was not.
-            out.extend(numbers.iter().map(|number| self.external(*number)));
+            // The search for the end of a short run would cost more than one comparison for each number.
+            let (mut current, mut index) = (None, usize::MAX);
+            for (out, number) in out.iter_mut().zip(numbers) {
+                if *number as usize / PAGE != index {
+                    index = *number as usize / PAGE;
+                    current = page(index);
+                }
+                *out = identifier(current, *number);
+            }
             return;
         }
-        let mut rest = numbers;
+        let (mut rest, mut out) = (numbers, out);
         while let Some(first) = rest.first() {
             let index = *first as usize / PAGE;
-            let count = rest.iter().take_while(|number| **number as usize / PAGE == index).count();
-            let (run, after) = rest.split_at(count);
-            match page(index) {
-                Some(page) => out.extend(run.iter().map(|number| page[*number as usize % PAGE].load(Relaxed))),
-                None => out.extend(run.iter().map(|_| 0)),
-            }
-            rest = after;
+            let (run, after) = rest.split_at(rest.partition_point(|number| *number as usize / PAGE == index));
+            let (nodes, free) = out.split_at_mut(run.len());
+            let page = page(index);
+            nodes.iter_mut().zip(run).for_each(|(out, number)| *out = identifier(page, *number));
+            (rest, out) = (after, free);
         }
     }
 

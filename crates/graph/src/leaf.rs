@@ -322,31 +322,42 @@ impl Numbers<'_> {
 
     /// Appends the numbers of a range of entries to `out`.
     pub(crate) fn copy(self, range: std::ops::Range<usize>, out: &mut Vec<u32>) {
+        let start = out.len();
+        out.resize(start + range.len(), 0);
+        self.read(range.start, &mut out[start..]);
+    }
+
+    /// Reads the numbers of the entries from `start` on, as many as `out` has room for.
+    #[inline]
+    pub(crate) fn read(self, start: usize, out: &mut [u32]) {
         match self {
-            Self::Words(words) => out.extend(words[range].iter().map(|word| word.load(Relaxed))),
+            Self::Words(words) => {
+                words[start..].iter().zip(out).for_each(|(word, out)| *out = word.load(Relaxed));
+            }
             Self::Packed(first, width, words) => {
-                let (aligned, end) = (range.start.next_multiple_of(BLOCK).min(range.end), range.end / BLOCK * BLOCK);
-                out.extend((range.start..aligned).map(|index| self.at(index)));
-                let start = out.len();
-                out.resize(start + end.saturating_sub(aligned), 0);
-                for (block, out) in (aligned / BLOCK..).zip(out[start..].as_chunks_mut().0) {
+                let aligned = start.next_multiple_of(BLOCK);
+                let (single, rest) = out.split_at_mut(out.len().min(aligned - start));
+                single.iter_mut().zip(start..).for_each(|(out, index)| *out = self.at(index));
+                let (blocks, after) = rest.as_chunks_mut();
+                let end = aligned + blocks.len() * BLOCK;
+                for (block, out) in (aligned / BLOCK..).zip(blocks) {
                     unpack(&words[block * width as usize..], width, first, out);
                 }
-                out.extend((end.max(aligned)..range.end).map(|index| self.at(index)));
+                after.iter_mut().zip(end..).for_each(|(out, index)| *out = self.at(index));
             }
             Self::Halves(first, words) => {
-                // Whole words are read, and the halves outside the range are dropped.
-                let (low, high) = (range.start / 2, range.end.div_ceil(2));
-                let start = out.len();
-                out.resize(start + (high - low) * 2, 0);
-                for (pair, word) in out[start..].as_chunks_mut::<2>().0.iter_mut().zip(&words[low..high]) {
-                    let word = word.load(Relaxed);
-                    *pair = [first + (word & 0xFFFF), first + (word >> 16)];
+                let (single, rest) = out.split_at_mut(out.len().min(start % 2));
+                single.iter_mut().for_each(|out| *out = self.at(start));
+                let (pairs, after) = rest.as_chunks_mut();
+                let end = start + start % 2 + pairs.len() * 2;
+                // Both numbers of a word are computed and stored at once.
+                let firsts = u64::from(first) << 32 | u64::from(first);
+                for (pair, word) in pairs.iter_mut().zip(&words[start.div_ceil(2)..]) {
+                    let word = u64::from(word.load(Relaxed));
+                    let both = ((word | word << 16) & 0xFFFF_0000_FFFF).wrapping_add(firsts);
+                    *pair = [both as u32, (both >> 32) as u32];
                 }
-                if range.start % 2 == 1 && range.start < range.end {
-                    out.remove(start);
-                }
-                out.truncate(start + range.len());
+                after.iter_mut().for_each(|out| *out = self.at(end));
             }
         }
     }

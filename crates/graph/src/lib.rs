@@ -113,4 +113,4 @@ pub use recover::RestartReport;
 pub use schema::{Direction, EdgeTypeConfig, ListOrder, TypeId};
 pub use store::{Graph, GraphGuard, GraphReader, GraphStore, GraphStoreConfig, GraphStoreStats, SegmentStats};
 pub use sweep::SweepPosition;
-pub use view::{EdgeView, NeighbourList, NodeObject, View};
+pub use view::{EdgeView, NeighbourList, Neighbours, NodeObject, View};

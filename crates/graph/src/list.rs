@@ -112,6 +112,53 @@ impl<'a> ListEdge<'a> {
     }
 }
 
+/// The maximum number of neighbours that a walk in runs passes on at once.
+pub(crate) const RUN_MAX: usize = 256;
+/// The number of neighbours of the first run. Each run is up to four times as long as the one before, because many
+/// walks end early.
+const RUN_FIRST: usize = 16;
+
+/// A receiver of node numbers in runs of up to [`RUN_MAX`].
+struct NumberRuns<'r, F> {
+    numbers: &'r mut [u32; RUN_MAX],
+    count: usize,
+    /// The number of neighbours of the current run, if the list has as many.
+    room: usize,
+    receive: F,
+}
+
+impl<F: FnMut(&mut [u32]) -> bool> NumberRuns<'_, F> {
+    /// Passes on the numbers that were added since the last run. Returns false if the receiver ended the walk.
+    fn flush(&mut self) -> bool {
+        let count = std::mem::take(&mut self.count);
+        self.room = RUN_MAX.min(self.room * 4);
+        count == 0 || (self.receive)(&mut self.numbers[..count])
+    }
+
+    /// Adds a number.
+    #[inline]
+    fn push(&mut self, id: u32) -> bool {
+        self.numbers[self.count] = id;
+        self.count += 1;
+        self.count < self.room || self.flush()
+    }
+
+    /// Adds the numbers of a range of a leaf's entries.
+    #[inline]
+    fn extend(&mut self, numbers: Numbers<'_>, mut range: std::ops::Range<usize>) -> bool {
+        while !range.is_empty() {
+            let count = range.len().min(self.room - self.count);
+            numbers.read(range.start, &mut self.numbers[self.count..][..count]);
+            self.count += count;
+            range.start += count;
+            if self.count == self.room && !self.flush() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
 /// One leaf with its recent changes, or one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListPart<'a> {
@@ -208,26 +255,36 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// Appends the number of each live edge to `out`, ascending.
-    fn numbers_into(&self, out: &mut Vec<u32>) {
+    /// Passes the number of each live edge to `runs`, ascending. Returns false if the receiver ended the walk.
+    fn numbers_into(&self, runs: &mut NumberRuns<'_, impl FnMut(&mut [u32]) -> bool>) -> bool {
         let Some(leaf) = self.leaf.filter(|leaf| leaf.all_live()) else {
-            self.walk_live(0, &mut |id| {
-                out.push(id);
-                true
-            });
-            return;
+            return self.walk_live(0, &mut |id| runs.push(id));
         };
-        let Some(recent) = self.recent else { return leaf.numbers.copy(0..leaf.count(), out) };
         let mut start = 0;
-        for change in RecentChanges::of(recent).list() {
-            let at = leaf.lower_bound(change.id);
-            leaf.numbers.copy(start..at, out);
-            start = at + usize::from(at < leaf.count() && leaf.numbers.at(at) == change.id);
-            if change.state() == EdgeState::Live {
-                out.push(change.id);
+        if let Some(recent) = self.recent {
+            for change in RecentChanges::of(recent).list() {
+                let at = leaf.lower_bound(change.id);
+                if !runs.extend(leaf.numbers, start..at) {
+                    return false;
+                }
+                start = at + usize::from(at < leaf.count() && leaf.numbers.at(at) == change.id);
+                if change.state() == EdgeState::Live && !runs.push(change.id) {
+                    return false;
+                }
             }
         }
-        leaf.numbers.copy(start..leaf.count(), out);
+        runs.extend(leaf.numbers, start..leaf.count())
+    }
+
+    /// Calls `f` with the number and the state of each edge from number `from` on, as [`ListPart::walk`] does.
+    #[inline]
+    pub(crate) fn walk_states(&self, from: u32, f: &mut impl FnMut(u32, EdgeState) -> bool) -> bool {
+        match self.leaf {
+            Some(leaf) if self.recent.is_none() && leaf.all_live() => {
+                self.walk_live(from, &mut |id| f(id, EdgeState::Live))
+            }
+            _ => self.walk(from, &mut |edge| f(edge.id, edge.state)),
+        }
     }
 
     /// Appends the merged edges to `entries`.
@@ -334,12 +391,29 @@ impl<'a> List<'a> {
         parts == 0 || (self.part_of(from)..parts).all(|index| self.part(index).walk(from, f))
     }
 
-    /// Appends the number of each live neighbour that is not archived to `out`, ascending.
-    pub(crate) fn numbers_into(&self, out: &mut Vec<u32>) {
-        (0..self.parts()).for_each(|index| self.part(index).numbers_into(out));
-        if self.hides {
-            out.retain(|id| !self.graph.is_archived(*id));
-        }
+    /// Calls `f` for each edge from `from` on, with its number and its state, ascending. Returns false if `f` did.
+    #[inline]
+    pub(crate) fn walk_states(&self, from: u32, f: &mut impl FnMut(u32, EdgeState) -> bool) -> bool {
+        let parts = self.parts();
+        parts == 0 || (self.part_of(from)..parts).all(|index| self.part(index).walk_states(from, f))
+    }
+
+    /// Calls `f` with runs of the numbers of live neighbours that are not archived, ascending. `numbers` is memory for
+    /// a run. Returns false if `f` did, which ends the walk.
+    pub(crate) fn runs(&self, numbers: &mut [u32; RUN_MAX], mut f: impl FnMut(&[u32]) -> bool) -> bool {
+        let receive = |run: &mut [u32]| {
+            if !self.hides {
+                return f(run);
+            }
+            let mut shown = 0;
+            for at in 0..run.len() {
+                run[shown] = run[at];
+                shown += usize::from(!self.graph.is_archived(run[at]));
+            }
+            shown == 0 || f(&run[..shown])
+        };
+        let mut runs = NumberRuns { numbers, count: 0, room: RUN_FIRST, receive };
+        (0..self.parts()).all(|index| self.part(index).numbers_into(&mut runs)) && runs.flush()
     }
 
     /// Calls `f` for each live neighbour from `from` on that is not archived, ascending. Returns false if `f` did.

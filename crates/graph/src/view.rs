@@ -8,7 +8,7 @@ use crate::change::split_text;
 use crate::error::GraphError;
 use crate::ids::check_node;
 use crate::leaf::EdgeState;
-use crate::list::{List, ListEdge};
+use crate::list::{List, ListEdge, RUN_MAX};
 use crate::memory::AtomicU32;
 use crate::record::RecordRef;
 use crate::schema::{ListOrder, TypeId};
@@ -50,11 +50,45 @@ impl NodeObject {
     }
 }
 
-/// The neighbours of a node, in memory that the next call uses again.
+/// The identifiers of a node's neighbours, in memory that the next call uses again.
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourList {
-    numbers: Vec<u32>,
     nodes: Vec<u64>,
+}
+
+/// The live neighbours of a node where the store holds them. Opening it reads the head of the list and copies nothing;
+/// each method reads the list once, up to the point at which its closure returns false.
+///
+/// A node number is dense and does not change while the graph exists. Work on many lists is faster with numbers: only
+/// those in its result need [`View::identifier`].
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbours<'a> {
+    view: View<'a>,
+    list: Option<List<'a>>,
+}
+
+impl Neighbours<'_> {
+    /// Returns the number of live edges when the list was opened. Archived neighbours count.
+    #[must_use]
+    pub fn degree(&self) -> u32 {
+        self.list.map_or(0, |list| list.head.live)
+    }
+
+    /// Calls `f` with runs of the node numbers of the neighbours, ascending.
+    pub fn number_runs(&self, f: impl FnMut(&[u32]) -> bool) {
+        if let Some(list) = self.list {
+            list.runs(&mut [0; RUN_MAX], f);
+        }
+    }
+
+    /// Calls `f` with runs of the identifiers of the neighbours, in the order of their node numbers.
+    pub fn runs(&self, mut f: impl FnMut(&[u64]) -> bool) {
+        let (ids, mut nodes) = (&self.view.graph.ids, [0; RUN_MAX]);
+        self.number_runs(|numbers| {
+            ids.externals(numbers, &mut nodes);
+            f(&nodes[..numbers.len()])
+        });
+    }
 }
 
 impl NeighbourList {
@@ -182,26 +216,39 @@ impl<'a> View<'a> {
     /// # Errors
     /// If the type is unknown or the identifier reserved.
     pub fn neighbours(&self, node: u64, ty: TypeId, mut f: impl FnMut(u64) -> bool) -> Result<(), GraphError> {
-        let (ty, node) = (self.check_type(ty)?, self.node(node)?);
-        if let Some(node) = node {
-            self.list(node, ty).neighbours(0, &mut |id| f(self.external(id)));
-        }
+        self.open(node, ty)?.runs(|nodes| nodes.iter().all(|node| f(*node)));
         Ok(())
     }
 
-    /// Reads all live neighbours that are not archived into `list`, faster than [`View::neighbours`]. The read is not
-    /// divided into slices either.
+    /// Opens the list of a node's live neighbours that are not archived. A node that does not exist has none.
+    ///
+    /// # Errors
+    /// If the type is unknown or the identifier reserved.
+    #[inline]
+    pub fn open(&self, node: u64, ty: TypeId) -> Result<Neighbours<'a>, GraphError> {
+        let (ty, node) = (self.check_type(ty)?, self.node(node)?);
+        Ok(Neighbours { view: *self, list: node.map(|node| self.list(node, ty)) })
+    }
+
+    /// Returns the identifier of the node with a number that [`Neighbours::number_runs`] reported.
+    #[must_use]
+    pub fn identifier(&self, number: u32) -> u64 {
+        self.external(number)
+    }
+
+    /// Copies the identifiers of all live neighbours that are not archived to `list`. The read is not divided into
+    /// slices either. [`View::open`] reads a list without a copy.
     ///
     /// # Errors
     /// If the type is unknown or the identifier reserved.
     pub fn neighbours_into(&self, node: u64, ty: TypeId, list: &mut NeighbourList) -> Result<(), GraphError> {
-        list.numbers.clear();
         list.nodes.clear();
-        let (ty, node) = (self.check_type(ty)?, self.node(node)?);
-        if let Some(node) = node {
-            self.list(node, ty).numbers_into(&mut list.numbers);
-            self.graph.ids.externals(&list.numbers, &mut list.nodes);
-        }
+        let neighbours = self.open(node, ty)?;
+        list.nodes.reserve(neighbours.degree() as usize);
+        neighbours.runs(|nodes| {
+            list.nodes.extend_from_slice(nodes);
+            true
+        });
         Ok(())
     }
 

@@ -51,6 +51,23 @@ fn packed_lists_are_walked_copied_paged_and_intersected_as_they_were_written() -
         assert_eq!(walked, expected);
         view.neighbours_into(hub, knows, &mut list)?;
         assert_eq!(list.nodes(), expected);
+        let opened = view.open(hub, knows)?;
+        assert_eq!(opened.degree() as usize, expected.len());
+        for wanted in [1, 15, 16, 17, 80, 81, 336, 337, 4096, usize::MAX] {
+            let (mut nodes, mut numbers) = (Vec::new(), Vec::new());
+            opened.runs(|run| {
+                nodes.extend_from_slice(run);
+                nodes.len() < wanted
+            });
+            opened.number_runs(|run| {
+                numbers.extend_from_slice(run);
+                numbers.len() < wanted
+            });
+            assert!(nodes.len() >= wanted.min(expected.len()), "a walk that ends after {wanted} neighbours");
+            assert!(nodes.len() < wanted.saturating_add(256), "{} neighbours instead of {wanted}", nodes.len());
+            assert_eq!(nodes[..], expected[..nodes.len()]);
+            assert!(numbers.iter().map(|number| view.identifier(*number)).eq(nodes));
+        }
         for limit in [1, 33, 100] {
             let (mut cursor, mut paged) = (Cursor::START, Vec::new());
             while paged.len() < expected.len().min(500) {

@@ -7,11 +7,14 @@ use std::collections::BinaryHeap;
 
 use crate::error::GraphError;
 use crate::leaf::EdgeState;
-use crate::list::ListEdge;
+use crate::list::{List, ListEdge};
 use crate::query::cursor::{Cursor, query_hash};
 use crate::query::walk::{Meter, QueryStep};
 use crate::schema::TypeId;
 use crate::view::{View, edge_view};
+
+/// The maximum number of edges that a page reserves memory for at once.
+const ROOM_MAX: usize = 4096;
 
 /// The properties of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +80,8 @@ pub struct PageQuery {
     is_done: bool,
     /// The lowest keys found, one more than the limit, in the order of time.
     keys: BinaryHeap<Key>,
-    /// The keys of a page in the order of node numbers, which are found in their order.
-    ascending: Vec<Key>,
+    /// The node numbers of a page in their order, one more than the limit. They are found in their order.
+    numbers: Vec<u32>,
     meter: Meter,
 }
 
@@ -114,7 +117,7 @@ impl PageQuery {
             from: 0,
             is_done: false,
             keys: BinaryHeap::new(),
-            ascending: Vec::new(),
+            numbers: Vec::new(),
             meter: Meter::new(options.budget),
         };
         if let Some((time, id)) = place {
@@ -152,45 +155,67 @@ impl PageQuery {
         self.meter.begin(edges);
         let Some(node) = self.node.filter(|_| !self.is_done) else { return QueryStep::Done };
         let list = view.list(node, self.ty);
-        if !self.is_by_time && self.options.is_reversed {
-            return self.step_back(view, &list);
+        if !self.is_by_time {
+            let room = self.options.limit.min(list.head.live as usize).min(ROOM_MAX) + 1;
+            self.numbers.reserve(room.saturating_sub(self.numbers.len()));
+            return if self.options.is_reversed { self.step_back(view, &list) } else { self.step_on(view, &list) };
         }
         let mut next = self.from;
-        let is_finished = list.walk(self.from, &mut |edge| {
+        self.is_done = list.walk(self.from, &mut |edge| {
             next = edge.id;
+            let has_room = self.meter.take();
+            if has_room {
+                next = edge.id + 1;
+                self.offer(view, &edge);
+            }
+            has_room
+        });
+        self.from = next;
+        if self.is_done { QueryStep::Done } else { self.meter.step() }
+    }
+
+    /// Walks on in the order of node numbers.
+    fn step_on(&mut self, view: &View<'_>, list: &List<'_>) -> QueryStep {
+        let mut next = self.from;
+        let is_finished = list.walk_states(self.from, &mut |id, state| {
+            next = id;
             if !self.meter.take() {
                 return false;
             }
-            next = edge.id + 1;
-            self.offer(view, &edge);
-            self.is_by_time || self.ascending.len() <= self.options.limit
+            next = id + 1;
+            if self.lists(view, id, state) {
+                self.numbers.push(id);
+            }
+            self.numbers.len() <= self.options.limit
         });
         self.from = next;
-        self.is_done = is_finished || self.ascending.len() > self.options.limit;
+        self.is_done = is_finished || self.numbers.len() > self.options.limit;
         if self.is_done { QueryStep::Done } else { self.meter.step() }
     }
 
     /// Walks part by part from the end. A part is one slice, because it is read forward.
-    fn step_back(&mut self, view: &View<'_>, list: &crate::list::List<'_>) -> QueryStep {
+    fn step_back(&mut self, view: &View<'_>, list: &List<'_>) -> QueryStep {
         while list.parts() > 0 && self.from > 0 {
             let index = list.part_of(self.from - 1);
             let part = list.part(index);
             let mut edges = Vec::new();
             let mut is_cut = false;
-            part.walk(0, &mut |edge| {
-                is_cut |= edge.id >= self.from;
+            part.walk_states(0, &mut |id, state| {
+                is_cut |= id >= self.from;
                 if !is_cut {
-                    edges.push(edge);
+                    edges.push((id, state));
                 }
                 !is_cut
             });
-            for edge in edges.iter().rev() {
+            for (id, state) in edges.into_iter().rev() {
                 if !self.meter.take() {
                     return self.meter.step();
                 }
-                self.offer(view, edge);
-                self.from = edge.id;
-                if self.ascending.len() > self.options.limit {
+                if self.lists(view, id, state) {
+                    self.numbers.push(id);
+                }
+                self.from = id;
+                if self.numbers.len() > self.options.limit {
                     self.is_done = true;
                     return QueryStep::Done;
                 }
@@ -201,20 +226,24 @@ impl PageQuery {
         QueryStep::Done
     }
 
-    /// Keeps an edge's key if the page lists the edge.
+    /// Returns true if a page lists an edge in this state, to this node.
+    #[inline]
+    fn lists(&self, view: &View<'_>, id: u32, state: EdgeState) -> bool {
+        state == self.options.state && !(view.graph.has_archived() && view.graph.is_archived(id))
+    }
+
+    /// Retains the key of an edge if the page in time order may list the edge.
     fn offer(&mut self, view: &View<'_>, edge: &ListEdge<'_>) {
-        if edge.state != self.options.state || (view.graph.has_archived() && view.graph.is_archived(edge.id)) {
+        if !self.lists(view, edge.id, edge.state) {
             return;
         }
-        let time = if self.is_by_time { edge.time() } else { 0 };
+        let time = edge.time();
         let key = self.key(time, edge.id);
         let is_in_time = self.options.by_time.is_none_or(|(low, high)| (low..=high).contains(&time));
         if key < self.start || !is_in_time {
             return;
         }
-        if !self.is_by_time {
-            self.ascending.push(key);
-        } else if self.keys.len() <= self.options.limit {
+        if self.keys.len() <= self.options.limit {
             self.keys.push(key);
         } else if self.keys.peek().is_some_and(|last| key < *last) {
             self.keys.pop();
@@ -225,21 +254,22 @@ impl PageQuery {
     /// Returns the page.
     #[must_use]
     pub fn finish(mut self, view: &View<'_>) -> ListPage {
-        let mut keys = std::mem::take(&mut self.keys).into_sorted_vec();
-        keys.append(&mut self.ascending);
-        let next = keys.get(self.options.limit).map(|key| self.place(*key));
+        let keys = std::mem::take(&mut self.keys).into_sorted_vec();
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.extend(keys.iter().map(|key| self.place(*key).1));
+        let time = |at: usize| keys.get(at).map_or(0, |key| self.place(*key).0);
+        let next = numbers.get(self.options.limit).map(|number| (time(self.options.limit), *number));
         let continued = (!self.is_done && self.node.is_some() && !self.is_by_time)
             .then_some((0, self.from - u32::from(self.options.is_reversed && self.from > 0)));
         let next = next.or(continued).map_or(Cursor::START, |(time, id)| Cursor::new(self.hash, time, id));
-        let list = self.node.map(|node| view.list(node, self.ty));
-        let mut edges = Vec::with_capacity(keys.len().min(self.options.limit));
-        for key in keys.iter().take(self.options.limit) {
-            let (_, id) = self.place(*key);
-            let edge = list.filter(|_| self.options.with_attributes).and_then(|list| list.find(id));
+        numbers.truncate(self.options.limit);
+        let list = self.node.map(|node| view.list(node, self.ty)).filter(|_| self.options.with_attributes);
+        let edge = |number: &u32| {
+            let edge = list.and_then(|list| list.find(*number));
             let value = edge.as_ref().map(edge_view);
             let (time_ms, attributes) = value.map_or((0, Vec::new()), |value| (value.time_ms, value.attributes));
-            edges.push(PageEdge { node: view.external(id), time_ms, attributes });
-        }
-        ListPage { next, edges, is_partial: self.meter.is_partial() }
+            PageEdge { node: view.external(*number), time_ms, attributes }
+        };
+        ListPage { next, edges: numbers.iter().map(edge).collect(), is_partial: self.meter.is_partial() }
     }
 }

@@ -64,6 +64,12 @@ pub fn check_edges(view: &View<'_>, model: &Reference, types: &[TypeId], nodes: 
             })
             .expect("valid");
             assert_eq!(found, model.neighbours(*ty, source), "neighbours of {source} by {ty:?}");
+            let mut numbered = Vec::new();
+            view.open(source, *ty).expect("valid").number_runs(|run| {
+                numbered.extend(run.iter().map(|number| view.identifier(*number)));
+                true
+            });
+            assert_eq!(numbered, found, "neighbours of {source} by {ty:?}, by their numbers");
             view.neighbours_into(source, *ty, &mut list).expect("valid");
             assert_eq!(list.nodes(), found, "neighbours of {source} by {ty:?}, at once");
         }
