@@ -21,6 +21,8 @@ const BATCH_EDGES: usize = 1 << 20;
 const LIVE_PERCENT_MAX: u32 = 25;
 /// The number of times that each query is measured.
 const ROUNDS: usize = 5;
+/// The number of edges of a node whose edges are changed.
+const HUB_EDGES: usize = 100_000;
 /// The number of edges of a slice of work.
 const SLICE_EDGES: u32 = 1024;
 
@@ -189,7 +191,8 @@ fn main() -> Result<(), GraphError> {
     if is_measured("1-hop list in a flat array") {
         query_flat(&edges, scale, &ends);
     }
-    query(&store, &graph, knows, &ends)
+    query(&store, &graph, knows, &ends)?;
+    change_hub(&graph, knows)
 }
 
 fn hash(store: &GraphStore, graph: &Graph, knows: TypeId) -> Result<u64, GraphError> {
@@ -303,6 +306,27 @@ fn compact(store: &GraphStore, graph: &Graph, knows: TypeId, way: &str) -> Resul
     Ok(stored)
 }
 
+/// Measures changes of one edge of a node with many edges. Some of them rewrite a leaf of the node's list.
+fn change_hub(graph: &Graph, edge_type: TypeId) -> Result<(), GraphError> {
+    const HUB: u64 = 1 << 40;
+    let mut batch = BulkBatch::new(edge_type, HUB_EDGES);
+    for node in 1..=HUB_EDGES as u64 {
+        batch.push(HUB, node, TIME_MS, b"")?;
+    }
+    BulkWriter::new(&mut graph.writer()).begin(batch).map_err(|(error, _)| error)?;
+    while BulkWriter::new(&mut graph.writer()).step(SLICE_EDGES)? == BulkStep::More {}
+    BulkWriter::new(&mut graph.writer()).finish();
+    let mut time_ms = TIME_MS;
+    time("remove or add an edge of a node with many edges", 50_000, |number| {
+        let action = if number % 2 == 0 { EdgeAction::Remove } else { EdgeAction::Add(b"") };
+        time_ms += 1;
+        let destination = HUB_EDGES as u64 * 3 / 4;
+        let change = EdgeChange { source: HUB, edge_type, destination, time_ms, action };
+        graph.writer().apply(&change).is_err()
+    });
+    Ok(())
+}
+
 /// Measures reads of whole lists. Returns a checksum.
 fn query_lists(view: &View<'_>, knows: TypeId, ends: &[u64]) -> u64 {
     let mut sum = 0u64;
@@ -396,6 +420,6 @@ fn query(store: &GraphStore, graph: &Graph, knows: TypeId, ends: &[u64]) -> Resu
         sum += set.map_or(0, |set| set.count() as u64);
         false
     });
-    println!("\n(checksum {sum})");
+    println!("| (checksum {sum}) | | | | | |");
     Ok(())
 }

@@ -151,14 +151,19 @@ impl LeafEntries {
     /// Encodes entries as a leaf.
     pub(crate) fn encode(&self, entries: std::ops::Range<usize>, place: &LeafPlace, out: &mut Vec<u32>) {
         let list = &self.list[entries];
-        let earliest = list.iter().map(|entry| entry.time).min().unwrap_or(0);
-        let span = list.iter().map(|entry| entry.time).max().unwrap_or(0) - earliest;
+        // One pass: the entries of a full leaf do not fit into the first cache of a CPU.
+        let (mut earliest, mut latest, mut states, mut bytes, mut has_marks) = (u64::MAX, 0, 0, 0, false);
+        for entry in list {
+            (earliest, latest) = (earliest.min(entry.time), latest.max(entry.time));
+            (states, bytes) = (states | entry.state as u8, bytes | entry.bytes);
+            has_marks |= entry.is_marked;
+        }
+        let earliest = if list.is_empty() { 0 } else { earliest };
         let (first, last) = (list.first().map_or(0, |entry| entry.id), list.last().map_or(0, |entry| entry.id));
-        let widths = Widths { numbers: number_width(list.len(), first, last), times: time_width(span) };
+        let widths = Widths { numbers: number_width(list.len(), first, last), times: time_width(latest - earliest) };
         let has = |flag: u32, is: bool| if is { flag } else { 0 };
-        let flags = has(STATES, list.iter().any(|entry| entry.state != EdgeState::Live))
-            | has(ATTRIBUTES, list.iter().any(|entry| entry.bytes > 0));
-        let marked_at = self.marked_at.filter(|_| list.iter().any(|entry| entry.is_marked));
+        let flags = has(STATES, states != EdgeState::Live as u8) | has(ATTRIBUTES, bytes > 0);
+        let marked_at = self.marked_at.filter(|_| has_marks);
         begin_leaf(out, flags, place, list.len(), widths, earliest, marked_at);
         push_numbers(out, widths.numbers, first, list.iter().map(|entry| entry.id));
         pack(out, widths.times, list.iter().map(|entry| entry.time - earliest));
@@ -558,13 +563,14 @@ impl<'a> Leaf<'a> {
         if self.all_live() { EdgeState::Live } else { EdgeState::of(self.state_number(index)) }
     }
 
-    /// Returns true if an entry is a marked tombstone.
-    pub(crate) fn is_marked(self, index: usize) -> bool {
-        !self.all_live() && self.state_number(index) == MARKED_STATE
+    fn state_number(self, index: usize) -> u8 {
+        self.state_at(self.columns().1, index)
     }
 
-    fn state_number(self, index: usize) -> u8 {
-        (self.record.word(self.columns().1 + index / 4) >> (index % 4 * 8)) as u8
+    /// Returns the number of an entry's state. The states begin at word `states`.
+    #[inline]
+    fn state_at(self, states: usize, index: usize) -> u8 {
+        (self.record.word(states + index / 4) >> (index % 4 * 8)) as u8
     }
 
     /// Appends the attributes of an entry to `out`.
@@ -580,16 +586,27 @@ impl<'a> Leaf<'a> {
         out.extend((start..end).map(|at| self.record.word(text + at / 4).to_le_bytes()[at % 4]));
     }
 
-    /// Appends all entries to `entries`.
-    pub(crate) fn read_into(self, entries: &mut LeafEntries) {
-        entries.marked_at = self.marked_at();
-        for index in 0..self.count {
-            let start = entries.text.len() as u32;
-            self.attributes(index, &mut entries.text);
-            let bytes = (entries.text.len() as u32 - start) as u16;
-            let (id, state, time) = (self.numbers.at(index), self.state(index), self.time(index));
-            let is_marked = self.is_marked(index);
-            entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
+    /// Appends a range of entries to `entries`.
+    pub(crate) fn read_into(self, range: std::ops::Range<usize>, entries: &mut LeafEntries) {
+        let (earliest, (times, states)) = (self.earliest(), self.columns());
+        let times = &self.record.words()[times..states];
+        let (all_live, has_text) = (self.all_live(), self.flags & ATTRIBUTES != 0);
+        entries.list.reserve(range.len());
+        let mut numbers = [0; BLOCK];
+        for from in range.clone().step_by(BLOCK) {
+            let count = (range.end - from).min(BLOCK);
+            self.numbers.read(from, &mut numbers[..count]);
+            for (index, id) in (from..).zip(numbers).take(count) {
+                let start = entries.text.len() as u32;
+                if has_text {
+                    self.attributes(index, &mut entries.text);
+                }
+                let bytes = (entries.text.len() as u32 - start) as u16;
+                let number = if all_live { 0 } else { self.state_at(states, index) };
+                let later = if self.widths.times == 0 { 0 } else { packed(times, self.widths.times, index) };
+                let (state, is_marked, time) = (EdgeState::of(number), number == MARKED_STATE, earliest + later);
+                entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
+            }
         }
     }
 }
@@ -627,13 +644,26 @@ mod tests {
         let has_marks = entries.list.iter().any(|entry| entry.is_marked);
         assert_eq!((leaf.marked_at(), leaf.has_tombstones()), (entries.marked_at.filter(|_| has_marks), has_marks));
         for (index, (id, state, time, text)) in list.iter().enumerate() {
-            assert_eq!(leaf.is_marked(index), *state == EdgeState::Removed);
             let mut got = Vec::new();
             leaf.attributes(index, &mut got);
             assert_eq!((leaf.find(*id), leaf.state(index), leaf.time(index)), (Some(index), *state, *time));
             assert_eq!(got, *text);
         }
         assert_eq!(leaf.find(u32::MAX), None);
+        for range in [0..list.len(), 1..list.len(), list.len() / 2..list.len(), 0..list.len() / 2] {
+            check_read(leaf, range, list);
+        }
+    }
+
+    fn check_read(leaf: Leaf<'_>, range: std::ops::Range<usize>, list: &[(u32, EdgeState, u64, &[u8])]) {
+        let (mut read, mut numbers) = (LeafEntries::default(), vec![0; range.len()]);
+        leaf.read_into(range.clone(), &mut read);
+        leaf.numbers.read(range.start, &mut numbers);
+        assert_eq!(read.list.len(), range.len());
+        for ((entry, number), (id, state, time, text)) in read.list.iter().zip(numbers).zip(&list[range]) {
+            assert_eq!((number, entry.id, entry.state, entry.time), (*id, *id, *state, *time));
+            assert_eq!((entry.is_marked, read.attributes(entry)), (*state == EdgeState::Removed, *text));
+        }
     }
 
     #[test]

@@ -91,11 +91,6 @@ impl<'a> ListEdge<'a> {
         Self { id: change.id, state: change.state(), place }
     }
 
-    /// Returns true for a marked tombstone.
-    pub(crate) fn is_marked(&self) -> bool {
-        matches!(self.place, EdgePlace::Leaf(leaf, index) if leaf.is_marked(index))
-    }
-
     pub(crate) fn time(&self) -> u64 {
         match self.place {
             EdgePlace::Leaf(leaf, index) => leaf.time(index),
@@ -289,19 +284,23 @@ impl<'a> ListPart<'a> {
 
     /// Appends the merged edges to `entries`.
     pub(crate) fn read_into(&self, entries: &mut LeafEntries) {
-        match (self.recent, self.leaf) {
-            (None, Some(leaf)) => leaf.read_into(entries),
-            _ => {
-                entries.marked_at = self.leaf.and_then(Leaf::marked_at);
-                self.walk(0, &mut |edge| {
-                    let start = entries.text.len() as u32;
-                    edge.text(&mut entries.text);
-                    let bytes = (entries.text.len() as u32 - start) as u16;
-                    let (id, state, time, is_marked) = (edge.id, edge.state, edge.time(), edge.is_marked());
-                    entries.list.push(LeafEntry { id, state, is_marked, time, start, bytes });
-                    true
-                });
+        entries.marked_at = self.leaf.and_then(Leaf::marked_at);
+        let mut from = 0;
+        for change in self.recent.map(RecentChanges::of).iter().flat_map(RecentChanges::list) {
+            if let Some(leaf) = self.leaf {
+                let at = leaf.lower_bound(change.id);
+                leaf.read_into(from..at, entries);
+                from = at + usize::from(at < leaf.count() && leaf.numbers.at(at) == change.id);
             }
+            let edge = ListEdge::recent(self.memory, *change);
+            let start = entries.text.len() as u32;
+            edge.text(&mut entries.text);
+            let bytes = (entries.text.len() as u32 - start) as u16;
+            let (id, state, time) = (edge.id, edge.state, edge.time());
+            entries.list.push(LeafEntry { id, state, is_marked: false, time, start, bytes });
+        }
+        if let Some(leaf) = self.leaf {
+            leaf.read_into(from..leaf.count(), entries);
         }
     }
 }

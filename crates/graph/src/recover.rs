@@ -539,7 +539,7 @@ impl Writer<'_> {
     fn cut(&mut self, part: &LatestPart) -> Result<u32, GraphError> {
         let leaf = Leaf::of(RecordRef::at(self.store.pool.words(), part.position));
         let mut entries = LeafEntries::default();
-        leaf.read_into(&mut entries);
+        leaf.read_into(0..leaf.count(), &mut entries);
         entries.list.retain(|entry| (part.range.0..part.range.1).contains(&entry.id));
         let place = LeafPlace { source: leaf.source(), ty: leaf.edge_type(), range: part.range, lsn: leaf.lsn() };
         entries.encode(0..entries.list.len(), &place, &mut self.state.record);
