@@ -31,7 +31,7 @@ const PART_BYTES_MIN: u64 = 16 << 10;
 const PART_BYTES_MAX: u64 = 64 << 20;
 /// The default lengths of a part of a request, and of one that is loaded into a file.
 const PART_BYTES_OF_REQUESTS: usize = 1_000_000;
-const PART_BYTES_OF_FILES: usize = 16 << 20;
+const PART_BYTES_OF_FILES: usize = 32 << 20;
 
 /// Defines the subcommand.
 pub fn command() -> Command {
@@ -56,7 +56,7 @@ pub fn command() -> Command {
                 .value_parser(["csv", "edges"])
                 .default_value("edges"),
         )
-        .arg(value("part-size", "SIZE", "Length of the parts [default: 1MB; 16MiB for --graph-file]"))
+        .arg(value("part-size", "SIZE", "Length of the parts [default: 1MB; 32MiB for --graph-file]"))
         .arg(value("journal", "FILE", "Journal of the progress [default: FILE.gannet-load]"))
         .arg(flag("resume", "Continue an earlier load from its journal"))
         .arg(value("user", "NAME", "User name").requires("password-env"))

@@ -312,6 +312,16 @@ fn file_of_graphs_is_created_and_loaded_and_then_served() {
 }
 
 #[test]
+fn text_whose_edges_would_reserve_more_than_the_memory_at_once_is_loaded_in_batches() {
+    let folder = Folder::new("graph-load-file-batches");
+    let file = folder.file("edges");
+    std::fs::write(&file, (1..=500_000).map(|node| format!("{node} {}\n", node + 1)).collect::<String>()).expect("ok");
+    let words = ["--part-size", "32MiB", "--graph-memory", "128MiB", "--declare", "UNDIRECTED"];
+    let (code, out, err) = load_offline(&folder, &file, &words);
+    assert!(code == 0 && out.starts_with("500000 edges, 500000 changed, 0 refused"), "{code} {out}{err}");
+}
+
+#[test]
 fn load_into_a_full_file_names_the_remedy_and_resumes_with_more_memory() {
     const EDGES: u64 = 250_000;
     let folder = Folder::new("graph-load-file-full");

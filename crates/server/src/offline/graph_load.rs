@@ -25,8 +25,17 @@ use crate::start::graphs::{self, GRAPH_BYTES_MIN, OpenGraphs};
 
 /// The memory of a new file, in bytes: the default of `graph.memory`.
 const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
-/// The maximum number of edges of a batch.
-const BATCH_EDGES_MAX: usize = 1 << 20;
+/// The maximum number of edges of a batch. Each batch rewrites most lists of a large graph, so a text of the default
+/// length is one batch if the memory has room for it.
+const BATCH_EDGES_MAX: usize = 1 << 22;
+/// The number of edges of a batch even if there is little room.
+const BATCH_EDGES_MIN: usize = 1 << 16;
+/// More bytes than the load of an edge without attributes reserves: its record, an entry and a new leaf in two lists.
+const EDGE_BYTES: u64 = 256;
+/// More segments than the engine leaves free for compaction and removals.
+const SEGMENTS_BESIDE: usize = 8;
+/// The number of copies of attributes that a load reserves: in the record and in two lists, rounded up to words.
+const ATTRIBUTE_COPIES: u64 = 4;
 /// The edges of a step of the writer.
 const STEP_EDGES: u32 = 1 << 16;
 /// The time between two commits.
@@ -136,7 +145,8 @@ impl GraphFileLoad {
         let (mut loaded, mut attributes, mut is_read) = (LoadedText::default(), Vec::new(), false);
         while !is_read {
             let mut batch = self.batch.take().unwrap_or_else(|| BulkBatch::new(self.edge_type, BATCH_EDGES_MAX));
-            while !is_read && !batch.is_full() {
+            let (bytes_max, mut bytes) = (self.batch_bytes_max(), 0);
+            while !is_read && !batch.is_full() && (bytes < bytes_max || batch.len() < BATCH_EDGES_MIN) {
                 let line = match reader.next(&mut input) {
                     Some(line) => line,
                     None => {
@@ -160,7 +170,10 @@ impl GraphFileLoad {
                     Err(error) => Err(error.cause.to_string()),
                 };
                 match read {
-                    Ok(()) => loaded.edges += 1,
+                    Ok(()) => {
+                        loaded.edges += 1;
+                        bytes += EDGE_BYTES + attributes.len() as u64 * ATTRIBUTE_COPIES;
+                    }
                     Err(cause) => loaded.refuse(|| format!("line {}: {cause}", reader.line())),
                 }
             }
@@ -170,6 +183,14 @@ impl GraphFileLoad {
             self.commit()?;
         }
         Ok(loaded)
+    }
+
+    /// Returns the number of bytes that a batch may reserve: half of those that would be free after a compaction. A
+    /// batch that reserves more than there is would be refused, although its edges may fit.
+    fn batch_bytes_max(&self) -> u64 {
+        let stats = self.store().stats();
+        let usable = stats.segments.saturating_sub(SEGMENTS_BESIDE) * stats.segment_bytes;
+        (usable.saturating_sub(stats.live_bytes) / 2) as u64
     }
 
     /// Loads a batch, which may be empty.
