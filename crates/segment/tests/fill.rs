@@ -244,6 +244,62 @@ fn a_large_value_is_evicted_whole_and_an_append_to_it_ends() {
     assert!(used < held + held / 8 + 100_000, "{used} bytes are used, but the values have {held}: pieces remain");
 }
 
+/// A long value that arrives in pieces is appended to each kind of item and to none, with and without the rule that
+/// creates a missing item. Its pieces must not remain beside the joined value.
+#[test]
+fn pieces_of_an_appended_value_are_freed_whether_or_not_they_are_joined() {
+    let (store, mut background) = store(8 << 20, 1);
+    let mut handle = store.handle().expect("handle");
+    let (part, name) = (vec![b'p'; 100_000], b"appended");
+    let olds = [None, Some(&b""[..]), Some(b"short"), Some(b"12"), Some(&part[..])];
+    for round in 0..40 {
+        let mode = if round % 2 == 0 { PutMode::Append } else { PutMode::Prepend };
+        for (old, vivify) in olds.iter().flat_map(|old| [(old, None), (old, Some(Expire::Never))]) {
+            if let Some(old) = old {
+                put(&mut handle, &mut background, NOW, name, old, Expire::Never);
+            }
+            let mut guard = handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, name);
+            let mut writer = guard.large().begin(&key, part.len() as u64, Expire::Never).expect("room");
+            for piece in part.chunks(guard.sizes().piece_bytes_max()) {
+                while let Err(error) = guard.large().write_piece(&mut writer, piece) {
+                    assert_eq!(error, OpError::Parked);
+                    drop(guard);
+                    background.slice(NOW, &mut || false);
+                    guard = handle.guard(NOW);
+                }
+            }
+            drop(guard);
+            let request = Put { mode, vivify, ..Put::set(b"") };
+            let result = loop {
+                let mut guard = handle.guard(NOW);
+                let key = guard.key(Namespace::DEFAULT, name);
+                match guard.large().commit(writer, &key, &request) {
+                    Err((back, OpError::Parked)) => writer = back,
+                    result => break result.map_err(|(_, error)| error),
+                }
+                drop(guard);
+                background.slice(NOW, &mut || false);
+            };
+            let stored = match result.expect("room") {
+                PutOutcome::Stored { bytes, .. } => Some(bytes as usize),
+                _ => None,
+            };
+            let wanted = (old.is_some() || vivify.is_some()).then(|| old.map_or(0, <[u8]>::len) + part.len());
+            assert_eq!(stored, wanted, "{mode:?} {vivify:?}");
+            let mut guard = handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, name);
+            assert_eq!(guard.items().get(&key).map(|item| item.value_len() as usize), wanted);
+            guard.items_mut().delete(&key, &Delete::default()).expect("the item is deleted");
+        }
+    }
+    for _ in 0..1000 {
+        background.slice(NOW, &mut || false);
+    }
+    let stats = store.stats();
+    assert!(stats.item_bytes < 50_000 && stats.evicted == 0, "pieces remain: {stats:?}");
+}
+
 /// Large values of several lengths are stored and read in a store that holds few of them. A value that was read
 /// survives others that were not, whatever its length.
 #[test]

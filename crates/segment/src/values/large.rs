@@ -29,7 +29,7 @@ use crate::core::counters::Counters;
 use crate::core::facets::{LargeValues, Pieces, Sizes};
 use crate::core::handle::Guard;
 use crate::core::lookup::{FoundItem, find_locked};
-use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
+use crate::core::op::{Expire, LargeRef, OpError, Put, PutOutcome, Value};
 use crate::core::pin::{Pinned, pin_piece};
 use crate::core::store::{Store, large_ref, large_value};
 use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
@@ -172,12 +172,12 @@ impl LargeValues<'_, '_> {
         if let Err(error) = self.guard.parts_mut().set_owner(key, large.object) {
             return Err((writer, error));
         }
-        let outcome = match self.guard.items_mut().put_head(key, put, large) {
+        let (outcome, is_value) = match self.guard.items_mut().put_head(key, put, large) {
             Ok(outcome) => outcome,
             Err(error) => return Err((writer, error)),
         };
-        let joined = matches!(put.mode, PutMode::Append | PutMode::Prepend) && put.vivify.is_none();
-        if joined || !matches!(outcome, PutOutcome::Stored { .. }) {
+        // An append creates the value of the written pieces, or copies them behind those of the present value.
+        if !is_value {
             self.guard.large().abort(writer);
         }
         Ok(outcome)

@@ -122,6 +122,36 @@ fn every_command_with_a_value_accepts_a_long_value_like_redis() {
     assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0));
 }
 
+/// Values that arrive in pieces are appended to short keys, which are then deleted. Nothing of them may remain: the
+/// memory would fill with it, and other keys would be evicted.
+#[test]
+fn appended_long_values_leave_no_memory_in_use_after_their_keys_are_deleted() {
+    let running = start(ServerConfig { memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..long(64, 8) });
+    let mut redis = crate::common::redis::resp(&running);
+    let mut memcached = Client::connect(crate::common::redis::addr(&running, Protocol::Memcache));
+    for number in 0..1000 {
+        assert_eq!(redis.ask(&[b"SET", format!("live:{number}").as_bytes(), b"v"]), b"+OK\r\n");
+    }
+    let part = vec![b'p'; 700_000];
+    let used = || running.shared().store.stats().item_bytes;
+    let before = used();
+    for round in 0..150 {
+        for command in [&b"APPEND"[..], b"SETRANGE"] {
+            assert_eq!(redis.ask(&[b"SET", b"s", b"a"]), b"+OK\r\n");
+            let words = [&[command, b"s"][..], if command == b"APPEND" { &[] } else { &[b"1"] }, &[&part[..]]].concat();
+            assert_eq!(redis.ask(&words), b":700001\r\n");
+            assert_eq!(redis.ask(&[b"DEL", b"s"]), b":1\r\n");
+        }
+        let mode = ["MA N0", "MP N0", "MA", "MP"][round % 4];
+        memcached.ask(b"set m 0 0 1\r\na\r\n", b"STORED\r\n");
+        memcached.ask(&[format!("ms m 700000 {mode}\r\n").as_bytes(), &part, b"\r\n"].concat(), b"HD\r\n");
+        memcached.ask(b"delete m\r\n", b"DELETED\r\n");
+    }
+    wait_until("the memory to be free", || used() <= before + (1 << 20));
+    assert_eq!(redis.ask(&[b"DBSIZE"]), b":1000\r\n", "nothing was evicted");
+    running.stop();
+}
+
 #[test]
 fn set_ifeq_compares_long_values() {
     let running = start(long(128, 16));

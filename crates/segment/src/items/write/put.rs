@@ -100,18 +100,23 @@ impl ItemsMut<'_, '_> {
         Ok(PutOutcome::stored(put, token, put.value.len() as u64))
     }
 
-    /// Stores the head of a large value, whose pieces were written before.
-    pub(crate) fn put_head(self, key: &Key<'_>, put: &Put<'_>, large: LargeRef) -> Result<PutOutcome, OpError> {
+    /// Stores the head of a large value, whose pieces were written before. Also returns true if the pieces are now the
+    /// value, and false if they were copied into a joined value or nothing was stored.
+    pub(crate) fn put_head(self, key: &Key<'_>, put: &Put<'_>, large: LargeRef) -> Result<(PutOutcome, bool), OpError> {
         self.guard.sample(key, RequestKind::Store);
-        if !put.is_unconditional() {
-            return self.guard.items_mut().put_if(key, put, Source::Part(large));
-        }
-        store_new(self.guard, key, put, Source::Part(large), false, None)?.ok_or_else(|| self.guard.parked())
+        let mut joined = false;
+        let outcome = if put.is_unconditional() {
+            let stored = store_new(self.guard, key, put, Source::Part(large), false, None)?;
+            stored.ok_or_else(|| self.guard.parked())?
+        } else {
+            self.guard.commits().retry(|guard| try_put(guard, key, put, Source::Part(large), &mut joined))?
+        };
+        Ok((outcome, !joined && matches!(outcome, PutOutcome::Stored { .. })))
     }
 
     /// Stores a value if the present item allows it.
     fn put_if(self, key: &Key<'_>, put: &Put<'_>, value: Source<'_>) -> Result<PutOutcome, OpError> {
-        self.guard.commits().retry(|guard| try_put(guard, key, put, value))
+        self.guard.commits().retry(|guard| try_put(guard, key, put, value, &mut false))
     }
 }
 
@@ -195,14 +200,19 @@ impl Commits<'_, '_> {
     }
 }
 
+/// Stores a value if the present item allows it. Sets `joined` to true if the value is joined to that of the present
+/// item, which copies it, and to false otherwise.
 fn try_put(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
     put: &Put<'_>,
     value: Source<'_>,
+    joined: &mut bool,
 ) -> Result<Option<PutOutcome>, OpError> {
     let there = guard.items().snap(key)?;
-    match judge(put, there.as_ref()) {
+    let verdict = judge(put, there.as_ref());
+    *joined = matches!(verdict, Verdict::Join);
+    match verdict {
         Verdict::End(outcome) => Ok(Some(outcome)),
         Verdict::Store { .. } if matches!(value, Source::Bytes(v) if v.len() as u64 > guard.sizes().plain_max(key)) => {
             // An append may create a large value, with the expiry that `vivify` gives.
