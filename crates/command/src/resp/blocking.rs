@@ -44,12 +44,13 @@ use crate::resp::state::long::Long;
 use crate::resp::state::transaction::{Stage, Transaction};
 use crate::resp::state::waits::{TimeoutReply, WaitedKeys, WaitingCommand, Waits};
 use crate::resp::statistics::{self, StatKey};
+use crate::resp::typed::live;
 use crate::visit::out::LINE_ROOM;
 use crate::visit::progress::SessionWait;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
-use record::Collection;
-use segment::{Expire, Guard};
+use record::{Collection, Kind, Lists, SortedSets, Streams};
+use segment::{Expire, Guard, Value};
 use std::sync::Arc;
 
 /// The maximum number of keys for which a client waits.
@@ -98,7 +99,8 @@ pub(super) fn is_turn(call: &Call<'_, '_>) -> bool {
 }
 
 /// Returns the keys at which a command looks now, each with its number. In its turn, these are the keys that were
-/// announced. At first, these are the keys for which no other client waits.
+/// announced. At first, these are the keys for which no other client waits, and those whose value has another type: the
+/// command fails because of such a value, although the waiting clients do not.
 pub(super) fn candidates<'c>(call: &Call<'c, '_>, keys: WaitedKeys, args: Args<'c>) -> Vec<(u32, &'c [u8])> {
     let all = (0..).zip(keys.of(args));
     if let Some(command) = Long::command_of(&call.session.long).filter(|_| is_turn(call)) {
@@ -110,9 +112,25 @@ pub(super) fn candidates<'c>(call: &Call<'c, '_>, keys: WaitedKeys, args: Args<'
     }
     let waiters = &call.ctx.shared.waiters;
     all.filter(|(_, key)| {
-        !may_wait(call) || waiters.blocked() == 0 || !waiters.has(keys.kind, keys.key(call.wait_key(key), args))
+        !may_wait(call)
+            || waiters.blocked() == 0
+            || !waiters.has(keys.kind, keys.key(call.wait_key(key), args))
+            || has_other_type(call, keys.kind, key)
     })
     .collect()
+}
+
+/// Returns true if a key has a value of another type than the one that a command waits for.
+fn has_other_type(call: &Call<'_, '_>, wanted: WaitKind, key: &[u8]) -> bool {
+    let item = live(call.guard.items().peek(&call.key(key)), call.ctx.view());
+    item.is_some_and(|item| match item.value {
+        Value::Typed { kind, .. } => Kind::of(kind).is_some_and(|kind| match wanted {
+            WaitKind::List => !Lists::has(kind),
+            WaitKind::SortedSet => !SortedSets::has(kind),
+            WaitKind::Entries | WaitKind::Group => !Streams::has(kind),
+        }),
+        _ => true,
+    })
 }
 
 /// Returns true if a key holds a collection of this type. In its turn, a command does not fail because of a value of

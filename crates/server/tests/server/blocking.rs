@@ -28,6 +28,11 @@ const SCENARIOS: &[&[&str]] = &[
     &["p RPUSH k 1 2", "a BLPOP none k 0", "a BRPOP k none 1", "p EXISTS k", "a BLPOP k 0.01", "a BRPOP k 0.000001"],
     &["a! BLPOP k1 k2 k3 0", "p MULTI", "p RPUSH k3 c", "p RPUSH k1 a", "p EXEC", "a?", "p LLEN k1", "p LLEN k3"],
     &["a! BLPOP k k k 0", "p LPUSH k x", "a?", "p EXISTS k", "a! BLPOP k 0", "p LPUSH k y", "a?"],
+    // A key of another type fails a new request, although a client waits for it.
+    &["a! BLPOP k 0", "p ZADD k 1 m", "b BLPOP k 0", "b BLMOVE k l LEFT LEFT 0", "b BLMPOP 0 1 k LEFT", "a-"],
+    &["a! BZPOPMIN k 0", "p RPUSH k x", "b BZPOPMAX k 0", "b BZMPOP 0 1 k MIN", "b BLPOP k 0", "a-"],
+    &["a! BLPOP k 0", "p SET k v", "b BLPOP none k 0", "p RPUSH l x", "b BLPOP k l 0", "b BLPOP l k 0", "a-"],
+    &["a! XREAD BLOCK 0 STREAMS k 0", "p SADD k m", "b XREAD BLOCK 0 STREAMS k 0", "b BLPOP k 0", "a-"],
     // `SWAPDB` exchanges what clients wait for, watch and are notified of.
     &["a! BLPOP k 0", "p SELECT 1", "p RPUSH k x", "p SWAPDB 0 1", "a?", "p EXISTS k", "p SELECT 0", "p EXISTS k"],
     &[
