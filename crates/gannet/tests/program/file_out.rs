@@ -49,9 +49,18 @@ fn store_all(memcached: &mut TcpStream, resp: &mut TcpStream) -> String {
          REC.PUT person IN people BINS name STR Ann list LIST 2 INT 1 FLOAT 0.5\r\n\
          REC.PUT person BINS done BOOL true\r\n",
     );
+    answers(
+        resp,
+        "RPUSH queue 1 two 3.5\r\nSADD group m1\r\nZADD board 1.5 ann inf bob\r\nXADD log 5-1 name ann\r\n\
+         XADD log 6-0 name bob age 7\r\nXADD log 7-0 x y\r\nXDEL log 7-0\r\nXGROUP CREATE log readers 0\r\n\
+         XREADGROUP GROUP readers me COUNT 1 STREAMS log >\r\n",
+    );
+    let members: String = (0..FIELDS).map(|member| format!("RPUSH long element-{member}\r\n")).collect();
+    answers(resp, &members);
     "GET plain\r\nGET number\r\nSTRLEN large\r\nEXISTS gone\r\nHLEN many\r\nHGET many f1234\r\nHGETALL few\r\n\
      HPEXPIRETIME few FIELDS 2 a b\r\nSELECT 5\r\nGET there\r\nPEXPIRETIME there\r\nSELECT 0\r\n\
-     REC.GET person TYPED\r\n"
+     REC.GET person TYPED\r\nLRANGE queue 0 -1\r\nSMEMBERS group\r\nZRANGE board 0 -1 WITHSCORES\r\n\
+     XRANGE log - +\r\nXPENDING log readers\r\nLLEN long\r\nLINDEX long 1234\r\n"
         .to_owned()
 }
 
@@ -105,8 +114,22 @@ fn dump_of(index: &str) {
     ] {
         assert!(bins.contains(&bin), "{bin} is not in {bins:?}");
     }
+    assert_eq!(of("queue")["list"], serde_json::json!(["1", "two", "3.5"]));
+    assert_eq!(of("group")["members"], serde_json::json!(["m1"]));
+    assert_eq!(of("board")["scores"], serde_json::json!([["ann", 1.5], ["bob", "inf"]]));
+    let log = &of("log")["stream"];
+    assert_eq!(log["entries"], serde_json::json!([["5-1", ["name", "ann"]], ["6-0", ["name", "bob", "age", "7"]]]));
+    let ids = ["last_id", "greatest_deleted_id"].map(|name| log[name].as_str().expect("an identifier"));
+    assert_eq!((ids, &log["added"]), (["7-0", "7-0"], &3.into()));
+    let group = &log["groups"][0];
+    assert_eq!((&group["name"], &group["last_id"]), (&"readers".into(), &"5-1".into()));
+    let consumer = &group["consumers"][0];
+    assert!(consumer["name"] == "me" && consumer["seen_ms"].as_u64().is_some_and(|ms| ms > 1_700_000_000_000));
+    assert_eq!((&consumer["pending"][0][0], &consumer["pending"][0][2]), (&"5-1".into(), &1.into()));
+    let long = of("long")["list"].as_array().expect("a list");
+    assert_eq!((long.len(), &long[1234]), (FIELDS, &"element-1234".into()));
     assert!(lines.iter().all(|line| line["key"] != "gone"));
-    assert_eq!(lines.iter().filter(|line| line["key"].is_string()).count(), 8);
+    assert_eq!(lines.iter().filter(|line| line["key"].is_string()).count(), 13);
     let (code, out, err) = run(&["file", "check", file.path()]);
     assert!(code == 0 && out.contains("no fault"), "{out}{err}");
     assert_eq!(run(&["file", "dump", "/no/such"]).0, 1);
@@ -138,7 +161,7 @@ fn migrate_of(index: &str) {
     for (to, memory, segment) in [(&larger, "64MiB", "256KiB"), (&smaller, "24MiB", "64KiB")] {
         let migrated =
             run(&["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--segment", segment]);
-        assert!(migrated.0 == 0 && migrated.1.contains("8 items were copied to"), "{migrated:?}");
+        assert!(migrated.0 == 0 && migrated.1.contains("13 items were copied to"), "{migrated:?}");
         let (code, out, err) = run(&["file", "check", to.path()]);
         assert!(code == 0 && out.contains("no fault"), "{out}{err}");
         let sizes = ["--memory", memory, "--segment", segment, "--file-index", index];

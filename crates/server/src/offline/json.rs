@@ -36,6 +36,11 @@ pub fn line(entry: &ExportedItem<'_>, now: UnixMillis) -> String {
             fields.insert("value".to_owned(), bytes(value));
         }
         ValueReply::Record(record) => write_record(&mut fields, record, now),
+        ValueReply::Collection(member) => {
+            let mut line = Json::Object(fields).to_string();
+            line.truncate(line.len() - 1);
+            return line + "," + member + "}";
+        }
     }
     Json::Object(fields).to_string()
 }

@@ -11,6 +11,7 @@
 //! - No device is written. Data that the previous process had not written to the device yet is reported from the file.
 //! - Memory is limited to the pages that the repair touches, the largest value and the reads of one step of the walk.
 
+mod collections;
 pub mod graph_load;
 pub mod graphs;
 mod json;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use arena::MapFile;
 use base::clock::UnixMillis;
 use flash::{Flash, Scratch};
-use record::{Digits, Kind, Record, Source};
+use record::{Damaged, Digits, Kind, Record, Source};
 use segment::{
     Background, Copied, Expire, FileFault, Guard, HandleError, IndexPlace, Item, JoinedParts, Key, Namespace, Store,
     StoreConfig, Stride, ThreadHandle, Value, file_config, file_index, file_tier,
@@ -80,6 +81,8 @@ pub enum ValueReply<'e> {
     Bytes(&'e [u8]),
     /// A hash, or a record.
     Record(Record<'e>),
+    /// A list, set, sorted set or stream: the name and the value of its member of the line, as JSON.
+    Collection(&'e str),
 }
 
 /// The numbers of items that were reported and that could not be read.
@@ -232,8 +235,13 @@ fn report<E>(
         return each(&entry(ValueReply::Bytes(whole))).map(|()| Some(true));
     };
     let parts = KeyParts { guard, key, joined: OnceCell::new() };
-    let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
-    let Some(Ok(record)) = record else { return Ok(Some(false)) };
+    let Some(kind) = Kind::of(kind) else { return Ok(Some(false)) };
+    match collections::member(kind, typed, &parts) {
+        Ok(None) => {}
+        Ok(Some(member)) => return each(&entry(ValueReply::Collection(&member))).map(|()| Some(true)),
+        Err(Damaged) => return Ok(Some(false)),
+    }
+    let Ok(record) = Record::of(kind, typed, &shared.sets, &parts) else { return Ok(Some(false)) };
     // The record's set was truncated, so the record no longer exists.
     let Some(record) = record else { return Ok(None) };
     match is_whole(&record, guard.now()) {
