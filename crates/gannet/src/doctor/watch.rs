@@ -13,6 +13,7 @@ use doctor::Host;
 use doctor::counters::{Counters, Grown, ThreadGrown};
 
 use super::args::{pid, root, target};
+use crate::load::stop;
 use crate::screen::{self, LiveView, Size, ViewLine, Weight};
 use crate::top::{PLAIN, interval, no_terminal};
 use crate::{Failure, print};
@@ -42,7 +43,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let now = watch.take().map_err(failed)?;
         return print(&screen::plain(&watch.show(&now, Some(&first), PLAIN)));
     }
-    screen::run(interval, &mut watch).map_err(no_terminal)
+    let ends = stop::switch()?;
+    screen::run(interval, &mut watch, &ends).map_err(no_terminal)
 }
 
 /// The counters of a host and of a process.

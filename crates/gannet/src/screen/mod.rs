@@ -4,12 +4,13 @@
 //! ```text
 //!   take ──a reading per interval──> show(now, before, size) ──lines──> the terminal
 //! ```
-//! Keys: q, Esc or Ctrl-C quits; space pauses and resumes; ? shows the keys; other keys belong to the view. Everything
-//! that does not fit is marked.
+//! Keys: q, Esc or Ctrl-C quits, as SIGTERM and SIGHUP do; space pauses and resumes; ? shows the keys; other keys
+//! belong to the view. Everything that does not fit is marked.
 
 pub mod help;
 
 use std::io::{Stdout, Write, stdout};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction};
@@ -215,11 +216,12 @@ impl<R> ViewState<R> {
     }
 }
 
-/// Shows the readings of `view` until the user ends it with a key. If a reading fails, the view shows the error.
+/// Shows the readings of `view` until the user ends it with a key, or a signal sets `ends`. If a reading fails, the
+/// view shows the error.
 ///
 /// # Errors
 /// If the terminal fails.
-pub fn run(interval: Duration, view: &mut impl LiveView) -> std::io::Result<()> {
+pub fn run(interval: Duration, view: &mut impl LiveView, ends: &AtomicBool) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
     let mut live = ViewState { now: None, before: None, fault: None, is_held: false, is_helping: false };
     loop {
@@ -231,7 +233,7 @@ pub fn run(interval: Duration, view: &mut impl LiveView) -> std::io::Result<()> 
             let (columns, rows) = terminal::size()?;
             let lines = live.lines(view, Size { columns: columns.into(), rows: rows.into() });
             screen.draw(&lines, rows)?;
-            match wait(due)? {
+            match wait(due, ends)? {
                 Some(Wish::End) => return Ok(()),
                 Some(Wish::Hold) => live.is_held = !live.is_held,
                 Some(Wish::Help) => live.is_helping = !live.is_helping,
@@ -243,9 +245,23 @@ pub fn run(interval: Duration, view: &mut impl LiveView) -> std::io::Result<()> 
     }
 }
 
-/// Waits until `due`, or until a key is pressed.
-fn wait(due: Instant) -> std::io::Result<Option<Wish>> {
-    while event::poll(due.saturating_duration_since(Instant::now()))? {
+/// The longest wait for a key before the flag of the signals is looked at.
+const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
+/// Waits until `due`, until a key is pressed, or until a signal has set `ends`.
+fn wait(due: Instant, ends: &AtomicBool) -> std::io::Result<Option<Wish>> {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        let has_event = event::poll(left.min(SIGNAL_CHECK))?;
+        if ends.load(Relaxed) {
+            return Ok(Some(Wish::End));
+        }
+        if !has_event && left.is_zero() {
+            return Ok(None);
+        }
+        if !has_event {
+            continue;
+        }
         match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(Some(Wish::End)),
@@ -259,7 +275,6 @@ fn wait(due: Instant) -> std::io::Result<Option<Wish>> {
             _ => {}
         }
     }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use base::units::TimeSpan;
 use clap::{Arg, ArgMatches, Command};
 use link::tls::Maker;
 
-use crate::load::{args, ask};
+use crate::load::{args, ask, stop};
 use crate::screen::{LiveView, Size, ViewLine};
 use crate::{Failure, print, screen};
 pub use reading::page;
@@ -66,7 +66,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         return print(&screen::plain(&lines));
     }
-    screen::run(interval, &mut top).map_err(no_terminal)
+    let ends = stop::switch()?;
+    screen::run(interval, &mut top, &ends).map_err(no_terminal)
 }
 
 /// The live view of a server.

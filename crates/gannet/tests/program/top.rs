@@ -105,6 +105,17 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 
 #[test]
 fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was() {
+    draw_until(None);
+}
+
+#[test]
+fn signal_that_ends_it_leaves_the_terminal_as_it_was() {
+    draw_until(Some("TERM"));
+    draw_until(Some("HUP"));
+}
+
+/// Draws in a terminal until a signal, or the key q, ends the program.
+fn draw_until(signal: Option<&str>) {
     let (_serving, admin) = server();
     let (ours, theirs) = terminal();
     let modes = tcgetattr(&theirs).unwrap().local_modes;
@@ -143,7 +154,13 @@ fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was(
     wait_for("top:key");
     screen.write_all(b" ").unwrap();
     wait_for("paused: space resumes");
-    screen.write_all(b"q").unwrap();
+    match signal {
+        None => screen.write_all(b"q").unwrap(),
+        Some(name) => {
+            let sent = std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+            assert!(sent.expect("kill runs").success());
+        }
+    }
     wait_for("\x1b[?1049l");
     let status = loop {
         match child.try_wait().unwrap() {
