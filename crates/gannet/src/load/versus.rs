@@ -18,6 +18,9 @@ use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
+/// Flags of a single run that have no meaning for a comparison.
+const SINGLE_RUN_FLAGS: [&str; 6] = ["json", "assert", "csv", "hdr", "steps-csv", "prometheus"];
+
 /// The subcommand's arguments.
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
@@ -50,6 +53,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let rounds = rounds.filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
     let rounds =
         rounds.ok_or_else(|| usage("--rounds: the number must be from 1 to 101; 7 rounds give intervals of 98 %"))?;
+    let ignored = SINGLE_RUN_FLAGS.into_iter().find(|name| matches.get_raw(name).is_some());
+    if let Some(name) = ignored {
+        return Err(usage(&format!(
+            "--{name}: versus prints its comparison, and writes it with --report; for a result of one server, use \
+             `gannet load` without versus"
+        )));
+    }
     let asked = ask(matches)?;
     if matches!(asked.job.mode, Mode::Closed) && !matches.get_flag("closed") {
         return Err(usage("select what each round runs: --rate 20k, --slo p999=2ms or --closed"));

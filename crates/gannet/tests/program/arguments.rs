@@ -49,6 +49,24 @@ fn commands_of(help: &str) -> Vec<String> {
     names.collect()
 }
 
+/// A comparison has no result of one run, so these flags would be ignored, and an assertion would always hold.
+#[test]
+fn flags_of_a_single_run_are_refused_in_a_comparison() {
+    for (flag, value) in [
+        ("--json", "v.json"),
+        ("--assert", "p50<1ns"),
+        ("--csv", "v.csv"),
+        ("--hdr", "v.hdr"),
+        ("--steps-csv", "v"),
+        ("--prometheus", "v"),
+    ] {
+        let words =
+            ["load", "versus", "--a", "true", "--b", "true", "--target", "127.0.0.1:1", "--rate", "1k", flag, value];
+        let (code, _, err) = run(&words);
+        assert!(code == 2 && err.contains(&format!("{flag}: versus prints its comparison")), "{err}");
+    }
+}
+
 #[test]
 fn short_help_of_every_command_fits_the_screen_and_names_the_long_one() {
     let (mut seen, mut commands, mut ahead) = (0, Vec::new(), vec![Vec::<String>::new()]);
