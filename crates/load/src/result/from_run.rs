@@ -123,7 +123,8 @@ pub fn counts(totals: &Totals) -> ReplyCounts {
 /// a slice, all replies count.
 pub fn answered_in_time_per_s(run: &Run) -> f64 {
     let measured = || run.bulk.timeline.iter().filter(|slice| slice.measured);
-    let span_ns: u64 = measured().map(|slice| slice.length_ns).sum();
+    // A run that ends at a number of requests may end within its last slice.
+    let span_ns = measured().map(|slice| slice.length_ns).sum::<u64>().min(run.bulk.measured_ns);
     if span_ns == 0 {
         return run.bulk.answered_per_s();
     }

@@ -45,6 +45,19 @@ fn session(job: Job, run_control: &RunControl, seen: &mut Seen) -> Result<RunRes
     run(job, |_| OneKeyRequests::new(16), run_control, seen)
 }
 
+/// A run that ends at a number of requests may be much shorter than a slice of the timeline.
+#[test]
+fn rate_of_a_run_within_one_slice_is_that_of_its_own_time() {
+    let server = FakeServer::start(None, 16, None).unwrap();
+    let mut job = job(&server.target().to_string(), Mode::Closed);
+    (job.config.requests_max, job.config.slice_ns, job.config.duration_ns) =
+        (Some(300), 20_000_000_000, 60_000_000_000);
+    let figures = session(job, &RunControl::default(), &mut Seen::default()).unwrap().figures;
+    assert_eq!(figures.counts.answered, 300);
+    let rate = 300.0 / figures.duration_s;
+    assert!((figures.achieved_per_s / rate - 1.0).abs() < 0.01, "{} and {rate}", figures.achieved_per_s);
+}
+
 #[test]
 fn a_run_at_a_rate_is_filed_whole() {
     let server = FakeServer::start(None, 16, None).unwrap();
