@@ -166,16 +166,22 @@ fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     if before != after {
         return Err("the change would affect other settings; edit the file by hand".to_owned());
     }
-    let mut new = path.as_os_str().to_owned();
+    // A symbolic link stays one: the file that it names is replaced.
+    let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
+    let mut new = path.clone().into_os_string();
     new.push(".new");
     let put = || -> std::io::Result<()> {
         let mut file = std::fs::File::create(&new)?;
-        file.set_permissions(std::fs::metadata(path)?.permissions())?;
+        file.set_permissions(std::fs::metadata(&path)?.permissions())?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&new, path)
+        std::fs::rename(&new, &path)
     };
-    put().map_err(|error| error.to_string()).map_err(|line| format!("{line}{}", sandbox::hint(&line)))
+    put().map_err(|error| error.to_string()).map_err(|line| {
+        // On an error, the new file may not exist, or be incomplete.
+        drop(std::fs::remove_file(&new));
+        format!("{line}{}", sandbox::hint(&line))
+    })
 }
 
 fn refuse(faults: &[ConfigFault]) -> Refused {

@@ -425,21 +425,26 @@ pub fn read_one(
 }
 
 /// Returns `text`, a configuration file, with its namespaces replaced by `namespaces`. All other lines and comments are
-/// unchanged. Comments between the lines of a namespace are removed.
+/// unchanged. Comments between the lines of a namespace are removed; those after its last line belong to what follows.
 pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     let mut out = String::new();
-    let mut within = false;
+    let (mut within, mut comments) = (false, String::new());
     for line in text.lines() {
         let line_trimmed = line.trim_start();
         if line_trimmed.starts_with('[') {
             let header: String = line_trimmed.chars().filter(|c| !c.is_whitespace()).collect();
             within = header.starts_with("[[namespace]]");
+            out.push_str(&std::mem::take(&mut comments));
         }
-        if !within {
-            out.push_str(line);
-            out.push('\n');
+        if within && !line_trimmed.is_empty() && !line_trimmed.starts_with('#') {
+            comments.clear();
+            continue;
         }
+        let to = if within { &mut comments } else { &mut out };
+        to.push_str(line);
+        to.push('\n');
     }
+    out.push_str(&comments);
     out.truncate(out.trim_end().len());
     for namespace in namespaces {
         out.push_str(if out.is_empty() { "" } else { "\n\n" });
@@ -487,6 +492,10 @@ mod tests {
         assert_eq!(again, Settings { namespaces: settings.namespaces[1..].to_vec(), ..settings.clone() });
         assert_eq!(read(&rewritten(TWO, &settings.namespaces)), Ok(settings));
         assert_eq!(rewritten("", &[]), "\n");
+        let commented = "[[namespace]]\n# within\nname = \"a\"\n\n# about the log\n[log]\nlevel = \"warn\"\n\
+                         [[namespace]]\nname = \"b\"\n# the end\n";
+        let text = rewritten(commented, &[]);
+        assert_eq!(text, "\n# about the log\n[log]\nlevel = \"warn\"\n# the end\n");
     }
 
     #[test]

@@ -126,9 +126,10 @@ fn invalid_namespace_requests_are_refused_with_a_reason() {
 fn persisted_namespaces_are_written_to_the_file_and_other_text_stays() {
     let folder = std::env::temp_dir().join(format!("gannet-namespaces-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("gannet.toml");
+    let (file, target) = (folder.join("gannet.toml"), folder.join("deployed.toml"));
     let text = "# Ours.\n[store]\nmemory = \"64MiB\" # enough\n\n[log]\nlevel = \"warn\"\n";
-    std::fs::write(&file, text).expect("a file");
+    std::fs::write(&target, text).expect("a file");
+    std::os::unix::fs::symlink(&target, &file).expect("a link");
     let fixture = fixture(Some(file.clone()));
     assert_eq!(fixture.ask("PUT", "/namespaces/cache", "ttl_max = \"1h\"\n").0, 200);
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), text, "nobody asked for it");
@@ -140,6 +141,8 @@ fn persisted_namespaces_are_written_to_the_file_and_other_text_stays() {
     assert!(written.starts_with(text.trim_end()) && written.contains("number = 2"), "{written}");
     assert_eq!(fixture.ask("DELETE", "/namespaces/cache?keep=true", "").0, 200);
     assert_eq!(in_file(&file).len(), 1);
+    assert_eq!(std::fs::read_link(&file).expect("still a link"), target);
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2, "no other file is left");
     // A configuration file that has become invalid is not rewritten.
     std::fs::write(&file, "[store]\nmemroy = 1\n").expect("a file");
     let (status, body) = fixture.ask("PUT", "/namespaces/shop?keep=true", "maxconns = 9\n");

@@ -154,7 +154,13 @@ pub fn folders(config: &ServerConfig) -> Folders {
     }
     match (&config.config_file, config.admin) {
         // The admin port rewrites the settings file when a namespace is changed.
-        (Some(path), Some(_)) => folders.change_beside(path),
+        (Some(path), Some(_)) => {
+            folders.change_beside(path);
+            // The file may be a symbolic link, which stays one.
+            if let Ok(target) = std::fs::canonicalize(path) {
+                folders.change_beside(&target);
+            }
+        }
         (Some(path), None) => folders.read_beside(path),
         (None, _) => {}
     }
