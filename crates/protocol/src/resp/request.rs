@@ -294,8 +294,8 @@ fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolE
     }
 }
 
-/// Returns the bytes of the argument at the start of `rest`, with its length line and its end, if it is complete and its
-/// length has one digit or two. Nearly all arguments are such; all others need [`length`].
+/// Returns the bytes of the argument at the start of `rest`, with its length line and its end, if it is complete and
+/// its length has one digit or two. Nearly all arguments are such; all others need [`length`].
 #[inline(always)]
 fn short(rest: &[u8]) -> Option<usize> {
     let (len, line_bytes) = match rest {
