@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::migrate::place::{CopyEndpoint, Protocol, ServerAddress, names_db};
-use ::migrate::{ConnectSettings, ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView, RetryPolicy};
+use ::migrate::{
+    ConnectSettings, ImportJob, ImportOutcome, ImportPart, ImportProgress, ImportView, MigrateError, RetryPolicy,
+};
 use clap::{Arg, ArgMatches, Command};
 
 use super::args::secured;
@@ -66,7 +68,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut screen = Screen::new(matches.get_flag("quiet")).every(Duration::from_secs(1));
     let outcome = ::migrate::import(&job, &mut screen, &|| stopped.load(Ordering::Relaxed));
     screen.wipe();
-    let outcome = outcome.map_err(|fault| Failure::Failed(vec![format!("cannot import: {fault}")]))?;
+    let outcome = outcome.map_err(|fault| match fault {
+        MigrateError::Stopped => {
+            Failure::Code(PARTIAL, vec!["the import was stopped before the snapshot was loaded".to_owned()])
+        }
+        fault => Failure::Failed(vec![format!("cannot import: {fault}")]),
+    })?;
     print(&outcome.text())?;
     if let Some(path) = matches.get_one::<String>("json") {
         write(Path::new(path), &outcome.to_json())?;

@@ -79,6 +79,27 @@ impl Drop for Importing {
     }
 }
 
+/// The source does not begin its snapshot within the time of the test.
+#[test]
+fn import_that_is_interrupted_before_the_snapshot_ends_early_and_not_with_a_failure() {
+    let folder = Folder::new("import-early");
+    let Some(source) = Peer::redis_in(&folder, &["--repl-diskless-sync-delay", "600"]) else { return };
+    let (_serving, to) = serving();
+    let from = source.place("redis");
+    let args = ["import", &from, "--to", &to];
+    let child = crate::common::gannet(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut importing = Importing { child, json: String::new() };
+    let mut watcher = connect(&from);
+    until("the replica", || ask::<String>(&mut watcher, &["INFO", "replication"]).contains("connected_slaves:1"));
+    importing.interrupt();
+    let mut status = None;
+    until("the end of the import", || {
+        status = importing.child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(5));
+}
+
 /// Stores keys of each type, small and large.
 fn fill(server: &mut Connection) {
     for n in 0..2000 {

@@ -73,7 +73,11 @@ impl Primary {
     }
 
     /// Connects, and asks for the stream behind `place`, or for everything without a place.
-    pub fn attach(&mut self, place: Option<&StreamPlace>) -> Result<Attached, RequestError> {
+    pub fn attach(
+        &mut self,
+        place: Option<&StreamPlace>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Attached, RequestError> {
         self.link.connect()?;
         self.say(&[b"PING"]);
         self.reply("PING", |reply| match reply {
@@ -98,6 +102,12 @@ impl Primary {
             None => ("?".to_owned(), "-1".to_owned()),
         };
         self.say(&[b"PSYNC", replid.as_bytes(), offset.as_bytes()]);
+        // The source may reply only when its snapshot begins. Meanwhile it sends a line end each second.
+        self.skip_newlines();
+        while self.link.input().is_empty() {
+            self.wait(is_stopped, &mut Instant::now())?;
+            self.skip_newlines();
+        }
         self.reply("PSYNC", |reply| match reply {
             Value::Error(error) => Some(Err(refused("PSYNC", error))),
             Value::Simple(line) => attached(std::str::from_utf8(line).ok()?, &replid).map(Ok),

@@ -179,7 +179,8 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
 
     /// Attaches for the first time. If this fails, the user's address is wrong; another attempt would not help.
     fn attach_first(&mut self) -> Result<Attached, MigrateError> {
-        let attached = self.primary.attach(None).map_err(|error| of_server(&self.primary.name, error))?;
+        let attached =
+            self.primary.attach(None, self.is_stopped).map_err(|error| of_server(&self.primary.name, error))?;
         let tell = |text: &str| self.view.borrow_mut().note(text);
         let context = Context { retries: no_retries(self.job), is_stopped: self.is_stopped, tell: &tell };
         if persist(&mut self.side, &context, |_| Ok(())).is_ok() && self.side.skew_ms != 0 {
@@ -289,7 +290,7 @@ impl<'a, 'v, 'w> Session<'a, 'v, 'w> {
 
     fn attach_again(&mut self) -> Result<Attached, RequestError> {
         let place = self.tail.as_ref().map(StreamTail::place);
-        self.primary.attach(place.as_ref())
+        self.primary.attach(place.as_ref(), self.is_stopped)
     }
 
     /// Empties the target's databases, and loads the snapshot.
