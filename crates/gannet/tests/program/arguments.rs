@@ -269,6 +269,25 @@ fn a_file_is_checked_whole_and_its_faults_have_lines() {
     assert_eq!(served, err, "serve and check say the same");
 }
 
+/// A file with such paths passed the check, and the server then ended at once.
+#[test]
+fn check_of_a_file_reports_paths_that_the_server_could_not_use() {
+    let text = "[listen]\nauth_file = \"/no/such/users\"\n[store]\nfile = \"/no/such/folder/memory\"\n\
+                flash = [\"/dev/null:1GiB\"]\n[graph]\nmemory = \"128MiB\"\nfile = \"/no/such/graphs\"\n";
+    let file = TempFile::new("paths.toml", text);
+    let (code, out, err) = run(&["config", "--check", file.path()]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    for (line, what) in [
+        (2, "there is no file /no/such/users"),
+        (4, "there is no folder /no/such/folder"),
+        (5, "/dev/null is neither a file nor a block device"),
+        (8, "there is no folder /no/such"),
+    ] {
+        let found = err.lines().find(|text| text.contains(&format!("paths.toml:{line}: "))).unwrap_or_default();
+        assert!(found.contains(what), "{line}: {err}");
+    }
+}
+
 #[test]
 fn the_sample_has_no_fault_and_its_reader_may_go() {
     let (code, sample, _) = run(&["config", "--default"]);
