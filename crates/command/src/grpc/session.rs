@@ -448,7 +448,7 @@ impl GrpcSession {
             self.running = None;
         }
         if let Some(subscriptions) = &mut self.subscriptions {
-            subscriptions.end(stream, ctx);
+            subscriptions.end(stream, false, ctx);
         }
         self.delayed.retain(|(_, request)| request.stream != stream);
         self.receiving.retain(|request| request.stream != stream);

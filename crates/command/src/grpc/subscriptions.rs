@@ -129,14 +129,14 @@ impl Subscriptions {
         self.all.iter().any(|other| other.namespace == namespace && reads(&other.source))
     }
 
-    /// Ends the subscription of a stream, if there is one.
-    pub(super) fn end(&mut self, stream: u32, ctx: &WorkerContext) {
+    /// Ends the subscription of a stream, if there is one. `may_return`: its client did not cancel it.
+    pub(super) fn end(&mut self, stream: u32, may_return: bool, ctx: &WorkerContext) {
         if let Some(place) = self.all.iter().position(|subscription| subscription.stream == stream) {
             let Subscription { namespace, source, .. } = self.all.swap_remove(place);
             if let EventSource::Topic(TopicReader { topic, .. }) = source
                 && !self.shares_topic(namespace, &topic)
             {
-                ctx.shared.topics.unsubscribe((namespace, &topic), &self.outbox, ctx.now);
+                ctx.shared.topics.unsubscribe((namespace, &topic), &self.outbox, may_return, ctx.now);
             }
         }
     }
@@ -144,7 +144,7 @@ impl Subscriptions {
     /// Ends all subscriptions.
     pub(super) fn end_all(&mut self, ctx: &WorkerContext) {
         while let Some(stream) = self.all.last().map(|subscription| subscription.stream) {
-            self.end(stream, ctx);
+            self.end(stream, true, ctx);
         }
     }
 }
@@ -271,7 +271,7 @@ pub(super) fn advance(
         }
     }
     let has_queued = replies.len() > queued;
-    ended.into_iter().for_each(|stream| subscriptions.end(stream, ctx));
+    ended.into_iter().for_each(|stream| subscriptions.end(stream, true, ctx));
     has_queued
 }
 

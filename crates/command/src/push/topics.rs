@@ -8,7 +8,8 @@
 //!
 //! A topic is the channel of that name in one namespace. It exists while a gRPC client is subscribed to it, and for
 //! [`RETENTION_MS`] after that, so that a client that connects again misses no message and meets no false gap, also if
-//! it had no message yet. A message to a topic that does not exist is not stored. A topic that is created again has a
+//! it had no message yet. If its last client has cancelled the subscription itself, a topic without messages ends at
+//! once. A message to a topic that does not exist is not stored. A topic that is created again has a
 //! later page, because its sequence numbers begin at 1 again.
 //!
 //! A subscription is only a position in the log, so that a slow subscriber holds no memory. If messages after its
@@ -299,8 +300,15 @@ impl Topics {
         now.0.max(last + 1)
     }
 
-    /// Unsubscribes a connection from a topic.
-    pub(crate) fn unsubscribe(&self, (namespace, name): (Namespace, &[u8]), outbox: &Outbox, now: UnixMillis) {
+    /// Unsubscribes a connection from a topic. `may_return`: the client did not cancel the subscription itself, so it
+    /// may come back and continue.
+    pub(crate) fn unsubscribe(
+        &self,
+        (namespace, name): (Namespace, &[u8]),
+        outbox: &Outbox,
+        may_return: bool,
+        now: UnixMillis,
+    ) {
         let key = self.key(namespace, name);
         let mut part = lock(self.part(&key));
         let Some(topic) = part.topics.get_mut(&key) else { return };
@@ -311,7 +319,9 @@ impl Topics {
         if left == Some(0) {
             topic.readers = None;
             topic.idle_since = now;
-            if !std::mem::replace(&mut topic.is_listed, true) {
+            if topic.next == 1 && !may_return && !topic.is_listed {
+                self.remove(&mut part, &key);
+            } else if !std::mem::replace(&mut topic.is_listed, true) {
                 part.idle.push_back((now, key));
             }
         }
@@ -671,14 +681,14 @@ mod tests {
         let first = outbox(1);
         let (start, _) = topics.subscribe(NAME, &first, true, TopicPosition::default(), NOW).expect("there is room");
         (0..3).for_each(|_| assert!(publish(&topics, 1)));
-        topics.unsubscribe(NAME, &first, NOW);
+        topics.unsubscribe(NAME, &first, true, NOW);
         assert!(publish(&topics, 1), "the topic is kept for clients that come back");
         let wanted = TopicPosition { page: start.page, sequence: 3 };
         let (mut position, gap) = topics.subscribe(NAME, &outbox(2), true, wanted, NOW).expect("there is room");
         assert_eq!((gap, sequences(&topics, &mut position).1), (None, vec![3, 4]));
 
         let later = UnixMillis(NOW.0 + RETENTION_MS);
-        topics.unsubscribe(NAME, &outbox(2), later);
+        topics.unsubscribe(NAME, &outbox(2), true, later);
         topics.expire(UnixMillis(later.0 + RETENTION_MS));
         assert_eq!(topics.figures().topics, 0);
         let (position, gap) = topics.subscribe(NAME, &outbox(3), true, wanted, later).expect("there is room");
@@ -697,7 +707,7 @@ mod tests {
         assert!(publish(&topics, 500_000), "a message beyond all logs is not kept");
         let (gap, read) = sequences(&topics, &mut position);
         assert_eq!((gap.map(|gap| gap.next.sequence), read), (Some(102), vec![]));
-        topics.unsubscribe(NAME, &reader, NOW);
+        topics.unsubscribe(NAME, &reader, true, NOW);
         topics.expire(UnixMillis(NOW.0 + RETENTION_MS));
         assert_eq!((topics.figures().topics, topics.budget.used(), topics.logs_bytes.load(Relaxed)), (0, 0, 0));
     }
@@ -732,7 +742,7 @@ mod tests {
             let topic = (NAME.0, name.as_bytes());
             topics.subscribe(topic, &reader, true, wanted, NOW).expect("there is room");
             topics.append(topic.0, topic.1, TopicMessage::new(b"v", true, Arc::default()), NOW);
-            topics.unsubscribe(topic, &reader, NOW);
+            topics.unsubscribe(topic, &reader, true, NOW);
         }
         let listed: usize = topics.parts.iter().map(|part| lock(part).idle.len()).sum();
         assert!(
@@ -751,10 +761,24 @@ mod tests {
             if round == 500 {
                 assert!(publish(&topics, 1));
             }
-            topics.unsubscribe(NAME, &reader, NOW);
+            topics.unsubscribe(NAME, &reader, true, NOW);
             assert_eq!(topics.figures().topics, 1);
         }
         assert_eq!(topics.parts.iter().map(|part| lock(part).idle.len()).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn cancelled_subscriptions_to_topics_without_messages_leave_nothing() {
+        let topics = topics(1 << 20);
+        let reader = outbox(1);
+        for number in 0..1_000 {
+            let name = format!("topic {number}");
+            let topic = (NAME.0, name.as_bytes());
+            topics.subscribe(topic, &reader, true, TopicPosition::default(), NOW).expect("there is room");
+            topics.unsubscribe(topic, &reader, false, NOW);
+        }
+        assert_eq!((topics.figures().topics, topics.budget.used()), (0, 0));
+        assert_eq!(topics.parts.iter().map(|part| lock(part).idle.len()).sum::<usize>(), 0);
     }
 
     #[test]
@@ -762,15 +786,15 @@ mod tests {
         let topics = topics(1 << 20);
         let first = outbox(1);
         let (start, _) = topics.subscribe(NAME, &first, true, TopicPosition::default(), NOW).expect("there is room");
-        topics.unsubscribe(NAME, &first, NOW);
+        topics.unsubscribe(NAME, &first, true, NOW);
         let back = UnixMillis(NOW.0 + RETENTION_MS - 1);
         let second = outbox(2);
         assert_eq!(topics.subscribe(NAME, &second, true, start, back), Some((start, None)));
-        topics.unsubscribe(NAME, &second, back);
+        topics.unsubscribe(NAME, &second, true, back);
         assert!(publish(&topics, 1), "the topic is kept for clients that come back");
         let (mut position, gap) = topics.subscribe(NAME, &outbox(3), true, start, back).expect("there is room");
         assert_eq!((gap, sequences(&topics, &mut position).1), (None, vec![1]));
-        topics.unsubscribe(NAME, &outbox(3), back);
+        topics.unsubscribe(NAME, &outbox(3), true, back);
         topics.expire(UnixMillis(back.0 + RETENTION_MS));
         assert_eq!((topics.figures().topics, topics.budget.used()), (0, 0));
     }
@@ -814,7 +838,7 @@ mod tests {
         let (first, second) = (outbox(1), outbox(2));
         let wanted = TopicPosition::default();
         topics.subscribe(NAME, &first, true, wanted, NOW).expect("there is room");
-        topics.unsubscribe(NAME, &first, NOW);
+        topics.unsubscribe(NAME, &first, true, NOW);
         topics.subscribe(NAME, &second, true, wanted, NOW).expect("there is room");
         topics.expire(UnixMillis(NOW.0 + 2 * RETENTION_MS));
         assert_eq!(topics.figures().topics, 1);
