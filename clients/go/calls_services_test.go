@@ -158,6 +158,8 @@ func TestClosedSubscriptionsFreeTheirStreams(t *testing.T) {
 		for _, each := range all {
 			each.Close()
 		}
+		// A subscription that closes gives its place back when its stream has ended.
+		eventually(t, "closed subscriptions give their places back", func() bool { return gannet.OpenStreams(client) == 1 })
 	}
 	if connections := between.accepted(); connections > 5 {
 		t.Fatalf("91 subscriptions opened %d connections", connections)
