@@ -52,6 +52,11 @@ impl Bound {
     pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::from(io::listen::bind_patiently(|| io::listen::bind_tcp(addr, false))?);
         listener.set_nonblocking(true)?;
+        if addr.port() == 0 {
+            // Another process may bind a free port too until one of them listens. The server would then end after its
+            // other listeners have accepted clients. Early connections wait until the port serves.
+            io::listen::listen(listener.as_fd(), io::listen::BACKLOG)?;
+        }
         let addr = listener.local_addr()?;
         Ok(Self { listener, addr })
     }
@@ -124,5 +129,18 @@ impl Drop for Admin {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose admin port another process took after it was bound ended after it had accepted clients.
+    #[test]
+    fn free_port_that_the_kernel_chose_is_not_given_to_another_socket() {
+        let bound = Bound::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let error = io::listen::bind_tcp(bound.addr(), false).expect_err("the port is in use");
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     }
 }
