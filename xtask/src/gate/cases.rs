@@ -217,6 +217,12 @@ pub const ALL: &[Case] = &[
     GRPC,
     Case { name: "grpc-get-1", depth: 1, batches: 2000, ..GRPC },
     Case {
+        name: "grpc-get-within",
+        what: "gRPC Get, hit, each with another deadline",
+        request: |out, n| grpc::get_within(out, &key(n), n),
+        ..GRPC
+    },
+    Case {
         name: "grpc-get-miss",
         what: "gRPC Get, miss",
         request: |out, n| grpc::get(out, &format!("none{}", key(n))),

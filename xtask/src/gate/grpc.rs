@@ -43,6 +43,8 @@ const GET_PLACE: u8 = 62;
 /// The fields in [`COMMON`] entered before it, and the path of Set before them.
 const COMMON_PLACES: [u8; COMMON.len()] = [67, 66, 65, 64, 63];
 const SET_PLACE: u8 = 68;
+/// The least index of a name that does not fit in the first byte of a literal without indexing, which has four bits.
+const LONG_NAME: u8 = 15;
 
 fn put_frame(out: &mut Vec<u8>, kind: u8, flags: u8, payload: &[u8]) {
     out.extend(&(payload.len() as u32).to_be_bytes()[1..]);
@@ -82,7 +84,7 @@ fn put_call(out: &mut Vec<u8>, block: &[u8], message: &[u8]) {
     put_frame(out, DATA, END_STREAM, &[&[0], &prefix[..], message].concat());
 }
 
-/// Returns the header block of a call whose path has this place.
+/// Returns the header block of a call whose path has this place. All calls of a method have the same.
 fn block(path_place: u8) -> Vec<u8> {
     let mut block = FIXED.to_vec();
     put_indexed(&mut block, &[path_place]);
@@ -107,6 +109,17 @@ fn message_of_item(key: &str, value: &[u8]) -> Vec<u8> {
 /// Appends a Get.
 pub fn get(out: &mut Vec<u8>, key: &str) {
     put_call(out, &block(GET_PLACE), &message_of_key(key));
+}
+
+/// Appends a Get with another deadline than its neighbours, in microseconds, as some libraries send it.
+pub fn get_within(out: &mut Vec<u8>, key: &str, n: usize) {
+    let [others @ .., timeout] = COMMON_PLACES;
+    let mut block = FIXED.to_vec();
+    put_indexed(&mut block, &[GET_PLACE]);
+    put_indexed(&mut block, &others);
+    block.extend([LONG_NAME, timeout - LONG_NAME]);
+    put_text(&mut block, &format!("{}u", 14_999_000 + n % 1000));
+    put_call(out, &block, &message_of_key(key));
 }
 
 /// Appends a Set.

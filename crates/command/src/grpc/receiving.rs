@@ -40,8 +40,10 @@ pub(super) fn receive(
                 complete(stream, session, ctx);
             }
         }
-        FrameEvent::Data { stream, bytes, end_stream, .. } => {
-            data(stream, bytes, end_stream, session, buffers, ctx);
+        FrameEvent::Data { stream, user, bytes, end_stream } => {
+            if let Some(place) = session.receiving_place(stream, user) {
+                data(place, bytes, end_stream, session, buffers, ctx);
+            }
             session.wire.http.consumed(stream, bytes.len(), out);
         }
         FrameEvent::Trailers { stream, .. } => complete(stream, session, ctx),
@@ -58,7 +60,7 @@ fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &Wo
         Err(refusal @ (Refusal::Method | Refusal::ContentType)) => {
             let names = (None, Arc::default());
             let request = CallRequest::new(stream, Err(refusal), names, ctx.clock.ticks(), None);
-            return session.receiving.push(request);
+            return session.add_receiving(request);
         }
         Err(refusal) => return session.wire.replies.push_back(Reply::refusal(stream, refusal)),
     };
@@ -83,19 +85,19 @@ fn begin(stream: u32, session: &mut GrpcSession, buffers: &GrpcBuffers, ctx: &Wo
     if !request.charge_names(own_bytes, ctx) {
         return session.wire.replies.push_back(Reply::error(stream, no_memory()));
     }
-    session.receiving.push(request);
+    session.add_receiving(request);
 }
 
-/// Handles a part of a request's message.
+/// Handles a part of the message of the request at `place`.
 fn data(
-    stream: u32,
+    place: usize,
     bytes: &[u8],
     is_end: bool,
     session: &mut GrpcSession,
     buffers: &mut GrpcBuffers,
     ctx: &WorkerContext,
 ) {
-    let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
+    let stream = session.receiving[place].stream;
     if is_end
         && let Ok(method) = session.receiving[place].method
         && method.plain.is_some()
@@ -104,14 +106,14 @@ fn data(
         && let Some((false, message)) = whole_message(bytes)
         && session.add_plain(place, method, message, buffers, ctx)
     {
-        session.receiving.swap_remove(place);
+        session.take_receiving(place);
         return;
     }
     let mut rest = bytes;
     loop {
         let request = &mut session.receiving[place];
         if let Err(error) = request.append(&mut rest, ctx) {
-            session.receiving.swap_remove(place);
+            session.take_receiving(place);
             return session.wire.replies.push_back(Reply::error(stream, error));
         }
         if !request.is_whole || !request.method.is_ok_and(|method| method.is_streaming) {
@@ -119,7 +121,7 @@ fn data(
         }
         let one = request.take_message();
         if session.waiting.len() + session.wire.replies.len() >= MESSAGES_MAX {
-            session.receiving.swap_remove(place);
+            session.take_receiving(place);
             let text = "too many messages without a reader of their replies; read them first";
             return session
                 .wire
@@ -135,8 +137,10 @@ fn data(
 
 /// Queues a request whose last byte was received. A fault may delay it.
 fn complete(stream: u32, session: &mut GrpcSession, ctx: &WorkerContext) {
-    let Some(place) = session.receiving.iter().position(|request| request.stream == stream) else { return };
-    let request = session.receiving.swap_remove(place);
+    let Some(place) = session.receiving_place(stream, session.wire.http.user(stream).unwrap_or_default()) else {
+        return;
+    };
+    let request = session.take_receiving(place);
     if let Err(refusal) = request.method {
         return session.wire.replies.push_back(Reply::refusal(stream, refusal));
     }

@@ -312,6 +312,32 @@ impl GrpcSession {
         signed.user((method.name, method.access, is_on_graphs), namespace, ctx).map(Some)
     }
 
+    /// Adds a request of which only the header fields were received.
+    pub(super) fn add_receiving(&mut self, request: CallRequest) {
+        self.wire.http.set_user(request.stream, self.receiving.len() as u32);
+        self.receiving.push(request);
+    }
+
+    /// Returns the place of the incomplete request of a stream. `guess` is the place that the stream had when it began,
+    /// or when its request last moved.
+    #[inline]
+    pub(super) fn receiving_place(&self, stream: u32, guess: u32) -> Option<usize> {
+        let guess = guess as usize;
+        match self.receiving.get(guess) {
+            Some(request) if request.stream == stream => Some(guess),
+            _ => self.receiving.iter().position(|request| request.stream == stream),
+        }
+    }
+
+    /// Removes the incomplete request at `place`. The last one moves there.
+    pub(super) fn take_receiving(&mut self, place: usize) -> CallRequest {
+        let request = self.receiving.swap_remove(place);
+        if let Some(moved) = self.receiving.get(place) {
+            self.wire.http.set_user(moved.stream, place as u32);
+        }
+        request
+    }
+
     /// Forgets a request with several messages, one of which has failed.
     pub(super) fn forget_request(&mut self, stream: u32) {
         self.receiving.retain(|request| request.stream != stream);

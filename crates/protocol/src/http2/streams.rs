@@ -56,6 +56,9 @@ pub(super) struct Streams {
     /// A power of two, at most 4/5 of which are taken.
     places: Box<[Stream]>,
     len: usize,
+    /// The number of streams that are not at home, because another one was there. There are none while the open streams
+    /// are those that a client has opened last.
+    displaced: usize,
     /// A ring of the identifiers closed last, with [`RESET_MARK`].
     closed: [u32; CLOSED_STREAMS],
     closed_at: usize,
@@ -64,7 +67,7 @@ pub(super) struct Streams {
 impl Streams {
     pub(super) fn new() -> Self {
         let places = vec![Stream::default(); PLACES_MIN].into_boxed_slice();
-        Self { places, len: 0, closed: [0; CLOSED_STREAMS], closed_at: 0 }
+        Self { places, len: 0, displaced: 0, closed: [0; CLOSED_STREAMS], closed_at: 0 }
     }
 
     /// Returns the number of open streams.
@@ -112,6 +115,7 @@ impl Streams {
         if 5 * (self.len + 1) > 4 * self.places.len() {
             let double = vec![Stream::default(); 2 * self.places.len()].into_boxed_slice();
             let before = std::mem::replace(&mut self.places, double);
+            self.displaced = 0;
             before.iter().filter(|stream| stream.id != 0).for_each(|stream| self.put(*stream));
         }
         self.put(stream);
@@ -119,35 +123,44 @@ impl Streams {
     }
 
     fn put(&mut self, stream: Stream) {
-        let mut at = self.home(stream.id);
+        let home = self.home(stream.id);
+        let mut at = home;
         while self.places[at].id != 0 {
             at = (at + 1) & (self.places.len() - 1);
         }
+        self.displaced += usize::from(at != home);
         self.places[at] = stream;
     }
 
     /// Removes a stream and remembers that it is closed, and if this side reset it.
     pub(super) fn close(&mut self, id: u32, reset: bool) -> Option<Stream> {
-        let mut gap = self.place(id)?;
-        let stream = self.places[gap];
-        let mask = self.places.len() - 1;
-        let mut at = gap;
-        // Each stream that the gap would hide from its home moves into it.
-        loop {
-            at = (at + 1) & mask;
-            if self.places[at].id == 0 {
-                break;
-            }
-            let from_home = at.wrapping_sub(self.home(self.places[at].id)) & mask;
-            if from_home >= (at.wrapping_sub(gap) & mask) {
-                self.places[gap] = self.places[at];
-                gap = at;
-            }
-        }
+        let place = self.place(id)?;
+        let stream = self.places[place];
+        self.displaced -= usize::from(place != self.home(id));
+        let gap = if self.displaced == 0 { place } else { self.fill(place) };
         self.places[gap] = Stream::default();
         self.len -= 1;
         self.remember(id, reset);
         Some(stream)
+    }
+
+    /// Moves each stream that `gap` would hide from its home into the gap, which is then where that stream was. Returns
+    /// the last gap.
+    fn fill(&mut self, mut gap: usize) -> usize {
+        let mask = self.places.len() - 1;
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            if self.places[at].id == 0 {
+                return gap;
+            }
+            let home = self.home(self.places[at].id);
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
+                self.displaced -= usize::from(gap == home);
+                self.places[gap] = self.places[at];
+                gap = at;
+            }
+        }
     }
 
     /// Remembers a closed stream, which need not have been in the table.
@@ -174,5 +187,36 @@ impl Streams {
             stream.send_window = window.clamp(-i64::from(WINDOW_BYTES_MAX), i64::from(WINDOW_BYTES_MAX)) as i32;
             window <= i64::from(WINDOW_BYTES_MAX)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+    use std::collections::HashMap;
+
+    #[test]
+    fn streams_are_found_after_any_closings_and_the_displaced_are_counted() {
+        for (seed, skip_max) in [(1, 1), (2, 3), (3, 40), (4, 1000)] {
+            let (mut streams, mut model, mut prng) = (Streams::new(), HashMap::new(), Prng::new(seed));
+            let (mut id, mut displaced) = (1, 0);
+            for _ in 0..20_000 {
+                if model.len() < 100 && prng.chance(1, 2) {
+                    id += 2 * (1 + prng.below(skip_max) as u32);
+                    streams.insert(Stream { id, user: !id, ..Stream::default() });
+                    model.insert(id, !id);
+                } else if let Some(closed) = model.keys().copied().nth(prng.below(1 + model.len() as u64) as usize) {
+                    assert_eq!(streams.close(closed, false).map(|stream| stream.user), model.remove(&closed));
+                    assert!(streams.find(closed).is_none());
+                }
+                let at_home = |(at, stream): (usize, &Stream)| stream.id == 0 || streams.home(stream.id) == at;
+                let counted = streams.places.iter().enumerate().filter(|place| !at_home(*place)).count();
+                assert_eq!((streams.displaced, streams.len()), (counted, model.len()));
+                displaced += counted;
+                assert!(model.iter().all(|(id, user)| streams.find(*id).is_some_and(|stream| stream.user == *user)));
+            }
+            assert!(displaced > 1_000, "{displaced} are too few to prove anything");
+        }
     }
 }

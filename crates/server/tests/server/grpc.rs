@@ -119,6 +119,58 @@ fn more_streams_than_allowed_are_refused_and_the_others_served() {
     running.stop();
 }
 
+#[test]
+fn messages_in_parts_and_in_any_order_reach_their_own_calls() {
+    let running = start(config());
+    let mut grpc = Grpc::connect(&running);
+    let mut prng = base::prng::Prng::new(7);
+    for n in 0..100u32 {
+        let stored = grpc.answer(2 * n + 1, SET, &item(&format!("key {n}"), format!("value {n}").as_bytes()));
+        assert_eq!(stored.status, "0");
+    }
+    let mut next = 201;
+    for round in 0..30 {
+        let streams: Vec<u32> = (0..100).map(|n| next + 2 * n).collect();
+        next += 200;
+        let mut bytes = Vec::new();
+        for stream in &streams {
+            bytes.extend_from_slice(&frame(HEADERS, 4, *stream, &headers(GET, &[])));
+        }
+        // Parts of the messages, in an order that keeps those of a stream.
+        let mut parts: Vec<(u32, Vec<Vec<u8>>)> = streams
+            .iter()
+            .map(|stream| {
+                let message = key(&format!("key {}", (stream - streams[0]) / 2));
+                let cut = if round % 3 == 0 { message.len() } else { 1 + prng.below(message.len() as u64) as usize };
+                (*stream, message.chunks(cut).rev().map(<[u8]>::to_vec).collect())
+            })
+            .collect();
+        let mut cancelled = Vec::new();
+        while !parts.is_empty() {
+            let place = if round == 0 { 0 } else { prng.below(parts.len() as u64) as usize };
+            let (stream, left) = &mut parts[place];
+            if round > 1 && prng.chance(1, 40) {
+                bytes.extend_from_slice(&frame(RST_STREAM, 0, *stream, &[0, 0, 0, 8]));
+                cancelled.push(*stream);
+                parts.remove(place);
+                continue;
+            }
+            let part = left.pop().expect("a part");
+            bytes.extend_from_slice(&frame(DATA, u8::from(left.is_empty()), *stream, &part));
+            if left.is_empty() {
+                parts.remove(place);
+            }
+        }
+        grpc.client.send(&bytes);
+        let awaited: Vec<u32> = streams.iter().copied().filter(|stream| !cancelled.contains(stream)).collect();
+        for (stream, answer) in awaited.iter().zip(grpc.answers(&awaited)) {
+            let n = (stream - streams[0]) / 2;
+            assert_eq!(answer.value(), Some(format!("value {n}").into_bytes()), "round {round}, call {n}");
+        }
+    }
+    running.stop();
+}
+
 /// Returns a call whose message is marked as compressed.
 fn compressed(stream: u32, encoding: Option<&str>, path: &str, bytes: &[u8]) -> Vec<u8> {
     let encoding = encoding.map(|name| ("grpc-encoding", name));

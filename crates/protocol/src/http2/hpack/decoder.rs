@@ -1,11 +1,13 @@
 //! Decodes header blocks (RFC 7541, 3 and 6).
 
-use super::field_list::FieldList;
+use super::field_list::{BlockOrigin, FieldList};
 use super::huffman;
 use super::integer;
 use super::name::FieldName;
 use super::static_table;
 use super::table::{DynamicTable, TABLE_BYTES_MAX, TableField};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The causes by which a block cannot be decoded. The table is unknown then, so the connection must be closed with
 /// COMPRESSION_ERROR.
@@ -36,10 +38,15 @@ impl HpackError {
     }
 }
 
+/// The number of decoders that the process has created.
+static DECODERS: AtomicU64 = AtomicU64::new(0);
+
 /// The decoder of one direction of a connection: its dynamic table.
 #[derive(Debug)]
 pub struct HpackDecoder {
     table: DynamicTable,
+    /// The number of this decoder, which no other one of the process has.
+    number: NonZeroU64,
 }
 
 impl Default for HpackDecoder {
@@ -50,15 +57,28 @@ impl Default for HpackDecoder {
 
 impl HpackDecoder {
     /// Creates a decoder with an empty table of at most [`TABLE_BYTES_MAX`] bytes.
-    pub const fn new() -> Self {
-        Self { table: DynamicTable::new() }
+    pub fn new() -> Self {
+        Self { table: DynamicTable::new(), number: NonZeroU64::MIN.saturating_add(DECODERS.fetch_add(1, Relaxed)) }
     }
 
     /// Decodes `block`, a whole header block, to `list`, which it clears first.
     ///
-    /// If the list is too short for the fields, the rest of the block is decoded for the table only.
+    /// If the list is too short for the fields, the rest of the block is decoded for the table only. A block that is
+    /// equal to the last one is not decoded again, if that left the table as it was: its fields are still in the list.
     #[inline]
     pub fn decode(&mut self, block: &[u8], list: &mut FieldList) -> Result<(), HpackError> {
+        let origin = BlockOrigin { decoder: self.number, changes: self.table.changes() };
+        if list.is_of(origin, block) {
+            return Ok(());
+        }
+        self.decode_fields(block, list)?;
+        if self.table.changes() == origin.changes {
+            list.set_origin(origin, block);
+        }
+        Ok(())
+    }
+
+    fn decode_fields(&mut self, block: &[u8], list: &mut FieldList) -> Result<(), HpackError> {
         list.clear();
         let mut rest = block;
         let mut may_resize = true;

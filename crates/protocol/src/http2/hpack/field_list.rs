@@ -2,6 +2,7 @@
 
 use super::name::{FieldName, is_valid_value};
 use super::table::ENTRY_OVERHEAD_BYTES;
+use std::num::NonZeroU64;
 
 /// A block may be decoded to this many times the list's maximum. Beyond that, following the table costs more work than
 /// the connection is worth.
@@ -20,6 +21,17 @@ struct Stored {
     name: FieldName,
 }
 
+/// The maximum length of a block that a list remembers, in bytes.
+const REMEMBERED_BYTES_MAX: usize = 1024;
+
+/// The decoder of a block, and the number of changes of its table before the block. These and the bytes of the block
+/// determine the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockOrigin {
+    pub(super) decoder: NonZeroU64,
+    pub(super) changes: u64,
+}
+
 /// The fields of a header block in their order.
 ///
 /// A worker needs one list for all its connections: the fields are valid until the next block is decoded. After its
@@ -28,6 +40,9 @@ struct Stored {
 pub struct FieldList {
     pub(super) bytes: Vec<u8>,
     fields: Vec<Stored>,
+    /// The block whose fields these are, and its origin; `None` if it is not remembered.
+    block: Vec<u8>,
+    origin: Option<BlockOrigin>,
     /// By known name: 1 + the index of its first field; 0 if there is none.
     first: [u16; FieldName::KNOWN],
     /// By known name: the bit of a name that has more than one field.
@@ -50,6 +65,8 @@ impl FieldList {
         Self {
             bytes: Vec::new(),
             fields: Vec::new(),
+            block: Vec::new(),
+            origin: None,
             first: [0; FieldName::KNOWN],
             repeated: 0,
             size_bytes: 0,
@@ -62,6 +79,7 @@ impl FieldList {
 
     /// Removes all fields.
     pub fn clear(&mut self) {
+        self.origin = None;
         self.bytes.clear();
         self.fields.clear();
         self.first = [0; FieldName::KNOWN];
@@ -70,6 +88,22 @@ impl FieldList {
         self.content_length = None;
         self.too_long = false;
         self.malformed = false;
+    }
+
+    /// Returns true if these are the fields of `block` from `origin`.
+    #[inline]
+    pub(super) fn is_of(&self, origin: BlockOrigin, block: &[u8]) -> bool {
+        self.origin == Some(origin) && self.block == block
+    }
+
+    /// Remembers the block whose fields these are. It has left the table as it was, so that an equal block would have
+    /// the same fields.
+    pub(super) fn set_origin(&mut self, origin: BlockOrigin, block: &[u8]) {
+        if block.len() <= REMEMBERED_BYTES_MAX {
+            self.block.clear();
+            self.block.extend_from_slice(block);
+            self.origin = Some(origin);
+        }
     }
 
     /// Returns the value of the first field with a known name.

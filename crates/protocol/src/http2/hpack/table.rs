@@ -68,6 +68,8 @@ pub(super) struct DynamicTable {
     /// The size as RFC 7541 counts it.
     size_bytes: u32,
     size_max_bytes: u32,
+    /// The number of insertions and changes of the size.
+    changes: u64,
 }
 
 impl DynamicTable {
@@ -79,7 +81,14 @@ impl DynamicTable {
             base: 0,
             size_bytes: 0,
             size_max_bytes: TABLE_BYTES_MAX as u32,
+            changes: 0,
         }
+    }
+
+    /// Returns the number of changes of the table.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns the field with `index`, where 0 is the newest.
@@ -95,6 +104,7 @@ impl DynamicTable {
     /// Sets the maximum size, which must not exceed [`TABLE_BYTES_MAX`], and evicts what exceeds it.
     pub(super) fn resize(&mut self, max_bytes: usize) {
         debug_assert!(max_bytes <= TABLE_BYTES_MAX);
+        self.changes += 1;
         self.size_max_bytes = max_bytes as u32;
         self.evict(max_bytes);
         if self.entries.is_empty() {
@@ -111,6 +121,7 @@ impl DynamicTable {
 
     /// Inserts a field and evicts older ones. A field that is larger than the table empties it (RFC 7541, 4.4).
     pub(super) fn insert(&mut self, name: FieldName, text: &[u8], value: &[u8]) {
+        self.changes += 1;
         let size = text.len() + value.len() + ENTRY_OVERHEAD_BYTES;
         let Some(left) = (self.size_max_bytes as usize).checked_sub(size) else { return self.evict(0) };
         self.evict(left);

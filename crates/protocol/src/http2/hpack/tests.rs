@@ -328,6 +328,40 @@ fn decoder_follows_any_encoder() {
 }
 
 #[test]
+fn equal_blocks_of_other_tables_have_their_own_fields() {
+    let mut prng = Prng::new(5);
+    let mut list = list();
+    let mut decoders: Vec<(HpackDecoder, Fields)> = (0..3).map(|_| (HpackDecoder::new(), Fields::new())).collect();
+    // The two newest fields of whichever table.
+    let block = hex("bebf");
+    for number in 0..2_000 {
+        let (decoder, table) = &mut decoders[prng.below(3) as usize];
+        if table.len() < 2 || prng.chance(1, 3) {
+            let (name, value) = (format!("name{}", prng.below(4)), format!("value {number}"));
+            let mut literal = vec![0x40, name.len() as u8];
+            literal.extend_from_slice(name.as_bytes());
+            literal.push(value.len() as u8);
+            literal.extend_from_slice(value.as_bytes());
+            decoder.decode(&literal, &mut list).unwrap();
+            table.insert(0, (name, value));
+            assert_eq!(owned(list.iter()), table[..1]);
+        }
+        if table.len() >= 2 {
+            for _ in 0..=prng.below(2) {
+                decoder.decode(&block, &mut list).unwrap();
+                assert_eq!(owned(list.iter()), table[..2]);
+            }
+        }
+        table.truncate(2);
+    }
+    list.clear();
+    assert_eq!(list.iter().count(), 0);
+    let (decoder, table) = &mut decoders[0];
+    decoder.decode(&block, &mut list).unwrap();
+    assert_eq!(owned(list.iter()), *table, "a cleared list is filled again");
+}
+
+#[test]
 fn list_beyond_its_maximum_is_decoded_for_the_table_only() {
     let mut decoder = HpackDecoder::new();
     let mut list = FieldList::new(200);
