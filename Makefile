@@ -68,7 +68,7 @@ bench-tls: ## CPU a request and a handshake with TLS, beside Debian's memcached 
 	$(CARGO) build --release --bin gannet
 	python3 lab/tls_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet
 
-bench-grpc: ## CPU a gRPC call, beside a tonic server and a server of fixed frames
+bench-grpc: ## CPU a gRPC call, beside a tonic server and a server of fixed frames; ARGS=--open-loop measures latencies
 	$(CARGO) build --release --bin gannet
 	$(CARGO) build --release --manifest-path lab/grpc_peers/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/grpc-peers
 	python3 lab/grpc_figures.py $(ARGS) $${CARGO_TARGET_DIR:-target}/release/gannet $${CARGO_TARGET_DIR:-target}/grpc-peers/release

@@ -5,10 +5,14 @@ Each server runs on CPU 0 with one worker, h2load (Debian's nghttp2-client) on C
 servers; each figure is the median of its rounds, with the lowest and highest. Sends are counted by strace in a run of
 their own.
 
-    lab/grpc_figures.py [--rounds 5] [--calls 300000] GANNET PEERS_FOLDER
+With --open-loop, `gannet load` measures the rate of Gannet and of tonic in a closed loop of 8 connections with 100
+streams each, and then the latencies in an open loop at half of that rate.
+
+    lab/grpc_figures.py [--rounds 5] [--calls 300000] [--open-loop] GANNET PEERS_FOLDER
 """
 
 import argparse
+import json
 import re
 import socket
 import statistics
@@ -95,12 +99,43 @@ def sends_per_call(server: Server, folder: str, calls: int) -> float:
     return sum(int(words[3]) for words in counts if words and words[-1] in SENDS) / calls
 
 
+def measured(gannet: str, server: Server, loop: list[str]) -> dict:
+    """Returns the result of a run of 3 s with 8 connections, each with at most 100 calls in flight."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        shape = ["--connections", "8", "--depth", "100", "--keys", "1000", "--value-bytes", f"{VALUE_BYTES}B"]
+        target = ["--target", f"127.0.0.1:{server.port}", "--protocol", "grpc", "--reads", "100%"]
+        command = ["taskset", "-c", "1", gannet, "load", *target, *shape, *loop, "--duration", "3s"]
+        run = subprocess.run([*command, "--json", str(result)], capture_output=True, text=True)
+        if not result.exists():
+            sys.exit(f"{server.name}: {' '.join(command)}\n{run.stderr}")
+        return json.loads(result.read_text())
+
+
+def open_loop(gannet: str, servers: list[Server], rounds: int) -> None:
+    """Prints the latencies of each server at half of its highest rate."""
+    print("Open loop at half of the closed loop's rate, 8 connections x 100 streams, us: median (lowest to highest)")
+    results = {server.name: [] for server in servers}
+    for _ in range(rounds):
+        for server in servers:
+            peak = measured(gannet, server, ["--closed"])["figures"]["achieved_per_s"]
+            results[server.name].append((peak, measured(gannet, server, ["--rate", str(int(peak / 2))])))
+    for name, runs in results.items():
+        print(f"{name:7} {statistics.median(peak for peak, _ in runs) / 2:9,.0f}/s", end="")
+        for percentile in ["p50", "p99", "p999"]:
+            times = [result["figures"]["response"][f"{percentile}_ns"] / 1000 for _, result in runs]
+            print(f", {percentile} {statistics.median(times):.0f} ({min(times):.0f} to {max(times):.0f})", end="")
+        limited = sum(1 for _, result in runs if result["invalid"])
+        print(f", {limited} of {rounds} limited by the generator")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gannet")
     parser.add_argument("peers", help="the folder of tonic-peer and null-grpc")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=300_000)
+    parser.add_argument("--open-loop", action="store_true", help="measure latencies instead of CPU time")
     options = parser.parse_args()
     ports = [free_port() for _ in range(4)]
     # A reply is a result, and the value with its head.
@@ -113,6 +148,9 @@ def main() -> None:
         Server("null", [f"{options.peers}/null-grpc", str(ports[2]), str(reply_bytes)], ports[2]),
     ]
     try:
+        if options.open_loop:
+            # The server of fixed frames accepts no Set.
+            return open_loop(options.gannet, servers[:2], options.rounds)
         with tempfile.TemporaryDirectory() as folder:
             for server in servers:
                 load(server, folder, "Set", 1, 1, 1)
