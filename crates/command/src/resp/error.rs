@@ -113,6 +113,8 @@ pub(super) enum ErrorReply {
     NoMessageMemory,
     /// The limit on clients that monitor is reached.
     TooManyMonitors,
+    /// `SSUBSCRIBE` in a transaction.
+    ShardChannelInMulti,
     /// `MONITOR` in a transaction.
     MonitorInMulti,
     /// The client is on another host, and the server does not require authentication (protected mode).
@@ -534,6 +536,7 @@ impl ErrorReply {
                 "OOM names of channels and waiting messages have reached their memory limit: subscribe to fewer names, \
                  or give the server more memory"
             }
+            Self::ShardChannelInMulti => "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client",
             Self::MonitorInMulti => "ERR MONITOR isn't allowed for DENY BLOCKING client",
             Self::TooManyMonitors => "ERR at most 64 clients can monitor: close one of them first",
             Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",

@@ -65,7 +65,11 @@ pub(super) fn psubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     subscribe_to(call, ChannelKind::Pattern, args)
 }
 
+/// Executes `SSUBSCRIBE channel ...`. As in Redis, a transaction cannot contain it, unlike `SUBSCRIBE`.
 pub(super) fn ssubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !call.may_wait {
+        return Err(ErrorReply::ShardChannelInMulti.into());
+    }
     subscribe_to(call, ChannelKind::Shard, args)
 }
 
