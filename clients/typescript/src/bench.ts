@@ -17,7 +17,7 @@ import * as m from "./generated/messages.js";
 import { Histogram } from "./metrics.js";
 
 // Keys that each batch of the preparation stores.
-const BATCH_KEYS = 100;
+const BATCH_KEYS = 1000;
 // Number of keys that are drawn in advance, so that the measured loop draws none.
 const CHOICES = 100_000;
 const TTL_SECONDS = 3600;
@@ -203,7 +203,7 @@ async function run(plan: Plan, kind: "sdk" | "stub") {
   const latencies = new Histogram();
   const errors: Record<string, number> = {};
   const windowMs = options.seconds * 1000;
-  const warmUntil = performance.now() + Math.min(1000, windowMs / 4);
+  const warmUntil = performance.now() + Math.min(1000, windowMs / 2);
   // The window begins after the first reply of each caller. The process takes longer than a short window to send the
   // first requests of thousands of callers, and would measure nothing.
   let warming = options.concurrency;

@@ -36,7 +36,7 @@ namespace Gannet.Bench
 
     internal static class Program
     {
-        private const int BatchKeys = 100;
+        private const int BatchKeys = 1000;
 
         // Keys that are drawn in advance, so that the measured loop draws none.
         private const int Choices = 100_000;

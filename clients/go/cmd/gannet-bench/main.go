@@ -2,9 +2,9 @@
 //
 //	gannet-bench -address 127.0.0.1:7000 -preset InRegion.LowLatency -concurrency 5000 -seconds 10
 //
-// Each of the concurrent callers begins its next call when its previous one has ended. Latencies are those that a
-// caller sees, with the wait in the client's queue. The environment variable GANNET_TOKEN has the token, if the
-// server needs one.
+// Each of the concurrent callers begins its next call when its previous one has ended. The measurement begins after a
+// warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the client's
+// queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
 //
 // With -compare, the same callers also use the generated stub on one connection, without a deadline and with one. The
 // three take turns, so that the state of the machine is the same for all of them.
@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,6 +34,9 @@ import (
 	gannet "gannet.dev/client"
 	pb "gannet.dev/client/gannetv1"
 )
+
+// batchKeys is the number of keys that each batch of the preparation stores.
+const batchKeys = 1_000
 
 type settings struct {
 	address     string
@@ -53,9 +55,10 @@ type settings struct {
 
 // result is the printed object. Latencies are microseconds.
 type result struct {
-	Preset            string            `json:"preset,omitempty"`
-	Concurrency       int               `json:"concurrency"`
-	Seconds           float64           `json:"seconds"`
+	Preset      string  `json:"preset,omitempty"`
+	Concurrency int     `json:"concurrency"`
+	Seconds     float64 `json:"seconds"`
+	// Requests is the number of calls without an error. Latencies are those of all calls.
 	Requests          uint64            `json:"requests"`
 	RequestsPerSecond float64           `json:"requests_per_s"`
 	P50               float64           `json:"p50_us"`
@@ -93,9 +96,9 @@ func main() {
 	flag.IntVar(&s.inFlightMax, "in-flight-max", 0, "cap of requests in flight (0: that of the preset)")
 	flag.IntVar(&s.concurrency, "concurrency", 100, "number of callers")
 	flag.Float64Var(&s.seconds, "seconds", 10, "duration of the measurement")
-	flag.IntVar(&s.keySpace, "key-space", 10_000, "number of keys")
+	flag.IntVar(&s.keySpace, "key-space", 1_000, "number of keys")
 	flag.IntVar(&s.valueBytes, "value-bytes", 100, "size of each value")
-	flag.Float64Var(&s.getRatio, "get-ratio", 0.9, "share of gets; the other calls are sets")
+	flag.Float64Var(&s.getRatio, "get-ratio", 1, "share of gets; the other calls are sets")
 	flag.BoolVar(&s.compare, "compare", false, "also measure the generated stub, in turn")
 	flag.BoolVar(&s.tls, "tls", false, "use TLS, also for a local address")
 	flag.StringVar(&s.caFile, "ca-file", "", "PEM file with the CA of the server")
@@ -129,24 +132,24 @@ func run(s settings) error {
 	if s.inFlightMax > 0 {
 		configuration = configuration.WithRequestsInFlightMax(s.inFlightMax)
 	}
-	own, err := open(s, configuration)
-	if err != nil {
-		return err
-	}
-	defer own.close()
 	keys := make([]string, s.keySpace)
 	for at := range keys {
 		keys[at] = "bench:" + strconv.Itoa(at)
 	}
 	value := []byte(strings.Repeat("x", s.valueBytes))
-	if err := fill(own, keys, value); err != nil {
+	if err := fill(s, keys, value); err != nil {
 		return err
 	}
+	own, err := open(s, configuration)
+	if err != nil {
+		return err
+	}
+	defer own.close()
 	output := json.NewEncoder(os.Stdout)
 	output.SetIndent("", "  ")
 	library := &measurement{settings: s, calls: own}
 	if !s.compare {
-		library.run(keys, value, s.seconds)
+		library.run(keys, value, min(1, s.seconds/2), s.seconds)
 		return output.Encode(library.result())
 	}
 	bare, err := openStub(s, 0)
@@ -163,7 +166,7 @@ func run(s settings) error {
 	const turn = 0.5
 	for passed := 0.0; passed < s.seconds; passed += turn {
 		for _, each := range []*measurement{first, library, second} {
-			each.run(keys, value, turn)
+			each.run(keys, value, 0, turn)
 		}
 	}
 	all := comparison{Library: library.result(), Stub: first.result(), StubWithDeadline: second.result()}
@@ -172,7 +175,7 @@ func run(s settings) error {
 	return output.Encode(all)
 }
 
-func open(s settings, configuration gannet.Configuration) (caller, error) {
+func open(s settings, configuration gannet.Configuration) (library, error) {
 	credentials := gannet.NoToken(s.address)
 	if token := os.Getenv("GANNET_TOKEN"); token != "" {
 		credentials = gannet.Token(s.address, token)
@@ -185,10 +188,10 @@ func open(s settings, configuration gannet.Configuration) (caller, error) {
 	}
 	client, err := gannet.NewClient(context.Background(), credentials, configuration, time.Hour)
 	if err != nil {
-		return nil, err
+		return library{}, err
 	}
 	if err := client.Connect(context.Background()); err != nil {
-		return nil, err
+		return library{}, err
 	}
 	return library{client, s.cache}, nil
 }
@@ -250,28 +253,23 @@ func (s stub) set(ctx context.Context, key string, value []byte) error {
 
 func (s stub) close() { _ = s.channel.Close() }
 
-// fill stores a value under every key, with 50 calls at once.
-func fill(calls caller, keys []string, value []byte) error {
-	var next atomic.Int64
-	errs := make(chan error, 50)
-	for range cap(errs) {
-		go func() {
-			for at := next.Add(1) - 1; int(at) < len(keys); at = next.Add(1) - 1 {
-				if err := calls.set(context.Background(), keys[at], value); err != nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
+// fill stores a value under every key. It has a client of its own, because a preset for low latency has a short deadline.
+func fill(s settings, keys []string, value []byte) error {
+	with, err := open(s, gannet.Laptop())
+	if err != nil {
+		return err
 	}
-	var first error
-	for range cap(errs) {
-		if err := <-errs; first == nil {
-			first = err
+	defer with.close()
+	for batch := range slices.Chunk(keys, batchKeys) {
+		items := make([]gannet.Item, len(batch))
+		for at, key := range batch {
+			items[at] = gannet.Item{Key: key, Value: value}
+		}
+		if err := with.client.SetBatch(context.Background(), with.cache, items); err != nil {
+			return err
 		}
 	}
-	return first
+	return nil
 }
 
 // measurement has the calls of all turns of one caller.
@@ -284,20 +282,20 @@ type measurement struct {
 	cpu       time.Duration
 }
 
-// run executes requests for this time.
-func (m *measurement) run(keys []string, value []byte, seconds float64) {
+// run executes requests, and measures those that end within a time of this length after the warm-up.
+func (m *measurement) run(keys []string, value []byte, warmUp, seconds float64) {
 	callersNumber := m.settings.concurrency
 	latencies := make([][]time.Duration, callersNumber)
 	failures := make([]map[string]uint64, callersNumber)
 	ctx := context.Background()
 	runtime.GC()
-	cpu, begun := cpuTime(), time.Now()
-	end := begun.Add(time.Duration(seconds * float64(time.Second)))
+	begin := time.Now().Add(time.Duration(warmUp * float64(time.Second)))
+	end := begin.Add(time.Duration(seconds * float64(time.Second)))
 	var callers sync.WaitGroup
 	for at := range callersNumber {
 		callers.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(at)))
-			for started := time.Now(); started.Before(end); {
+			for started := time.Now(); ; {
 				key := keys[random.IntN(len(keys))]
 				var err error
 				if random.Float64() < m.settings.getRatio {
@@ -306,8 +304,15 @@ func (m *measurement) run(keys []string, value []byte, seconds float64) {
 					err = m.calls.set(ctx, key, value)
 				}
 				now := time.Now()
-				latencies[at] = append(latencies[at], now.Sub(started))
+				took := now.Sub(started)
 				started = now
+				if !now.Before(end) {
+					return
+				}
+				if now.Before(begin) {
+					continue
+				}
+				latencies[at] = append(latencies[at], took)
 				if err != nil {
 					if failures[at] == nil {
 						failures[at] = map[string]uint64{}
@@ -317,9 +322,12 @@ func (m *measurement) run(keys []string, value []byte, seconds float64) {
 			}
 		})
 	}
-	callers.Wait()
-	m.elapsed += time.Since(begun)
+	time.Sleep(time.Until(begin))
+	cpu := cpuTime()
+	time.Sleep(time.Until(end))
 	m.cpu += cpuTime() - cpu
+	m.elapsed += end.Sub(begin)
+	callers.Wait()
 	m.latencies = append(m.latencies, slices.Concat(latencies...)...)
 	if m.errors == nil {
 		m.errors = map[string]uint64{}
@@ -333,13 +341,16 @@ func (m *measurement) run(keys []string, value []byte, seconds float64) {
 
 func (m *measurement) result() result {
 	slices.Sort(m.latencies)
-	requests := float64(len(m.latencies))
+	requests := uint64(len(m.latencies))
+	for _, number := range m.errors {
+		requests -= number
+	}
 	r := result{
 		Preset: m.settings.preset, Concurrency: m.settings.concurrency, Seconds: m.elapsed.Seconds(),
-		Requests: uint64(len(m.latencies)), RequestsPerSecond: requests / m.elapsed.Seconds(),
+		Requests: requests, RequestsPerSecond: float64(requests) / m.elapsed.Seconds(),
 		P50: quantile(m.latencies, 0.5), P99: quantile(m.latencies, 0.99), P999: quantile(m.latencies, 0.999),
 		Errors: m.errors, Connections: 1,
-		CPUSeconds: m.cpu.Seconds(), CPUPerRequest: m.cpu.Seconds() * 1e6 / requests,
+		CPUSeconds: m.cpu.Seconds(), CPUPerRequest: m.cpu.Seconds() * 1e6 / float64(max(requests, 1)),
 	}
 	if own, isLibrary := m.calls.(library); isLibrary {
 		metrics := own.client.Metrics()
@@ -360,6 +371,9 @@ func codeOf(err error) string {
 
 // quantile returns the microseconds that this share of the sorted latencies does not exceed.
 func quantile(ordered []time.Duration, share float64) float64 {
+	if len(ordered) == 0 {
+		return 0
+	}
 	at := min(int(share*float64(len(ordered))), len(ordered)-1)
 	return float64(ordered[at].Nanoseconds()) / 1e3
 }

@@ -34,7 +34,7 @@ from gannet.errors import CacheError
 from gannet.metrics import Histogram
 
 # Keys that each batch of the preparation stores.
-BATCH_KEYS = 100
+BATCH_KEYS = 1000
 # Number of keys that are drawn in advance, so that the measured loop draws none.
 CHOICES = 100_000
 TTL = timedelta(hours=1)
@@ -106,7 +106,7 @@ class Window:
     """The measured time: it begins after the warm-up, with empty tallies."""
 
     def __init__(self, seconds: float) -> None:
-        self.begin = time.monotonic() + min(1.0, seconds / 4)
+        self.begin = time.monotonic() + min(1.0, seconds / 2)
         self.end = self.begin + seconds
         self.cpu_s = 0.0
 

@@ -33,9 +33,9 @@ import java.util.concurrent.TimeUnit;
  * bench --address 127.0.0.1:7000 --preset InRegion.LowLatency --concurrency 5000 --seconds 10
  * </pre>
  *
- * Each of the concurrent callers begins its next call when its previous one has ended. Latencies are those that a
- * caller sees, with the wait in the client's queue. The environment variable GANNET_TOKEN has the token, if the server
- * needs one.
+ * Each of the concurrent callers begins its next call when its previous one has ended. The measurement begins after a
+ * warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the client's
+ * queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
  *
  * <p>With {@code --compare}, the same callers also use the bare stub on one connection, without a deadline and with
  * one. The three take turns, so that the state of the machine is the same for all of them.
@@ -49,19 +49,21 @@ public final class Bench {
               --in-flight-max N       cap of requests in flight (0: that of the preset)
               --concurrency N         number of callers (100)
               --seconds N             duration of the measurement (10)
-              --key-space N           number of keys (10000)
+              --key-space N           number of keys (1000)
               --value-bytes N         size of each value (100)
-              --get-ratio N           share of gets; the other calls are sets (0.9)
+              --get-ratio N           share of gets; the other calls are sets (1)
               --compare               also measure the bare stub, in turn
               --tls                   use TLS, also for a local address
               --ca-file PATH          PEM file with the CA of the server
             """;
 
     private static final double TURN_SECONDS = 0.5;
+    /** The number of keys that each batch of the preparation stores. */
+    private static final int BATCH_KEYS = 1_000;
 
     private final Map<String, String> options = new TreeMap<>(Map.of(
             "address", "127.0.0.1:7000", "cache", "default", "preset", "InRegion.Default", "concurrency", "100",
-            "seconds", "10", "in-flight-max", "0", "key-space", "10000", "value-bytes", "100", "get-ratio", "0.9"));
+            "seconds", "10", "in-flight-max", "0", "key-space", "1000", "value-bytes", "100", "get-ratio", "1"));
     private final PrintStream out;
     private String[] keys;
     private byte[] value;
@@ -236,6 +238,7 @@ public final class Bench {
         private final Map<String, Long> errors = new TreeMap<>();
         private long[] latencies = new long[1_024];
         private int count;
+        private long begin;
         private long end;
         private CountDownLatch running;
 
@@ -244,7 +247,9 @@ public final class Bench {
             random = new Random(seed);
         }
 
-        void start(long until, CountDownLatch latch) {
+        /** Calls until an instant, and records the calls that end after another one. */
+        void start(long from, long until, CountDownLatch latch) {
+            begin = from;
             end = until;
             running = latch;
             next();
@@ -272,10 +277,14 @@ public final class Bench {
         }
 
         private void record(long begun, String code) {
+            long now = System.nanoTime();
+            if (now < begin || now >= end) {
+                return;
+            }
             if (count == latencies.length) {
                 latencies = Arrays.copyOf(latencies, 2 * count);
             }
-            latencies[count++] = System.nanoTime() - begun;
+            latencies[count++] = now - begun;
             if (code != null) {
                 errors.merge(code, 1L, Long::sum);
             }
@@ -296,18 +305,24 @@ public final class Bench {
             }
         }
 
-        void run(double seconds) {
-            double cpuBefore = cpuSeconds();
-            long begun = System.nanoTime();
+        void run(double warmUp, double seconds) {
+            long begin = System.nanoTime() + (long) (warmUp * 1e9);
+            long end = begin + (long) (seconds * 1e9);
             CountDownLatch running = new CountDownLatch(callers.size());
-            callers.forEach(each -> each.start(begun + (long) (seconds * 1e9), running));
+            // The callers begin on a thread of their own: thousands of first calls take longer than a short warm-up.
+            Thread beginning = new Thread(() -> callers.forEach(each -> each.start(begin, end, running)));
+            beginning.start();
             try {
+                TimeUnit.NANOSECONDS.sleep(begin - System.nanoTime());
+                double cpuBefore = cpuSeconds();
+                TimeUnit.NANOSECONDS.sleep(end - System.nanoTime());
+                cpu += cpuSeconds() - cpuBefore;
+                elapsed += seconds;
+                beginning.join();
                 running.await();
             } catch (InterruptedException e) {
                 throw new IllegalStateException(e);
             }
-            elapsed += (System.nanoTime() - begun) / 1e9;
-            cpu += cpuSeconds() - cpuBefore;
         }
 
         /** Forgets what was measured so far. */
@@ -320,12 +335,14 @@ public final class Bench {
             cpu = 0;
         }
 
-        int requests() {
-            return callers.stream().mapToInt(each -> each.count).sum();
+        /** Returns the number of calls without an error. */
+        long requests() {
+            long failed = callers.stream().flatMap(each -> each.errors.values().stream()).mapToLong(Long::longValue).sum();
+            return callers.stream().mapToLong(each -> each.count).sum() - failed;
         }
 
         double cpuPerRequest() {
-            return cpu * 1e6 / requests();
+            return cpu * 1e6 / Math.max(1, requests());
         }
 
         String json(String indent) {
@@ -342,8 +359,8 @@ public final class Bench {
             }
             fields.add("\"concurrency\": " + callers.size());
             fields.add(decimal("seconds", elapsed));
-            fields.add("\"requests\": " + all.length);
-            fields.add(decimal("requests_per_s", all.length / elapsed));
+            fields.add("\"requests\": " + requests());
+            fields.add(decimal("requests_per_s", requests() / elapsed));
             fields.add(decimal("p50_us", quantile(all, 0.5)));
             fields.add(decimal("p99_us", quantile(all, 0.99)));
             fields.add(decimal("p999_us", quantile(all, 0.999)));
@@ -380,13 +397,13 @@ public final class Bench {
         }
         value = "x".repeat((int) number("value-bytes")).getBytes(java.nio.charset.StandardCharsets.UTF_8);
         double seconds = number("seconds");
+        fill(cache);
         try (Library library = new Library(
                 CacheClient.create(credentials(), configuration, Duration.ofHours(1)), cache)) {
             connect(library.client());
-            fill(library);
             Measurement own = new Measurement(library);
             if (!options.containsKey("compare")) {
-                own.run(seconds);
+                own.run(Math.min(1, seconds / 2), seconds);
                 out.println(own.json(""));
                 return;
             }
@@ -409,22 +426,19 @@ public final class Bench {
         }
     }
 
-    private void fill(Library library) {
-        int batch = 100;
-        for (int from = 0; from < keys.length; from += batch) {
-            List<CompletableFuture<String>> calls = new ArrayList<>();
-            for (int at = from; at < Math.min(from + batch, keys.length); at++) {
-                calls.add(library.set(keys[at], value));
-            }
-            for (int at = 0; at < calls.size(); at++) {
-                String failure = calls.get(at).join();
-                // The first calls of a process are slow, and may take longer than the deadline of the preset.
-                for (int attempt = 1; attempt < 5 && ErrorCode.TIMEOUT.name().equals(failure); attempt++) {
-                    failure = library.set(keys[from + at], value).join();
+    /** Stores all keys, with a client of its own, because a preset for low latency has a short deadline. */
+    private void fill(String cache) {
+        try (CacheClient client =
+                CacheClient.create(credentials(), Configurations.named("Laptop"), Duration.ofHours(1))) {
+            connect(client);
+            String text = new String(value, java.nio.charset.StandardCharsets.UTF_8);
+            for (int from = 0; from < keys.length; from += BATCH_KEYS) {
+                Map<String, String> batch = new TreeMap<>();
+                for (int at = from; at < Math.min(from + BATCH_KEYS, keys.length); at++) {
+                    batch.put(keys[at], text);
                 }
-                if (failure != null) {
-                    throw new IllegalArgumentException("cannot fill the cache: " + failure
-                            + "; check its name and the token");
+                if (client.setBatch(cache, batch).join() instanceof DoneResult.Error error) {
+                    throw error.error().toException();
                 }
             }
         }
@@ -434,11 +448,11 @@ public final class Bench {
         List<Measurement> all = List.of(bare, own, timed);
         // The first turns compile the code.
         for (int turn = 0; turn < 4; turn++) {
-            all.forEach(each -> each.run(Math.min(TURN_SECONDS, seconds)));
+            all.forEach(each -> each.run(0, Math.min(TURN_SECONDS, seconds)));
         }
         all.forEach(Measurement::reset);
         for (double passed = 0; passed < seconds; passed += TURN_SECONDS) {
-            all.forEach(each -> each.run(Math.min(TURN_SECONDS, seconds)));
+            all.forEach(each -> each.run(0, Math.min(TURN_SECONDS, seconds)));
         }
         out.println("{\n  \"library\": " + own.json("  ") + ",\n  \"stub\": " + bare.json("  ")
                 + ",\n  \"stub_with_deadline\": " + timed.json("  ") + ",\n  "
