@@ -16,7 +16,7 @@
 
 mod free;
 
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use base::clock::UnixMillis;
 
@@ -168,6 +168,11 @@ impl Segments {
 
     pub(crate) fn next_sequence(&self) -> u64 {
         self.kept.sequence.fetch_add(1, AcqRel)
+    }
+
+    /// Returns the greatest sequence that was taken.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.kept.sequence.load(Acquire).saturating_sub(1)
     }
 
     pub(crate) fn free_count(&self) -> usize {

@@ -48,6 +48,37 @@ fn meet(met: &AtomicU64) {
     }
 }
 
+/// Tokens do not ascend in time over the open segments of several lifetimes. Regression: the fill of a lease whose item
+/// was set meanwhile was refused if the token of that set was smaller.
+#[test]
+fn fill_after_a_plain_set_is_stored_as_stale_whichever_token_is_greater() {
+    let running = start(ServerConfig { workers: 1, ..both() });
+    let mut client = Client::connect(tcp(&running));
+    // These open a segment of each lifetime, in different orders.
+    let lifetimes = ["T0", "T20", "T4000", "T900000"];
+    for (number, lifetime) in lifetimes.iter().enumerate() {
+        assert_eq!(meta(&mut client, &format!("ms first{number} 1 {lifetime}\r\nz")).0, "HD");
+    }
+    for (number, (win, set)) in lifetimes.iter().flat_map(|win| lifetimes.map(|set| (*win, set))).enumerate() {
+        let key = format!("key{number}");
+        let (won, _) = meta(&mut client, &format!("mg {key} v c N{}", &win[1..]));
+        let token = won.split(' ').find_map(|word| word.strip_prefix('c')).expect("a token").to_owned();
+        assert!(won.ends_with(" W"), "{won}");
+        assert_eq!(meta(&mut client, &format!("ms {key} 1 {set}\r\nd")).0, "HD");
+        assert_eq!(meta(&mut client, &format!("ms {key} 1 C{token}\r\nA")).0, "EX", "{win} {set}");
+        assert_eq!(meta(&mut client, &format!("ms {key} 1 C{token} I\r\nA")).0, "HD", "{win} {set}");
+        let (stale, value) = meta(&mut client, &format!("mg {key} v"));
+        assert_eq!((&stale[..], &value[..]), ("VA 1 X W", "A"), "{win} {set}");
+        // A token that no item had is not older.
+        assert_eq!(meta(&mut client, &format!("ms {key} 1 C{} I\r\nA", u64::MAX)).0, "EX");
+    }
+    // Tokens that clients choose are compared as numbers.
+    assert_eq!(meta(&mut client, "ms own 1 E100\r\na").0, "HD");
+    assert_eq!(meta(&mut client, "ms own 1 C101 I\r\nb").0, "EX");
+    assert_eq!(meta(&mut client, "ms own 1 C99 I\r\nb").0, "HD");
+    running.stop();
+}
+
 enum Either {
     Redis(Replies),
     Memcached(Client),

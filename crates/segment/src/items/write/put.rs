@@ -36,14 +36,21 @@ enum Verdict {
     End(PutOutcome),
 }
 
+/// Returns true if the token `given` is older than the present one of the item. Tokens of the store do not ascend in time
+/// over several open segments, but a client has only tokens that the item had before. Tokens that clients have chosen
+/// are compared as numbers.
+fn is_older(store: &Store, given: u64, present: u64) -> bool {
+    given < present || [given, present].into_iter().all(|token| store.may_have_issued(token))
+}
+
 /// Returns the decision on a put. `there` is the key's present item, or `None` if the key has no item.
-fn judge(put: &Put<'_>, there: Option<&(FoundItem<'_>, Snap)>) -> Verdict {
+fn judge(store: &Store, put: &Put<'_>, there: Option<&(FoundItem<'_>, Snap)>) -> Verdict {
     let mut stale = false;
     if let Some(compare) = put.compare {
         let Some((_, snap)) = there else { return Verdict::End(PutOutcome::NotFound) };
         let token = snap.token();
         if compare != token {
-            if !(put.invalidate && compare < token) {
+            if !(put.invalidate && is_older(store, compare, token)) {
                 return Verdict::End(PutOutcome::Exists);
             }
             stale = true;
@@ -210,7 +217,7 @@ fn try_put(
     joined: &mut bool,
 ) -> Result<Option<PutOutcome>, OpError> {
     let there = guard.items().snap(key)?;
-    let verdict = judge(put, there.as_ref());
+    let verdict = judge(guard.store, put, there.as_ref());
     *joined = matches!(verdict, Verdict::Join);
     match verdict {
         Verdict::End(outcome) => Ok(Some(outcome)),
