@@ -11,12 +11,13 @@
 //! - A change that finds no free segment parks while compaction may still free one, and is refused after that.
 //! - One bulk load of a graph is in progress at a time. A batch whose client has left is loaded completely by thread
 //!   `graph` or by the next load, because a half of it may show some edges in one direction only.
-//! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once. Further queries of that kind park.
+//! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once: its own, and further ones as far as client memory
+//!   permits. Further queries of that kind park, so none is refused because a graph is large.
 
 use super::graph_commits::{GraphCommits, GraphSync};
-use crate::memory::budget::Grant;
+use crate::memory::budget::{Budget, Grant, MemoryUse};
 use crate::metrics::counters::Counter;
-use graph::limits::GRAPHS_MAX;
+use graph::limits::{BUDGET_EDGES_DEFAULT, GRAPHS_MAX};
 use graph::{GraphReader, GraphStore, Scratch, SecondDegreeCache};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -280,7 +281,14 @@ impl WorkerGraphs {
     }
 }
 
-/// The scratch memories of a worker.
+/// The maximum size of a scratch memory that a worker retains beside its own, in bytes.
+const RETAINED_BYTES_MAX: u64 = 1 << 20;
+/// The memory of a scratch memory for each node of the graph, and for each edge that a query may touch, in bytes.
+const SCRATCH_NODE_BYTES: u64 = 4;
+const SCRATCH_EDGE_BYTES: u64 = 8;
+
+/// The scratch memories of a worker. The first one belongs to the worker; others count as client memory while they are
+/// lent.
 #[derive(Debug, Default)]
 pub(crate) struct Scratches {
     free: Vec<Scratch>,
@@ -289,19 +297,36 @@ pub(crate) struct Scratches {
 
 /// The right to use a scratch memory. It ends when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct ScratchPermit(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+pub(crate) struct ScratchPermit {
+    #[expect(dead_code, reason = "it is counted")]
+    lent: Arc<()>,
+    /// The size that the memory may have, in bytes.
+    bytes: u64,
+    /// The share of client memory; `None` for the worker's own.
+    #[expect(dead_code, reason = "it is held")]
+    grant: Option<Grant>,
+}
 
 impl Scratches {
-    /// Lends a scratch memory, unless [`SCRATCHES_MAX`] are lent.
-    pub(crate) fn lend(&mut self) -> Option<(Scratch, ScratchPermit)> {
+    /// Lends a scratch memory for a graph with `nodes` nodes, unless [`SCRATCHES_MAX`] are lent, or one is and client
+    /// memory has no spare room for another one.
+    pub(crate) fn lend(&mut self, nodes: u32, budget: &Arc<Budget>) -> Option<(Scratch, ScratchPermit)> {
         let lent = Arc::strong_count(&self.lent) - 1;
-        (lent < SCRATCHES_MAX).then(|| (self.free.pop().unwrap_or_default(), ScratchPermit(Arc::clone(&self.lent))))
+        let bytes = u64::from(nodes) * SCRATCH_NODE_BYTES + BUDGET_EDGES_DEFAULT * SCRATCH_EDGE_BYTES;
+        let grant = match lent {
+            0 => None,
+            1..SCRATCHES_MAX if budget.has_spare(bytes) => Some(budget.grant(MemoryUse::Walks, bytes)?),
+            _ => return None,
+        };
+        let permit = ScratchPermit { lent: Arc::clone(&self.lent), bytes, grant };
+        Some((self.free.pop().unwrap_or_default(), permit))
     }
 
     /// Takes a scratch memory back.
     pub(crate) fn give_back(&mut self, scratch: Scratch, permit: ScratchPermit) {
+        let is_small = permit.bytes <= RETAINED_BYTES_MAX;
         drop(permit);
-        if self.free.len() < SCRATCHES_MAX {
+        if self.free.is_empty() || is_small && self.free.len() < SCRATCHES_MAX {
             self.free.push(scratch);
         }
     }
@@ -311,16 +336,37 @@ impl Scratches {
 mod tests {
     use super::*;
 
+    /// A budget of 16 MiB.
+    fn budget() -> Arc<Budget> {
+        Budget::new(0, Some(16 << 20))
+    }
+
     #[test]
     fn scratches_of_dropped_queries_are_lent_again() {
-        let mut scratches = Scratches::default();
-        let mut lent: Vec<_> = (0..SCRATCHES_MAX).map(|_| scratches.lend().expect("one is free")).collect();
-        assert!(scratches.lend().is_none());
+        let (mut scratches, budget) = (Scratches::default(), budget());
+        let mut lent: Vec<_> = (0..SCRATCHES_MAX).map(|_| scratches.lend(9, &budget).expect("one is free")).collect();
+        assert!(scratches.lend(9, &budget).is_none());
         lent.pop();
-        let (scratch, permit) = scratches.lend().expect("the dropped one is free");
-        assert!(scratches.lend().is_none());
+        let (scratch, permit) = scratches.lend(9, &budget).expect("the dropped one is free");
+        assert!(scratches.lend(9, &budget).is_none());
         scratches.give_back(scratch, permit);
-        assert!(scratches.lend().is_some());
+        assert!(scratches.lend(9, &budget).is_some());
+    }
+
+    #[test]
+    fn large_graph_has_one_scratch_a_worker_whatever_client_memory_is() {
+        let (mut scratches, budget) = (Scratches::default(), budget());
+        let nodes = 10_000_000;
+        for _ in 0..3 {
+            let (own, permit) = scratches.lend(nodes, &budget).expect("the worker's own needs no client memory");
+            assert!(scratches.lend(nodes, &budget).is_none(), "40 MB exceed client memory");
+            assert_eq!(budget.used(), 0);
+            let (small, other) = scratches.lend(1_000, &budget).expect("there is room for a small one");
+            assert!(budget.used() > 0);
+            scratches.give_back(small, other);
+            scratches.give_back(own, permit);
+            assert_eq!(budget.used(), 0);
+        }
     }
 
     #[test]

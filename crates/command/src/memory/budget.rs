@@ -182,6 +182,12 @@ impl Budget {
         self.used() > self.bytes_max() / 4 * 3
     }
 
+    /// Returns true if no more than three quarters of the bound would be used with `bytes` further bytes. A caller that
+    /// can wait then reserves them without a need to close slow readers.
+    pub(crate) fn has_spare(&self, bytes: u64) -> bool {
+        self.used().saturating_add(bytes) <= self.bytes_max() / 4 * 3
+    }
+
     /// Reserves `bytes` bytes. Returns false and reserves nothing if the bound would be exceeded.
     pub fn reserve(&self, kind: MemoryUse, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();

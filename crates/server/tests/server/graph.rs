@@ -30,6 +30,42 @@ fn add_star(redis: &mut Replies, source: u64, targets: std::ops::Range<u64>) {
     }
 }
 
+/// Regression: each unfinished query counted 4 bytes for each node of the graph as client memory, so that queries of a
+/// large graph were refused on an idle server.
+#[test]
+fn queries_of_a_graph_larger_than_client_memory_are_not_refused() {
+    let running = start(ServerConfig { client_memory_bytes: Some(4 << 20), workers: 1, ..config() });
+    let redis = &mut resp(&running);
+    assert_eq!(redis.text("G.TYPE g knows UNDIRECTED"), "+OK");
+    add_star(redis, 1, 10..120_010);
+    add_star(redis, 2, 10..20_010);
+    let many: String = (10..4_000).fold(String::new(), |many, node| many + &format!(" {node}"));
+    let requests = [
+        "G.RANGE g 1 knows LIMIT 4096".to_owned(),
+        format!("G.GET g 1 knows{many}"),
+        "G.MUTUAL g 1 2 knows COUNT".to_owned(),
+        "G.SUGGEST g 10 knows K 3".to_owned(),
+        "G.DIST g 10 knows 120009".to_owned(),
+        "G.DEG2 g 10 knows COUNT".to_owned(),
+        "G.QUERY g 'MUTUAL 1 2 knows COUNT' 'SUGGEST 11 knows'".to_owned(),
+    ];
+    let mut others: Vec<Replies> = (0..8).map(|_| resp(&running)).collect();
+    for round in 0..4 {
+        for line in &requests {
+            for other in &mut others {
+                let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                let quoted = line.contains('\'');
+                other.client.send(&if quoted { format!("{line}\r\n").into_bytes() } else { request(&words) });
+            }
+            for other in &mut others {
+                let reply = other.next();
+                assert_ne!(reply[0], b'-', "round {round}: {:.40}: {}", line, reply.escape_ascii());
+            }
+        }
+    }
+    running.stop();
+}
+
 #[test]
 fn each_command_on_graphs_replies_in_its_form() {
     let running = start(config());

@@ -2,7 +2,7 @@
 //! its name, besides that to `G.QUERY`.
 
 use super::fault::{GraphFault, PARTS_MAX};
-use super::run::{Visit, advance, graph_named, nodes_of, retain_work, take_work};
+use super::run::{Visit, advance, graph_named, retain_work, take_work};
 use super::syntax;
 use super::words::RequestWords;
 use crate::keyspace::graphs::GraphQueryKind;
@@ -75,7 +75,7 @@ pub(in crate::resp) fn query_several<'c>(call: &mut Call<'c, '_>, mut args: Args
             Err(fault) => fault.put(&mut work.replies.0, syntax),
             Ok(Visit::Unfinished(query)) => {
                 work.query = Some(query);
-                return wait(call, work);
+                return retain_work(call, work);
             }
             // Without a part that is done, the request begins again later.
             Ok(Visit::Busy) if work.replies.1 == 0 => return Err(SessionWait::Parked.into()),
@@ -84,15 +84,9 @@ pub(in crate::resp) fn query_several<'c>(call: &mut Call<'c, '_>, mut args: Args
         work.replies.1 += usize::from(!is_busy);
         call.ops += 1;
         if (is_busy || call.is_slice_used()) && work.replies.1 < args.len() {
-            return wait(call, work);
+            return retain_work(call, work);
         }
     }
     call.session.end_request();
     aside::send_long_reply(call, std::mem::take(&mut work.replies.0))
-}
-
-/// Retains the complete replies and the unfinished query until the next visit.
-fn wait(call: &mut Call<'_, '_>, work: Box<GraphWork>) -> Run {
-    let nodes = nodes_of(call, &work.graph);
-    retain_work(call, work, nodes)
 }

@@ -3,6 +3,7 @@
 use super::fault::GraphFault;
 use super::words::{RequestWords, attributes_of};
 use crate::keyspace::graphs::{GraphCounters, GraphQueryKind, Scratches};
+use crate::memory::budget::Budget;
 use crate::resp::state::graph_work::{EdgesQuery, GraphQuery, SecondForm, SetForm};
 use graph::limits::{BUDGET_EDGES_DEFAULT, DISTANCE_MAX, SETS_MAX};
 use graph::{
@@ -10,6 +11,7 @@ use graph::{
     QueryStep, SecondDegree, SecondDegreeCache, SecondDegreeQuery, SetOperation, SetPage, SetQuery, TypeId, View,
 };
 use protocol::resp::{Version, reply};
+use std::sync::Arc;
 
 /// The default of `LIMIT`.
 const LIMIT: u64 = 100;
@@ -38,6 +40,8 @@ pub(super) struct Surroundings<'q, 'v> {
 pub(super) struct WorkerParts<'w> {
     pub(super) scratches: &'w mut Scratches,
     pub(super) cache: &'w mut SecondDegreeCache,
+    /// Client memory.
+    pub(super) budget: &'w Arc<Budget>,
 }
 
 /// The options that several queries have.
@@ -176,7 +180,7 @@ fn begin_walk<'a, W: Iterator<Item = &'a [u8]> + Clone>(
         }
         around.counters.cache_misses.add(1);
     }
-    let Some((scratch, permit)) = worker.scratches.lend() else { return Ok(None) };
+    let Some((scratch, permit)) = worker.scratches.lend(view.nodes(), worker.budget) else { return Ok(None) };
     let (budget, most) = (options.budget, options.most);
     Ok(Some(match kind {
         GraphQueryKind::Distance => {

@@ -18,9 +18,8 @@ use protocol::resp::Args;
 /// The number of edges that a step touches, and its cost in operations. An edge takes 5 to 30 ns.
 const STEP_EDGES: u32 = 512;
 const STEP_OPS: usize = 8;
-/// The memory that a query may use for each edge that it touches, and for each node of the graph, in bytes.
-const EDGE_BYTES: u64 = 8;
-const NODE_BYTES: u64 = 4;
+/// The memory of an unfinished page or set operation: 4,097 keys of at most 32 bytes.
+const PAGE_BYTES: u64 = 128 << 10;
 
 /// The result of a visit.
 pub(super) enum Visit {
@@ -44,9 +43,8 @@ pub(super) fn take_work(call: &mut Call<'_, '_>) -> Option<Box<GraphWork>> {
 ///
 /// # Errors
 /// [`SessionWait::Yield`], or an error reply if client memory is used up.
-pub(super) fn retain_work(call: &mut Call<'_, '_>, mut work: Box<GraphWork>, nodes: u32) -> Run {
-    let walk_bytes = graph::limits::BUDGET_EDGES_DEFAULT * EDGE_BYTES + u64::from(nodes) * NODE_BYTES;
-    let bytes = walk_bytes + work.replies.0.capacity() as u64;
+pub(super) fn retain_work(call: &mut Call<'_, '_>, mut work: Box<GraphWork>) -> Run {
+    let bytes = work.query.as_deref().map_or(0, held_bytes) + work.replies.0.capacity() as u64;
     match &mut work.grant {
         Some(grant) => {
             if !grant.resize(bytes) {
@@ -61,6 +59,19 @@ pub(super) fn retain_work(call: &mut Call<'_, '_>, mut work: Box<GraphWork>, nod
     slices::retain_work(call, StringWork::Graph(work));
     call.session.done = 1;
     Err(SessionWait::Yield.into())
+}
+
+/// Returns the client memory of an unfinished query, in bytes. Scratch memory counts apart ([`Scratches::lend`]).
+///
+/// [`Scratches::lend`]: crate::keyspace::graphs::Scratches::lend
+fn held_bytes(query: &GraphQuery) -> u64 {
+    let held = match query {
+        GraphQuery::Edges(edges) => edges.reply.capacity() + edges.targets.capacity() * size_of::<u64>(),
+        GraphQuery::Ready(reply) => reply.capacity(),
+        GraphQuery::Page(..) | GraphQuery::Set(..) => return PAGE_BYTES,
+        GraphQuery::Distance(..) | GraphQuery::Path(..) | GraphQuery::Second(..) | GraphQuery::Suggest(..) => 0,
+    };
+    held as u64
 }
 
 /// Returns the graph with this name.
@@ -89,7 +100,7 @@ pub(super) fn advance<'a, W: Iterator<Item = &'a [u8]> + Clone>(
     let counters = &call.ctx.shared.workers[call.ctx.worker].graph;
     let guard = reader.enter();
     let around = Surroundings { graph, view: guard.view(graph), version: call.session.version, counters };
-    let parts = &mut WorkerParts { scratches, cache };
+    let parts = &mut WorkerParts { scratches, cache, budget: &call.ctx.shared.budget };
     let mut steps = 0;
     let visited = (|| {
         if around.view.is_dropped() {
@@ -141,9 +152,8 @@ fn run<'c>(
             aside::send_long_reply(call, reply)
         }
         Ok((graph, Visit::Unfinished(query))) => {
-            let nodes = nodes_of(call, &graph);
             let work = GraphWork { graph, query: Some(query), replies: (Vec::new(), 0), grant };
-            retain_work(call, Box::new(work), nodes)
+            retain_work(call, Box::new(work))
         }
         Ok((_, Visit::Busy)) => Err(SessionWait::Parked.into()),
         Err(fault) => fault.reply(call, 0, syntax),
