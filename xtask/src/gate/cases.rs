@@ -217,9 +217,9 @@ pub const ALL: &[Case] = &[
     GRPC,
     Case { name: "grpc-get-1", depth: 1, batches: 2000, ..GRPC },
     Case {
-        name: "grpc-get-within",
+        name: "grpc-get-timed",
         what: "gRPC Get, hit, each with another deadline",
-        request: |out, n| grpc::get_within(out, &key(n), n),
+        request: |out, n| grpc::timed_get(out, &key(n), n),
         ..GRPC
     },
     Case {

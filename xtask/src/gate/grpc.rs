@@ -112,7 +112,7 @@ pub fn get(out: &mut Vec<u8>, key: &str) {
 }
 
 /// Appends a Get with another deadline than its neighbours, in microseconds, as some libraries send it.
-pub fn get_within(out: &mut Vec<u8>, key: &str, n: usize) {
+pub fn timed_get(out: &mut Vec<u8>, key: &str, n: usize) {
     let [others @ .., timeout] = COMMON_PLACES;
     let mut block = FIXED.to_vec();
     put_indexed(&mut block, &[GET_PLACE]);

@@ -3,8 +3,8 @@
 //	gannet-bench -address 127.0.0.1:7000 -preset InRegion.LowLatency -concurrency 5000 -seconds 10
 //
 // Each of the concurrent callers begins its next call when its previous one has ended. The measurement begins after a
-// warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the client's
-// queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
+// warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the
+// client's queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
 //
 // With -compare, the same callers also use the generated stub on one connection, without a deadline and with one. The
 // three take turns, so that the state of the machine is the same for all of them.
@@ -253,7 +253,8 @@ func (s stub) set(ctx context.Context, key string, value []byte) error {
 
 func (s stub) close() { _ = s.channel.Close() }
 
-// fill stores a value under every key. It has a client of its own, because a preset for low latency has a short deadline.
+// fill stores a value under every key. It has a client of its own, because a preset for low latency has a short
+// deadline.
 func fill(s settings, keys []string, value []byte) error {
 	with, err := open(s, gannet.Laptop())
 	if err != nil {

@@ -11,8 +11,8 @@
 //! - A change that finds no free segment parks while compaction may still free one, and is refused after that.
 //! - One bulk load of a graph is in progress at a time. A batch whose client has left is loaded completely by thread
 //!   `graph` or by the next load, because a half of it may show some edges in one direction only.
-//! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once: its own, and further ones as far as client memory
-//!   permits. Further queries of that kind park, so none is refused because a graph is large.
+//! - A worker lends at most [`SCRATCHES_MAX`] scratch memories at once: its own, and further ones as far as client
+//!   memory permits. Further queries of that kind park, so none is refused because a graph is large.
 
 use super::graph_commits::{GraphCommits, GraphSync};
 use crate::memory::budget::{Budget, Grant, MemoryUse};

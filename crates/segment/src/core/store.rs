@@ -185,11 +185,6 @@ impl Store {
         self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
     }
 
-    /// Returns true if a token is in the range of those that this store has issued.
-    pub(crate) fn may_have_issued(&self, token: u64) -> bool {
-        (1..=self.segments.last_sequence()).contains(&(token >> TOKEN_OFFSET_BITS))
-    }
-
     /// Returns the seconds since the store's first start, modulo 2^26, as META words hold them.
     pub(crate) fn meta_now(&self, now: UnixMillis) -> u32 {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK

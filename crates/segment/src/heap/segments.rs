@@ -170,9 +170,9 @@ impl Segments {
         self.kept.sequence.fetch_add(1, AcqRel)
     }
 
-    /// Returns the greatest sequence that was taken.
-    pub(crate) fn last_sequence(&self) -> u64 {
-        self.kept.sequence.load(Acquire).saturating_sub(1)
+    /// Returns the sequence that will be taken next.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.kept.sequence.load(Acquire)
     }
 
     pub(crate) fn free_count(&self) -> usize {

@@ -13,9 +13,9 @@
 //! - The work for a block is linear in its length. A field that is repeated by its index is copied only while the
 //!   list has room.
 //! - A block that is longer than the list is decoded to its end, so that the table stays equal to the peer's.
-//! - The fields of a block depend on the bytes of the block and the table before it alone. So a list keeps its fields if
-//!   the next block is equal, from the same decoder, and the table has not changed. Calls that differ in no field, as
-//!   those without a deadline or with one in coarse units, have their fields decoded once.
+//! - The fields of a block depend on the bytes of the block and the table before it alone. So a list keeps its fields
+//!   if the next block is equal, from the same decoder, and the table has not changed. Calls that differ in no field,
+//!   as those without a deadline or with one in coarse units, have their fields decoded once.
 
 mod decoder;
 pub mod encode;

@@ -19,6 +19,7 @@ use crate::core::snap::Snap;
 use crate::core::store::{Store, large_ref, large_value};
 use crate::heap::samples::RequestKind;
 use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
+use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::item::{ItemKind, KEY_BYTES_MAX, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
@@ -36,11 +37,12 @@ enum Verdict {
     End(PutOutcome),
 }
 
-/// Returns true if the token `given` is older than the present one of the item. Tokens of the store do not ascend in time
-/// over several open segments, but a client has only tokens that the item had before. Tokens that clients have chosen
-/// are compared as numbers.
+/// Returns true if the token `given` is older than the present one of the item. Tokens of the store do not ascend in
+/// time over several open segments, but a client has only tokens that the item had before. Tokens that clients have
+/// chosen are compared as numbers.
 fn is_older(store: &Store, given: u64, present: u64) -> bool {
-    given < present || [given, present].into_iter().all(|token| store.may_have_issued(token))
+    let may_be_issued = |token: u64| (1..store.segments.sequence()).contains(&(token >> TOKEN_OFFSET_BITS));
+    given < present || may_be_issued(given) && may_be_issued(present)
 }
 
 /// Returns the decision on a put. `there` is the key's present item, or `None` if the key has no item.

@@ -34,8 +34,8 @@ import java.util.concurrent.TimeUnit;
  * </pre>
  *
  * Each of the concurrent callers begins its next call when its previous one has ended. The measurement begins after a
- * warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the client's
- * queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
+ * warm-up of half its duration, and of at most 1 s. Latencies are those that a caller sees, with the wait in the
+ * client's queue. The environment variable GANNET_TOKEN has the token, if the server needs one.
  *
  * <p>With {@code --compare}, the same callers also use the bare stub on one connection, without a deadline and with
  * one. The three take turns, so that the state of the machine is the same for all of them.
@@ -337,7 +337,8 @@ public final class Bench {
 
         /** Returns the number of calls without an error. */
         long requests() {
-            long failed = callers.stream().flatMap(each -> each.errors.values().stream()).mapToLong(Long::longValue).sum();
+            long failed = callers.stream().flatMap(each -> each.errors.values().stream())
+                    .mapToLong(Long::longValue).sum();
             return callers.stream().mapToLong(each -> each.count).sum() - failed;
         }
 
