@@ -70,6 +70,27 @@ impl Stored {
         }
     }
 
+    /// Adds the keys of the entries that lead to leaves to `found`, in their order.
+    fn leaf_keys(&self, page: &[u8], levels: u8, found: &mut Vec<Vec<u8>>) {
+        let mut at = 0;
+        while at < page.len() {
+            let end = at + 16 + usize::from(u16::from_le_bytes([page[at + 14], page[at + 15]]));
+            match levels {
+                1 => found.push(page[at + 16..end].to_vec()),
+                _ => {
+                    let part = u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
+                    let before = found.len();
+                    self.leaf_keys(&self.shelf.parts[&part], levels - 1, found);
+                    assert!(
+                        page[at + 16..end] <= found[before][..],
+                        "the key of a page is above that of its first entry"
+                    );
+                }
+            }
+            at = end;
+        }
+    }
+
     /// Stores the result of a change as the store does, and checks that exactly the named parts are left.
     fn put(&mut self, kind: Option<Kind>, bytes: Vec<u8>, parts: Parts) {
         let object = self.head().map(|(object, ..)| object);
@@ -99,8 +120,13 @@ impl Stored {
         self.there = kind.map(|kind| (kind, bytes));
         let mut named = HashSet::new();
         if let Some((_, levels, root)) = self.head() {
+            let mut keys = Vec::new();
             self.below(root, levels, &mut named);
+            self.leaf_keys(root, levels, &mut keys);
             self.levels = self.levels.max(levels);
+            // The entries of a list have no bytes after the section.
+            let ascend = |pair: &[Vec<u8>]| pair[0] < pair[1] || pair[0] == pair[1] && pair[0].len() == 1;
+            assert!(keys.windows(2).all(ascend), "the keys of leaves are out of order: {keys:?}");
         }
         assert_eq!(named, self.shelf.parts.keys().copied().collect::<HashSet<_>>());
     }
@@ -414,6 +440,49 @@ fn a_sorted_set_equals_a_map_and_an_order_after_random_changes() {
             }
         }
         assert!(set.stored.levels >= 2, "the sorted set had {} levels", set.stored.levels);
+    }
+}
+
+/// Regression: the first leaf of a section became empty, lower elements went to the next one, and when that was
+/// divided, its entries were out of order.
+#[test]
+fn a_sorted_set_keeps_its_order_if_lower_elements_follow_removed_ones() {
+    for seed in 0..4 {
+        let mut random = Prng::new(seed);
+        let mut set = TriedSortedSet { stored: Stored::default(), model: Scores::default() };
+        for round in 0..100u64 {
+            let most = 100 + random.below(400);
+            set.change(|edit, model| {
+                while (model.of.len() as u64) < most {
+                    let new = element(&mut random, 8000);
+                    let score = random.below(100) as i64 - 50;
+                    let old = edit.score(&new).unwrap();
+                    edit.set(&new, old, score as f64).unwrap();
+                    if let Some(old) = model.of.insert(new.clone(), score) {
+                        assert!(model.order.remove(&(old, new.clone())));
+                    }
+                    model.order.insert((score, new));
+                }
+            });
+            set.check(&mut random);
+            // The lowest ones by their texts or their scores, in one change or many.
+            let mut gone: Vec<(Vec<u8>, i64)> = match round % 2 {
+                0 => set.model.of.iter().map(|(text, score)| (text.clone(), *score)).collect(),
+                _ => set.model.order.iter().map(|(score, text)| (text.clone(), *score)).collect(),
+            };
+            gone.truncate(random.below(gone.len() as u64) as usize);
+            let at_once = [1, 7, 1000][random.below(3) as usize];
+            for some in gone.chunks(at_once) {
+                set.change(|edit, model| {
+                    for (there, score) in some {
+                        edit.remove(there, *score as f64).unwrap();
+                        model.of.remove(there);
+                        model.order.remove(&(*score, there.clone()));
+                    }
+                });
+            }
+            set.check(&mut random);
+        }
     }
 }
 

@@ -353,6 +353,10 @@ impl Writing<'_, '_> {
             if at > from && end - from > goal {
                 let mut next = vec![section];
                 if self.codec.separator(section, &bytes[before..at], &bytes[at..end], &mut next)? {
+                    // Elements below the key of their leaf's entry are in the first leaf of a section.
+                    if next <= key {
+                        key = vec![section];
+                    }
                     self.write(count, &key, &bytes[from..at], page);
                     (key, from, count, goal) = (next, at, 0, target);
                 }
