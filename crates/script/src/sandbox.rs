@@ -41,7 +41,6 @@ const BASE: &[&str] = &[
     "tonumber",
     "tostring",
     "type",
-    "unpack",
 ];
 
 /// Functions that must not swallow the error that ends a script, and `table.sort` with a comparison that can be
@@ -109,7 +108,7 @@ pub(crate) fn create<'scope, 'env>(
     replace_collecting(scope, caller, &globals)?;
     library::add(lua, scope, caller, &globals)?;
     let protector = Protector::new(lua)?;
-    library::tables::add(lua, &native, &globals.raw_get("table")?, protector.is_read_only(lua)?)?;
+    library::tables::add(lua, &native, &globals, protector.is_read_only(lua)?)?;
     let redis_running = globals.raw_get::<Table>("redis")?;
     let redis_loading = library::functions::create(lua, scope, caller, &redis_running)?;
     redis_loading.set_metatable(Some(refusing_unknown(lua)?))?;

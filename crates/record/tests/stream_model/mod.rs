@@ -97,7 +97,8 @@ impl TriedStream {
         self.groups.insert(group.to_owned(), pending);
     }
 
-    /// Delivers the entries with these numbers in their order to a consumer, as `XREADGROUP` does, or acknowledges them.
+    /// Delivers the entries with these numbers in their order to a consumer, as `XREADGROUP` does, or acknowledges
+    /// them.
     fn deliver_in_order(&mut self, group: &str, consumer: Option<&str>, numbers: std::ops::Range<usize>) {
         let ids: Vec<StreamId> = self.entries.keys().copied().skip(numbers.start).take(numbers.len()).collect();
         let mut pending = self.groups[group].clone();

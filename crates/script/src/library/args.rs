@@ -35,7 +35,8 @@ impl<'a> Args<'a> {
         bad_argument(self.lua, place, problem)
     }
 
-    fn type_error(&self, place: usize, expected: &str) -> mlua::Error {
+    /// Returns an error about an argument that is not of the expected type.
+    pub(crate) fn type_error(&self, place: usize, expected: &str) -> mlua::Error {
         let kind = self.value(place).map_or("no value", type_name);
         self.error(place, &format!("{expected} expected, got {kind}"))
     }

@@ -1,16 +1,20 @@
 //! The functions of `table` that may move or copy many elements: `insert`, `remove` and `concat`. They can be
-//! interrupted.
+//! interrupted. And `unpack`, whose C code computes the number of results of a long range with an overflow, and may
+//! then write behind the stack.
 //!
 //! Lua's own functions are C code, which the count of instructions does not see. So a script that inserts at the front
 //! of a long list would hold its worker for as long as it likes. Long moves and copies are therefore loops in Lua, and
 //! short ones remain those of C.
 
-use crate::failure::{passed_on, plain, position};
+use super::args::Args;
+use crate::failure::{at_caller, passed_on, plain, position};
 use crate::sandbox::READ_ONLY;
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Lua, MultiValue, Table, Value};
 
 /// The name of [`SOURCE`] and of the sandbox's other functions in positions.
 const CHUNK: &str = "redis";
+/// The number of values that the stack of a C function holds (`LUAI_MAXCSTACK`).
+const STACK_VALUES_MAX: i64 = 8_000;
 /// The number of levels of the stack that may lie between an error and the script's function.
 const LEVELS_MAX: usize = 8;
 /// The source of the functions.
@@ -96,7 +100,8 @@ return function(list, ...)
 ";
 
 /// Replaces the functions. `is_read_only` returns true for a table that scripts may not change.
-pub(crate) fn add(lua: &Lua, native: &Table, table: &Table, is_read_only: Function) -> mlua::Result<()> {
+pub(crate) fn add(lua: &Lua, native: &Table, globals: &Table, is_read_only: Function) -> mlua::Result<()> {
+    let table: Table = globals.raw_get("table")?;
     let fail =
         lua.create_function(|lua, (name, raised): (String, Option<Value>)| Err::<(), _>(failure(lua, &name, raised)))?;
     let own = |name: &str| table.raw_get::<Value>(name);
@@ -107,7 +112,24 @@ pub(crate) fn add(lua: &Lua, native: &Table, table: &Table, is_read_only: Functi
         .call((own("insert")?, own("remove")?, own("concat")?, is_read_only, fail))?;
     table.raw_set("insert", functions.0)?;
     table.raw_set("remove", functions.1)?;
-    table.raw_set("concat", functions.2)
+    table.raw_set("concat", functions.2)?;
+    globals.raw_set("unpack", checked_unpack(lua, native.raw_get("unpack")?)?)
+}
+
+/// Creates `unpack`, which refuses as many results as do not fit on the stack before it calls the C code.
+fn checked_unpack(lua: &Lua, native: Function) -> mlua::Result<Function> {
+    lua.create_function(move |lua, values: MultiValue| {
+        let args = Args::new(lua, &values);
+        let Some(Value::Table(table)) = args.value(1) else { return Err(args.type_error(1, "table")) };
+        // C code takes the lower 32 bits.
+        let first = args.integer_or(2, 1)? as i32;
+        let last = args.integer_or(3, table.raw_len() as i64)? as i32;
+        let results = (i64::from(last) - i64::from(first) + 1).max(0);
+        if results + args.len() as i64 > STACK_VALUES_MAX {
+            return Err(at_caller(lua, "too many results to unpack"));
+        }
+        native.call::<MultiValue>(values)
+    })
 }
 
 /// Returns the error that the function `name` raises after C code has raised an error. Without one, the table is

@@ -400,3 +400,24 @@ fn a_key_is_deleted_only_if_it_has_the_given_value() {
     assert_eq!(redis.text("EXISTS long hash"), ":1");
     running.stop();
 }
+
+/// Regression: a part of a result that could not be stored at once was replaced by the next part, which ended the
+/// server when it was found to be too short.
+#[test]
+fn a_part_of_bitop_that_must_wait_for_memory_is_stored_before_the_next() {
+    let running = start(ServerConfig { memory_bytes: 32 << 20, item_bytes_max: 2 << 20, workers: 1, ..both() });
+    let mut redis = resp(&running);
+    let mut prng = Prng::new(4);
+    for round in 0..40 {
+        let bytes = if round % 4 == 0 { 16_344 * 40 } else { 300_000 + prng.below(700_000) as usize };
+        let value = crate::common::pattern(bytes);
+        assert_eq!(redis.ask(&[b"SET", b"s", &value]), b"+OK\r\n");
+        for _ in 0..20 {
+            let reply = redis.ask(&[b"BITOP", b"NOT", b"d", b"s"]);
+            assert_eq!(reply, format!(":{bytes}\r\n").into_bytes());
+        }
+        let expected: Vec<u8> = value.iter().map(|byte| !byte).collect();
+        assert!(redis.ask(&[b"GETRANGE", b"d", b"0", b"-1"]).ends_with(&[&expected[..], b"\r\n"].concat()));
+    }
+    running.stop();
+}

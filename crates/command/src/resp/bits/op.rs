@@ -152,7 +152,7 @@ fn combine_all<'c>(
         return Ok(());
     }
     loop {
-        if work.at < work.bytes {
+        if !work.is_combined && work.at < work.bytes {
             combine_part(call, operation, sources, work)?;
         }
         if store_part(call, &key, work)? {
@@ -231,7 +231,7 @@ fn combine_part<'c>(call: &mut Call<'c, '_>, operation: Operation, sources: Args
         call.ops += 1 + STEP_OPS * part_bytes / STEP_BYTES as usize;
     }
     operation.finish(&mut work.part, &work.second);
-    (work.at, work.sources) = (end, 0);
+    (work.at, work.sources, work.is_combined) = (end, 0, true);
     Ok(())
 }
 
@@ -291,10 +291,11 @@ fn store_part(call: &mut Call<'_, '_>, key: &Key<'_>, work: &mut CombineWork) ->
         Some(writer) => writer,
         None => call.guard.large().begin(key, work.bytes, Expire::Never)?,
     };
-    let written = match writer.written() < work.at {
+    let written = match work.is_combined {
         true => call.guard.large().write_piece(&mut writer, &work.part),
         false => Ok(()),
     };
+    work.is_combined = written.is_err();
     if written.is_err() || work.at < work.bytes {
         work.writer = Some(writer);
         written?;

@@ -66,6 +66,8 @@ pub(in crate::resp) struct CombineWork {
     pub(in crate::resp) sources: usize,
     /// The current part of the result.
     pub(in crate::resp) part: Vec<u8>,
+    /// True if the part ends at `at` and is not stored.
+    pub(in crate::resp) is_combined: bool,
     /// Other bits that the operation needs for each bit of the current part.
     pub(in crate::resp) second: Vec<u8>,
     /// The parts that are complete, if the result is stored in pieces.

@@ -20,8 +20,8 @@
 //! - The key of a page's entry is the key of the page's first entry, when the page was written.
 //! - A key that lies below the key of its leaf's entry may exist in that leaf: its former leaf became empty. A search
 //!   finds it, because it takes the last entry whose key is not greater, or the first entry, and goes on to the next
-//!   leaf while the section is lower. Such a leaf is the first one of its section. If it is divided below the key of its
-//!   entry, that key becomes the lowest of the section, so that the keys of entries ascend.
+//!   leaf while the section is lower. Such a leaf is the first one of its section. If it is divided below the key of
+//!   its entry, that key becomes the lowest of the section, so that the keys of entries ascend.
 //!
 //! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the elements that the type does not divide; a page at most
 //! [`PAGE_BYTES_MAX`] bytes or four entries; a tree at most [`LEVELS_MAX`] levels.
